@@ -116,7 +116,8 @@ endif
 sim-hunt: setup-build ## Simulate new seeds for HOURS (1), and write docs/simulation/situations.md
 	SIM_PAGE=yes SIM_SECONDS=$$(awk -v hours=$(or $(HOURS),1) 'BEGIN { printf "%d", hours * 3600 }') $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
 
-# With real processes, one fault after the other. ARGS='broker kill' for those with such names, ARGS=--list for the names.
+# With real processes, one fault after the other. ARGS='broker kill' for those with such names, ARGS=--list for the
+# names.
 .PHONY: faults
 faults: setup-test ## Cause every fault on real Kafka, and write docs/faults.md
 	$(CARGO) test $(BUILD) --test faults -- --all $(ARGS)

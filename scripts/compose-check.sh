@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Validates docker-compose.yml with whichever compose is installed, and checks that images are pinned. Needs no container
-# engine.
+# Validates docker-compose.yml with whichever compose is installed, and checks that images are pinned.
+# Needs no container engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh

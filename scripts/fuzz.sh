@@ -45,7 +45,8 @@ for name in entries positions store-metas offsets; do
     kind=$((kind + 1))
 done
 
-# These start with a byte for their kind too: headers, two records, two messages from before Kafka 0.11, frames, blocks.
+# These start with a byte for their kind too: headers, two records, two messages from before Kafka 0.11, frames and
+# blocks.
 batch=0
 for bytes in '\x00\x04\x04id\x02v\x02n\x01' '\x01\x0c\0\0\0\x01\x01\0\x0c\0\0\0\x01\x01\0' \
     '\x01\0\0\0\0\0\0\0\x01\0\0\0\x0e\0\0\0\0\0\0\0\0\0\0\0\0\0\0' '\x02\x1f\x8b\x08\0\0\0\0\0\0\0\0\x01\0\0' \

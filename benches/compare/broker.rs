@@ -35,8 +35,8 @@ pub const JAVA: &[&str] = &[
     "-XX:+ExplicitGCInvokesConcurrent",
     "-XX:MaxInlineLevel=15",
 ];
-/// Differences from the tests' broker: Kafka's defaults, except for retention, the deletion of topics, and a group's first
-/// rebalance, which does not wait for more members.
+/// Differences from the tests' broker: Kafka's defaults, except for retention, the deletion of topics, and a group's
+/// first rebalance, which does not wait for more members.
 pub const PROPERTIES: &[(&str, &str)] = &[
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "10000"),
     ("log.retention.check.interval.ms", "300000"),

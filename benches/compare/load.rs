@@ -1,4 +1,4 @@
-//! Writing an input, once, before anyone reads it.
+//! Writes an input once, before anything reads it.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::failure::{Context as _, Outcome};
 use crate::generate::{Generated, PARTITIONS};
 use crate::progress::Progress;
 
-/// How long what was handed over may take to arrive.
+/// How long produced records may take to arrive.
 const FLUSH_WAIT: Duration = Duration::from_secs(120);
-/// A bar moves so often.
+/// How many records the bar moves at a time.
 const STEP: u64 = 10_000;
 
-/// An input that stands.
+/// A complete input.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The topic.
@@ -27,7 +27,7 @@ pub struct Input {
     pub fresh: u64,
 }
 
-/// Makes the topic and fills it with `records` records of `generator`.
+/// Creates the topic and fills it with `records` records of `generator`.
 pub fn input(
     broker: &Broker,
     progress: &Progress,
@@ -39,7 +39,7 @@ pub fn input(
     append(broker, progress, topic, records, generator)
 }
 
-/// Appends `records` records of `generator` to a topic that is there.
+/// Appends `records` records of `generator` to an existing topic.
 pub fn append(
     broker: &Broker,
     progress: &Progress,

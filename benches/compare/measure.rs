@@ -1,6 +1,6 @@
-//! One run of one contender: from the commit by which a tenth is done to its last, by the broker's own word.
+//! Measures one run of one contender, from the commit that completes a tenth to the last, as seen by the broker.
 //!
-//! What a contender needs to start, to join and to warm up counts for nobody.
+//! Starting, joining and warming up do not count.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,28 +15,28 @@ use crate::part::Bench;
 use crate::spec::Spec;
 use crate::usage::Usage;
 
-/// How often the committed offsets are asked for.
+/// How often the committed offsets are queried.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// A contender that commits nothing for this long has stalled.
 const STALL: Duration = Duration::from_secs(90);
 
-/// So much of the work is left to warming up: caches, and compilers that compile what runs often.
+/// This fraction of the work is for warming up: caches, and just-in-time compilers.
 const WARM_UP: u64 = 10;
 
-/// What a run took.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Records a second.
+    /// Records per second.
     pub rate: f64,
-    /// CPU time of the contender for each record, in microseconds.
+    /// CPU time of the contender per record, in microseconds.
     pub cpu_us: f64,
-    /// CPU time of the broker for each record, in microseconds.
+    /// CPU time of the broker per record, in microseconds.
     pub broker_cpu_us: f64,
-    /// The most memory of the contender that was resident.
+    /// The contender's peak resident memory.
     pub peak_mib: f64,
-    /// What the contender wrote to the disk for each record.
+    /// Bytes that the contender wrote to disk per record.
     pub disk_bytes: f64,
-    /// What was written into output, changelog and Kafka's own topics for each record of the input.
+    /// Bytes written into output, changelog and Kafka's own topics per record of the input.
     pub kafka_bytes: f64,
     /// From the start of the process to its first commit.
     pub start_seconds: f64,
@@ -53,7 +53,7 @@ pub struct Task {
     pub expected: u64,
 }
 
-/// Makes the output (and the changelog of who needs one), runs the contender, checks its output's count.
+/// Creates the output (and the changelog, if needed), runs the contender, checks its output's count.
 /// The topics stay.
 pub fn run(bench: &Bench, contender: Contender, spec: &Spec, task: Task, label: &str) -> Outcome<Sample> {
     let broker = &bench.broker;
@@ -62,7 +62,7 @@ pub fn run(bench: &Bench, contender: Contender, spec: &Spec, task: Task, label: 
         broker.create(&spec.changelog, PARTITIONS, &[("cleanup.policy", "compact")])?;
     }
     let watch = broker.watch(&spec.group, &spec.input, PARTITIONS)?;
-    // What earlier runs left to be written is not this one's.
+    // Writes of earlier runs must not count.
     // SAFETY: a plain call.
     unsafe { libc::sync() };
     let before = broker.all_log_bytes();
@@ -80,7 +80,7 @@ pub fn run(bench: &Bench, contender: Contender, spec: &Spec, task: Task, label: 
     Ok(sample)
 }
 
-/// What stands at an instant.
+/// All figures at an instant.
 struct Mark {
     at: Instant,
     done: u64,
@@ -143,7 +143,7 @@ fn between(start: &Mark, end: &Mark, age: Duration) -> Sample {
     }
 }
 
-/// By how much logs have grown, summed over all topics.
+/// How much logs have grown, summed over all topics.
 fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> u64 {
     let old = |topic| before.get(topic).copied().unwrap_or(0);
     after.iter().map(|(topic, bytes)| bytes.saturating_sub(old(topic))).sum()

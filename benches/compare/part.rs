@@ -1,5 +1,5 @@
-//! Parts: what `run` runs one after the other, and what each gives for the page. A part lives in a file of
-//! its own and is named in [`ALL`].
+//! Parts: what `run` runs one after the other, and what each contributes to the page. A part has its own file
+//! and is listed in [`ALL`].
 
 use std::path::PathBuf;
 
@@ -10,21 +10,21 @@ use crate::progress::Progress;
 use crate::results::{Findings, Results};
 use crate::{growth, latency, moves, restore, steady, throughput};
 
-/// Something that is measured.
+/// A part of the benchmarks.
 pub struct Part {
-    /// As it is called on the command line, and its results' file.
+    /// Its name on the command line and of its results' file.
     pub name: &'static str,
-    /// In a line.
+    /// What it measures, in one line.
     pub about: &'static str,
-    /// Runs it. What fails within it goes into the findings, so that the rest of it is kept.
+    /// Runs it. Failures go into the findings, so that the rest is kept.
     pub run: fn(&Bench) -> Outcome<Findings>,
-    /// What it has for the page.
+    /// Its sections of the page.
     pub sections: fn(&Results) -> Outcome<Vec<Section>>,
-    /// What was to be reached, and was or was not.
+    /// Its goals, and whether they were met.
     pub goals: fn(&Results) -> Outcome<Vec<Goal>>,
 }
 
-/// All parts, in the order in which they are run and stand on the page.
+/// All parts, in the order of running and of the page.
 pub const ALL: &[Part] = &[
     throughput::IDS,
     throughput::VERSIONS,
@@ -39,19 +39,19 @@ pub const ALL: &[Part] = &[
 
 /// What a part works with.
 pub struct Bench {
-    /// One for the whole run. A part deletes the topics that it has made.
+    /// One broker for the whole run. A part deletes the topics that it has created.
     pub broker: Broker,
-    /// An empty folder of the run's; a part makes folders of its own in it and removes them.
+    /// The run's folder, empty at first; a part creates its own folders in it and removes them.
     pub folder: PathBuf,
     /// How often everything is measured.
     pub rounds: usize,
-    /// Whether this is the short form.
+    /// Whether this is a short run.
     pub quick: bool,
-    /// Who takes part, of those that the part knows.
+    /// The contenders that take part.
     pub contenders: Vec<Contender>,
-    /// Sizes are multiplied by this: 1 for the real thing, less to try the harness out.
+    /// Sizes are multiplied by this: 1 for a real run, less to try out the harness.
     pub scale: f64,
-    /// Says what is going on.
+    /// Reports progress.
     pub progress: Progress,
 }
 
@@ -67,7 +67,7 @@ impl Bench {
     }
 }
 
-/// A heading of the page with what stands below it, in this order.
+/// A section of the page: a heading with its contents, in this order.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// The heading.
@@ -78,7 +78,7 @@ pub struct Section {
     pub tables: Vec<Table>,
     /// Plots.
     pub plots: Vec<Plot>,
-    /// Paragraphs at the end: what has to be known to read the figures.
+    /// Paragraphs at the end, about how to read the figures.
     pub notes: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ pub struct Table {
 /// A picture: `docs/benchmarks/NAME.svg`.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// The file's name, without its ending.
+    /// The file's name, without its extension.
     pub name: String,
     /// Above the picture.
     pub title: String,
@@ -107,15 +107,15 @@ pub struct Plot {
 /// What a plot draws.
 #[derive(Clone, Debug)]
 pub enum Drawing {
-    /// A bar for each, from zero, with a whisker from the least to the most.
+    /// A bar for each, from zero, with a whisker from minimum to maximum.
     Bars(Vec<Bar>),
     /// A line for each. The x axis is logarithmic where `log_x`, the y axis where `log_y`.
     Lines {
-        /// Under the picture.
+        /// The label below the picture.
         x_label: String,
-        /// Whether equal steps are equal factors.
+        /// Whether the x axis is logarithmic.
         log_x: bool,
-        /// The same of the values.
+        /// Whether the y axis is logarithmic.
         log_y: bool,
         /// The lines.
         lines: Vec<Line>,
@@ -125,7 +125,7 @@ pub enum Drawing {
 /// A bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Before the bar.
+    /// The label before the bar.
     pub label: String,
     /// Its length.
     pub value: f64,
@@ -138,21 +138,21 @@ pub struct Bar {
 /// A line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// In the legend.
+    /// The label in the legend.
     pub label: String,
     /// From left to right.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Something that was to be reached.
+/// A goal.
 #[derive(Clone, Debug)]
 pub struct Goal {
     /// What: "throughput (a)".
     pub what: String,
-    /// How much was wanted: "at least 0.9 of floor-changelog".
+    /// The target: "at least 0.9 of floor-changelog".
     pub wanted: String,
-    /// What came out.
+    /// The result.
     pub figure: String,
-    /// Whether that is enough.
+    /// Whether the target was met.
     pub met: bool,
 }

@@ -13,7 +13,7 @@ use crate::failure::Outcome;
 use crate::generate::PARTITIONS;
 use crate::spec::Spec;
 
-/// One call that waits for the broker.
+/// How long a call may wait for the broker.
 const CALL: Duration = Duration::from_secs(30);
 
 /// Runs until `stop`.

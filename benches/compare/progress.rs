@@ -1,27 +1,27 @@
-//! Says where a long run is: a bar on a terminal, plain lines elsewhere. All of it goes to standard error.
+//! Shows a long run's progress: a bar on a terminal, plain lines elsewhere, all on standard error.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// How often a plain line tells of a step that is under way.
+/// How often a plain line reports a running step.
 const LINE_EVERY: Duration = Duration::from_secs(20);
 
-/// Where things are said.
+/// Reports progress.
 pub struct Progress {
     bars: Option<MultiProgress>,
     started: Instant,
 }
 
 impl Progress {
-    /// On standard error.
+    /// Progress on standard error.
     pub fn new() -> Progress {
         let terminal = std::io::stderr().is_terminal();
         Progress { bars: terminal.then(MultiProgress::new), started: Instant::now() }
     }
 
-    /// Says a line.
+    /// Prints a line.
     pub fn say(&self, line: impl AsRef<str>) {
         let elapsed = self.started.elapsed().as_secs();
         let line = format!("bench {:02}:{:02}  {}", elapsed / 60, elapsed % 60, line.as_ref());
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// A step with an end, in records or whatever `total` counts.
+    /// Starts a step of known length, in records or whatever `total` counts.
     pub fn step(&self, what: impl Into<String>, total: u64) -> Step<'_> {
         let what = what.into();
         let bar = self.bars.as_ref().map(|bars| {
@@ -45,7 +45,7 @@ impl Progress {
     }
 }
 
-/// A step that is under way. Dropped, its bar goes.
+/// A running step. Dropping this removes its bar.
 pub struct Step<'a> {
     progress: &'a Progress,
     what: String,
@@ -55,7 +55,7 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// How far it has come.
+    /// Sets how far it has got.
     pub fn at(&mut self, done: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);

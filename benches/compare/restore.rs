@@ -1,4 +1,4 @@
-//! Restores: how long a contender that keeps state takes until it works again, with an empty disk, with its disk
+//! Restores: how long a contender with state takes until it works again, with an empty disk, with its disk
 //! after a clean stop, and with its disk after SIGKILL.
 
 use std::time::Duration;
@@ -21,15 +21,16 @@ pub const PART: Part =
     Part { name: "restore", about: "restores of 10 M and 50 M entries, cold and warm", run, sections, goals };
 
 const PARTITIONS: i32 = 4;
-/// Entries of the states, each built upon the one before.
+/// Entries of the states; each is built on the one before.
 const SIZES: &[u64] = &[10_000_000, 50_000_000];
 const WHO: [Contender; 2] = [Contender::Ratchet, Contender::KafkaStreams];
-/// Records of this size are read and written quickly; their size is not what is restored.
+/// Small records are quick to read and write; their size does not affect the state.
 const VALUE_BYTES: usize = 32;
-/// Of the entries so many are written anew before the kill, so that it leaves something to do.
+/// The share of new entries written before the kill, so that the restore has something to do.
 const BEFORE_KILL: f64 = 0.02;
-/// What a start may take, and the fewest entries a second of a restore that still moves.
+/// How long a start may take.
 const START_WAIT: Duration = Duration::from_secs(120);
+/// The lowest plausible rate of a restore, in entries per second.
 const RATE_MIN: u64 = 50_000;
 /// The group forgets a dead member after its session timeout.
 const GROUP_WAIT: Duration = Duration::from_secs(90);
@@ -42,7 +43,7 @@ enum Start {
     EmptyDisk,
     /// After SIGTERM.
     WarmDisk,
-    /// After SIGKILL, behind records that came just before.
+    /// After SIGKILL, with new records written just before.
     Killed,
 }
 
@@ -65,7 +66,7 @@ struct Run {
     entries: u64,
     /// From the process's start until everything is restored and running.
     ready_seconds: f64,
-    /// From the first task's beginning to restore to the last one's end: what was restored, and in what time.
+    /// How many records were restored, and the time from the first task's start to the last one's end.
     restored: u64,
     restore_seconds: f64,
     peak_bytes: u64,
@@ -103,7 +104,7 @@ fn measure(bench: &Bench, contender: Contender, runs: &mut Vec<Run>) -> Outcome<
             built.records_per_second,
             built.peak_bytes >> 20
         ));
-        // A small state is restored in seconds: in every round, then.
+        // A small state is restored in seconds, so it is measured in every round.
         for _ in 0..if size == SIZES[0] { bench.rounds } else { 1 } {
             std::fs::remove_dir_all(&stage.spec.state_dir).context(stage.spec.state_dir.display())?;
             for how in [Start::EmptyDisk, Start::WarmDisk] {
@@ -118,7 +119,7 @@ fn measure(bench: &Bench, contender: Contender, runs: &mut Vec<Run>) -> Outcome<
         there += more;
         stage.await_committed(&mut live, there, START_WAIT + Duration::from_secs(more / 2_000))?;
         live.running.kill();
-        // A restart at once would measure the session timeout, which the part about moves does.
+        // An immediate restart would measure the session timeout, which the part `moves` does.
         await_forgotten(bench, &stage)?;
         let mut live = start(bench, &stage, Start::Killed, there, runs)?;
         stop(bench, &stage, &mut live)?;
@@ -126,13 +127,14 @@ fn measure(bench: &Bench, contender: Contender, runs: &mut Vec<Run>) -> Outcome<
     stage.check_output(there)
 }
 
-/// Kafka Streams is compared at the small size only: to build the large one takes it minutes, and part (d) does that.
+/// Kafka Streams is only compared at the small size: it takes minutes to build the large one, and part (d) does that.
 fn sizes_of(bench: &Bench, contender: Contender) -> &'static [u64] {
     let has_all = contender == Contender::Ratchet && !bench.quick;
     if has_all { SIZES } else { &SIZES[..1] }
 }
 
-/// Whoever is stopped in the middle of a rebalance says no farewell, and the next start waits for it.
+/// Waits for the group to settle first: an instance stopped in a rebalance does not leave the group, and the next start
+/// would wait for its session.
 fn stop(bench: &Bench, stage: &Stage<'_>, live: &mut Live) -> Outcome<()> {
     await_settled(bench, stage)?;
     live.running.stop().map(drop)
@@ -191,8 +193,8 @@ fn group(bench: &Bench, stage: &Stage<'_>) -> Outcome<Group> {
     Group::new(bench.broker.bootstrap(), &stage.spec.group, &stage.spec.input, PARTITIONS as usize)
 }
 
-/// How many records were restored, and in how many seconds from the first task's begin to the last one's end, by
-/// what the contender says.
+/// How many records were restored, and in how many seconds from the first task's start to the last one's end, according
+/// to the contender.
 fn restored(contender: Contender, said: &str) -> (u64, f64) {
     let (mut records, mut from_ms, mut to_ms) = (0, f64::MAX, f64::MIN);
     let mut add = |count: u64, began_ms: f64, ended_ms: f64| {
@@ -245,7 +247,7 @@ fn of(runs: &[Run], contender: Contender, start: Start, size: u64) -> Vec<Run> {
         .collect()
 }
 
-/// The sizes there are figures of.
+/// The sizes that have figures.
 fn sizes(runs: &[Run]) -> Vec<u64> {
     let mut sizes: Vec<u64> = Vec::new();
     let mut entries: Vec<u64> = runs.iter().map(|run| run.entries).collect();

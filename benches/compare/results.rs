@@ -1,5 +1,5 @@
-//! What a part found, kept as JSON in a file of its own, so that parts can be run apart and the page be
-//! rendered from whatever is there.
+//! A part's results, kept as JSON in a file, so that parts can be run separately and the page be rendered
+//! from whatever exists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::contender::Contender;
 use crate::failure::{Context as _, Outcome};
 use crate::kafka;
 
-/// A part's results, and what they are worth.
+/// A part's results, and how they were obtained.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
     /// The part's name.
@@ -22,36 +22,36 @@ pub struct Results {
     pub at: String,
     /// How long the part took.
     pub seconds: u64,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
-    /// Of what took part.
+    /// The versions of the software that took part.
     pub versions: BTreeMap<String, String>,
     /// Threads, lanes or processes of each contender.
     #[serde(default)]
     pub threads: BTreeMap<Contender, usize>,
     /// Whether it was a short run, whose figures say little.
     pub quick: bool,
-    /// What the part was told.
+    /// The part's settings.
     pub settings: BTreeMap<String, String>,
-    /// What failed, in words.
+    /// Failures, as text.
     pub failures: Vec<String>,
     /// The part's own figures.
     pub data: serde_json::Value,
 }
 
-/// What a part gives back.
+/// What a part returns.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// Its own figures, serialised.
     pub data: serde_json::Value,
-    /// What it was told: sizes, rounds.
+    /// Its settings: sizes, rounds.
     pub settings: BTreeMap<String, String>,
-    /// What failed, while the rest went on.
+    /// Failures, after which the rest continued.
     pub failures: Vec<String>,
 }
 
 impl Findings {
-    /// Of figures that can be serialised.
+    /// Findings with these figures.
     pub fn new(data: &impl Serialize) -> Outcome<Findings> {
         Ok(Findings { data: serde_json::to_value(data)?, ..Findings::default() })
     }
@@ -77,7 +77,7 @@ pub struct Machine {
 }
 
 impl Results {
-    /// The part's figures as the part wrote them.
+    /// The part's figures.
     pub fn data<T: DeserializeOwned>(&self) -> Outcome<T> {
         serde_json::from_value(self.data.clone()).context(format_args!("the results of {}", self.part))
     }
@@ -86,14 +86,14 @@ impl Results {
     pub fn write(&self) -> Outcome<PathBuf> {
         let path = path(&self.part);
         fs::create_dir_all(folder())?;
-        // A run that is cut off must not leave half a file where a whole one was.
+        // An interrupted run must not replace a whole file by half of one.
         let fresh = path.with_extension("json.part");
         fs::write(&fresh, serde_json::to_string_pretty(self)?).context(fresh.display())?;
         fs::rename(&fresh, &path)?;
         Ok(path)
     }
 
-    /// What a part's last run left, if there was one.
+    /// The results of a part's last run, if there was one.
     pub fn read(part: &str) -> Outcome<Option<Results>> {
         let path = path(part);
         if !path.exists() {
@@ -104,7 +104,7 @@ impl Results {
     }
 }
 
-/// Where results are kept.
+/// The folder of the results.
 pub fn folder() -> PathBuf {
     kafka::target_folder().join("bench/results")
 }
@@ -114,7 +114,7 @@ fn path(part: &str) -> PathBuf {
 }
 
 impl Machine {
-    /// This one.
+    /// This machine.
     pub fn this() -> Machine {
         let cpu = field("/proc/cpuinfo", "model name", ':').unwrap_or_else(|| std::env::consts::ARCH.to_owned());
         let memory = field("/proc/meminfo", "MemTotal", ':').unwrap_or_default();
@@ -129,8 +129,8 @@ impl Machine {
         }
     }
 
-    /// The system without what follows the first `-` of its kernel's release: whoever built it has added that, and it
-    /// says nothing to others.
+    /// The system without the part of the kernel's release after the first `-`, which is the builder's and means nothing
+    /// to others.
     pub fn system_released(&self) -> &str {
         let kernel = self.system.rfind(' ').map_or(0, |space| space + 1);
         let end = self.system[kernel..].find('-').map_or(self.system.len(), |dash| kernel + dash);
@@ -144,7 +144,7 @@ fn field(file: &str, name: &str, separator: char) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// The versions of what takes part.
+/// The versions of the software that takes part.
 pub fn versions() -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     let commit = said(Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]));
@@ -162,7 +162,7 @@ pub fn versions() -> BTreeMap<String, String> {
     versions
 }
 
-/// What stands between the first of two marks and the next of the other.
+/// The text between the first `start` and the next `end`.
 fn between(text: &str, start: &str, end: &str) -> String {
     text.split_once(start).and_then(|(_, rest)| rest.split_once(end)).map_or("", |(found, _)| found).to_owned()
 }

@@ -1,5 +1,5 @@
-//! Runs parts one after the other on one broker. What fails is said and kept with the results; the rest
-//! goes on.
+//! Runs parts one after the other on one broker. Failures are reported and kept with the results; the rest
+//! continues.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,12 +15,12 @@ use crate::progress::Progress;
 use crate::results::{self, Findings, Machine, Results};
 use crate::{kafka, report};
 
-/// What the largest part may have on the disk at once.
+/// The disk space that the largest part needs.
 const DISK_GIB: f64 = 20.0;
-/// What anything takes.
+/// The disk space that every part needs.
 const DISK_LEAST_GIB: f64 = 4.0;
 
-/// Runs what `args` says; fails at the end if anything has.
+/// Runs the parts in `args`; fails at the end if anything has failed.
 pub fn run(args: &RunArgs) -> Outcome<()> {
     let wanted: Vec<&Part> = part::ALL
         .iter()
@@ -41,7 +41,7 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
         let mut findings = catch_unwind(AssertUnwindSafe(|| (part.run)(&bench)))
             .unwrap_or_else(|panic| Err(Failure(format!("it panicked: {}", words(&*panic)))))
             .unwrap_or_else(|failure| Findings { failures: vec![failure.to_string()], ..Findings::default() });
-        // A part that was cut off leaves topics behind that the next one must not pay for.
+        // A part that failed leaves topics behind that must not slow down the next one.
         if let Err(failure) = bench.broker.delete_others(|_| false) {
             findings.failures.push(format!("clearing up: {failure}"));
         }
@@ -63,7 +63,7 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
         };
         show(part, &results);
         bench.progress.say(format!("part {} took {} s", part.name, results.seconds));
-        // What nothing came of must not replace what there was.
+        // A part without figures must not replace earlier results.
         if for_keeps && !results.data.is_null() {
             let path = results.write()?;
             bench.progress.say(format!("results are in {}", path.display()));
@@ -80,7 +80,7 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
     Ok(())
 }
 
-/// Starts the broker and makes ready what the contenders need. A contender that cannot be made ready is left out.
+/// Starts the broker and prepares the contenders. A contender that cannot be prepared is left out.
 fn open(args: &RunArgs, disk_gib: f64) -> Outcome<Bench> {
     let progress = Progress::new();
     let folder = kafka::run_folder().join("bench");
@@ -103,13 +103,13 @@ fn open(args: &RunArgs, disk_gib: f64) -> Outcome<Bench> {
     Ok(Bench { broker, folder, rounds, quick: args.quick, contenders, scale: args.scale, progress })
 }
 
-/// A broker and an empty folder for whoever runs less than parts.
+/// A broker and an empty folder, for commands that run no parts.
 pub fn open_small() -> Outcome<Bench> {
     let args = RunArgs { parts: vec![], contenders: vec![Contender::Floor], rounds: 1, quick: true, scale: 1.0 };
     open(&args, DISK_LEAST_GIB)
 }
 
-/// On standard output, as it stands on the page.
+/// Prints a part's sections to standard output, as on the page.
 fn show(part: &Part, results: &Results) {
     if results.data.is_null() {
         return;
@@ -123,7 +123,7 @@ fn show(part: &Part, results: &Results) {
 
 fn free_gib(folder: &Path) -> f64 {
     let name = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes()).unwrap_or_default();
-    // SAFETY: the name ends in NUL; plain numbers, for which zeroes are fine, are filled in.
+    // SAFETY: the name ends in NUL; the struct has plain numbers, for which zeroes are valid, and the call fills it in.
     let stat = unsafe {
         let mut stat: libc::statvfs = std::mem::zeroed();
         libc::statvfs(name.as_ptr(), &raw mut stat);

@@ -1,8 +1,8 @@
-//! Counting what a topic holds without reading it through Kafka, which would load the broker and take
+//! Counts a topic's records without reading them through Kafka, which would load the broker and take
 //! longer than the run itself: the headers of the record batches in a partition's log say how many records
-//! each has, whose they are, and how a transaction ended.
+//! each has, who produced them, and how a transaction ended.
 //!
-//! A count is right once the log is quiet: of transactions that have not ended nothing is counted.
+//! A count is right once the log is quiet: open transactions are not counted.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Context as _, Outcome, fail};
 
-/// From a batch's start to its first record: <https://kafka.apache.org/documentation/#recordbatch>.
+/// The length of a batch's header: <https://kafka.apache.org/documentation/#recordbatch>.
 const HEADER: usize = 61;
-/// What `batchLength` does not count: the base offset and itself.
+/// The length of the base offset and of `batchLength`, which `batchLength` does not count.
 const UNCOUNTED: u64 = 12;
 /// Bits of a batch's attributes.
 const TRANSACTIONAL: u16 = 1 << 4;
 const CONTROL: u16 = 1 << 5;
-/// A control record's key: version, then type, where 1 stands for a commit.
+/// The type of a commit in a control record's key, after the version.
 const COMMIT: u16 = 1;
-/// What is read of a batch: its header and what matters of a marker.
+/// How much is read of a batch: its header and the relevant part of a marker.
 const PIECE: usize = 96;
 
 /// The records in a partition's folder that a read_committed consumer would get.
@@ -47,12 +47,12 @@ pub fn committed_records(partition: &Path) -> Outcome<u64> {
 #[derive(Default)]
 struct Count {
     committed: u64,
-    /// By producer: what its open transaction has written.
+    /// By producer: how many records its open transaction has.
     open: HashMap<i64, u64>,
 }
 
 impl Count {
-    /// Counts the batch that starts at `at`, and says how long it is.
+    /// Counts the batch at `at`, and returns its length.
     fn batch(&mut self, file: &File, at: u64) -> Outcome<u64> {
         let mut header = [0; PIECE];
         let read = file.read_at(&mut header, at)?;
@@ -67,7 +67,7 @@ impl Count {
         let (length, attributes) = (number(8, 4), number(21, 2) as u16);
         let (producer, records) = (number(43, 8) as i64, number(57, 4));
         if attributes & CONTROL != 0 {
-            // The only record: length, attributes, two deltas and the key's length, one byte each in a marker.
+            // A marker's only record starts with length, attributes, two deltas and the key's length, one byte each.
             let kind = number(HEADER + 5 + 2, 2) as u16;
             let ended = self.open.remove(&producer).unwrap_or(0);
             self.committed += if kind == COMMIT { ended } else { 0 };

@@ -1,4 +1,4 @@
-//! What a contender is told: the same for all of them, as environment variables.
+//! A contender's settings, the same for all of them, as environment variables.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Context as _, Outcome};
 
-/// What the records are, and so what there is to decide.
+/// The kind of records, and so what there is to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Work {
@@ -18,7 +18,7 @@ pub enum Work {
     Versions,
     /// Debezium's change events of a PostgreSQL table, 1.5 KB each.
     Envelopes,
-    /// As `Ids`, behind many other ids.
+    /// Like `Ids`, after many other ids.
     Large,
 }
 
@@ -38,25 +38,25 @@ impl fmt::Display for Work {
 pub struct Spec {
     /// Bootstrap servers.
     pub brokers: String,
-    /// The consumer group; [`crate::contender::Contender::spec`] knows what it has to look like.
+    /// The consumer group; [`crate::contender::Contender::spec`] chooses its form.
     pub group: String,
     /// The input topic, which exists.
     pub input: String,
     /// The output topic, which exists, with as many partitions as the input.
     pub output: String,
-    /// The changelog topic of `floor-changelog`, which exists; the others make their own.
+    /// The changelog topic of `floor-changelog`, which exists; the others create their own.
     pub changelog: String,
-    /// An own folder for what is kept between runs. It need not exist.
+    /// The contender's own folder for what it keeps between runs. It need not exist.
     pub state_dir: PathBuf,
     /// What there is to decide.
     pub work: Work,
     /// The longest transaction.
     pub commit_ms: u64,
-    /// Threads or processes that do the work; ratchet is not told, and the setting `lanes` tells it.
+    /// Threads or processes that do the work; not for ratchet, which has the setting `lanes`.
     pub threads: usize,
-    /// Further settings: `--set NAME=VALUE` of ratchet's, or properties of Kafka Streams.
+    /// Further settings: ratchet's `--set NAME=VALUE`, or properties of Kafka Streams.
     pub settings: Vec<(String, String)>,
-    /// The contender's arguments behind its own, for ratchet alone.
+    /// Further arguments, for ratchet only.
     pub arguments: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Spec {
         ]
     }
 
-    /// From environment variables, for the contenders that are in this program.
+    /// From environment variables, for the contenders in this program.
     pub fn from_environment() -> Outcome<Spec> {
         let get = |name: &str| std::env::var(name).context(name);
         let number = |name: &str| get(name).and_then(|text| text.parse::<u64>().context(name));

@@ -1,20 +1,20 @@
-//! Few samples, told honestly: the median with the least and the most.
+//! Honest statistics for few samples: the median with minimum and maximum.
 
 use serde::{Deserialize, Serialize};
 
 /// A median and its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle; of an even number the mean of the two in the middle.
+    /// The median; for an even number of samples, the mean of the two in the middle.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub low: f64,
-    /// The most.
+    /// The maximum.
     pub high: f64,
 }
 
 impl Spread {
-    /// Of samples, `None` if there are none.
+    /// The spread of these samples, `None` if there are none.
     pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut samples: Vec<f64> = samples.into_iter().filter(|sample| sample.is_finite()).collect();
         samples.sort_by(f64::total_cmp);

@@ -1,24 +1,24 @@
-//! What a process takes, with all its threads and children, read from /proc.
+//! The resource usage of a process, with all its threads and children, read from /proc.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-/// What a process and its descendants have taken since they began. Subtract two for what was taken between.
+/// What a process and its descendants have used since they started. Subtract two for the usage in between.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// User and system time; its resolution is 10 ms.
     pub cpu: Duration,
-    /// The most memory that was resident at once, summed over the processes.
+    /// Peak resident memory, summed over the processes.
     pub peak_bytes: u64,
-    /// What is resident now.
+    /// Resident memory now.
     pub resident_bytes: u64,
-    /// What was caused to be written to the disk, caches already left.
+    /// Bytes written to disk, below the page cache.
     pub written_bytes: u64,
 }
 
 impl Usage {
-    /// Of the process and its descendants, all zero if it is gone.
+    /// The usage of a process and its descendants; all zero if it is gone.
     pub fn of(pid: u32) -> Usage {
         let mut sum = Usage::default();
         for pid in family(pid) {
@@ -59,10 +59,10 @@ impl Usage {
 /// User and system time of a process, and of its children that have ended and were waited for.
 fn cpu(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; utime is the 14th field, the fields behind the name begin at 3.
+    // The name, in parentheses, may contain anything; utime is the 14th field, the first one after the name the 3rd.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
-    // SAFETY: a plain question to the C library.
+    // SAFETY: a plain call of the C library.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }

@@ -1,5 +1,5 @@
-//! The broker's warm-up. A broker that has just been started compiles its own code while it works: in a first round
-//! that took a third of its CPU time, which was then missing to the contenders.
+//! The broker's warm-up. A broker that was just started compiles its own code while it works: in a first round that
+//! took a third of its CPU time, at the contenders' expense.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,27 +10,27 @@ use crate::generate::PARTITIONS;
 use crate::part::Bench;
 use crate::spec::{Spec, Work};
 
-/// How long the broker is kept at work.
+/// How long the broker is kept busy.
 const LENGTH: Duration = Duration::from_secs(10);
 /// How much longer it may take until the first commit.
 const STALLED: Duration = Duration::from_secs(60);
-/// How often the committed offsets are asked for.
+/// How often the committed offsets are queried.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// Lets `floor-changelog` pass an input of `records` records on, again and again for [`LENGTH`]. Nothing of it is
-/// measured or kept.
+/// Lets `floor-changelog` pass on an input of `records` records, again and again for [`LENGTH`]. Nothing is measured or
+/// kept.
 pub fn broker(bench: &Bench, input: &str, records: u64) -> Outcome<()> {
     broker_with(bench, input, records, COMMIT_MS)
 }
 
-/// The same in transactions of so many milliseconds: the shorter, the more of the broker's work is their ends.
+/// The same with transactions of `commit_ms`: the shorter they are, the more of the broker's work is ending them.
 pub fn broker_with(bench: &Bench, input: &str, records: u64, commit_ms: u64) -> Outcome<()> {
     bench.progress.say(format!("warming the broker up for {} s, commits every {commit_ms} ms", LENGTH.as_secs()));
     let until = Instant::now() + LENGTH;
     let mut topics = Vec::new();
     for number in 0.. {
         let name = format!("warm-{input}-{commit_ms}-{number}");
-        // It passes anything on.
+        // It passes on anything.
         let mut spec = Contender::FloorChangelog.spec(&bench.broker, &bench.folder, &name, Work::Ids, input);
         spec.commit_ms = commit_ms;
         pass(bench, &spec, records, until)?;
@@ -40,11 +40,12 @@ pub fn broker_with(bench: &Bench, input: &str, records: u64, commit_ms: u64) -> 
             break;
         }
     }
-    // All at once in the end: to wait for a deletion is to be idle.
+    // All at once at the end, since waiting for a deletion would leave the broker idle.
     bench.broker.delete(&topics.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Until all is passed on, or it is time. A first commit is waited for: who has just been started knows no signals.
+/// Until everything is passed on, or the time is up. Waits for a first commit, since a process that was just started does
+/// not handle signals yet.
 fn pass(bench: &Bench, spec: &Spec, records: u64, until: Instant) -> Outcome<()> {
     bench.broker.create(&spec.output, PARTITIONS, &[])?;
     bench.broker.create(&spec.changelog, PARTITIONS, &[("cleanup.policy", "compact")])?;

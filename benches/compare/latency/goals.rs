@@ -1,4 +1,4 @@
-//! What was to be reached.
+//! The part's goals.
 
 use super::{Data, GOAL_RATE, Run, Who, median};
 use crate::failure::Outcome;

@@ -14,14 +14,14 @@ use crate::live::stage::Stage;
 use crate::part::Bench;
 use crate::spec::Work;
 
-/// Ten thousand records and more: ten beyond the highest percentile that is told. At lower rates a little longer.
+/// Enough for ten thousand records, so that ten are beyond the highest percentile. Longer at lower rates.
 const MEASURE: Duration = Duration::from_secs(10);
 const MEASURE_SLOW: Duration = Duration::from_secs(15);
 const MEASURE_QUICK: Duration = Duration::from_secs(3);
-/// Load before the measured time: caches, connections, and Java's compiler.
+/// Load before the measured time, to warm up caches, connections and Java's compiler.
 const WARM_UP: Duration = Duration::from_secs(5);
 const JAVA_WARM_UP: Duration = Duration::from_secs(10);
-/// How long a start may take, and how long the last record may be on its way.
+/// How long a start may take, and how long the last record may be in flight.
 const START_WAIT: Duration = Duration::from_secs(90);
 const END_WAIT: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,7 @@ fn warm_up(bench: &Bench, who: Who) -> Duration {
 
 /// Runs a contender under a constant rate; the latencies are those of the records that were due in the measured time.
 pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<(Histogram<u64>, Fed)> {
-    // Without a contender the stage is only the two topics.
+    // Without a contender, the stage is just the two topics.
     let mut stage = Stage::set(bench, who.contender.unwrap_or(Contender::Floor), Work::Ids, PARTITIONS, &[])?;
     stage.spec.commit_ms = who.commit_ms;
     let clock = Clock::start();
@@ -56,7 +56,8 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<(Histogram<u64>, F
     let topic = if who.contender.is_some() { &stage.spec.output } else { &stage.spec.input };
     let reading = Reading::start(bench.broker.bootstrap(), topic, PARTITIONS as usize, clock, sink)?;
     let mut live = who.contender.map(|_| stage.start()).transpose()?;
-    // What piles up during a start is no latency; the others do not say when they are ready, and start at once.
+    // Records that pile up during a start must not count as latency; the others do not report when they are ready, and
+    // start at once.
     if let (Some(live), Some(Contender::Ratchet | Contender::KafkaStreams)) = (&mut live, who.contender) {
         live.await_ready(PARTITIONS, START_WAIT)?;
     }

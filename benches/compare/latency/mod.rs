@@ -1,7 +1,7 @@
-//! End-to-end latency: from the moment that a record is due at the input to the moment that a `read_committed`
-//! reader has it from the output, at constant rates that never wait for anyone.
+//! End-to-end latency: from when a record is due at the input to when a `read_committed` reader has it from the
+//! output, at constant rates that never wait for the contender.
 //!
-//! [`plan`] says who is measured when, [`measure`] does one run; [`page`] and [`goals`] read the figures.
+//! [`plan`] decides who is measured when, [`measure`] does one run; [`page`] and [`goals`] read the figures.
 
 mod goals;
 mod measure;
@@ -25,17 +25,17 @@ pub const PART: Part = Part {
 };
 
 const PARTITIONS: i32 = 4;
-/// The rates that everyone is measured at, records a second; then half of the own maximum.
+/// The rates at which everyone is measured, in records per second; then half of the own maximum.
 const RATES: &[u64] = &[100, 1_000, 10_000];
-/// The rate that the goals speak of, at which those that they name are measured in every round.
+/// The goals' rate. The contenders that have goals are measured at it in every round.
 const GOAL_RATE: u64 = 1_000;
 /// Kafka Streams' commit interval when it is tuned for latency.
 const TUNED_COMMIT_MS: u64 = 20;
 
-/// Whose latency.
+/// Whose latency is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Who {
-    /// None is the harness alone: its reader reads what its generator writes.
+    /// `None` is the harness alone: its reader reads what its generator writes.
     contender: Option<Contender>,
     commit_ms: u64,
 }
@@ -67,13 +67,13 @@ impl Who {
         self.contender.is_none_or(|contender| bench.has(contender))
     }
 
-    /// Whether a goal speaks of it: then it is measured in every round.
+    /// Whether it has a goal, and so is measured in every round.
     fn has_a_goal(self) -> bool {
         [Who::RATCHET, Who::STREAMS, Who::TUNED].contains(&self)
     }
 }
 
-/// Microseconds at the percentiles that are told.
+/// Microseconds at the reported percentiles.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Percentiles {
     p50: u64,
@@ -114,7 +114,7 @@ struct Run {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Data {
     runs: Vec<Run>,
-    /// Records a second of who was measured at half of it.
+    /// Maximum rates in records per second, of those measured at half of theirs.
     maxima: Vec<(Who, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the part gives the page.
+//! The part's sections of the page.
 
 use super::{Data, Percentiles, RATES, Run, Who, median};
 use crate::failure::Outcome;
@@ -6,7 +6,7 @@ use crate::figures::{milliseconds, thousands};
 use crate::part::{Drawing, Line, Plot, Section, Table};
 use crate::results::Results;
 
-/// A generator this late at its 99th percentile was starved: the figures say more of the harness.
+/// A generator this late at its 99th percentile was starved, so the figures say more about the harness.
 const LATENESS_MAX_US: u64 = 5_000;
 
 pub fn sections(results: &Results) -> Outcome<Vec<Section>> {

@@ -1,4 +1,4 @@
-//! Who is measured at which rates, and how often.
+//! Decides who is measured at which rates, and how often.
 
 use super::measure::{measure, measured_for};
 use super::{Data, GOAL_RATE, PARTITIONS, Percentiles, RATES, Run, Who};
@@ -11,14 +11,14 @@ use crate::results::{self, Findings, Machine, Results};
 use crate::spec::Work;
 use crate::{throughput, warm};
 
-/// The highest rate for a contender that is not built for more.
+/// The highest rate for Quix Streams, which is not built for more.
 const QUIX_RATE_MAX: u64 = 1_000;
-/// Records of the short measurement of a maximum.
+/// How many records a short measurement of a maximum has.
 const MAXIMUM_RECORDS: u64 = 2_000_000;
-/// Records that the broker is warmed up with.
+/// The input with which the broker is warmed up.
 const WARM_UP_INPUT: &str = "in-latency";
 const WARM_UP_RECORDS: u64 = 1_000_000;
-/// At low rates a broker's work is transactions of a few records, which end one after the other.
+/// The warm-up's transactions are short: at low rates a broker's work is transactions with few records.
 const WARM_UP_COMMIT_MS: u64 = 5;
 const VALUE_BYTES: usize = 160;
 
@@ -32,7 +32,7 @@ pub fn run(bench: &Bench) -> Outcome<Findings> {
     for round in 0..bench.rounds {
         at_halves(bench, round, &mut data, &mut failures);
     }
-    // The harness alone at the highest of these rates: what of those figures is its own.
+    // The harness alone at the highest of these rates: its share of those figures.
     if let Some(rate) = data.runs.iter().filter(|run| run.half).map(|run| run.rate).max() {
         keep(bench, &mut data, &mut failures, (Who::HARNESS, rate, true, 0));
     }
@@ -55,7 +55,7 @@ fn warm_up(bench: &Bench) -> Outcome<()> {
     bench.broker.delete(&[WARM_UP_INPUT])
 }
 
-/// Everyone at all rates in the first round, at the goals' rate those that the goals name in the others.
+/// Everyone at all rates in the first round; in the others, those with goals at the goals' rate.
 fn at_rates(bench: &Bench, round: usize, data: &mut Data, failures: &mut Vec<String>) {
     for &rate in RATES.iter().filter(|&&rate| round == 0 || rate == GOAL_RATE) {
         for who in Who::ALL.into_iter().filter(|who| who.takes_part(bench)) {
@@ -68,7 +68,7 @@ fn at_rates(bench: &Bench, round: usize, data: &mut Data, failures: &mut Vec<Str
     }
 }
 
-/// Everyone at half of the own maximum in the first round, ratchet, of which a goal speaks, in the others.
+/// Everyone at half of the own maximum in the first round; in the others ratchet, which has a goal for it.
 fn at_halves(bench: &Bench, round: usize, data: &mut Data, failures: &mut Vec<String>) {
     for who in Who::ALL.into_iter().filter(|who| who.takes_part(bench) && (round == 0 || *who == Who::RATCHET)) {
         let Some(contender) = who.contender.filter(|contender| *contender != Contender::Quix) else { continue };
@@ -85,7 +85,7 @@ fn at_halves(bench: &Bench, round: usize, data: &mut Data, failures: &mut Vec<St
     }
 }
 
-/// Measures and keeps the figures, or why there are none.
+/// Measures, and keeps the figures or the failure.
 fn keep(bench: &Bench, data: &mut Data, failures: &mut Vec<String>, what: (Who, u64, bool, usize)) {
     let (who, rate, half, round) = what;
     let measured = measure(bench, who, rate).map(|(latency, fed)| Run {
@@ -111,8 +111,8 @@ fn keep(bench: &Bench, data: &mut Data, failures: &mut Vec<String>, what: (Who, 
     }
 }
 
-/// How many records a second a contender takes off a topic that lies ready: as part (a) has found for these sources
-/// on this machine, else by a short measurement of our own.
+/// How many records per second a contender reads from a preloaded topic: as part (a) found for these sources on this
+/// machine, or else from a short measurement.
 fn maximum(bench: &Bench, contender: Contender) -> Outcome<u64> {
     if let Some(known) = Results::read("ids")?.as_ref().and_then(|results| known_maximum(results, contender)) {
         return Ok(known);

@@ -1,4 +1,4 @@
-//! An input that lies ready, and how fast a contender gets through it.
+//! A preloaded input, and how fast a contender processes it.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::usage::Usage;
 
 /// How long the last records may take to be acknowledged.
 const FLUSH_WAIT: Duration = Duration::from_secs(120);
-/// Even the slowest contender manages so many records a second; else something is wrong.
+/// Even the slowest contender manages this many records per second, or something is wrong.
 const RATE_MIN: u64 = 2_000;
-/// What a start may take, a restore included.
+/// How long a start may take, including a restore.
 const START_WAIT: Duration = Duration::from_secs(120);
 
 /// Writes events with these ids, each of about `value_bytes`, spread over the partitions.
@@ -32,7 +32,7 @@ pub fn fill(bench: &Bench, topic: &str, partitions: i32, ids: std::ops::Range<u6
     for id in ids.clone() {
         key.clear();
         value.clear();
-        // Writing to a vector does not fail.
+        // writing to a vector never fails
         let _ = write!(key, "{:08}", id % 1_000_000);
         let _ = write!(value, "{{\"event_id\":{id},\"note\":\"");
         value.resize(value.len().max(value_bytes.saturating_sub(2)), b'x');
@@ -59,18 +59,18 @@ pub fn fill(bench: &Bench, topic: &str, partitions: i32, ids: std::ops::Range<u6
     Ok(())
 }
 
-/// What getting through an input took.
+/// The figures of processing an input.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Drained {
     pub records_per_second: f64,
-    /// CPU time for a record: the contender's, the broker's.
+    /// CPU time per record: the contender's, the broker's.
     pub cpu_us: f64,
     pub broker_us: f64,
     pub peak_bytes: u64,
 }
 
-/// Lets the stage's contender get through `records` of its input, of which `done` were committed before, and stops
-/// it in good order. Start-up is not in the figures: they begin with the first commit that is seen.
+/// Runs the stage's contender until `records` of its input are committed, `done` of which were before, and stops it in
+/// good order. The figures exclude start-up: they start with the first commit that is seen.
 pub fn drain(bench: &Bench, stage: &Stage<'_>, done: u64, records: u64) -> Outcome<Drained> {
     let mut live = stage.start()?;
     let task = Task { done, records, deadline: Instant::now() + limit(records - done) };
@@ -79,9 +79,9 @@ pub fn drain(bench: &Bench, stage: &Stage<'_>, done: u64, records: u64) -> Outco
     Ok(from.until(&to))
 }
 
-/// Lets the stage's contender get ready over its empty input, then writes `records` of `value_bytes` to it as fast as
-/// can be, and waits until it is through. Nothing of a start is in the figures; the writer takes part in them, as it
-/// takes its share of the cores.
+/// Starts the stage's contender on its empty input, then writes `records` of `value_bytes` as fast as possible and
+/// waits until they are processed. The figures exclude start-up; they include the writer, which takes its share of the
+/// cores.
 pub fn keep_up(bench: &Bench, stage: &Stage<'_>, records: u64, value_bytes: usize) -> Outcome<Drained> {
     let mut live = stage.start()?;
     live.await_ready(stage.partitions, START_WAIT)?;
@@ -93,12 +93,12 @@ pub fn keep_up(bench: &Bench, stage: &Stage<'_>, records: u64, value_bytes: usiz
     Ok(from.until(&to))
 }
 
-/// How long so many records may take, a start included.
+/// How long this many records may take, including a start.
 fn limit(records: u64) -> Duration {
     START_WAIT + Duration::from_secs(records / RATE_MIN)
 }
 
-/// So many records were committed at a moment.
+/// How many records were committed at a point in time.
 struct Look {
     at: Instant,
     usage: Usage,
@@ -112,7 +112,7 @@ impl Look {
     }
 
     fn until(&self, to: &Look) -> Drained {
-        // All in one commit: there is nothing between two moments to be measured.
+        // All in one commit: there is nothing to measure between the two.
         let counted = (to.committed - self.committed).max(1) as f64;
         let per_record = |cpu: Duration| cpu.as_secs_f64() * 1e6 / counted;
         Drained {
@@ -124,7 +124,7 @@ impl Look {
     }
 }
 
-/// What is to be committed.
+/// How much has to be committed.
 struct Task {
     done: u64,
     records: u64,
@@ -132,7 +132,7 @@ struct Task {
 }
 
 impl Task {
-    /// Waits until all is committed. Begins with `from`, else with the first commit that is seen.
+    /// Waits until everything is committed. Starts with `from`, or else with the first commit that is seen.
     fn watch(
         &self,
         bench: &Bench,

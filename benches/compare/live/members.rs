@@ -1,4 +1,4 @@
-//! A group's members and what each was given, as the broker tells it: the same for every contender.
+//! A group's members and their partitions, as reported by the broker, in the same way for every contender.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use crate::broker;
 use crate::failure::{Failure, Outcome};
 
-/// One question to the broker.
+/// How long a request to the broker may take.
 const ASK: Duration = Duration::from_secs(10);
 
 /// A group, seen from outside.
@@ -19,19 +19,19 @@ pub struct Group {
 }
 
 impl Group {
-    /// Looks at who owns the partitions of `topic`.
+    /// Watches who owns the partitions of `topic`.
     pub fn new(brokers: &str, name: &str, topic: &str, partitions: usize) -> Outcome<Group> {
         let client = broker::client(brokers).create()?;
         Ok(Group { client, name: name.to_owned(), topic: topic.to_owned(), partitions })
     }
 
-    /// How many members there are, dead ones included whose session has not ended.
+    /// How many members there are, including dead ones whose session has not ended.
     pub fn members(&self) -> Outcome<usize> {
         let groups = self.client.fetch_group_list(Some(&self.name), ASK)?;
         Ok(groups.groups().iter().map(|group| group.members().len()).sum())
     }
 
-    /// The member that has each partition; none while the group is rebalancing or a partition is nobody's.
+    /// The member that has each partition; `None` while the group is rebalancing or a partition has no owner.
     pub fn owners(&self) -> Outcome<Option<Vec<String>>> {
         let groups = self.client.fetch_group_list(Some(&self.name), ASK)?;
         let Some(group) = groups.groups().first().filter(|group| group.state() == "Stable") else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! What the parts share that measure a contender while records flow, rather than over a topic that lies
-//! ready: a load at a constant rate, a reader at the end, contenders started and stopped in between.
+//! Shared by the parts that measure a contender while records flow, not over a preloaded topic: a load at
+//! a constant rate, a reader at the end, contenders started and stopped in between.
 
 pub mod fill;
 pub mod members;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Outcome, fail};
 
-/// Waits until `look` finds something, and fails when it does not in time.
+/// Waits until `look` finds something; fails if it does not in time.
 pub fn within<T>(
     wait: Duration,
     every: Duration,

@@ -1,8 +1,8 @@
 //! An open-loop load: a constant rate that never waits for the system under it.
 //!
-//! Record n is *due* at the start plus n / rate, and carries that time: a generator that is late, or a broker
-//! that makes it wait, lengthens the latencies that are measured and thins out nothing (no coordinated
-//! omission). How late records were handed over is kept too, to see whether the harness itself was starved.
+//! Record n is *due* at the start plus n / rate, and carries that time: a late generator, or a broker that
+//! makes it wait, lengthens the measured latencies and leaves out no record (no coordinated
+//! omission). How late records were produced is kept too, to see whether the harness itself was starved.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,14 +18,14 @@ use crate::native::producer::{Producer, Target, record};
 /// Bytes of a record's key and of its value.
 const KEY_BYTES: usize = 8;
 const VALUE_BYTES: usize = 160;
-/// The most that is handed over in one call.
+/// Maximum number of records produced in one call.
 const BATCH: usize = 1_000;
-/// The shortest sleep between two looks at what is due; what becomes due meanwhile is late by as much.
+/// The shortest sleep before the next due records; those that become due meanwhile are late by up to this time.
 const NAP_MIN: Duration = Duration::from_micros(200);
-/// From this rate on records wait up to a millisecond for company: a request for each would be the load.
+/// From this rate on records linger up to a millisecond, to avoid a request for each.
 const LINGER_FROM_RATE: u64 = 5_000;
 
-/// The run's clock: microseconds since the harness began, the same for who writes and who reads.
+/// The run's clock: microseconds since the harness started, shared by writer and reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
@@ -46,14 +46,14 @@ impl Clock {
     }
 }
 
-/// What the records are.
+/// The kind of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Records {
     /// Every record is new.
     Distinct,
     /// One in five repeats one of the last thousand.
     Repeating,
-    /// So many keys come round, each time with the next version: the state does not grow.
+    /// These keys are written in turn, each time with the next version, so the state does not grow.
     Versions { keys: u64 },
 }
 
@@ -68,7 +68,7 @@ pub struct Load {
     pub clock: Clock,
 }
 
-/// A load that is being written. Dropped, it stops.
+/// A running load. Dropping this stops it.
 pub struct Feed {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Outcome<()>>>,
@@ -87,9 +87,9 @@ struct Shared {
 pub struct Fed {
     /// All records.
     pub written: u64,
-    /// Those that are to be forwarded.
+    /// Records that have to be forwarded.
     pub fresh: u64,
-    /// By how many microseconds records were handed over after they were due.
+    /// How many microseconds after they were due records were produced.
     pub lateness_us: Histogram<u64>,
 }
 
@@ -103,7 +103,7 @@ impl Feed {
         Ok(Feed { shared, thread: Some(thread) })
     }
 
-    /// Stops, waits until all is acknowledged, and tells what was written.
+    /// Stops, waits until everything is acknowledged, and returns what was written.
     pub fn stop(mut self) -> Outcome<Fed> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().ok_or_else(died)?;
@@ -139,7 +139,7 @@ fn producer(load: &Load) -> Outcome<Producer> {
         ("linger.ms", if load.rate < LINGER_FROM_RATE { "0" } else { "1" }),
         ("delivery.report.only.error", "true"),
         ("socket.nagle.disable", "true"),
-        // Seconds of load: where it is full, the broker is far behind, and the waiting counts as latency.
+        // Seconds of load: if the queue is full, the broker is far behind, and the waiting counts as latency.
         ("queue.buffering.max.messages", "2000000"),
     ];
     Producer::open(&properties).context("the load's producer")
@@ -160,7 +160,7 @@ fn write(load: &Load, mut producer: Producer, began_us: u64, shared: &Shared) ->
             number += 1;
         }
         maker.records(&mut batch);
-        // SAFETY: the maker's bytes stay until they are cleared.
+        // SAFETY: the maker's bytes live until they are cleared.
         unsafe { producer.send(topic, Target::Own, &mut batch) }.context(format_args!("the load of {}", load.topic))?;
         producer.check().context(format_args!("the load of {}", load.topic))?;
         shared.written.store(number, Ordering::Relaxed);
@@ -171,13 +171,13 @@ fn write(load: &Load, mut producer: Producer, began_us: u64, shared: &Shared) ->
     Ok(())
 }
 
-/// Makes records into one buffer: the harness is to leave the cores to others.
+/// Makes records in one buffer, to leave the cores to the contender.
 struct Maker {
     records: Records,
     partitions: u64,
     /// Records so far that do not repeat one.
     fresh: u64,
-    /// Where the records since the last clearing go.
+    /// The partitions of the records since the last clearing.
     targets: Vec<i32>,
     /// Their keys and values, all of one length.
     bytes: Vec<u8>,
@@ -238,7 +238,7 @@ impl Maker {
     }
 }
 
-/// Writes a number with at least so many digits.
+/// Writes a number with at least `at_least` digits.
 fn digits(bytes: &mut Vec<u8>, mut number: u64, at_least: usize) {
     let start = bytes.len();
     while number > 0 || bytes.len() < start + at_least {
@@ -248,7 +248,7 @@ fn digits(bytes: &mut Vec<u8>, mut number: u64, at_least: usize) {
     bytes[start..].reverse();
 }
 
-/// When the record with this value was due; none where it is not of a load.
+/// When the record with this value was due; `None` if it is not from a load.
 pub fn due_us(value: &[u8]) -> Option<u64> {
     const FIELD: &[u8] = b"\"due_us\":";
     let at = value.windows(FIELD.len()).position(|window| window == FIELD)? + FIELD.len();
@@ -256,7 +256,7 @@ pub fn due_us(value: &[u8]) -> Option<u64> {
     Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// Of microseconds, up to an hour, at three digits.
+/// A histogram of microseconds, up to an hour, with three digits.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are in order")
 }

@@ -1,7 +1,7 @@
-//! The reader at the end: what a `read_committed` consumer of the output gets, and when.
+//! The reader at the end: which records a `read_committed` consumer of the output gets, and when.
 //!
-//! It adds no waiting of its own: it fetches from the first byte on, and what it measures without a contender
-//! between is the harness's floor.
+//! It adds no delay of its own: it fetches from the first byte on. What it measures without a contender is the
+//! harness's floor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use crate::failure::{Context as _, Failure, Outcome, fail};
 use crate::native::consumer::{Consumer, Messages};
 use crate::native::payload;
 
-/// The most that is taken in one call.
+/// Maximum number of records taken in one call.
 const BATCH: usize = 10_000;
-/// How long one call waits, which is how soon a reader that has nothing to read sees that it is to stop.
+/// How long one call waits, and so how soon an idle reader notices that it should stop.
 const WAIT_MS: i32 = 50;
-/// How often a count is looked at.
+/// How often a count is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A record that has come out.
+/// A record from the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     pub partition: usize,
@@ -32,7 +32,7 @@ pub struct Arrival {
     pub at_us: u64,
 }
 
-/// What looks at each record as it comes.
+/// Receives each record as it arrives.
 pub trait Sink: Send + 'static {
     fn take(&mut self, arrival: Arrival);
 }
@@ -43,7 +43,7 @@ impl<F: FnMut(Arrival) + Send + 'static> Sink for F {
     }
 }
 
-/// A reader at work. Dropped, it stops.
+/// A running reader. Dropping this stops it.
 pub struct Reading {
     stop: Arc<AtomicBool>,
     seen: Arc<AtomicU64>,
@@ -52,7 +52,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads all partitions of a topic from their beginning.
+    /// Reads all partitions of a topic from the start.
     pub fn start(brokers: &str, topic: &str, partitions: usize, clock: Clock, mut sink: impl Sink) -> Outcome<Reading> {
         let consumer = consumer(brokers, topic, partitions)?;
         let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -80,7 +80,7 @@ impl Reading {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Waits until at least so many records have come, while `alive` finds nothing wrong.
+    /// Waits until at least `count` records have arrived, while `alive` finds nothing wrong.
     pub fn await_seen(&self, count: u64, wait: Duration, mut alive: impl FnMut() -> Outcome<()>) -> Outcome<()> {
         let deadline = Instant::now() + wait;
         while self.seen() < count {
@@ -96,7 +96,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Stops and tells how many records came.
+    /// Stops and returns how many records arrived.
     pub fn stop(mut self) -> Outcome<u64> {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,4 @@
-//! A contender with topics, a group and folders that no other run has, removed when it is over, however it ends.
+//! A contender with its own topics, group and folders, which are removed afterwards, however the run ends.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -13,14 +13,14 @@ use crate::failure::{Context as _, Outcome, fail};
 use crate::part::Bench;
 use crate::spec::{Spec, Work};
 
-/// How often something is looked at that shall come.
+/// How often an awaited condition is checked.
 pub const LOOK: Duration = Duration::from_millis(20);
-/// A new topic is known to the whole broker soon.
+/// How long to wait until the broker knows a new topic.
 const CREATE_WAIT: Duration = Duration::from_secs(60);
-/// An answer of a contender's own HTTP server.
+/// How long a response of a contender's HTTP server may take.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
-/// Where a contender can be run. Dropped, its topics and folders go.
+/// A place to run a contender. Dropping this removes its topics and folders.
 pub struct Stage<'a> {
     bench: &'a Bench,
     pub contender: Contender,
@@ -30,7 +30,7 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// With an empty input and output, whose settings these are.
+    /// A stage with an empty input and output with these settings.
     pub fn set(
         bench: &'a Bench,
         contender: Contender,
@@ -45,7 +45,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// Over an input that is there and stays.
+    /// A stage over an existing input, which stays.
     pub fn over(
         bench: &'a Bench,
         contender: Contender,
@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Creates a topic and waits until the broker tells all of it: whoever is started next takes it for granted.
+    /// Creates a topic and waits until the broker knows all of it, since contenders expect it to exist.
     pub fn create(&self, topic: &str, settings: &[(&str, &str)]) -> Outcome<()> {
         let broker = &self.bench.broker;
         broker.create(topic, self.partitions, settings)?;
@@ -87,7 +87,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Another instance's settings: the same job with a state folder of its own.
+    /// Another instance's spec: the same job with its own state folder.
     pub fn instance(&self, label: &str) -> Spec {
         let mut spec = self.spec.clone();
         spec.state_dir = self.bench.folder.join(format!("{}-{label}", self.name));
@@ -99,24 +99,24 @@ impl<'a> Stage<'a> {
         self.start_as(&self.spec)
     }
 
-    /// Starts it with the settings of an instance.
+    /// Starts it with the spec of an instance.
     pub fn start_as(&self, spec: &Spec) -> Outcome<Live> {
-        // The log is appended to by each start.
+        // Each start appends to the log.
         let log_from = fs::metadata(spec.state_dir.with_extension("log")).map_or(0, |file| file.len());
         Ok(Live { running: self.contender.start(spec)?, contender: self.contender, log_from, address: None })
     }
 
-    /// What the contender has committed of its input.
+    /// Watches the contender's committed offsets.
     pub fn watch(&self) -> Outcome<Watch> {
         self.bench.broker.watch(&self.spec.group, &self.spec.input, self.partitions)
     }
 
-    /// All topics of this run's.
+    /// All topics of this run.
     pub fn topics(&self) -> Outcome<Vec<String>> {
         Ok(self.bench.broker.topics()?.into_iter().filter(|topic| self.owns(topic)).collect())
     }
 
-    /// Whether a topic was made for this run: its name holds the run's, whole.
+    /// Whether a topic was created for this run: its name contains the run's as a whole.
     fn owns(&self, topic: &str) -> bool {
         topic.match_indices(&self.name).any(|(at, name)| {
             let next = topic[at + name.len()..].chars().next();
@@ -124,7 +124,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Waits until the group has committed `records` of the input, while the contenders are well.
+    /// Waits until the group has committed `records` of the input, while the contenders run.
     pub fn await_committed(&self, live: &mut Live, records: u64, wait: Duration) -> Outcome<()> {
         let watch = self.watch()?;
         let deadline = Instant::now() + wait;
@@ -142,7 +142,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Compares what stands in the output with what should.
+    /// Compares the output's record count with the expected one.
     pub fn check_output(&self, expected: u64) -> Outcome<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -150,7 +150,7 @@ impl<'a> Stage<'a> {
             if found == expected {
                 return Ok(());
             }
-            // The last markers may be on their way.
+            // The last markers may still be in flight.
             if Instant::now() > deadline || found > expected {
                 fail!("{} gave {found} records, not {expected}", self.contender);
             }
@@ -165,7 +165,7 @@ impl Drop for Stage<'_> {
         if let Err(error) = self.bench.broker.delete(&topics.iter().map(String::as_str).collect::<Vec<_>>()) {
             self.bench.progress.say(format!("topics of {} stay: {error}", self.name));
         }
-        // Instances' folders begin with the same name; logs stay, to be looked at.
+        // Instances' folders start with the same name; logs stay for inspection.
         for entry in fs::read_dir(&self.bench.folder).into_iter().flatten().flatten() {
             if entry.path().is_dir() && self.owns(&entry.file_name().to_string_lossy()) {
                 let _ = fs::remove_dir_all(entry.path());
@@ -174,7 +174,7 @@ impl Drop for Stage<'_> {
     }
 }
 
-/// A contender at work, and what it says.
+/// A running contender, and its log.
 pub struct Live {
     pub running: Running,
     contender: Contender,
@@ -192,8 +192,8 @@ impl Live {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Waits until it says that all it was given is restored and running; for ratchet and Kafka Streams.
-    /// Says how long after its start that was.
+    /// Waits until it reports that everything it was assigned is restored and running; for ratchet and Kafka Streams.
+    /// Returns how long after its start that was.
     pub fn await_ready(&mut self, partitions: i32, wait: Duration) -> Outcome<Duration> {
         loop {
             self.running.check()?;
@@ -212,7 +212,7 @@ impl Live {
         if self.contender != Contender::Ratchet {
             return Ok(self.said()?.lines().any(|line| line == "ready"));
         }
-        // Ready is also who has joined and was given nothing yet.
+        // A member without any partition yet is ready too.
         let is_whole = |metrics: &str| {
             let running = metrics.lines().filter(|line| line.starts_with("ratchet_tasks{"));
             let running = running.filter(|line| line.contains("state=\"running\""));
@@ -224,7 +224,7 @@ impl Live {
             && self.get("/metrics")?.is_some_and(|answer| is_whole(&answer)))
     }
 
-    /// An answer of ratchet's HTTP server, head included; none while it does not listen.
+    /// A response of ratchet's HTTP server, with its head; `None` while it does not listen.
     pub fn get(&mut self, path: &str) -> Outcome<Option<String>> {
         if self.address.is_none() {
             let said = self.said()?;
@@ -242,7 +242,7 @@ impl Live {
     }
 }
 
-/// The address in the log line that tells it.
+/// The address in the log line that has it.
 fn address(line: &str) -> Option<String> {
     let at = line.find("127.0.0.1:")?;
     let end = line[at..].find(|c: char| c != '.' && c != ':' && !c.is_ascii_digit()).unwrap_or(line.len() - at);

@@ -7,7 +7,7 @@ use rdkafka::bindings as rd;
 use super::{Properties, client, refused};
 use crate::failure::{Context as _, Outcome, fail};
 
-/// Messages that were read, until they are cleared.
+/// Messages that were read; they live until they are cleared.
 #[derive(Default)]
 pub struct Messages(Vec<*mut rd::rd_kafka_message_t>);
 
@@ -28,7 +28,7 @@ impl Messages {
 
     pub fn clear(&mut self) {
         for message in self.0.drain(..) {
-            // SAFETY: owned, and nobody has it any more.
+            // SAFETY: owned, and no longer borrowed.
             unsafe { rd::rd_kafka_message_destroy(message) }
         }
     }
@@ -84,7 +84,7 @@ impl Consumer {
 
     /// Takes what is there, up to `most`; waits for a first record if there is none.
     pub fn take(&self, into: &mut Messages, most: usize, wait_ms: i32) -> Outcome<()> {
-        // A call with room for many waits until all of it is filled.
+        // A call with room for many would wait until all of it is filled.
         if self.call(into, most, 0)? == 0 && self.call(into, 1, wait_ms)? > 0 {
             self.call(into, most - 1, 0)?;
         }
@@ -118,7 +118,7 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        // SAFETY: owned; the queues go before their client.
+        // SAFETY: owned; the queues are destroyed before their client.
         unsafe {
             self.partitions.drain(..).for_each(|queue| rd::rd_kafka_queue_destroy(queue));
             rd::rd_kafka_queue_destroy(self.queue);

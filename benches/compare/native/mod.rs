@@ -1,6 +1,5 @@
-//! librdkafka's own C interface, as far as the harness calls it: for the floor, which nothing that is written on the
-//! same library can be expected to beat, and for the load's generator and reader, which are to leave the cores to
-//! those whom they measure.
+//! librdkafka's C interface, as far as the harness uses it: for the floor, which nothing on the same library can be
+//! expected to beat, and for the load's generator and reader, which should leave the cores to the contenders.
 
 pub mod consumer;
 pub mod producer;
@@ -18,7 +17,7 @@ pub type Properties<'a> = &'a [(&'a str, &'a str)];
 /// A client with these properties.
 fn client(kind: rd::rd_kafka_type_t, properties: Properties) -> Outcome<*mut rd::rd_kafka_t> {
     let mut words = [0 as c_char; 512];
-    // SAFETY: strings end in NUL and the buffer is as long as is said; the client takes the configuration over.
+    // SAFETY: strings end in NUL and the buffer has the given length; the client takes over the configuration.
     unsafe {
         let conf = rd::rd_kafka_conf_new();
         for (name, value) in properties {
@@ -28,7 +27,7 @@ fn client(kind: rd::rd_kafka_type_t, properties: Properties) -> Outcome<*mut rd:
                 fail!("{}", CStr::from_ptr(words.as_ptr()).to_string_lossy());
             }
         }
-        // Reports as events: then a commit waits on the count of what is under way and not in steps.
+        // Reports as events, so that a commit waits on the count of records in flight and not in steps.
         rd::rd_kafka_conf_set_events(conf, rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR);
         let raw = rd::rd_kafka_new(kind, conf, words.as_mut_ptr(), words.len());
         if raw.is_null() {
@@ -38,7 +37,7 @@ fn client(kind: rd::rd_kafka_type_t, properties: Properties) -> Outcome<*mut rd:
     }
 }
 
-/// Takes an error object over.
+/// Takes over an error object.
 ///
 /// # Safety
 /// It is null or owned by the caller.
@@ -55,7 +54,7 @@ unsafe fn taken(error: *mut rd::rd_kafka_error_t, what: &str) -> Outcome<()> {
     Err(Failure(format!("{what}: {words}")))
 }
 
-/// Words for what librdkafka refused.
+/// An error if librdkafka refused a call.
 fn refused(code: rd::rd_kafka_resp_err_t, what: &str) -> Outcome<()> {
     if code == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
         return Ok(());
@@ -63,20 +62,20 @@ fn refused(code: rd::rd_kafka_resp_err_t, what: &str) -> Outcome<()> {
     Err(format!("{code:?}")).context(what)
 }
 
-/// A message's key; empty where there is none.
+/// A message's key; empty if there is none.
 pub fn key(message: &rd::rd_kafka_message_t) -> &[u8] {
-    // SAFETY: key and payload live as long as their message and are as long as that says.
+    // SAFETY: key and payload live as long as their message and have the lengths that it says.
     unsafe { bytes(message.key, message.key_len) }
 }
 
-/// A message's value; empty where there is none.
+/// A message's value; empty if there is none.
 pub fn payload(message: &rd::rd_kafka_message_t) -> &[u8] {
     // SAFETY: as above.
     unsafe { bytes(message.payload, message.len) }
 }
 
 /// # Safety
-/// The bytes are null, or live as long as is asked for.
+/// The bytes are null, or live as long as `'a`.
 unsafe fn bytes<'a>(at: *mut c_void, length: usize) -> &'a [u8] {
     if at.is_null() {
         return &[];

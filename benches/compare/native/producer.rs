@@ -1,4 +1,4 @@
-//! A producer that hands many records over in one call. Only failures are reported.
+//! A producer that sends many records in one call. Only failures are reported.
 
 use std::ffi::CString;
 use std::ptr;
@@ -10,9 +10,9 @@ use super::consumer::Consumer;
 use super::{Properties, client, refused, taken};
 use crate::failure::{Context as _, Outcome, fail};
 
-/// One call that waits for the broker.
+/// How long a call may wait for the broker.
 const CALL_MS: i32 = 30_000;
-/// A full queue is tried again so soon.
+/// How long to wait before a full queue is tried again.
 const FULL_STEP: Duration = Duration::from_micros(200);
 /// RD_KAFKA_PARTITION_UA.
 const PARTITION_UNASSIGNED: i32 = -1;
@@ -31,7 +31,7 @@ pub struct Topic(usize);
 // SAFETY: librdkafka's handles may be used by any thread.
 unsafe impl Send for Producer {}
 
-/// A record to be handed over. It borrows nothing as far as the compiler knows: see [`Producer::send`].
+/// A record to send. The compiler does not know that it borrows its key and value: see [`Producer::send`].
 pub fn record(partition: i32, key: &[u8], value: &[u8]) -> rd::rd_kafka_message_t {
     rd::rd_kafka_message_t {
         err: rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR,
@@ -65,7 +65,7 @@ impl Producer {
 
     pub fn topic(&mut self, name: &str) -> Outcome<Topic> {
         let c_name = CString::new(name).context("topic")?;
-        // SAFETY: the client is alive; it makes a configuration of its own.
+        // SAFETY: the client is alive; it creates its own configuration.
         let raw = unsafe { rd::rd_kafka_topic_new(self.raw, c_name.as_ptr(), ptr::null_mut()) };
         if raw.is_null() {
             fail!("there can be no topic {name}");
@@ -74,7 +74,7 @@ impl Producer {
         Ok(Topic(self.topics.len() - 1))
     }
 
-    /// Before the first transaction.
+    /// To be called before the first transaction.
     pub fn init_transactions(&self) -> Outcome<()> {
         // SAFETY: the client is alive.
         unsafe { taken(rd::rd_kafka_init_transactions(self.raw, CALL_MS), "initialising transactions") }
@@ -85,7 +85,7 @@ impl Producer {
         unsafe { taken(rd::rd_kafka_begin_transaction(self.raw), "beginning a transaction") }
     }
 
-    /// Hands a batch over, all of it; waits while the queue is full.
+    /// Sends a whole batch; waits while the queue is full.
     ///
     /// # Safety
     /// Keys and values are readable.
@@ -98,7 +98,7 @@ impl Producer {
         let topic = self.topics[topic.0];
         loop {
             let length = batch.len() as i32;
-            // SAFETY: by the caller's promise; the topic is this client's, and all is copied.
+            // SAFETY: by the caller's promise; the topic is this client's, and everything is copied.
             let sent = unsafe { rd::rd_kafka_produce_batch(topic, partition, flags, batch.as_mut_ptr(), length) };
             if sent == length {
                 return Ok(());
@@ -111,9 +111,9 @@ impl Producer {
         }
     }
 
-    /// Commits the transaction with these offsets of the consumer's topic; returns when it stands.
+    /// Commits the transaction with these offsets of the consumer's topic; returns once it is committed.
     pub fn commit(&self, consumer: &Consumer, next: &[Option<i64>]) -> Outcome<()> {
-        // SAFETY: all handles are alive, and what is made here is destroyed here.
+        // SAFETY: all handles are alive, and what is created here is destroyed here.
         unsafe {
             let list = rd::rd_kafka_topic_partition_list_new(next.len() as i32);
             for (partition, offset) in next.iter().enumerate() {
@@ -140,7 +140,7 @@ impl Producer {
         self.check()
     }
 
-    /// Fails where a record was not delivered. Reports are for errors only, and an error ends the run.
+    /// Fails if a record was not delivered. Reports are for errors only, and an error ends the run.
     pub fn check(&self) -> Outcome<()> {
         loop {
             // SAFETY: the queue is alive and the event is destroyed here.
@@ -162,7 +162,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // SAFETY: owned; queue and topics go before their client.
+        // SAFETY: owned; queue and topics are destroyed before their client.
         unsafe {
             rd::rd_kafka_queue_destroy(self.events);
             self.topics.drain(..).for_each(|topic| rd::rd_kafka_topic_destroy(topic));

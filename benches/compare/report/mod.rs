@@ -1,4 +1,4 @@
-//! The page docs/benchmarks.md and its pictures, from whatever results there are.
+//! Writes the page docs/benchmarks.md and its pictures, from the existing results.
 
 mod svg;
 
@@ -16,7 +16,7 @@ use crate::results::Results;
 const INTRODUCTION: &str = include_str!("introduction.md");
 const READING: &str = include_str!("reading.md");
 
-/// Writes them.
+/// Writes page and pictures.
 pub fn write() -> Outcome<()> {
     let mut found: Vec<(&Part, Results)> = Vec::new();
     for part in part::ALL {
@@ -56,7 +56,7 @@ pub fn write() -> Outcome<()> {
     Ok(())
 }
 
-/// For a terminal.
+/// The sections as text for a terminal.
 pub fn plain_text(sections: &[Section], goals: &[Goal]) -> String {
     let mut text = String::new();
     for section in sections {
@@ -107,7 +107,7 @@ fn goals_table(goals: &[Goal]) -> String {
     markdown(&Table { head, rows: goals.iter().map(row).collect() })
 }
 
-/// On what, with which versions and settings each part was run.
+/// The machine, versions and settings with which each part was run.
 fn provenance(found: &[(&Part, Results)]) -> String {
     let head = ["part", "settings", "ratchet"].map(str::to_owned).to_vec();
     let row = |(part, results): &(&Part, Results)| {

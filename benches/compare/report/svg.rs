@@ -1,33 +1,33 @@
-//! Pictures, small enough to need no library: bars with whiskers and lines, as text.
+//! SVG pictures, simple enough to need no library: bars with whiskers, and lines.
 //!
-//! Colours fit a light and a dark page: the ground, text and axes follow what the reader prefers, and the
-//! lines' hues stand out on both.
+//! Colours fit a light and a dark page: background, text and axes follow the reader's preference, and the
+//! lines' colours stand out on both.
 
 use std::fmt::Write as _;
 
 use crate::part::{Bar, Drawing, Line, Plot};
 
 const WIDTH: f64 = 760.0;
-/// A bar's row.
+/// The height of a bar's row.
 const ROW: f64 = 30.0;
 const TOP: f64 = 44.0;
-/// Where bars begin.
+/// Where bars start.
 const LABELS: f64 = 130.0;
-/// What is left free behind the longest whisker, for the figure.
+/// The space to the right of the longest whisker, for the figure.
 const FIGURES: f64 = 120.0;
-/// Of a picture with lines.
+/// The height of a picture with lines.
 const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 150.0;
 const BOTTOM: f64 = 50.0;
-/// Told apart also by those who do not see all colours (Okabe and Ito), the black left out.
+/// A palette that colour-blind readers can distinguish (Okabe and Ito), without black.
 const HUES: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b8a700"];
 const STYLE: &str = "<style>.b{fill:#fff}text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-size:15px;font-weight:600}\
     .n{fill:#57606a;font-size:12px}.a{stroke:#8c959f;stroke-width:1;fill:none}.g{stroke:#8c959f;stroke-opacity:.25;fill:none}\
     .w{stroke:#24292f;stroke-width:1.5;fill:none}\
     @media(prefers-color-scheme:dark){.b{fill:#0d1117}text{fill:#e6edf3}.n{fill:#9198a1}.w{stroke:#e6edf3}}</style>";
 
-/// The picture.
+/// Draws the picture.
 pub fn draw(plot: &Plot) -> String {
     match &plot.kind {
         Drawing::Bars(bars) => draw_bars(plot, bars),
@@ -76,7 +76,7 @@ fn draw_bars(plot: &Plot, bars: &[Bar]) -> String {
     svg + "</svg>\n"
 }
 
-/// From values to places on an axis.
+/// Maps values to positions on an axis.
 struct Axis {
     low: f64,
     high: f64,
@@ -95,7 +95,7 @@ impl Axis {
             (low, high) = (1.0, 10.0);
         }
         if log {
-            // Whole decades, so that each has its line.
+            // Whole decades, so that each gets a grid line.
             (low, high) = (10f64.powf(low.log10().floor()), 10f64.powf(high.log10().ceil()));
             high = high.max(low * 10.0);
         } else {
@@ -178,7 +178,7 @@ fn draw_line(svg: &mut String, number: usize, line: &Line, x: &Axis, y: &Axis) {
     let path: Vec<String> = line.points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let _ =
         writeln!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"{hue}\" stroke-width=\"2\"/>", path.join(" "));
-    // Many points are a course of time, where dots would hide the line.
+    // With many points, as over time, dots would hide the line.
     if line.points.len() <= 20 {
         for (x, y) in line.points.iter().map(place) {
             let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{hue}\"/>");
@@ -195,7 +195,7 @@ fn draw_line(svg: &mut String, number: usize, line: &Line, x: &Axis, y: &Axis) {
     );
 }
 
-/// With three digits and a unit's prefix.
+/// A number with three digits and a unit prefix.
 fn short(value: f64) -> String {
     let (value, prefix) = match value.abs() {
         n if n >= 1e9 => (value / 1e9, " G"),

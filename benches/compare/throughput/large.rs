@@ -1,6 +1,6 @@
-//! (d): a store of many entries is built once by each contender that has one; then, in turns, each reads new
-//! events behind them, every other of which it knows. The contender starts again for each round, with its
-//! state where it left it, so that every round finds the caches equally cold.
+//! (d): each contender with a store builds one with many entries, once; then, in turns, each reads further events, half
+//! of which it knows. The contender restarts for each round with its existing state, so that every round finds
+//! equally cold caches.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,10 +20,10 @@ use crate::warm;
 const ENTRIES: u64 = 50_000_000;
 const EVENTS: u64 = 2_000_000;
 const INPUT: &str = "in-large";
-/// How long a contender may settle: at least while it starts.
+/// How long a contender gets to settle: at least this, as it is starting, and at most [`SETTLE_MAX`].
 const SETTLE_MIN: Duration = Duration::from_secs(10);
 const SETTLE_MAX: Duration = Duration::from_secs(120);
-/// Settled is who takes less than this share of a core from one look to the next.
+/// A contender has settled when it uses less than [`IDLE_SHARE`] of a core for this long.
 const SETTLE_LOOK: Duration = Duration::from_secs(3);
 const IDLE_SHARE: f64 = 0.1;
 
@@ -62,7 +62,7 @@ pub fn run(bench: &Bench) -> Outcome<Findings> {
                 Err(failure) => {
                     bench.progress.say(format!("FAILED: {failure}"));
                     failures.push(format!("round {number}: {failure}"));
-                    // Its state is not where the next round expects it.
+                    // Its state is not what the next round expects.
                     broken.push(*contender);
                 }
             }
@@ -83,15 +83,15 @@ pub fn run(bench: &Bench) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// Those with a state; and the floor with a changelog, which has none, for comparison.
+/// The contenders with a state; and `floor-changelog`, which has none, for comparison.
 fn takes_part(contender: Contender) -> bool {
     matches!(contender, Contender::FloorChangelog | Contender::Ratchet | Contender::KafkaStreams)
 }
 
-/// Builds the state, if the contender has one, and lets the output go.
+/// Builds the state, if the contender has one, and deletes the output.
 fn build(bench: &Bench, contender: Contender, spec: &Spec, known: u64) -> Outcome<Option<Sample>> {
     if !contender.decides() {
-        // It begins behind what the others know.
+        // It starts after the entries that the others know.
         let watch = bench.broker.watch(&spec.group, INPUT, PARTITIONS)?;
         watch.set(&bench.broker.ends(INPUT)?)?;
         return Ok(None);
@@ -105,8 +105,8 @@ fn build(bench: &Bench, contender: Contender, spec: &Spec, known: u64) -> Outcom
     Ok(Some(sample))
 }
 
-/// Lets the contender finish what building so much so fast has left to do in the background: a state of this size has
-/// mostly grown slowly, and each restart would begin that work again.
+/// Lets the contender finish the background work that fast building has left: a state of this size has usually grown
+/// slowly, and each restart would start that work again.
 fn settle(bench: &Bench, contender: Contender, spec: &Spec) -> Outcome<()> {
     let mut running = contender.start(spec)?;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Parts (a) to (d): how many records a second, and what each of them takes.
+//! Parts (a) to (d): records per second, and the resources per record.
 
 mod large;
 mod pages;
@@ -48,26 +48,26 @@ pub const LARGE: Part = Part {
     goals: pages::goals_large,
 };
 
-/// What such a part found.
+/// The figures of such a part.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Data {
     /// How many records each contender has read in a round.
     pub records: BTreeMap<Contender, u64>,
-    /// What each took, round by round. Who failed in a round is not in it.
+    /// Each contender's figures, round by round, without those that failed.
     pub rounds: Vec<BTreeMap<Contender, Sample>>,
-    /// (d): what building the state took.
+    /// (d): the figures of building the state.
     pub built: BTreeMap<Contender, Sample>,
     /// (d): how many entries.
     pub entries: u64,
 }
 
 impl Data {
-    /// Of a contender over the rounds.
+    /// A contender's figure over the rounds.
     pub fn spread(&self, contender: Contender, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
         Spread::of(self.rounds.iter().filter_map(|round| round.get(&contender)).map(figure))
     }
 
-    /// Of one contender to another, round by round.
+    /// The ratio of two contenders' figures, round by round.
     pub fn ratio(&self, of: Contender, to: Contender, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
         Spread::of(ratios_of(&self.rounds, of, to, figure))
     }

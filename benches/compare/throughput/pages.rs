@@ -1,4 +1,4 @@
-//! What the throughput parts give the page.
+//! The throughput parts' sections of the page.
 
 use super::Data;
 use crate::contender::{CONSTANT_BYTES, Contender, MEMORY, MEMORY_BYTES};
@@ -11,7 +11,7 @@ use crate::stats::Spread;
 
 use Contender::{FloorChangelog, KafkaStreams, Ratchet};
 
-/// A figure of a sample, and how it is written.
+/// A column: its head, a sample's figure, and its format.
 type Column = (&'static str, fn(&Sample) -> f64, fn(f64) -> String);
 
 const COLUMNS: &[Column] = &[
@@ -119,7 +119,7 @@ pub fn goals_by_turns(results: &Results) -> Outcome<Vec<Goal>> {
     Ok(goals)
 }
 
-/// (d), which is compared with (a) of the same machine.
+/// (d), which is compared with (a) on the same machine.
 pub fn goals_large(results: &Results) -> Outcome<Vec<Goal>> {
     let data: Data = results.data()?;
     let entries = thousands(data.entries as f64);

@@ -14,9 +14,9 @@ use crate::results::Findings;
 use crate::spec::Work;
 use crate::warm;
 
-/// Quix takes a single record at a time through an interpreter: with all records a round would take minutes.
+/// Quix gets this fraction of the records: it processes them one at a time, and a full round would take minutes.
 const QUIX_PART: u64 = 40;
-/// A contender that has failed this often is left out of the rest.
+/// A contender that has failed this often is left out from then on.
 const FAILURES_MAX: usize = 2;
 
 /// (a)
@@ -75,7 +75,7 @@ fn write(bench: &Bench, work: Work, topic: &str, records: u64) -> Outcome<Input>
     load::input(&bench.broker, &bench.progress, topic, records, |record: &mut Generated| generator.next(record))
 }
 
-/// One contender's turn: everything that it made is gone afterwards.
+/// One contender's turn; everything that it created is removed afterwards.
 pub fn turn(bench: &Bench, contender: Contender, work: Work, input: &Input, round: usize) -> Outcome<Sample> {
     let spec = contender.spec(&bench.broker, &bench.folder, &format!("{work}-{contender}-{round}"), work, &input.topic);
     let expected = if contender.decides() { input.fresh } else { input.records };
@@ -93,7 +93,7 @@ pub fn turn(bench: &Bench, contender: Contender, work: Work, input: &Input, roun
     Ok(sample)
 }
 
-/// A figure of one contender by another's, for each round in which both have one.
+/// One contender's figure divided by another's, for each round in which both have one.
 pub fn ratios_of(
     rounds: &[BTreeMap<Contender, Sample>],
     of: Contender,
