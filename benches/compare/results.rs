@@ -129,8 +129,8 @@ impl Machine {
         }
     }
 
-    /// The system without the part of the kernel's release after the first `-`, which is the builder's and means nothing
-    /// to others.
+    /// The system without the part of the kernel's release after the first `-`, which only means something to its
+    /// builder.
     pub fn system_released(&self) -> &str {
         let kernel = self.system.rfind(' ').map_or(0, |space| space + 1);
         let end = self.system[kernel..].find('-').map_or(self.system.len(), |dash| kernel + dash);

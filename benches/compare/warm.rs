@@ -44,8 +44,8 @@ pub fn broker_with(bench: &Bench, input: &str, records: u64, commit_ms: u64) -> 
     bench.broker.delete(&topics.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Until everything is passed on, or the time is up. Waits for a first commit, since a process that was just started does
-/// not handle signals yet.
+/// Until everything is passed on, or the time is up. Waits for a first commit, since a process that was just started
+/// does not handle signals yet.
 fn pass(bench: &Bench, spec: &Spec, records: u64, until: Instant) -> Outcome<()> {
     bench.broker.create(&spec.output, PARTITIONS, &[])?;
     bench.broker.create(&spec.changelog, PARTITIONS, &[("cleanup.policy", "compact")])?;

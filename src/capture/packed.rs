@@ -1,5 +1,5 @@
-//! Compressed captures, recognised by their first bytes and not by their names. gzip and zstd are unpacked; other formats
-//! are rejected by name.
+//! Compressed captures, recognised by their first bytes and not by their names. gzip and zstd are unpacked; other
+//! formats are rejected by name.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};

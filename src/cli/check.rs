@@ -179,9 +179,9 @@ fn show_kinds(kinds: &Kinds) -> String {
 
 /// A retention as it can be written in a topology, and what restarts it if that is not the default.
 fn retention(retention: Retention, refresh: Refresh) -> String {
-    let anew = if refresh == Refresh::OnDuplicate { ", begun anew by duplicates too" } else { "" };
+    let restarts = if refresh == Refresh::OnDuplicate { ", restarted by duplicates too" } else { "" };
     match retention {
         Retention::Forever => "forever".to_owned(),
-        Retention::For { ms } => format!("{}{anew}", show_duration_ms(ms)),
+        Retention::For { ms } => format!("{}{restarts}", show_duration_ms(ms)),
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 /// Flushes standard output and ends the process.
 pub fn end(code: u8) -> ! {
-    // Fails only if nobody is reading any more.
+    // Fails only if standard output is closed.
     let _ = io::stdout().flush();
     at_once(code)
 }

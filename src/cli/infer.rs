@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "TOPIC")]
     output: Option<String>,
 
-    /// Maximum number of records to examine
+    /// Maximum number of records to look at
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     records: u32,
 }

@@ -81,7 +81,7 @@ fn outcome() -> u8 {
         Ok(cli) => cli,
         // clap returns help and version as errors too, with code 0 and for standard output
         Err(error) => {
-            // fails only if nobody is reading any more
+            // fails only if standard output is closed
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(failure::RUN_FAILED);
         }

@@ -50,8 +50,8 @@ fn revealed(common: &BTreeMap<String, Text>, special: &BTreeMap<String, Text>) -
 
 /// Why the group protocol cannot be chosen. With KIP-848's, a transaction's offsets are checked against the member's
 /// epoch, which the client takes from each heartbeat's response, not from a rebalance that the engine has acknowledged.
-/// Session timeout and heartbeat interval are settings of the brokers (45 s and 5 s, and by default no less), so ratchet
-/// could not keep its promises on how long a dead owner's partitions stand still and how fast a rebalance is.
+/// Session timeout and heartbeat interval are settings of the brokers (45 s and 5 s, and by default no less), so
+/// ratchet could not keep its promises on how long a dead owner's partitions stand still and how fast a rebalance is.
 const CLASSIC: &str = "the hand-over of partitions, and the fencing of their former owners, rely on the classic \
                        protocol, which every broker speaks, those of Kafka 4 too; they are not proven with \
                        `consumer` (KIP-848)";

@@ -134,10 +134,10 @@ impl Chosen {
                 let says = agreeing(caught, "it says", "each of them says");
                 format!("{records} {have} what another had before, and {says} the same as that one")
             }
-            (Some(_), 0) => "records that have the same differ in what they say, so a version tells which is newer".to_owned(),
+            (Some(_), 0) => "records that have the same differ otherwise, so a version shows which is newer".to_owned(),
             (Some(_), caught) => {
                 let (records, say) = (counted(caught, "record"), agreeing(caught, "says", "say"));
-                format!("{records} {say} what another with the same has said; others differ, so a version tells which is newer")
+                format!("{records} {say} what another with the same has said; others differ, so a version shows which is newer")
             }
         });
         why
@@ -172,8 +172,7 @@ impl Chosen {
             if self.trial.rises == 0 {
                 unsure.push(format!("{} is a version by its name only: nothing came in two versions", field.path));
             } else if names::version_score(&field.name) < STRONG {
-                unsure
-                    .push(format!("{} is a time: two changes within its precision would be taken for one", field.path));
+                unsure.push(format!("{} is a time: two changes within its precision would count as one", field.path));
             }
         }
         unsure
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thing_that_changes_has_a_version() {
+    fn thing_that_changes_has_a_version() {
         let rows = [
             r#"{"id":1,"name":"a","version":1}"#,
             r#"{"id":2,"name":"b","version":1}"#,
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_business_key_may_take_two_fields() {
+    fn business_key_may_take_two_fields() {
         let charges = [
             r#"{"order_id":7,"operation":"charge","amount":5}"#,
             r#"{"order_id":7,"operation":"charge","amount":5}"#,

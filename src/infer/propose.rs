@@ -146,12 +146,12 @@ impl Draft {
     fn doubts(&mut self, sample: &Sample, wanted: &Wanted) {
         if !sample.kcat {
             self.unsure.push(
-                "the lines are values only: keys, headers, partitions and timestamps were not looked at; \
-                 capture them by `kcat -C -e -J`"
+                "the lines are values only, without keys, headers, partitions and timestamps; \
+                 capture them with `kcat -C -e -J`"
                     .to_owned(),
             );
             if wanted.topic.is_none() {
-                self.unsure.push("the input topic is called after the file: say it by `--topic`".to_owned());
+                self.unsure.push("the input topic is named after the file: say it by `--topic`".to_owned());
             }
         }
         match &sample.beyond {
@@ -160,8 +160,8 @@ impl Draft {
                 let more = if topics.len() > TOPICS_MAX { ", …" } else { "" };
                 let lie = agreeing(topics.len(), "lies", "lie");
                 self.unsure.push(format!(
-                    "{} {lie} beyond the records that were looked at, and in no proposal: {}{more}; look at more by \
-                     `--records`",
+                    "{} {lie} beyond the records that were looked at, and not in the proposal: {}{more}; look at more \
+                     with `--records`",
                     counted(topics.len(), "topic"),
                     named.join(", ")
                 ));
@@ -178,7 +178,7 @@ impl Draft {
         if sample.malformed > 0 && sample.json() > 0 {
             let (values, are) = (counted(sample.malformed, "value"), agreeing(sample.malformed, "is", "are"));
             let letters = agreeing(sample.malformed, "it would be a dead letter", "they would be dead letters");
-            self.unsure.push(format!("{values} {are} no JSON: {letters}"));
+            self.unsure.push(format!("{values} {are} not JSON: {letters}"));
         }
     }
 }
@@ -237,7 +237,7 @@ fn by_preset(body: &mut Draft, sample: &Sample, preset: &str, shape: (&Shape, us
     body.shape(shape, count, sample);
     body.line(&format!("preset: {preset}"));
     if matches!(shape, Shape::Flattened(_)) {
-        body.unsure.push("flattened events hold only those positions that the connector was told to add".to_owned());
+        body.unsure.push("flattened events only have the positions that the connector is configured to add".to_owned());
     }
     if !rows_identify {
         return;
@@ -246,7 +246,7 @@ fn by_preset(body: &mut Draft, sample: &Sample, preset: &str, shape: (&Shape, us
         Some(StandIn { identity, why }) => {
             body.comment(why);
             body.line(&format!("identity: {identity}"));
-            body.unsure.push("which columns identify a row is guessed".to_owned());
+            body.unsure.push("the columns that identify a row are guessed".to_owned());
         }
         None => body.unsure.push(
             "the preset identifies rows by their keys, which were not captured, and no column of the rows looks like \
@@ -303,21 +303,22 @@ fn by_fingerprint(body: &mut Draft, sample: &Sample, table: &Table, why: &str) {
     body.comment(&format!(
         "{why}: {}all that a value says identifies it{}.",
         if has_keys { "its key and " } else { "" },
-        if left_out.is_empty() { "" } else { ", but for what may differ when it is delivered again" }
+        if left_out.is_empty() { "" } else { ", except what may differ when it is delivered again" }
     ));
     let except = if left_out.is_empty() { String::new() } else { format!(", except: [{}]", left_out.join(", ")) };
     let fingerprint = format!("{{fingerprint: value{except}}}");
     body.line(&if has_keys { format!("identity: [key, {fingerprint}]") } else { format!("identity: {fingerprint}") });
-    body.unsure
-        .push("two things that say the same, or a thing that returns to what it was, count as duplicates".to_owned());
+    body.unsure.push(
+        "two things with equal content, or a thing that returns to an earlier state, count as duplicates".to_owned(),
+    );
 }
 
 fn by_bytes(body: &mut Draft, sample: &Sample) {
     if sample.malformed > 0 {
         body.comment("No value is JSON: its bytes identify it.");
-        body.unsure.push("values were not looked into, for they are no JSON".to_owned());
+        body.unsure.push("values were not looked at, since they are not JSON".to_owned());
     } else {
-        body.comment("No value was captured to look into.");
+        body.comment("No value was captured.");
         body.unsure.push("there was nothing to look at".to_owned());
     }
     body.line("identity: value");

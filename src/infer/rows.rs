@@ -22,7 +22,7 @@ pub struct StandIn {
 }
 
 const NO_KEYS: &str = "Keys were not captured, and the preset identifies rows by them. So that this capture can be \
-                       replayed, columns of the row stand in where there is no key. Leave this out if the topic has keys.";
+                       replayed, columns of the row replace missing keys. Leave this out if the topic has keys.";
 const NO_NAMES: &str = "These events do not name their primary key, by which the preset identifies rows. Columns that \
                         look like one are named instead.";
 

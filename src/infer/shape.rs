@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_frequent_shape_comes_first() {
+    fn most_frequent_shape_comes_first() {
         let values: Vec<Value> = ["{}", r#"{"op":"c","source":{"connector":"mysql"}}"#, "{\"a\":1}"]
             .iter()
             .map(|text| serde_json::from_str(text).unwrap())

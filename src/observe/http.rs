@@ -7,8 +7,8 @@
 //! | `/readyz` | 200 or 503, by [`Health::ready`]; `?verbose` lists the checks |
 //!
 //! The server has its own thread with a single-threaded runtime, so a slow client holds up other
-//! clients at worst, and never a lane. It ends when its [`Server`] is stopped or dropped. The resources that clients may
-//! take are bounded: see `connections`.
+//! clients at worst, and never a lane. It ends when its [`Server`] is stopped or dropped. The resources that clients
+//! may take are bounded: see `connections`.
 
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener};

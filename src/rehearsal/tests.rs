@@ -168,7 +168,7 @@ fn offsets_rise_in_each_partition_unless_they_are_given() {
 }
 
 #[test]
-fn the_wall_clock_is_the_latest_timestamp_that_is_given() {
+fn wall_clock_is_the_latest_given_timestamp() {
     let mut records = vec![given(FIRST), given(SECOND)];
     records[1].timestamp = Some(i64::MAX / 2);
     let case = case(records, &[(Verdict::Forwarded, None), (Verdict::Forwarded, None)]);
@@ -196,7 +196,7 @@ fn partition_is_not_judged_after_a_record_that_fails() {
 }
 
 #[test]
-fn records_may_come_from_a_file_beside_the_topology() {
+fn records_may_come_from_a_file_next_to_the_topology() {
     let folder = tempfile::tempdir().unwrap();
     let kcat = r#"{"topic":"payments","partition":3,"offset":9,"ts":5,"key":null,"payload":"{}"}"#;
     std::fs::write(folder.path().join("values.jsonl"), format!("{FIRST}\n\n{FIRST}\n{{\n")).unwrap();

@@ -181,7 +181,7 @@ impl Operator for Program {
         running.read_rest_of_log();
         let (fits, expected) = match job.fatal_transaction {
             Some(_) => (status.signal() == Some(libc::SIGKILL), "by SIGKILL in mid-transaction"),
-            None => (status.success() && asked, "by itself, with all records processed"),
+            None => (status.success() && asked, "cleanly, with all records processed"),
         };
         if !fits {
             return Err(Error::Ended { status, expected, lines: running.log.last_lines() });

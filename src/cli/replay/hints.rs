@@ -162,7 +162,7 @@ fn redelivered(facts: &Facts) -> Option<String> {
     (facts.records >= RECORDS_MIN && again * 2 > facts.records).then(|| {
         format!(
             "{again} of {} records came again ({} with an offset that was there before, {} with the key, value and \
-             headers of an earlier record): the input was redelivered, and nothing has to be changed, unless equal \
+             headers of a record before): the input was redelivered, and nothing has to be changed, unless equal \
              records mean different things",
             facts.records,
             facts.replayed,

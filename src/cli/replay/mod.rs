@@ -263,7 +263,10 @@ fn stopped(
     let meaning = topology.meaning(decision.reason);
     let message = explanation.refusal.as_deref().unwrap_or(&meaning);
     let text = format!("the task stops at {topic}:{partition}:{offset} ({}): {message}", decision.reason);
-    Failure::run_with_help(text, "the topology says `fail` for such a record; `drop` or `dead_letter` would go on")
+    Failure::run_with_help(
+        text,
+        "the topology says `fail` for such a record; with `drop` or `dead_letter` the task would continue",
+    )
 }
 
 /// The wall clock, in milliseconds since the epoch; only used to recognise timestamps in the far future.

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn long_sweep_gets_a_bar_beside_that_of_the_restores() {
+    fn only_a_long_sweep_gets_a_bar_of_its_own() {
         let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let mut bars = BTreeMap::new();
         let drawn = |bars: &BTreeMap<Kind, Row>| {

@@ -144,15 +144,18 @@ fn conclude(args: &Args, suites: &[Suite<'_>]) -> Result<(), Failure> {
     if let Some(first) = errors.first() {
         let (count, all) = (errors.len(), all.len());
         let text = format!("{count} of {} could not be run, {failed} failed: {first}", counted(all, "test"));
-        return Err(Failure::input(text, "a test's `file` is looked for beside its topology"));
+        return Err(Failure::input(text, "a test's `file` is looked for in its topology's folder"));
     }
     if failed > 0 {
         let text = format!("{failed} of {} failed", counted(all.len(), "test"));
-        return Err(Failure::run_with_help(text, "`ratchet replay --explain` shows what became of any other record"));
+        return Err(Failure::run_with_help(
+            text,
+            "`ratchet replay --explain` explains the verdict on any other record",
+        ));
     }
     match &args.only {
         Some(only) if all.is_empty() => {
-            let text = format!("no test has `{only}` in its own or its topology's name");
+            let text = format!("no test has `{only}` in its name, or in its topology's");
             Err(Failure::input(text, "leave `--only` out to run all tests"))
         }
         _ => {
