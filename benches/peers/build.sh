@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the contenders, or those that are named, below ${CARGO_TARGET_DIR:-target}/bench/peers.
+# Builds all contenders, or those named, in ${CARGO_TARGET_DIR:-target}/bench/peers.
 set -euo pipefail
 # shellcheck source=benches/peers/lib.sh
 source "$(dirname "$0")/lib.sh"

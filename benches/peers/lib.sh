@@ -5,11 +5,11 @@ peers=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/lib.sh
 source "$peers/../../scripts/lib.sh"
 
-# Everything that is built lies there, nothing in the checkout.
+# All build results go there, nothing into the checkout.
 target=${CARGO_TARGET_DIR:-$peers/../../target}
 built=$(realpath -m "$target")/bench/peers
 
-# What a contender is built from; where the last build was of the same, nothing is done.
+# The hashes of a contender's sources; if the last build had the same, nothing is done.
 stamp_of() { # FOLDER
     (cd "$1" && find . -type f -not -path '*/__pycache__/*' -print0 | sort -z | xargs -0 sha256sum)
 }
@@ -24,7 +24,7 @@ help: make setup"
     rm -rf "$output"
     mkdir -p "$output"
     local maven=(mvn -q -B process-classes "-Dbench.output=$output" -f "$peers/kafka-streams/pom.xml")
-    # Without the network where Maven has everything.
+    # Without the network if Maven has everything.
     "${maven[@]}" -o >"$output/build.log" 2>&1 || "${maven[@]}" >&2
 }
 
@@ -38,7 +38,7 @@ build_quix() {
     "$output/bin/python" -m compileall -q "$output/lib" >/dev/null || true
 }
 
-# Builds what is not there or was built from something else.
+# Builds a contender that is missing or was built from other sources.
 build() { # NAME
     local name=$1 stamp
     case $name in
@@ -46,7 +46,7 @@ build() { # NAME
         *) fail "no such contender: $name (kafka-streams, quix)" ;;
     esac
     mkdir -p "$built"
-    # Two that start at the same time build once.
+    # Instances that start at the same time build once.
     exec 9>"$built/$name.lock"
     flock 9
     stamp=$(stamp_of "$peers/$name")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a contender where that was not done yet, and becomes it: the process that was started is Java
-# or Python. What it does is said by the environment: see README.md beside it.
+# Builds a contender if necessary, and becomes it: the started process turns into Java or Python.
+# Environment variables say what it does: see README.md in this folder.
 set -euo pipefail
 # shellcheck source=benches/peers/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -9,7 +9,7 @@ source "$(dirname "$0")/lib.sh"
 build "$1"
 case $1 in
     kafka-streams)
-        # The JVM's flags, all of them. PEER_JVM takes the place of the collector.
+        # All of the JVM's flags. PEER_JVM replaces the collector.
         read -ra collector <<<"${PEER_JVM:--XX:+UseParallelGC}"
         exec java "${collector[@]}" -Xmx1g -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
             -cp "$built/kafka-streams/classes:$built/kafka-streams/libs/*" ratchet.peer.Main

@@ -11,7 +11,7 @@ from quixstreams.state.rocksdb import RocksDBOptions
 
 def run(part, number, met_a_record):
     """Returns after SIGTERM. `met_a_record` is called once."""
-    logging.getLogger("quixstreams").addHandler(Told(number))
+    logging.getLogger("quixstreams").addHandler(EventPrinter(number))
     app = application(int(os.environ.get("BENCH_COMMIT_MS", "100")) / 1000, number)
     raw = {
         "key_serializer": "bytes",
@@ -26,8 +26,8 @@ def run(part, number, met_a_record):
 
 
 def application(commit_s, number):
-    # Random by default: what a killed instance left open would then hold up its successor for a minute. A state
-    # folder is one instance's, so this is as unique.
+    # Random by default: an open transaction of a killed instance would then hold up its successor for a minute. A
+    # state folder belongs to one instance, so this is as unique.
     folder = os.path.abspath(os.environ["BENCH_STATE_DIR"])
     transactional_id = f"{os.environ['BENCH_GROUP']}-{folder}-{number}"
     return Application(
@@ -37,7 +37,7 @@ def application(commit_s, number):
         auto_offset_reset="earliest",
         processing_guarantee="exactly-once",
         commit_interval=commit_s,
-        # While it waits for a record nothing is committed.
+        # Nothing is committed while it waits for a record.
         consumer_poll_timeout=commit_s / 10,
         consumer_extra_config={"session.timeout.ms": 10_000, "fetch.queue.backoff.ms": 10, "queued.min.messages": 200_000},
         producer_extra_config={
@@ -52,8 +52,8 @@ def application(commit_s, number):
     )
 
 
-class Told(logging.Handler):
-    """Tells the library's events on standard output, each with its time in milliseconds since 1970."""
+class EventPrinter(logging.Handler):
+    """Writes the library's events to standard output, each with its time in milliseconds since 1970."""
 
     def __init__(self, number):
         super().__init__(logging.INFO)
@@ -65,7 +65,7 @@ class Told(logging.Handler):
 
 
 class First:
-    """A job that says when it meets its first record."""
+    """A job that reports its first record."""
 
     def __init__(self, job, met):
         self.job, self.met = job, met
@@ -78,7 +78,7 @@ class First:
 
 
 def is_first(value, state):
-    """The first record of each `event_id`. A state belongs to a record's key, which an id never changes."""
+    """The first record of each `event_id`. State is kept by record key, and an id always has the same key."""
     identity = orjson.loads(value)["event_id"]
     if state.get_bytes(identity) is not None:
         return False
@@ -87,7 +87,7 @@ def is_first(value, state):
 
 
 def is_newer(value, state):
-    """The key's records whose `version` is above all before. The key is the value's `account`."""
+    """The key's records whose `version` is higher than all before. The key is the value's `account`."""
     version = orjson.loads(value)["version"]
     known = state.get(0)
     if known is not None and known >= version:
@@ -97,7 +97,7 @@ def is_newer(value, state):
 
 
 def is_change(value, state):
-    """The key's changes whose `source.lsn` is above all before; a null follows its delete.
+    """The key's changes whose `source.lsn` is higher than all before; a null follows its delete.
 
     Kept is the position, and in the lowest bit whether a null is owed.
     """

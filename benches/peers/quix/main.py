@@ -37,7 +37,7 @@ def main():
 def run_worker(part, number, writer):
     """Ends the process."""
     status = 1
-    # A contender that is killed is killed whole. Linux' PR_SET_PDEATHSIG; elsewhere there is no such thing.
+    # A killed contender takes its workers with it: PR_SET_PDEATHSIG, which only Linux has.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     try:
@@ -45,25 +45,25 @@ def run_worker(part, number, writer):
 
         application.run(part, number, lambda: os.write(writer, b"."))
         status = 0
-    except BaseException as error:  # the last stop: it is told, and the watcher sees the status
+    except BaseException as error:  # last resort: it is printed, and the watcher sees the status
         print(f"worker {number}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
     finally:
         os._exit(status)
 
 
 def tell_when_ready(readers):
-    """A worker that ends earlier closes its pipe and is seen by `watch`."""
+    """A worker that ends early closes its pipe, and `watch` notices that."""
     if all([os.read(reader, 1) for reader in readers]):
         print("ready", flush=True)
 
 
 def watch(workers):
-    """Waits for all; with the first that fails all end."""
+    """Waits for all; the first failure ends all."""
     failed = False
     while workers:
         child, status = os.wait()
         number = workers.pop(child, None)
-        # A worker may be told to stop before it listens.
+        # A worker may get the signal before it handles signals.
         if status not in (0, signal.SIGTERM) and not failed:
             failed = True
             print(f"error: worker {number} ended with status {status}", file=sys.stderr, flush=True)

@@ -4,9 +4,9 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 
-/** Numbers as eight bytes, the highest first. */
+/** Numbers as eight bytes, big-endian. */
 final class Bytes8 {
-    /** Where the lowest byte stands. */
+    /** The index of the lowest byte. */
     static final int LAST = Long.BYTES - 1;
 
     private static final VarHandle LONG = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.BIG_ENDIAN);

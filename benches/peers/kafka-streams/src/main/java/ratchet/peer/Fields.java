@@ -9,13 +9,13 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Reads the fields that a job needs, by Jackson's tokens: no tree is built, and reading ends with the last field that
- * is needed. A value without them fails the task: the benchmark's data has none.
+ * Reads the fields that a job needs from Jackson's tokens: no tree is built, and reading ends with the last needed
+ * field. A value without them fails the task; the benchmark's data has none.
  */
 final class Fields {
     private static final JsonFactory JSON = new JsonFactoryBuilder().build();
 
-    /** What was read last. */
+    /** The fields that were read last. */
     byte[] account;
 
     long version;
@@ -61,7 +61,7 @@ final class Fields {
         }
     }
 
-    /** {@code source.lsn} and {@code op} of Debezium's envelope without a schema. Whether there was a position. */
+    /** {@code source.lsn} and {@code op} of Debezium's envelope without a schema. Returns whether there was an LSN. */
     boolean readEnvelope(byte[] json) {
         boolean hasVersion = false;
         boolean hasOp = false;

@@ -7,7 +7,7 @@ import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 
-/** What is done with a record; one for each task. A forwarded record is the one that came, untouched. */
+/** Processes a task's records; one for each task. Forwarded records are unchanged. */
 abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
     /** The store's name, which is part of the changelog's. */
     static final String STORE = "seen";
@@ -16,14 +16,14 @@ abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
     private Optional<Set<Integer>> partition;
     private ProcessorContext<byte[], byte[]> context;
 
-    /** What is remembered. */
+    /** The remembered state. */
     protected KeyValueStore<byte[], byte[]> store;
 
     private Job(SamePartition samePartition) {
         this.samePartition = samePartition;
     }
 
-    /** Makes a task's processor. */
+    /** Creates a task's processor. */
     interface Maker {
         Job processor(SamePartition samePartition);
     }
@@ -53,10 +53,10 @@ abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
         }
     }
 
-    /** Whether the record is to be forwarded; what is remembered is then changed. */
+    /** Whether to forward the record; if so, the state is updated. */
     protected abstract boolean isNew(Record<byte[], byte[]> record);
 
-    /** The first record of each {@code event_id}, an integer; remembered is its timestamp. */
+    /** The first record of each {@code event_id}, an integer; remembers its timestamp. */
     private static final class Ids extends Job {
         private final Fields fields = new Fields();
 
@@ -71,7 +71,7 @@ abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
         }
     }
 
-    /** Of each {@code account} the records whose {@code version} is above all before; remembered is the version. */
+    /** Each {@code account}'s records whose {@code version} is higher than all before; remembers the version. */
     private static final class Versions extends Job {
         private final Fields fields = new Fields();
 
@@ -92,9 +92,9 @@ abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
     }
 
     /**
-     * Of each record key the changes whose {@code source.lsn} is above all before; a null follows its delete.
-     * Remembered is the position, and in the lowest bit whether a null is owed. What has no key, or no position,
-     * passes.
+     * Each record key's changes whose {@code source.lsn} is higher than all before; a null follows its delete.
+     * Remembers the LSN, and in the lowest bit whether a null is due. Records without a key or an LSN are
+     * forwarded.
      */
     private static final class Envelopes extends Job {
         private final Fields fields = new Fields();

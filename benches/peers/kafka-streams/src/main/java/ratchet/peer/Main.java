@@ -22,7 +22,7 @@ import org.apache.kafka.streams.state.Stores;
  * alone on a line when everything is restored and running for the first time.
  */
 public final class Main {
-    /** As long as ratchet takes at most to leave. */
+    /** The same as ratchet's limit for a clean end. */
     private static final Duration CLOSE_WAIT = Duration.ofSeconds(25);
 
     private Main() {}
@@ -36,7 +36,7 @@ public final class Main {
         streams.setUncaughtExceptionHandler(
                 error -> {
                     error.printStackTrace();
-                    // Not `exit`: its hook would wait for the thread that this is.
+                    // Not `exit`: its hook would wait for this very thread.
                     Runtime.getRuntime().halt(1);
                     return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
                 });

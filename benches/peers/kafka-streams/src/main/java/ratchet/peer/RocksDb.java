@@ -11,14 +11,14 @@ import org.rocksdb.Options;
 import org.rocksdb.WriteBufferManager;
 
 /**
- * One bounded memory for all stores, as Kafka Streams' guide to memory management shows it; and a bloom filter of every
- * level: Streams leaves out the last one's, where most lookups of what was never seen end.
+ * One bounded memory for all stores, as in Kafka Streams' guide to memory management; and a bloom filter for every
+ * level: Streams leaves out the last level's, where most lookups of new keys end.
  */
 public final class RocksDb implements RocksDBConfigSetter {
-    /** Blocks and what is not written yet. Indexes and filters come on top, 1.5 bytes for each key: that is faster. */
+    /** Blocks and write buffers. Indexes and filters come on top, with 1.5 bytes per key: that is faster. */
     private static final long MEMORY_BYTES = megabytes("PEER_MEMORY_MB", 1024);
 
-    /** The part of it that may hold what is not written yet. */
+    /** The part of it for write buffers. */
     private static final long WRITES_BYTES = MEMORY_BYTES / 4;
 
     private static final long WRITE_BUFFER_BYTES = 64L << 20;
@@ -45,7 +45,7 @@ public final class RocksDb implements RocksDBConfigSetter {
         options.setWriteBufferSize(WRITE_BUFFER_BYTES);
     }
 
-    /** The memory is the process's and stays. */
+    /** The memory belongs to the process and stays. */
     @Override
     public void close(String store, Options options) {
         filter.close();

@@ -7,8 +7,8 @@ import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.streams.StreamsConfig;
 
 /**
- * Kafka Streams' settings: what the benchmark asks for, and what made it fastest (benches/peers/README.md
- * says how that was found). {@code PEER_PROPERTIES} adds or replaces any of them, as {@code name=value,name=value}.
+ * Kafka Streams' settings: those of the benchmark, and those that made it fastest (benches/peers/README.md
+ * says how they were found). {@code PEER_PROPERTIES} adds or replaces any of them, as {@code name=value,name=value}.
  */
 final class Settings {
     private Settings() {}
@@ -34,18 +34,18 @@ final class Settings {
         return settings;
     }
 
-    /** Fewer, larger requests and steps: the defaults are for many small tasks. */
+    /** Fewer, larger requests and batches: the defaults are for many small tasks. */
     private static void throughput(Map<String, Object> settings) {
         settings.put(StreamsConfig.BUFFERED_RECORDS_PER_PARTITION_CONFIG, 5_000);
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.MAX_POLL_RECORDS_CONFIG), 2_000);
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG), 4 << 20);
         settings.put(StreamsConfig.producerPrefix(ProducerConfig.BATCH_SIZE_CONFIG), 256 << 10);
         settings.put(StreamsConfig.producerPrefix(ProducerConfig.BUFFER_MEMORY_CONFIG), 128L << 20);
-        // A restore writes what one poll brought in one batch.
+        // A restore writes the result of a poll in one batch.
         settings.put(StreamsConfig.restoreConsumerPrefix(ConsumerConfig.MAX_POLL_RECORDS_CONFIG), 20_000);
     }
 
-    /** The same times as ratchet's; and a closed instance says so, where Streams by default lets it time out. */
+    /** The same timeouts as ratchet's; and a closed instance leaves the group, where Streams lets it time out. */
     private static void takeover(Map<String, Object> settings) {
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 10_000);
         settings.put(StreamsConfig.mainConsumerPrefix("internal.leave.group.on.close"), true);
