@@ -12,6 +12,7 @@ use crate::input::OUTPUT;
 use crate::kafka::{Code, Partition, SECOND, Settings};
 
 mod restore;
+mod site;
 
 /// A request of a former transaction that comes late would begin, and commit, a transaction of the id anew, and take
 /// the group's offsets back with it.

@@ -1,36 +1,24 @@
 //! A restore step by step, beside owners that write when the script says so.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet::cluster::{Cluster, Inquiry, Kind, Member as _};
-use ratchet::config::Commit;
+use ratchet::cluster::Kind;
 use ratchet::dedup::{Bounds, Epochs};
-use ratchet::engine::claims::Ids;
-use ratchet::engine::context::Context;
 use ratchet::engine::fallback;
-use ratchet::engine::limits::Limits;
-use ratchet::engine::restore::{self, Setback, Slice};
+use ratchet::engine::restore::{self, Slice};
 use ratchet::engine::task::{Phase, Task, Tasks};
-use ratchet::engine::transact::Transactor;
-use ratchet::engine::trouble::{Cause, Trouble};
-use ratchet::format::{
-    KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Reached, Scope, Segment, Token,
-};
+use ratchet::engine::trouble::Cause;
+use ratchet::format::{Reached, Scope, Segment};
 use ratchet::observe::Metrics;
 use ratchet::state::Store;
-use ratchet::state::simulated::{Loads, SimulatedDisk};
 
-use crate::TOPOLOGIES;
-use crate::client::{Batch, Member, Sim, ours};
+use crate::client::{Batch, Sim};
 use crate::driver::alone;
-use crate::input::{self, CHANGELOG, GROUP, INPUT};
-use crate::instance::{self, Plan};
-use crate::kafka::{Code, Committed, Identity, Isolation, MS, Partition, Place, Record, SECOND, Settings};
-use crate::stores::Stores;
-use crate::world::Process;
+use crate::input::{CHANGELOG, GROUP};
+use crate::kafka::{Code, MS, Place, SECOND};
+
+use super::site::{Lane, Restored, Site, entry, reason_of};
 
 /// An instance that came back from a freeze restored what it no longer owned, and read on into the next owner's
 /// transaction: its store named a transaction and held a part of another, or its tasks stopped, as the changelog did
@@ -68,10 +56,7 @@ fn an_offset_that_went_back_is_gone_on_from_with_all_that_the_changelog_holds() 
         let (restored, next, processed) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut former = site.settled();
-            site.restore(&mut former);
-            // Its store stays on the disk as it is.
-            drop(former);
+            site.leave_a_store();
             let committed = site.committed();
             let last = site.commit(2, &[entry(1, 2)]);
             site.commit_again(committed);
@@ -194,9 +179,7 @@ fn a_changelog_that_has_lost_its_tail_and_has_grown_again_is_refused_and_the_sto
             site.commit(1, &[entry(0, 1)]);
             let end = site.changelog_end();
             site.commit(2, &[entry(1, 2)]);
-            let mut former = site.settled();
-            site.restore(&mut former);
-            drop(former);
+            site.leave_a_store();
             let (before, stood) = (site.on_disk(), site.changelog_end());
             process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
             grow(&site);
@@ -220,9 +203,7 @@ fn an_old_store_that_knows_what_was_lost_is_refused_and_stays_as_it_is() {
         site.commit(1, &[entry(0, 1)]);
         let end = site.changelog_end();
         site.commit(2, &[entry(1, 2)]);
-        let mut former = site.settled();
-        site.restore(&mut former);
-        drop(former);
+        site.leave_a_store();
         let before = site.on_disk();
         process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
         site.commit(3, &[entry(3, 3)]);
@@ -244,9 +225,7 @@ fn what_was_committed_where_something_was_taken_back_is_restored() {
             site.commit(1, &[entry(0, 1)]);
             let end = site.changelog_end();
             site.abort(7, 9);
-            let mut former = site.settled();
-            site.restore(&mut former);
-            drop(former);
+            site.leave_a_store();
             let stood = site.changelog_end();
             process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
             site.commit(2, &[entry(1, 2), entry(2, 2)]);
@@ -262,6 +241,36 @@ fn what_was_committed_where_something_was_taken_back_is_restored() {
     }
 }
 
+/// The same of a store that was written to in mid-restore, and has lost the rest in a crash.
+#[test]
+fn what_was_committed_where_a_restore_has_passed_over_is_restored() {
+    for seed in 0..4 {
+        let (meta, restored, last) = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let end = site.changelog_end();
+            site.abort(7, 9);
+            let mut task = site.settled();
+            site.restore(&mut task);
+            // All but what the end of the restore has written.
+            site.disk.crash(|batches| batches - 1);
+            drop(task);
+            let task = site.begun();
+            let meta = Store::open(&task.dir, &site.context.memory).expect("a disk").meta().expect("a disk");
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it is there").lose_tail(end);
+            site.commit(2, &[entry(1, 2), entry(2, 2)]);
+            let last = site.commit(3, &(3..12).map(|n| entry(n, 3)).collect::<Vec<_>>());
+            let mut task = site.begun();
+            site.restore(&mut task);
+            (meta.expect("the load has left one"), Restored::of(&task), last)
+        });
+        assert!(meta.token.is_none() && meta.position_offset.is_some(), "not in mid-restore: {meta:?}");
+        assert_eq!((restored.position, restored.named), (Some(last), Some(last)), "seed {seed}");
+        let first = [entry(0, 1), entry(1, 2), entry(2, 2)];
+        assert_eq!(restored.entries, first.into_iter().chain((3..12).map(|n| entry(n, 3))).collect(), "seed {seed}");
+    }
+}
+
 /// Where the record that is looked for was superseded, and the cleaner has removed it, nothing is lost.
 #[test]
 fn a_store_whose_position_record_was_compacted_away_goes_on() {
@@ -269,9 +278,7 @@ fn a_store_whose_position_record_was_compacted_away_goes_on() {
         let (restored, last) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut former = site.settled();
-            site.restore(&mut former);
-            drop(former);
+            site.leave_a_store();
             site.commit(2, &[entry(1, 2)]);
             let last = site.commit(3, &[entry(1, 3)]);
             let (end, now) = (site.changelog_end(), process.now());
@@ -282,14 +289,6 @@ fn a_store_whose_position_record_was_compacted_away_goes_on() {
         });
         assert_eq!((restored.position, restored.named), (Some(last), Some(last)), "seed {seed}");
         assert_eq!(restored.entries, BTreeMap::from([entry(0, 1), entry(1, 3)]), "seed {seed}");
-    }
-}
-
-/// Why a task was stopped: at once, or when it had asked again.
-fn reason_of(setback: Setback) -> String {
-    match setback {
-        Setback::Refused(reason) | Setback::Doubted(reason) => reason,
-        other => panic!("{other:?} stops no task"),
     }
 }
 
@@ -320,9 +319,7 @@ fn a_refusal_leaves_the_store_as_it_was_wherever_it_comes() {
             let (before, after, refusal) = alone(seed, move |process| {
                 let site = Site::new(process);
                 site.commit(1, &[entry(0, 1), entry(1, 1)]);
-                let mut task = site.settled();
-                site.restore(&mut task);
-                drop(task);
+                site.leave_a_store();
                 let before = site.on_disk();
                 {
                     let broker = &mut process.lock().broker;
@@ -387,9 +384,7 @@ fn a_store_that_is_current_does_not_wait_for_others_loads() {
         let phases = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut task = site.settled();
-            site.restore(&mut task);
-            drop(task);
+            site.leave_a_store();
             // As long as others have the memory for loads.
             let step = |mut task: Task<Sim>| {
                 let slice = |task: &mut Task<Sim>| {
@@ -408,230 +403,5 @@ fn a_store_that_is_current_does_not_wait_for_others_loads() {
             (current, behind, before == site.on_disk())
         });
         assert_eq!(phases, (Some(Slice::Ready), None, true), "seed {seed}");
-    }
-}
-
-/// What a restore has made of a task's store.
-#[derive(Debug, PartialEq)]
-struct Restored {
-    entries: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The transaction of the position record.
-    position: Option<Token>,
-    /// The transaction that the store says it is the result of.
-    named: Option<Token>,
-    /// Up to where the changelog was read, as the store says and as the task does.
-    offsets: [i64; 2],
-}
-
-impl Restored {
-    fn of(task: &Task<Sim>) -> Self {
-        Self::of_store(&task.held.as_ref().expect("it was restored").store, task.changelog_offset)
-    }
-
-    fn of_store(store: &Store, task_offset: i64) -> Self {
-        let mut entries = BTreeMap::new();
-        store.scan(None, usize::MAX, |key, value| drop(entries.insert(key.to_vec(), value.to_vec()))).expect("a disk");
-        let position = store.get(POSITION_KEY).expect("a disk");
-        let position = position.map(|bytes| PositionRecord::decode(&bytes).expect("an owner wrote it").token);
-        let meta = store.meta().expect("a disk").expect("a restore leaves one");
-        Self { entries, position, named: meta.token, offsets: [meta.changelog_offset, task_offset] }
-    }
-}
-
-/// An entry of a thing, as of a transaction. What is in it matters to nobody here.
-fn entry(thing: u32, transaction: u8) -> (Vec<u8>, Vec<u8>) {
-    ([&[KIND_IDENTITY][..], &thing.to_be_bytes()].concat(), vec![transaction])
-}
-
-/// One that commits for its only task when the script says so.
-struct Lane<'a> {
-    site: &'a Site<'a>,
-    transactor: Transactor<Sim>,
-    member: Member,
-    tasks: Tasks<Sim>,
-}
-
-impl<'a> Lane<'a> {
-    fn with(site: &'a Site<'a>, task: Task<Sim>) -> Self {
-        let mut transactor = Transactor::new("ratchet.shop.9.0".to_owned(), 9, Ids::default());
-        transactor.prepare(&site.sim).expect("nothing goes wrong");
-        let mut member = site.sim.member(GROUP, &[INPUT.into()]).expect("nothing goes wrong");
-        let mut batch = Batch::default();
-        while member.poll(&mut batch, 1, Duration::from_millis(10)).expect("nothing goes wrong").is_none() {}
-        Self { site, transactor, member, tasks: BTreeMap::from([(0, task)]) }
-    }
-
-    /// Commits a transaction that has read the input up to `next`.
-    fn commit(&mut self, next: i64, (key, value): (Vec<u8>, Vec<u8>)) -> Result<Vec<Trouble>, Trouble> {
-        let context = &self.site.context;
-        let task = self.tasks.get_mut(&0).expect("it was not taken away");
-        task.pending.next = next;
-        task.overlay.put(&key, Some(&value));
-        self.transactor.touch(context, 0).expect("nothing goes wrong");
-        self.transactor.seal(context, &mut self.tasks)?;
-        while self.transactor.in_flight() > 0 {
-            self.site.process.sleep(MS);
-        }
-        self.transactor.commit(context, &mut self.tasks, &self.member, &Metrics::new().lane("shop"))
-    }
-}
-
-/// An instance without lanes, on a cluster with an input of one partition.
-struct Site<'a> {
-    process: &'a Process,
-    sim: Sim,
-    context: Context,
-    disk: SimulatedDisk,
-    input: Partition,
-    changelog: Partition,
-}
-
-impl<'a> Site<'a> {
-    fn new(process: &'a Process) -> Self {
-        let (input, changelog) = (Partition::new(INPUT, 0), Partition::new(CHANGELOG, 0));
-        {
-            let topics = &mut process.lock().broker.topics;
-            let settings =
-                Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };
-            topics.create(INPUT, 1, settings).expect("the cluster is empty");
-            topics.log_mut(&input).expect("just created").append(vec![Record::default(); 8]);
-        }
-        let plan = Plan {
-            topology: TOPOLOGIES[input::Kind::Versions as usize].clone(),
-            lanes: 1,
-            commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
-            limits: Limits::USUAL,
-        };
-        let sim = Sim::new(process.clone());
-        let disk = SimulatedDisk::new(Loads::default());
-        let stores = Stores::Simulated(disk.clone());
-        let admitted = instance::admit(&sim, &plan.topology, &stores).expect("nothing goes wrong");
-        let context = instance::context(process, &plan, &stores, admitted);
-        Self { process, sim, context, disk, input, changelog }
-    }
-
-    /// Commits a transaction of an owner of its own, which has read one record more of the input.
-    fn commit(&self, transaction: u8, entries: &[(Vec<u8>, Vec<u8>)]) -> Token {
-        let broker = &mut self.process.lock().broker;
-        let id = |topic| broker.topics.get(topic).expect("it was created").id.to_be_bytes();
-        let token = Token { lane: 1, transaction: transaction.into(), changelog_id: id(CHANGELOG), partition: 0 };
-        let (owner, read) = (format!("ratchet.shop.{transaction}.0"), transaction.into());
-        let position = PositionRecord {
-            token,
-            owner: owner.clone(),
-            input_id: id(INPUT),
-            processed: vec![(0, read)],
-            stream_time: NO_TIME,
-            horizon: i64::MIN,
-            rules_digest: self.context.rules_digest,
-            generation: 1,
-            task_count: 1,
-            truncates: 0,
-            scopes: Vec::new(),
-        };
-        let last = (POSITION_KEY.to_vec(), position.encode());
-        let record = |(key, value): &(Vec<u8>, Vec<u8>)| Record {
-            key: Some(key.as_slice().into()),
-            value: Some(value.as_slice().into()),
-            ..Record::default()
-        };
-        let records: Vec<_> = entries.iter().chain([&last]).map(record).collect();
-        let digest = OffsetMetadata::short_digest(&self.context.rules_digest);
-        let metadata = OffsetMetadata { token, digest, owner: Some(owner.clone()) }.to_string();
-        let offsets = [(self.input.clone(), Committed { offset: read, metadata })];
-
-        let (id, group): (Arc<str>, Arc<str>) = (owner.into(), GROUP.into());
-        let (producer, epoch) = broker.init_producer(&id, SECOND).expect("nothing goes wrong");
-        let who = Identity { id, producer, epoch };
-        broker.add_partitions(&who, std::slice::from_ref(&self.changelog)).expect("nothing goes wrong");
-        broker.produce(&who, &self.changelog, 0, &records).expect("nothing goes wrong");
-        broker.add_offsets(&who, &group).expect("nothing goes wrong");
-        broker.commit_offsets_transactional(&who, &group, ("", -1), &offsets).expect("nothing goes wrong");
-        broker.end_transaction(&who, true).expect("nothing goes wrong");
-        broker.markers().iter().for_each(|marker| assert!(broker.write_marker(marker)));
-        token
-    }
-
-    /// Writes so many records to the changelog, and takes them back.
-    fn abort(&self, transaction: u8, count: u32) {
-        let broker = &mut self.process.lock().broker;
-        let id: Arc<str> = format!("ratchet.shop.{transaction}.0").into();
-        let (producer, epoch) = broker.init_producer(&id, SECOND).expect("nothing goes wrong");
-        let who = Identity { id, producer, epoch };
-        let records: Vec<_> =
-            (0..count).map(|_| Record { key: Some([0xee][..].into()), ..Record::default() }).collect();
-        broker.add_partitions(&who, std::slice::from_ref(&self.changelog)).expect("nothing goes wrong");
-        broker.produce(&who, &self.changelog, 0, &records).expect("nothing goes wrong");
-        broker.end_transaction(&who, false).expect("nothing goes wrong");
-        broker.markers().iter().for_each(|marker| assert!(broker.write_marker(marker)));
-    }
-
-    /// What the group has committed.
-    fn committed(&self) -> Committed {
-        let committed = self.process.lock().broker.fetch_offset(GROUP, &self.input, true);
-        committed.expect("nothing goes wrong").expect("something was committed")
-    }
-
-    /// Commits it once more, and nothing beside.
-    fn commit_again(&self, committed: Committed) {
-        let offsets = [(self.input.clone(), committed)];
-        self.process.lock().broker.commit_offsets(&GROUP.into(), ("", -1), &offsets).expect("the group has no members");
-    }
-
-    fn changelog_end(&self) -> i64 {
-        self.process.lock().broker.ends(&self.changelog, Isolation::Committed).expect("nothing goes wrong").1
-    }
-
-    /// All that is on the disk, by folder.
-    fn on_disk(&self) -> BTreeMap<PathBuf, BTreeMap<Vec<u8>, Vec<u8>>> {
-        let of = |folder: PathBuf| {
-            let copy = self.disk.copy(&folder);
-            let records = copy.records().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
-            (folder, records)
-        };
-        self.disk.folders().into_iter().map(of).collect()
-    }
-
-    /// Takes a task through its restore until it is refused.
-    fn refused(&self, task: &mut Task<Sim>) -> String {
-        loop {
-            self.process.sleep(MS);
-            match restore::step(&self.context, &self.sim, task, &mut Batch::default(), true) {
-                Err(setback) => {
-                    restore::set_back(&self.context, task, &setback);
-                    if matches!(task.phase, Phase::Failed) {
-                        return reason_of(setback);
-                    }
-                }
-                Ok(slice) => assert_ne!(slice, Slice::Ready, "it is gone on with"),
-            }
-        }
-    }
-
-    /// A task that knows where its changelog ends, and has read nothing of it.
-    fn settled(&self) -> Task<Sim> {
-        let mut task = self.begun();
-        while !matches!(task.phase, Phase::Loading(_)) {
-            assert_ne!(self.step(&mut task), Slice::Ready, "there is something to read");
-        }
-        task
-    }
-
-    /// A task that knows nothing yet.
-    fn begun(&self) -> Task<Sim> {
-        let (input, changelog) = (ours(&self.input), ours(&self.changelog));
-        let settling = self.sim.settle(Inquiry::of(GROUP, &input, &changelog));
-        let topics = self.context.topics.get(INPUT).expect("it was admitted");
-        Task::new(&self.context, input, topics, Phase::Settling(settling))
-    }
-
-    fn restore(&self, task: &mut Task<Sim>) {
-        while self.step(task) != Slice::Ready {}
-    }
-
-    fn step(&self, task: &mut Task<Sim>) -> Slice {
-        self.process.sleep(MS);
-        let stepped = restore::step(&self.context, &self.sim, task, &mut Batch::default(), true);
-        stepped.expect("nothing stands in the way of the restore")
     }
 }
