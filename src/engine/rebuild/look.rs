@@ -43,33 +43,6 @@ pub(super) fn contents<C: Cluster>(
     }
 }
 
-/// Whether a store's position record, which stood at this offset, stands there still, or was superseded and compacted
-/// away; by the rules of [`crate::engine::plan`].
-pub(super) fn holds<C: Cluster>(
-    cluster: &C,
-    changelog: &TopicPartition,
-    (at, end): (i64, i64),
-    position: &PositionRecord,
-) -> Result<bool, Error> {
-    let mut stands = None;
-    let (mut from, mut span) = (at, 1);
-    // Mostly it is the first record that there is.
-    while stands.is_none() && from < end {
-        let to = end.min(from.saturating_add(span));
-        read(cluster, changelog, (from, to), |batch| {
-            if stands.is_none() && !batch.is_empty() {
-                let first = batch.record(0);
-                let is_it =
-                    || first.value.and_then(|value| PositionRecord::decode(value).ok()).as_ref() == Some(position);
-                stands = Some(first.offset > at || (first.key == Some(POSITION_KEY) && is_it()));
-            }
-            Ok(())
-        })?;
-        (from, span) = (to, span.saturating_mul(8));
-    }
-    Ok(stands.unwrap_or(false))
-}
-
 /// Reads what stands from one offset to another, below which nothing is open any more; `each` is called with every batch,
 /// empty ones included.
 pub(super) fn read<C: Cluster>(

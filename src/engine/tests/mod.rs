@@ -24,6 +24,7 @@ mod existing;
 mod fallback;
 mod faulty;
 mod isolated;
+mod missed;
 mod panics;
 mod patterns;
 mod progress;
