@@ -92,7 +92,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 fn failure(error: Error) -> Failure {
     match error {
         Error::Refused(reasons) => {
-            let help = "nothing that counts was written; docs/operations.md has the ways out under \"A changelog that is gone\" and \"One that cannot be gone on with\"";
+            let help = "nothing that counts was written; docs/operations.md has the ways out under \"A changelog that is \
+                        gone\" and \"One that cannot be gone on with\"";
             Failure::input(reasons.join("\n"), help)
         }
         Error::Cluster(error) if error.kind == Kind::Refused => {

@@ -66,6 +66,8 @@ struct Plain {
     segments: Vec<(u8, Option<u8>, i64)>,
     /// Whether, among three or more scopes, one came back unnoticed: the staircases do not know all of such a history.
     is_beyond: Cell<bool>,
+    /// Where segments began that were put before others, which had followed them unnoticed.
+    put_back: HashSet<i64>,
 }
 
 enum Order {
@@ -76,8 +78,8 @@ enum Order {
 
 impl Plain {
     fn new(settings: Settings) -> Self {
-        let (entries, history, segments, is_beyond) = Default::default();
-        Self { settings, now: None, entries, history, segments, is_beyond }
+        let (entries, history, segments, is_beyond, put_back) = Default::default();
+        Self { settings, now: None, entries, history, segments, is_beyond, put_back }
     }
 
     fn reached(&self, scope: u8, at: i64) -> Option<u8> {
@@ -125,10 +127,12 @@ impl Plain {
         let reached_it =
             self.history.iter().find(|(at, s, v)| *at > since && *s == scope && *v >= version).map(|(at, ..)| *at);
         let follower = reached_it.and_then(|at| others.iter().copied().filter(|began| *began > at).min());
-        // A beginning that is put before another one divides what the staircases have kept as one step.
+        // One that is put before one that was put there itself divides what the staircases have kept as one step.
         let scopes: HashSet<u8> = self.segments.iter().map(|(scope, ..)| *scope).collect();
-        self.is_beyond.set(self.is_beyond.get() || (follower.is_some() && scopes.len() > 2));
+        let is_divided = scopes.len() > 2 && follower.is_some_and(|follower| self.put_back.contains(&follower));
+        self.is_beyond.set(self.is_beyond.get() || is_divided);
         let began = follower.map_or(offset, |follower| follower - 1);
+        self.put_back.extend(follower.map(|_| began));
         let before = others.into_iter().filter(|other| *other <= began).max().unwrap();
         let change = self.segments.iter().map(|(.., began)| *began).filter(|began| *began > since).min();
         let until = if before < since { change.unwrap_or(i64::MAX) } else { before };

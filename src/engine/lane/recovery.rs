@@ -231,17 +231,18 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Gives queued tasks the means to work alone: those that have waited longest, as many as may be at work at once,
-    /// since clients have threads and memory of their own.
-    fn admit(&mut self) {
+    /// since clients have threads and memory of their own. Says whether others wait for a turn.
+    fn admit(&mut self) -> bool {
         let queue = self.queue();
         let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
         let free = self.context.limits.isolated_max.saturating_sub(at_work);
-        for id in queue.into_iter().take(free) {
+        for &id in queue.iter().take(free) {
             if let Err(error) = self.isolate(id) {
                 let task = self.tasks.get_mut(&id).expect("listed above");
                 restore::set_back(&self.context, task, &error.into());
             }
         }
+        queue.len() > free
     }
 
     /// The tasks that may try to work alone by now, in order of their turns.
@@ -271,8 +272,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     pub(super) fn step_isolated(&mut self) {
-        self.admit();
-        let others_wait = !self.queue().is_empty();
+        let others_wait = self.admit();
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
             let Self { context, cluster, tasks, member, scratch, metrics, .. } = self;
             let means = &mut Means { context, cluster, tasks, member, scratch, metrics };

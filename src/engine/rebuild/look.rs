@@ -44,33 +44,6 @@ pub(super) fn contents<C: Cluster>(
     }
 }
 
-/// Whether a store's position record is still at its offset, or was superseded and compacted away; by the rules of
-/// [`crate::engine::resume::check_witness`].
-pub(super) fn holds<C: Cluster>(
-    cluster: &C,
-    changelog: &TopicPartition,
-    (at, end): (i64, i64),
-    position: &PositionRecord,
-) -> Result<bool, Error> {
-    let mut is_there = None;
-    let (mut from, mut span) = (at, 1);
-    // Usually the first record decides.
-    while is_there.is_none() && from < end {
-        let to = end.min(from.saturating_add(span));
-        read(cluster, changelog, (from, to), |batch| {
-            if is_there.is_none() && !batch.is_empty() {
-                let first = batch.record(0);
-                let is_it =
-                    || first.value.and_then(|value| PositionRecord::decode(value).ok()).as_ref() == Some(position);
-                is_there = Some(first.offset > at || (first.key == Some(POSITION_KEY) && is_it()));
-            }
-            Ok(())
-        })?;
-        (from, span) = (to, span.saturating_mul(8));
-    }
-    Ok(is_there.unwrap_or(false))
-}
-
 /// Reads from one offset to another, below which nothing is open any more; `each` is called with every batch, including
 /// empty ones.
 pub(super) fn read<C: Cluster>(

@@ -31,6 +31,7 @@ use super::clock::{Clock, SystemClock};
 use super::feeding;
 use super::preflight::creation;
 use super::preflight::judge::Role;
+use super::resume;
 
 pub mod choose;
 mod look;
@@ -87,7 +88,7 @@ pub fn rebuild(config: &Config, topology: &Topology, without_group: bool) -> Res
 }
 
 /// The same on a given cluster.
-fn rebuild_on<C: Cluster>(
+pub(super) fn rebuild_on<C: Cluster>(
     cluster: &C,
     config: &Config,
     topology: &Topology,
@@ -158,15 +159,15 @@ impl Plan {
         let committed = cluster.committed(&topology.group(), &partitions, COMMITTED_WAIT)?;
         let contents = contents(cluster, topology, &partitions, (&changelog, there.as_ref()))?;
         let found = Survey::of_folder(&config.state_dir).stores(&topology.name, input)?;
+        let changelog_id = there.as_ref().map(|there| there.id);
         let mut candidates = candidates(&found)?;
-        if let Some(there) = &there {
-            for candidate in &mut candidates {
-                candidate.is_missed = is_missed(cluster, &changelog, (there.id, &contents), candidate)?;
-            }
+        for candidate in candidates.iter_mut().filter(|found| Some(TopicId(found.meta.changelog_id)) == changelog_id) {
+            let input = TopicPartition::new(input, candidate.meta.partition);
+            candidate.is_missed = is_missed(cluster, topology, (&input, &changelog), candidate)?;
         }
         let known = Known {
             input_id: described.id,
-            changelog_id: there.as_ref().map(|there| there.id),
+            changelog_id,
             rules_digest: topology.rules.digest(),
             task_count: described.partition_count.unsigned_abs(),
             without_group,
@@ -306,28 +307,24 @@ fn contents<C: Cluster>(
     let here = inputs.iter().filter(|input| input.partition < count);
     here.map(|input| {
         let changelog = TopicPartition::new(changelog, input.partition);
-        let settled = await_settled(cluster, topology, input, &changelog)?;
+        let settled = await_settled(cluster, topology, (input, &changelog), None)?;
         look::contents(cluster, &changelog, &settled)
     })
     .collect()
 }
 
-/// Whether the changelog, given its id and the contents of its partitions, has lost the store's last transaction and
-/// has grown again since.
+/// Whether the changelog has lost the store's last transaction and has grown again since.
 fn is_missed<C: Cluster>(
     cluster: &C,
-    changelog: &str,
-    (id, contents): (TopicId, &[Contents]),
+    topology: &Topology,
+    (input, changelog): (&TopicPartition, &str),
     candidate: &Candidate,
 ) -> Result<bool, Error> {
-    let meta = &candidate.meta;
-    let contents = contents.get(meta.partition as usize).filter(|_| meta.changelog_id == id.0);
-    let Some((contents, at)) = contents.zip(meta.position_offset) else { return Ok(false) };
-    if !(contents.start..contents.end).contains(&at) {
-        return Ok(false);
-    }
-    let changelog = TopicPartition::new(changelog, meta.partition);
-    Ok(!look::holds(cluster, &changelog, (at, contents.end), &candidate.position)?)
+    let Some(at) = candidate.meta.position_offset else { return Ok(false) };
+    let changelog = TopicPartition::new(changelog, input.partition);
+    let settled = await_settled(cluster, topology, (input, &changelog), Some(at))?;
+    let seen = settled.seen.filter(|_| (settled.changelog_start..settled.changelog_end).contains(&at));
+    Ok(seen.is_some_and(|seen| resume::check_witness(&seen, Some(&candidate.position.encode())).is_err()))
 }
 
 /// The stores that are the result of a transaction.
@@ -340,8 +337,7 @@ fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
         });
         match read {
             Ok(Some((meta, position))) => {
-                let path = found.path.clone();
-                all.push(Candidate { path, meta, position, is_missed: false });
+                all.push(Candidate { path: found.path.clone(), meta, position, is_missed: false });
             }
             Ok(None) => {}
             Err(state::Error::Damaged { path, reason }) => {
@@ -370,7 +366,7 @@ fn carry_out<C: Cluster>(
         for ToWrite { partition, from, offset } in plan.to_write() {
             let input = TopicPartition::new(plan.input.as_str(), partition);
             let changelog = TopicPartition::new(plan.changelog.as_str(), partition);
-            let known = await_settled(cluster, topology, &input, &changelog)?;
+            let known = await_settled(cluster, topology, (&input, &changelog), None)?;
             if known.committed.as_ref() != plan.committed[partition as usize].as_ref() {
                 return refused(format!(
                     "{input}: the group has committed meanwhile: stop all instances, and try again"
@@ -408,15 +404,16 @@ fn open(plan: &Plan, path: &Path) -> Result<state::StoreReader, Error> {
     }
 }
 
-/// The settled state, once a former owner has nothing open any more.
+/// The settled state, once a former owner has nothing open any more; and what the changelog holds from an offset on.
 fn await_settled<C: Cluster>(
     cluster: &C,
     topology: &Topology,
-    input: &TopicPartition,
-    changelog: &TopicPartition,
+    (input, changelog): (&TopicPartition, &TopicPartition),
+    looks_from: Option<i64>,
 ) -> Result<Settled, Error> {
     let fencing = Fencing { prefix: topology.transactional_ids(), in_use: Vec::new() };
-    let mut settling = cluster.settle(Inquiry { fencing, ..Inquiry::of(&topology.group(), input, changelog) });
+    let mut settling =
+        cluster.settle(Inquiry { fencing, looks_from, ..Inquiry::of(&topology.group(), input, changelog) });
     loop {
         match settling.poll() {
             Some(answer) => return Ok(answer?),

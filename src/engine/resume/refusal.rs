@@ -84,8 +84,8 @@ pub enum Refusal {
     #[error(
         "the changelog does not hold any more what the store has applied: the position record at offset {at} is gone; its \
          last records were lost (by an unclean leader election, say) and others were written since, and the store, which \
-         is left as it is, may be the only one that knows them; bring the changelog back, or {NOT_WITHOUT_A_COPY}, and names \
-         the store's folder where it is enough to move that away; or {ANEW}"
+         is left as it is, may be the only one that knows them; bring the changelog back, or {NOT_WITHOUT_A_COPY} \
+         (where it is enough to move the store's folder away, the command says so), or {ANEW}"
     )]
     ChangelogRewritten {
         /// Where the store's position record was.

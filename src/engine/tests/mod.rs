@@ -25,6 +25,7 @@ mod fallback;
 mod faulty;
 mod isolated;
 mod long_work;
+mod missed;
 mod panics;
 mod patterns;
 mod remembered;

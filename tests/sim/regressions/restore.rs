@@ -56,10 +56,7 @@ fn task_resumes_from_an_older_offset_with_the_whole_changelog() {
         let (restored, next, processed) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut former = site.settled_task();
-            site.restore(&mut former);
-            // Its store stays on the disk.
-            drop(former);
+            site.leave_a_store();
             let committed = site.committed();
             let last = site.commit(2, &[entry(1, 2)]);
             site.commit_again(committed);
@@ -181,9 +178,7 @@ fn changelog_that_regrew_after_a_loss_is_refused_and_the_store_kept() {
             site.commit(1, &[entry(0, 1)]);
             let end = site.changelog_end();
             site.commit(2, &[entry(1, 2)]);
-            let mut former = site.settled_task();
-            site.restore(&mut former);
-            drop(former);
+            site.leave_a_store();
             let (before, old_end) = (site.on_disk(), site.changelog_end());
             process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
             grow(&site);
@@ -207,9 +202,7 @@ fn old_store_with_lost_records_is_refused_and_kept() {
         site.commit(1, &[entry(0, 1)]);
         let end = site.changelog_end();
         site.commit(2, &[entry(1, 2)]);
-        let mut former = site.settled_task();
-        site.restore(&mut former);
-        drop(former);
+        site.leave_a_store();
         let before = site.on_disk();
         process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
         site.commit(3, &[entry(3, 3)]);
@@ -231,9 +224,7 @@ fn records_committed_in_place_of_aborted_ones_are_restored() {
             site.commit(1, &[entry(0, 1)]);
             let end = site.changelog_end();
             site.abort(7, 9);
-            let mut former = site.settled_task();
-            site.restore(&mut former);
-            drop(former);
+            site.leave_a_store();
             let old_end = site.changelog_end();
             process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
             site.commit(2, &[entry(1, 2), entry(2, 2)]);
@@ -249,6 +240,36 @@ fn records_committed_in_place_of_aborted_ones_are_restored() {
     }
 }
 
+/// The same, with a store that a crash has left in the middle of a restore.
+#[test]
+fn records_committed_where_an_interrupted_restore_had_read_are_restored() {
+    for seed in 0..4 {
+        let (meta, restored, last) = alone(seed, move |process| {
+            let site = Site::new(process);
+            site.commit(1, &[entry(0, 1)]);
+            let end = site.changelog_end();
+            site.abort(7, 9);
+            let mut task = site.settled_task();
+            site.restore(&mut task);
+            // All but what the end of the restore wrote.
+            site.disk.crash(|batches| batches - 1);
+            drop(task);
+            let task = site.new_task();
+            let meta = Store::open(&task.dir, &site.context.memory).expect("a disk").meta().expect("a disk");
+            process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
+            site.commit(2, &[entry(1, 2), entry(2, 2)]);
+            let last = site.commit(3, &(3..12).map(|n| entry(n, 3)).collect::<Vec<_>>());
+            let mut task = site.new_task();
+            site.restore(&mut task);
+            (meta.expect("the restore has left one"), Restored::of(&task), last)
+        });
+        assert!(meta.token.is_none() && meta.position_offset.is_some(), "not in the middle of a restore: {meta:?}");
+        assert_eq!((restored.position, restored.named), (Some(last), Some(last)), "seed {seed}");
+        let first = [entry(0, 1), entry(1, 2), entry(2, 2)];
+        assert_eq!(restored.entries, first.into_iter().chain((3..12).map(|n| entry(n, 3))).collect(), "seed {seed}");
+    }
+}
+
 /// If the record that is looked for was superseded and the cleaner has removed it, nothing is lost.
 #[test]
 fn store_whose_position_record_was_compacted_away_is_used() {
@@ -256,9 +277,7 @@ fn store_whose_position_record_was_compacted_away_is_used() {
         let (restored, last) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut former = site.settled_task();
-            site.restore(&mut former);
-            drop(former);
+            site.leave_a_store();
             site.commit(2, &[entry(1, 2)]);
             let last = site.commit(3, &[entry(1, 3)]);
             let (end, now) = (site.changelog_end(), process.now());
@@ -300,9 +319,7 @@ fn refusal_leaves_the_store_unchanged() {
             let (before, after, refusal) = alone(seed, move |process| {
                 let site = Site::new(process);
                 site.commit(1, &[entry(0, 1), entry(1, 1)]);
-                let mut task = site.settled_task();
-                site.restore(&mut task);
-                drop(task);
+                site.leave_a_store();
                 let before = site.on_disk();
                 {
                     let broker = &mut process.lock().broker;
@@ -368,9 +385,7 @@ fn current_store_does_not_wait_for_other_loads() {
         let phases = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
-            let mut task = site.settled_task();
-            site.restore(&mut task);
-            drop(task);
+            site.leave_a_store();
             // While others hold the memory for loads.
             let step = |mut task: Task<Sim>| {
                 let slice = |task: &mut Task<Sim>| {

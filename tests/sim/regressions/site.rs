@@ -241,6 +241,11 @@ impl<'a> Site<'a> {
         Task::new(&self.context, input, topics, Phase::Settling(settling))
     }
 
+    /// Restores a store, which stays on the disk.
+    pub(super) fn leave_a_store(&self) {
+        self.restore(&mut self.settled_task());
+    }
+
     pub(super) fn restore(&self, task: &mut Task<Sim>) {
         while self.step(task) != Slice::Ready {}
     }
