@@ -83,7 +83,7 @@ pub static CLUSTER: &[Key] = &[
     Key {
         name: "embedded.partitions",
         default: Omitted::Is("4"),
-        about: "partitions of a topic that is created by being used; at most 1,000",
+        about: "partitions of a topic that is created on first use; at most 1,000",
         put: |draft, typed| put(&mut draft.embedded_partitions, typed.integer(1, PARTITIONS_MAX, 4)),
         show: |config| match config.cluster {
             ClusterKind::Kafka => None,
@@ -159,7 +159,7 @@ pub static WORKER: &[Key] = &[
     Key {
         name: "topics.create",
         default: Omitted::Is("internal"),
-        about: "what to create where it does not exist: `internal`: changelog, dead letter and audit topic · `all`: the \
+        about: "what to create if it does not exist: `internal`: changelog, dead letter and audit topic · `all`: the \
                 output too · `none`",
         put: |draft, typed| {
             let choices = [("internal", Create::Internal), ("all", Create::All), ("none", Create::None)];

@@ -143,7 +143,12 @@ impl<'a> Layers<'a> {
                 }
             } else if let (Value::List(_), true) = (&entry.node.value, is_open(&name)) {
                 let help = "write one text, with commas between its parts";
-                self.report.mistake((file, field.place()), format!("`{name}` must be a text"), "this is a list", help);
+                self.report.mistake(
+                    (file, field.place()),
+                    format!("`{name}` must be a string"),
+                    "this is a list",
+                    help,
+                );
                 self.unread(&name);
             } else if is_open(&name) || keys::find(&name).is_some() {
                 self.leaf(&field, file);
@@ -389,7 +394,7 @@ impl Secrets {
     }
 
     /// The places to mask: the values, and, if a secret's name is in something else (a comment, an unclosed
-    /// quote, a text that is not YAML), the rest of its line and the lines below that are indented
+    /// quote, a string that is not YAML), the rest of its line and the lines below that are indented
     /// further.
     fn places(&self, text: &str) -> Vec<Place> {
         let mut places = self.values.clone();

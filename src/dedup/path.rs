@@ -85,7 +85,7 @@ pub struct Error {
     pub problem: Problem,
 }
 
-/// Why a text is not a path.
+/// Why a string is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// It begins with an unknown word.

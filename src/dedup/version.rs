@@ -40,7 +40,7 @@ pub(super) use list::{push_binlog, push_hex, push_sequence, raise_integer};
 /// Maximum number of digits, whatever the limits say: reading takes time quadratic in them.
 pub const DIGITS_MAX: usize = 10_000;
 
-/// Maximum size of a text in a version.
+/// Maximum size of a string in a version.
 pub const TEXT_BYTES_MAX: usize = 1024;
 
 /// Marks a missing part that sorts lowest.
@@ -64,7 +64,7 @@ pub(super) enum NotVersion {
     Malformed,
     /// It has this many digits, more than the limit.
     TooLong(usize),
-    /// It is a text of this many bytes, more than [`TEXT_BYTES_MAX`].
+    /// It is a string of this many bytes, more than [`TEXT_BYTES_MAX`].
     TextTooLong(usize),
     /// It is a timestamp between two nanoseconds.
     TooFine,
@@ -137,7 +137,7 @@ fn push_u64(negative: bool, magnitude: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the encoding of a text.
+/// Appends the encoding of a string.
 pub(super) fn push_text(text: &[u8], out: &mut Vec<u8>) -> Result<(), NotVersion> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(NotVersion::TextTooLong(text.len()));

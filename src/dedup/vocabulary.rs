@@ -110,7 +110,7 @@ vocabulary! {
         Hex = "hex",
         /// A binlog's file and maybe position: `mysql-bin.000003`, `mysql-bin.000003:154`. Its base name scopes it.
         Binlog = "binlog",
-        /// A JSON array, or a text that holds one, of integers, decimal texts or null.
+        /// A JSON array, or a string that holds one, of integers, decimal strings or null.
         Sequence = "sequence",
     }
 }

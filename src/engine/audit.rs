@@ -8,7 +8,7 @@
 //!
 //! `identity`, `version` and `epoch` are null if they were not read (the record was refused, or read before) or are
 //! missing. `against` is what the record was compared with: the entry of its identity, or of its table; null if there
-//! was none. A description longer than [`DESCRIBED_BYTES_MAX`] is cut: it is then a text that ends in `…`.
+//! was none. A description longer than [`DESCRIBED_BYTES_MAX`] is cut: it is then a string that ends in `…`.
 
 use crate::dedup::{Decision, Rules, explain};
 use crate::format::{EntryRef, NO_TIME};
@@ -85,7 +85,7 @@ fn or_null(value: Option<String>) -> String {
     value.unwrap_or_else(|| "null".to_owned())
 }
 
-/// A JSON description within the bound, and whether it was cut: it is then a text with the description's beginning.
+/// A JSON description within the bound, and whether it was cut: it is then a string with the description's beginning.
 fn bounded(description: String) -> (String, bool) {
     if description.len() <= DESCRIBED_BYTES_MAX {
         return (description, false);

@@ -390,7 +390,7 @@ pub fn keep_watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool)
     let mut attempt = 0;
     while let Err(panic) = caught(|| watch::watch(cluster, context, stop)) {
         context.health.watch_panicked(&context.topology.name, true);
-        tracing::error!(topology = context.topology.name, reason = %panic, "the watch panicked; it begins anew");
+        tracing::error!(topology = context.topology.name, reason = %panic, "the watch panicked; restarting it");
         context.clock.wait(backoff(attempt), stop);
         attempt += 1;
     }
@@ -427,7 +427,7 @@ pub fn work<C: Cluster>(
                 tracing::error!(topology, lane = index, %reason, "lane refused");
                 return Err(reason);
             }
-            Ended::Failure(_) => tracing::warn!(topology, lane = index, %reason, "lane begins anew"),
+            Ended::Failure(_) => tracing::warn!(topology, lane = index, %reason, "lane restarts"),
             Ended::Panicked(_) => {
                 panics += 1;
                 context.health.lane_panicked(topology, index);
@@ -436,7 +436,7 @@ pub fn work<C: Cluster>(
                     status.set(status::Counts::default());
                     return Err(reason);
                 }
-                tracing::error!(topology, lane = index, %reason, panics, "lane begins anew");
+                tracing::error!(topology, lane = index, %reason, panics, "lane restarts");
             }
         }
         context.clock.wait(backoff(attempt), stop);

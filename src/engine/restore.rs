@@ -364,7 +364,7 @@ fn finish<C: Cluster>(
         Origin::Fresh => {
             // A start at the end is committed at once: records that arrive before the first commit must not be skipped.
             task.commit_start = context.topology.start == Start::Latest;
-            tracing::info!(task = %task.input, next, "task begins anew");
+            tracing::info!(task = %task.input, next, "task starts afresh");
         }
         Origin::Committed => tracing::info!(task = %task.input, next, "task resumes"),
         Origin::Reset if settled.committed.as_ref().is_some_and(|committed| committed.offset < next) => {

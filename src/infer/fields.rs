@@ -243,9 +243,9 @@ impl Field {
     pub fn words(&self, rows: usize) -> String {
         let what = match self.kind {
             Kind::Integer => "an integer",
-            Kind::Text => "a text",
-            Kind::IntegerText => "an integer in a text",
-            Kind::Moment => "a moment in a text",
+            Kind::Text => "a string",
+            Kind::IntegerText => "an integer in a string",
+            Kind::Moment => "a moment in a string",
             Kind::Other => "of several types",
         };
         let records = counted(rows, "record");

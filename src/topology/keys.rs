@@ -14,7 +14,7 @@ macro_rules! words {
     };
 }
 
-const NAME: Type = Type::Text("a text");
+const NAME: Type = Type::Text("a string");
 const TOPIC: Type = Type::Text("a topic's name");
 const PATH: Type = Type::Defined("a path", "path");
 const PATHS: Type = Type::List("a list of paths", &PATH);
@@ -22,7 +22,7 @@ const PLACE: Type = Type::Defined("a path, or `{first_of: [...]}`", "places");
 const IDENTITY_OF: Type = Type::Defined("a path, or a list of paths", "identity");
 const ACTION: Type = words!(Action);
 const EMPTY_MEANS_MISSING: Type = Type::List("a list of values that count as missing", &Type::Scalar);
-const KIND: Type = Type::List("a list of what stands there", &Type::Scalar);
+const KIND: Type = Type::List("a list of values", &Type::Scalar);
 const LIMIT: Type = Type::Size("a size from 1B to 16MiB");
 const FROM_0: Type = Type::Integer("a whole number from 0", 0, i64::MAX as u64);
 
@@ -105,7 +105,7 @@ pub static TOP: Mapping = Mapping {
             "dead_letter",
             Type::mapping(&DEAD_LETTER),
             "dead_letter: {topic: payments.failed}",
-            "where records go that a person should look at",
+            "where records go that somebody should look at",
         )
         .or(Omitted::Words("`<name>.dead_letter`")),
         Key::optional(
@@ -163,14 +163,14 @@ pub static TOP: Mapping = Mapping {
             "partitioned_by_identity",
             Type::Boolean,
             "partitioned_by_identity: true",
-            "`true`: records of one identity are always in one partition; the producer sees to it",
+            "`true`: records of one identity are always in one partition; the producer ensures it",
         )
         .or(Omitted::Is("false")),
         Key::optional(
             "tests",
             Type::List("a list of tests", &Type::Mapping("a list of tests", &CASE)),
             "tests: [{name: a retry is dropped, given: [{value: {id: 1}}], expect: [forwarded]}]",
-            "[records, and what should become of them](#tests); `ratchet test` runs them",
+            "[records, and what should happen to them](#tests); `ratchet test` runs them",
         ),
     ])
 };
@@ -241,7 +241,7 @@ pub static DEAD_LETTER: Mapping = Mapping::of(&[Key::required(
     "topic",
     TOPIC,
     "dead_letter: {topic: payments.failed}",
-    "the topic for records that a person should look at",
+    "the topic for records that somebody should look at",
 )]);
 
 /// `audit`.
@@ -280,28 +280,27 @@ pub static PART: Mapping = Mapping {
     one_of: &["const", "content", "fingerprint", "bucket", "first_of", "rows"],
     needs: &[("except", "fingerprint"), ("named", "rows"), ("rows", "named")],
     ..Mapping::of(&[
-        Key::optional("const", Type::Scalar, "{const: payments}", "always the same; beside other parts only"),
+        Key::optional("const", Type::Scalar, "{const: payments}", "a constant; only next to other parts"),
         Key::optional(
             "content",
             PATH,
             "{content: value.after}",
-            "the JSON that stands there, whatever it is: the order of fields and the space between them do not matter, types \
-             do",
+            "any JSON value: the order of fields and the whitespace do not matter, types do",
         ),
         Key::optional(
             "fingerprint",
             PATH,
             "{fingerprint: value, except: [value.sent_at]}",
-            "SHA-256 of the canonical JSON ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)) that stands there, without \
+            "SHA-256 of the canonical JSON ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)) at that path, without \
              what `except` names. One deviation: a number that a double cannot hold exactly is written with its exact digits \
              instead of being rounded, so that two ids never become one",
         ),
-        Key::optional("except", PATHS, "except: [value.sent_at]", "places in it to leave out"),
+        Key::optional("except", PATHS, "except: [value.sent_at]", "paths in it to leave out"),
         Key::optional(
             "bucket",
             Type::Duration,
             "{bucket: 1h}",
-            "the tumbling bucket that the record's timestamp falls into: one of a kind in each hour",
+            "the tumbling bucket that the record's timestamp falls into: one of a kind per hour",
         ),
         Key::optional(
             "first_of",
@@ -333,7 +332,7 @@ pub static PLACES: Mapping = Mapping::of(&[Key::required(
     "first_of",
     PATHS,
     "first_of: [value.id, value.uuid]",
-    "the first of these that is there and not null",
+    "the first of these that is present and not null",
 )]);
 
 /// A part of a version.
@@ -349,7 +348,7 @@ pub static VERSION: Mapping = Mapping::of(&[
         "at_least",
         PLACE,
         "{of: value.lsn, at_least: value.sequence, as: integer}",
-        "with `as: integer`, a path or `{first_of: [...]}`: a part that is less than what stands there is raised to it. An \
+        "with `as: integer`, a path or `{first_of: [...]}`: a part that is less than that value is raised to it. An \
          integer, or an array of integers and nulls, also as text, of which the greatest counts; nothing, where there is \
          none",
     ),
@@ -357,7 +356,7 @@ pub static VERSION: Mapping = Mapping::of(&[
         "min",
         FROM_0,
         "min: 0",
-        "with `as: integer`, the least that it can be, 0 or more: less makes the record invalid, or counts as missing where it is `lenient`. It is no part of the rules' digest",
+        "with `as: integer`, the least that it can be, 0 or more: less makes the record invalid, or counts as missing if it is `lenient`. It is not part of the rules' digest",
     ),
     Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
     Key::optional(
@@ -407,7 +406,7 @@ pub static KINDS: Mapping = Mapping::of(&[
         "of",
         PLACE,
         "kinds: {of: value.op, delete: [d]}",
-        "where the kind stands: a path, or `{first_of: [...]}`",
+        "where to find the kind: a path, or `{first_of: [...]}`",
     ),
     Key::optional(
         "delete",
@@ -425,10 +424,10 @@ pub static KINDS: Mapping = Mapping::of(&[
         "reads",
         words!(Reads),
         "reads: lose",
-        "what becomes of a read where a streamed change is known: `lose` (`snapshot_read`), or `by_version`: it wins if its \
+        "what happens to a read if a streamed change is known: `lose` (`snapshot_read`), or `by_version`: it wins if its \
          version is greater than all that is known, and then stays known, so that it is not forwarded twice. The second \
          repairs what was changed while the connector was down with its offsets lost, for such changes exist only as reads. \
-         It is no part of the rules' digest: it may be switched before such a snapshot",
+         It is not part of the rules' digest: it may be switched before such a snapshot",
     )
     .or(Omitted::Is("lose")),
     Key::optional(
@@ -448,7 +447,7 @@ pub static KINDS: Mapping = Mapping::of(&[
         "table",
         Type::OneOrList("a path, or a list of paths", &Type::AnyOf("a path, or a list of paths", &[PATH, Type::Mapping("a path, or a list of paths", &TABLE_PART)])),
         "table: [value.source.schema, value.source.table]",
-        "what together names the table: a path, `{first_of: [...]}` or `{const: x}`, or a list of these; a missing part is \
+        "what identifies the table: a path, `{first_of: [...]}` or `{const: x}`, or a list of these; a missing part is \
          null",
     ),
 ]);
@@ -459,7 +458,7 @@ pub static TABLE_PART: Mapping = Mapping::of(&[
         "first_of",
         PATHS,
         "first_of: [value.id, value.uuid]",
-        "the first of these that is there and not null",
+        "the first of these that is present and not null",
     ),
     Key::optional("const", Type::Scalar, "{const: payments}", "always the same"),
 ]);
@@ -477,7 +476,7 @@ pub static CASE: Mapping = Mapping::of(&[
             ],
         ),
         "given: [{value: {id: 1}}]` or `given: {file: records.jsonl}",
-        "the records, in order; or `{file: PATH, envelope: kcat}`, a file of lines beside the topology",
+        "the records, in order; or `{file: PATH, envelope: kcat}`, a file of lines next to the topology",
     ),
     Key::required(
         "expect",
@@ -510,7 +509,7 @@ pub static GIVEN_FILE: Mapping = Mapping::of(&[
         "file",
         Type::Text("a file's path"),
         "given: {file: records.jsonl, envelope: kcat}",
-        "a file of records, one a line; a relative path starts at the topology's folder",
+        "a file of records, one per line; a relative path starts at the topology's folder",
     ),
     Key::optional(
         "envelope",
@@ -528,12 +527,12 @@ pub static RECORD: Mapping = Mapping::of(&[
         "value",
         Type::Any("a value"),
         "value: {id: 1}",
-        "a mapping or a list is JSON, its numbers with their exact digits; a text is those bytes or, where values are JSON, \
+        "a mapping or a list is JSON, its numbers with their exact digits; a string is those bytes or, where values are JSON, \
          a JSON string; numbers, `true` and `false` without quotes are those",
     )
     .or(Omitted::Words("null")),
-    Key::optional("key", Type::Any("a value"), "key: k", "written as the value is").or(Omitted::Words("null")),
-    Key::optional("headers", Type::Texts, "headers: {delivery-id: a1}", "a mapping of texts").or(Omitted::Words("none")),
+    Key::optional("key", Type::Any("a value"), "key: k", "written like the value").or(Omitted::Words("null")),
+    Key::optional("headers", Type::Texts, "headers: {delivery-id: a1}", "a mapping of strings").or(Omitted::Words("none")),
     Key::optional(
         "timestamp",
         Type::Time,
@@ -541,7 +540,7 @@ pub static RECORD: Mapping = Mapping::of(&[
         "a time or milliseconds; `null` for a record without one",
     )
     .or(Omitted::Is("2020-01-01T00:00:00Z")),
-    Key::optional("topic", Type::Text("a topic"), "topic: payments", "the topic; needed where the input is a pattern")
+    Key::optional("topic", Type::Text("a topic"), "topic: payments", "the topic; needed if the input is a pattern")
         .or(Omitted::Words("the first of the input's")),
     Key::optional(
         "partition",
@@ -555,7 +554,7 @@ pub static RECORD: Mapping = Mapping::of(&[
 
 /// An expectation, written as a mapping.
 pub static EXPECTED: Mapping = Mapping::of(&[
-    Key::required("verdict", words!(Verdict), "{verdict: stale, reason: version_older}", "what becomes of the record"),
+    Key::required("verdict", words!(Verdict), "{verdict: stale, reason: version_older}", "what happens to the record"),
     Key::optional("reason", words!(Reason), "{verdict: stale, reason: version_older}", "why"),
 ]);
 

@@ -24,7 +24,7 @@ fn topology(text: &str) -> Topology {
     load_text(text).map_err(|diagnostics| diagnostics.render(false)).unwrap().topology
 }
 
-/// The only mistake in a text: its line and its full report.
+/// The only mistake in a string: its line and its full report.
 fn mistake(text: &str) -> (usize, String) {
     let diagnostics = load_text(text).expect_err(text);
     let mistakes: Vec<_> = diagnostics.mistakes().iter().filter(|mistake| !mistake.is_warning()).collect();
@@ -288,8 +288,8 @@ fn settings_without_effect_are_warned_about() {
         let [warning] = loaded.warnings.as_slice() else { panic!("{line}: {:?}", loaded.warnings) };
         warning.message().to_owned()
     };
-    assert!(warning("retention: forever\nrefresh: on_duplicate").contains("`refresh` says nothing"));
-    assert!(warning("retention: forever\non_late: drop").contains("`on_late` says nothing"));
+    assert!(warning("retention: forever\nrefresh: on_duplicate").contains("`refresh` has no effect"));
+    assert!(warning("retention: forever\non_late: drop").contains("`on_late` has no effect"));
     assert!(warning("retention: 1h\nidentity: [key, {bucket: 1d}]").contains("longer than the retention, which is 1h"));
 }
 

@@ -133,10 +133,10 @@ impl Type {
         match self {
             Self::Words(_) => "one of a few words",
             Self::Boolean => "true or false",
-            Self::Scalar => "a text, a number, true or false",
+            Self::Scalar => "a string, a number, true or false",
             Self::Duration => "a duration",
             Self::Time => "a time or milliseconds",
-            Self::Texts => "a mapping of texts",
+            Self::Texts => "a mapping of strings",
             Self::Text(what)
             | Self::Size(what)
             | Self::Numbers(what)

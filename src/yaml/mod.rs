@@ -1,7 +1,7 @@
 //! Reads YAML with places: used for topologies and the configuration.
 //!
 //! - [`tree`]: parses text into a small tree that keeps each scalar's text, its place, and whether it was quoted
-//! - [`text`]: a text that may be secret, and the substitutions `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
+//! - [`text`]: a string that may be secret, and the substitutions `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
 //! - [`read`]: reads the tree's nodes as the expected types; all mistakes are collected, and none ends the reading
 //! - [`keys`]: the keys that a mapping may hold, as a table
 //! - [`units`]: durations, sizes, numbers

@@ -232,7 +232,7 @@ impl Reader<'_> {
             // What is left of an unquoted `{topic}`.
             Value::Mapping(entries) if entries.len() == 1 && entries[0].node.place.length == 0 => {
                 format!(
-                    "braces make a mapping; if they are part of a text, put it into quotes: \"{{{}}}\"",
+                    "braces make a mapping; if they are part of a string, put it into quotes: \"{{{}}}\"",
                     entries[0].key
                 )
             }
@@ -241,7 +241,7 @@ impl Reader<'_> {
         self.mistake(field.place(), message, label, help);
     }
 
-    /// Reports that a text is not what it should be; a secret is not shown.
+    /// Reports that a string is not what it should be; a secret is not shown.
     pub fn wrong_text(&mut self, name: &str, text: &Placed<Text>, shape: Shape<'_>) {
         let label = match text.value.is_secret() {
             true => "what it stands for is not".to_owned(),

@@ -11,12 +11,12 @@ use super::report::Place;
 
 /// Maximum nesting of lists and mappings.
 pub const DEPTH_MAX: usize = 32;
-/// Maximum number of nodes in a text, including copies by alias.
+/// Maximum number of nodes in a string, including copies by alias.
 pub const NODES_MAX: usize = 20_000;
-/// Maximum size of a text.
+/// Maximum size of a string.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Why a text is not YAML, or not the supported part of YAML.
+/// Why a string is not YAML, or not the supported part of YAML.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -313,7 +313,7 @@ impl Builder<'_> {
         self.error(
             span,
             "tags are not read here",
-            "remove the word that begins with `!`; to make a text of a number, put it into quotes",
+            "remove the word that begins with `!`; to make a string of a number, put it into quotes",
         )
     }
 

@@ -137,7 +137,7 @@ fn vanished_terminal_does_not_end_the_job() {
     fill(&room, 1_000);
     let terminal = Terminal::open();
     let mut job = start(&room, &format!("run payments.yaml {SETTINGS}"), &terminal);
-    await_drawn(&terminal, &["task begins anew"]);
+    await_drawn(&terminal, &["task starts afresh"]);
     drop(terminal);
     // It keeps drawing, and then logs its end.
     std::thread::sleep(std::time::Duration::from_millis(500));

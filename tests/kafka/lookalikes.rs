@@ -196,7 +196,7 @@ fn group_reset_to_earliest_forwards_nothing_even_after_expiry() {
     job.send((6..9).flat_map(minute));
     let mut first = drain(&job, "a");
     let forwarded = job.output().len();
-    assert!(first.printed().contains("task begins anew"), "{}", first.tail());
+    assert!(first.printed().contains("task starts afresh"), "{}", first.tail());
     let group = job.kafka.group(&job.group());
     let end = job.committed()[0];
     for wiped in [false, true] {

@@ -203,10 +203,10 @@ fn renamed_topology_is_refused_before_it_forwards_everything_again() {
     operator.stop();
     let (former, output) = (job.name.clone(), format!("output topic \"{}\" holds records", job.output));
     job.name = format!("{former}-anew");
-    let words = [&output, "begins anew", "name a new output topic", "existing: append"];
+    let words = [&output, "starts afresh", "name a new output topic", "existing: append"];
     check_online(&job).says(2, &words);
     let mut operator = Operator::start(&job, "b");
-    operator.await_error(&["holds records", "begins anew", "existing: append"]);
+    operator.await_error(&["holds records", "starts afresh", "existing: append"]);
     assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
     assert_eq!((job.output().len(), job.kafka.partitions(&job.changelog())), (10, None), "something was started");
     job.topology.push(format!("output: {{topic: {}, existing: append}}", job.output));

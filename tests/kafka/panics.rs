@@ -80,18 +80,18 @@ fn panics_once_at(point: &str, words: &[&str]) {
 
 #[test]
 fn lane_that_panics_before_its_commit_is_restarted() {
-    panics_once_at("after_sends:3:panic", &["lane begins anew", "panic drill at after_sends"]);
+    panics_once_at("after_sends:3:panic", &["lane restarts", "panic drill at after_sends"]);
 }
 
 /// No committed offset names that transaction's id: the lane has to end it itself.
 #[test]
 fn lane_that_panics_in_its_first_transaction_leaves_nothing_open() {
-    panics_once_at("after_sends:1:panic", &["lane begins anew", "panic drill at after_sends"]);
+    panics_once_at("after_sends:1:panic", &["lane restarts", "panic drill at after_sends"]);
 }
 
 #[test]
 fn lane_that_panics_between_commit_and_store_write_is_restarted() {
-    panics_once_at("after_commit:3:panic", &["lane begins anew", "panic drill at after_commit"]);
+    panics_once_at("after_commit:3:panic", &["lane restarts", "panic drill at after_commit"]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn task_that_panics_in_its_restore_is_rebuilt() {
     former.kill_and_wipe();
     let drill = Options { crash_at: Some("during_restore:1:panic"), ..Options::default() };
     let mut operator = Operator::start_with(&job, "a", &drill);
-    operator.await_error(&["the task panicked; it is made anew", "panic drill at during_restore"]);
+    operator.await_error(&["the task panicked; restarting it", "panic drill at during_restore"]);
     operator.await_ready(DEADLINE);
     job.send(things(0, 0..1000, 1).chain(things(1, 0..1000, 1)));
     job.await_drained(DEADLINE);

@@ -102,7 +102,7 @@ fn topics_keep_their_partitions_when_others_appear_and_vanish() {
         operator.log().iter().map(ToString::to_string).filter(about).count()
     };
     assert_eq!(of_stays(&operator, "partitions revoked"), 0, "a new topic took partitions away");
-    assert_eq!(of_stays(&operator, "task begins anew"), 2);
+    assert_eq!(of_stays(&operator, "task starts afresh"), 2);
     assert_eq!(of_stays(&operator, "task resumes"), 0, "a store was restored meanwhile");
     job.kafka.delete(&goes);
     operator.await_line(&["the topic was deleted", &goes], DEADLINE);

@@ -109,14 +109,16 @@ pub(super) fn not_version(path: &Path, kind: VersionKind, error: NotVersion, dig
         VersionKind::Binlog => {
             "neither a binlog's name, like mysql-bin.000003, nor a position, like mysql-bin.000003:154"
         }
-        VersionKind::Sequence => "neither a JSON array of integers, decimal texts and nulls, nor a text that holds one",
+        VersionKind::Sequence => {
+            "neither a JSON array of integers, decimal strings and nulls, nor a string that holds one"
+        }
     };
     not_a_part(path, expected, error, digits_max)
 }
 
 #[cold]
 pub(super) fn not_at_least(path: &Path, error: NotVersion, digits_max: usize) -> Refusal {
-    not_a_part(path, "neither an integer nor an array of integers, decimal texts and nulls", error, digits_max)
+    not_a_part(path, "neither an integer nor an array of integers, decimal strings and nulls", error, digits_max)
 }
 
 fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize) -> Refusal {

@@ -69,7 +69,7 @@ pub enum Error {
     #[error("the identity has several `rows`; a record's rows come from one place")]
     SeveralRows,
     /// A required part of a version that also says where it sorts when missing.
-    #[error("`{path}` is `required`, so `missing: highest` says nothing; leave one of them out")]
+    #[error("`{path}` is `required`, so `missing: highest` has no effect; leave one of them out")]
     RequiredHighest {
         /// The part's first path.
         path: String,

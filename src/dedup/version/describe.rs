@@ -8,7 +8,7 @@ use crate::format;
 
 use super::{CHUNK, LONG, MISSING_HIGHEST, MISSING_LOWEST, PRESENT, complement, list};
 
-/// A version in human-readable form, as JSON: a number, a text, or an array for a sequence, a binlog's position
+/// A version in human-readable form, as JSON: a number, a string, or an array for a sequence, a binlog's position
 /// (without the base name) and a version of several parts. A timestamp is RFC 3339 in UTC, a missing part null, hex has
 /// `:` between its groups. Bytes that are not such a version are `{"hex":"…"}`.
 pub fn describe(bytes: &[u8], version: &Version) -> String {

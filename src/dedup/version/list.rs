@@ -63,7 +63,7 @@ pub(in crate::dedup) fn push_binlog<'t>(
     Ok(base)
 }
 
-/// Appends the encoding of a JSON array of integers, decimal texts and nulls. `tape` is scratch space.
+/// Appends the encoding of a JSON array of integers, decimal strings and nulls. `tape` is scratch space.
 pub(in crate::dedup) fn push_sequence(
     document: &[u8],
     digits_max: usize,
@@ -119,7 +119,7 @@ fn is_array(document: &[u8], tape: &mut Tape) -> bool {
     tape.read(document).is_ok() && tape.token(0).kind == Kind::Array
 }
 
-/// Calls `each` with the elements of the array that `tape` holds: integers and decimal texts, nulls as `None`.
+/// Calls `each` with the elements of the array that `tape` holds: integers and decimal strings, nulls as `None`.
 fn elements(
     document: &[u8],
     digits_max: usize,

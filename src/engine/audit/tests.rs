@@ -99,7 +99,7 @@ fn long_description_is_cut() {
     let epoch = quoted(&"ä".repeat(6_000));
     let record = record(7, b"{}");
     let said = written(&Dropped { epoch: Some(epoch), ..dropped(&record, Reason::Seen) });
-    let cut = said["epoch"].as_str().expect("a text");
+    let cut = said["epoch"].as_str().expect("a string");
     assert!(cut.starts_with("\"ää") && cut.ends_with(CUT), "{}", &cut[..20]);
     assert!(cut.len() <= DESCRIBED_BYTES_MAX + CUT.len());
 }

@@ -43,7 +43,7 @@ impl<C: Cluster> Lane<C> {
             }
             let undelivered = aborted.undelivered.iter().find(|record| record.number == id && !fenced);
             if let (Some(undelivered), Some(task)) = (undelivered, self.tasks.get_mut(&id)) {
-                tracing::warn!(task = %task.input, reason = %undelivered.message, "the output fails this task; it goes on alone");
+                tracing::warn!(task = %task.input, reason = %undelivered.message, "the output fails this task; isolating it");
                 let share = aborted.shares.iter().find(|share| share.task == id);
                 let until = share.map_or(&task.committed, |share| &share.position).next;
                 task.quarantine = Some(Quarantine::new(&self.context, until, undelivered.refused));
@@ -51,7 +51,7 @@ impl<C: Cluster> Lane<C> {
             self.restart(id);
         }
         if let (Some(task), Cause::Cluster(_)) = (failure.task.and_then(|id| self.tasks.get_mut(&id)), &failure.cause) {
-            tracing::warn!(task = %task.input, reason = %failure.cause, "the output fails this task; it goes on alone");
+            tracing::warn!(task = %task.input, reason = %failure.cause, "the output fails this task; isolating it");
             let until = task.committed.next + 1;
             task.quarantine.get_or_insert_with(|| Quarantine::new(&self.context, until, false));
         } else if failure.task.is_some() {
@@ -99,7 +99,7 @@ impl<C: Cluster> Lane<C> {
         let until = self.context.clock.monotonic() + wait;
         tracing::error!(
             task = %former.input, at = at.record(), reason = %panic, times = former.panics.times(),
-            "the task panicked; it is made anew"
+            "the task panicked; restarting it"
         );
         let held = former.held.take();
         let mut task = former.recreated(&self.context, until);

@@ -56,7 +56,7 @@ fn finding(topology: &Topology, output: &str) -> Finding {
     let name = &topology.name;
     Finding::refused(
         format!(
-            "output topic {output:?} holds records, and topology {name} begins anew (its group has committed nothing, and \
+            "output topic {output:?} holds records, and topology {name} starts afresh (its group has committed nothing, and \
              it has no changelog): all that is in the input would come out beside them"
         ),
         format!(

@@ -11,7 +11,7 @@ fn shop(name: &str) -> Topology {
 #[track_caller]
 fn is_refused(site: &Site, topology: &Topology) {
     let error = site.drain(topology).unwrap_err();
-    let words = ["\"shop.out\" holds records", "begins anew", "name a new output topic", "existing: append"];
+    let words = ["\"shop.out\" holds records", "starts afresh", "name a new output topic", "existing: append"];
     assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
     let topics = site.cluster.topics().unwrap();
     let changelog = format!("ratchet.{}.", topology.name);

@@ -142,14 +142,14 @@ impl Compiler<'_> {
         for (key, action) in [("on_equal", &actions.equal), ("on_missing_version", &actions.missing_version)] {
             if let Some(action) = action.as_ref().filter(|_| !versioned) {
                 let help = format!("remove `{key}`, or add `version: {{of: value.version, as: integer}}`");
-                let message = format!("`{key}` says nothing without a `version`");
+                let message = format!("`{key}` has no effect without a `version`");
                 self.mistake(action.place, message, "never looked at", help);
             }
         }
         if let Some(action) = &actions.epoch_change
             && !self.has_scope()
         {
-            let message = "`on_epoch_change` says nothing without an `epoch`".to_owned();
+            let message = "`on_epoch_change` has no effect without an `epoch`".to_owned();
             let help = "remove it, or add what scopes the versions, e.g. `epoch: value.server_id`";
             self.mistake(action.place, message, "never looked at", help);
         }
@@ -168,7 +168,7 @@ impl Compiler<'_> {
         const HELP: &str = "write `on_null_value: forward` or another action";
         let deletes = self.spec.kinds.as_ref().map_or(self.spec.kinds_given, |kinds| kinds.key("delete").is_some());
         if !deletes {
-            let message = "`follow_delete` says nothing without `kinds.delete`".to_owned();
+            let message = "`follow_delete` has no effect without `kinds.delete`".to_owned();
             let help = format!("say what a delete looks like, e.g. `kinds: {{of: value.op, delete: [d]}}`, or {HELP}");
             self.mistake(place, message, "no delete is known", help);
         }
@@ -195,11 +195,11 @@ impl Compiler<'_> {
         if let Some(Retention::Forever) = self.known_retention(retention) {
             let help = "remove it, or limit the retention, e.g. `retention: 30d`";
             if let Some(late) = &self.spec.actions.late {
-                let message = "`on_late` says nothing: without a limited retention no record is late".to_owned();
+                let message = "`on_late` has no effect: without a limited retention no record is late".to_owned();
                 self.warning(late.place, message, "never looked at", help);
             }
             if let Some(refresh) = &self.spec.refresh {
-                let message = "`refresh` says nothing: what is remembered forever never begins anew".to_owned();
+                let message = "`refresh` has no effect: what is remembered forever never expires".to_owned();
                 self.warning(refresh.place, message, "never looked at", help);
             }
         }

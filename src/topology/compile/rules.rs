@@ -133,19 +133,19 @@ impl Compiler<'_> {
             let of_integers = [("at_least", spec.at_least), ("min", spec.min.as_ref().map(|min| min.place))];
             let of_integers = of_integers.into_iter().filter(|_| part.kind != VersionKind::Integer);
             for (key, place) in of_integers.filter_map(|(key, place)| Some((key, place?))) {
-                let message = format!("`{key}` says nothing of `as: {}`", part.kind);
+                let message = format!("`{key}` does not apply to `as: {}`", part.kind);
                 self.mistake(place, message, "never looked at", "remove it, or write `as: integer`");
             }
             if let Some(unit) = spec.unit.as_ref().filter(|_| part.kind != VersionKind::Timestamp) {
-                let message = format!("`unit` says nothing of `as: {}`", part.kind);
+                let message = format!("`unit` does not apply to `as: {}`", part.kind);
                 self.mistake(unit.place, message, "never looked at", "remove it, or write `as: timestamp`");
             }
             let Some(missing) = &spec.missing else { continue };
             if spec.required.as_ref().is_some_and(|required| required.value) {
-                let message = "`missing` says nothing of a part that is required".to_owned();
+                let message = "`missing` does not apply to a part that is required".to_owned();
                 self.mistake(missing.place, message, "never looked at", "remove `missing` or `required`");
             } else if version.complete && version.parts.len() == 1 {
-                let message = "`missing` says nothing of the only part: without it there is no version".to_owned();
+                let message = "`missing` does not apply to the only part: without it there is no version".to_owned();
                 let help = "remove it, and see `on_missing_version`";
                 self.mistake(missing.place, message, "never looked at", help);
             }
@@ -154,7 +154,7 @@ impl Compiler<'_> {
 
     fn check_epoch(&mut self) {
         if let Some(place) = self.spec.epoch_place.filter(|_| self.spec.version_place.is_none()) {
-            let message = "`epoch` says nothing without a `version`".to_owned();
+            let message = "`epoch` has no effect without a `version`".to_owned();
             let help =
                 "add `version: {of: value.version, as: integer}`, or put what tells things apart into `identity`";
             self.mistake(place, message, "it scopes versions", help);
@@ -177,20 +177,20 @@ impl Compiler<'_> {
         if self.spec.version_place.is_none() {
             for key in ["read", "truncate", "message"] {
                 if let Some(place) = kinds.key(key) {
-                    let message = format!("`kinds.{key}` says nothing without a `version`");
+                    let message = format!("`kinds.{key}` has no effect without a `version`");
                     let help = format!("add `version: {{of: value.version, as: integer}}`, or remove `{key}`");
                     self.mistake(place, message, "such records are told apart by their version", help);
                 }
             }
         }
         if let (Some(reads), None) = (kinds.key("reads"), kinds.key("read")) {
-            let message = "`kinds.reads` says nothing without `kinds.read`".to_owned();
+            let message = "`kinds.reads` has no effect without `kinds.read`".to_owned();
             let help = "remove it, or say what a snapshot's read looks like, e.g. `read: [r]`";
             self.mistake(reads, message, "never looked at", help);
         }
         match (kinds.key("truncate").or(kinds.key("message")), kinds.key("table")) {
             (None, Some(table)) => {
-                let message = "`kinds.table` says nothing without `truncate` or `message`".to_owned();
+                let message = "`kinds.table` has no effect without `truncate` or `message`".to_owned();
                 self.mistake(table, message, "never looked at", "remove it, or say what a truncate looks like");
             }
             (Some(_), None) if let Some(truncate) = kinds.key("truncate") => {

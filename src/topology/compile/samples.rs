@@ -9,7 +9,7 @@ const SAMPLES_MAX: usize = 64;
 /// What a sample has in place of any character: the first that fits.
 const PREFERRED: &str = "xa0A-_.";
 
-/// Why a text is not a pattern, and the byte at which the problem begins.
+/// Why a string is not a pattern, and the byte at which the problem begins.
 #[derive(Debug)]
 pub struct Problem {
     pub at: usize,

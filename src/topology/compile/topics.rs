@@ -13,7 +13,7 @@ impl Compiler<'_> {
         let input = &self.spec.input;
         if input.pattern_place.is_none() {
             if let Some(place) = input.exclude_place {
-                let message = "`input.exclude` says nothing without a `pattern`".to_owned();
+                let message = "`input.exclude` has no effect without a `pattern`".to_owned();
                 let help = r"remove it, or write e.g. `pattern: '^shop\.'` instead of `topics`";
                 self.mistake(place, message, "never looked at", help);
             }

@@ -70,7 +70,7 @@ impl SpecReader<'_, '_> {
         for (key, other) in keys::PART.needs.iter().filter(|(key, _)| !keys::PART.one_of.contains(key)) {
             let is_there = fields.get(other).is_some() || fields.misspelt(other).is_some();
             if let Some(field) = fields.get(key).filter(|_| !is_there) {
-                let message = format!("`{key}` says nothing without `{other}`");
+                let message = format!("`{key}` has no effect without `{other}`");
                 self.reader.mistake(field.key_place, message, "never looked at", format!("write `{other}` beside it"));
             }
         }

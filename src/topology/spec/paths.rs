@@ -146,7 +146,7 @@ fn read_path(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<Path>>
         reader.wrong_text(&field.name, &text, Shape { what: "a path", ..field.shape });
         return None;
     }
-    // In a text without quotes the place of the problem is known to the byte.
+    // In a string without quotes the place of the problem is known to the byte.
     let exact = reader.file.text().get(text.place.start..text.place.end()) == Some(written);
     let end = match &error.problem {
         Problem::UnknownSource(root) => root.len(),

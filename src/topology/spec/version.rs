@@ -121,7 +121,7 @@ impl SpecReader<'_, '_> {
         if let Some(constant) = fields.get("const") {
             for key in ["of", "none"] {
                 if let Some(other) = fields.get(key) {
-                    let message = format!("`{key}` says nothing beside `const`");
+                    let message = format!("`{key}` has no effect beside `const`");
                     self.reader.mistake(
                         other.key_place,
                         message,

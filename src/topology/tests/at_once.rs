@@ -7,7 +7,7 @@ use crate::yaml::tests::Fake;
 
 const BAD_NAME: &str = "a topology's name holds 1 to 60";
 
-/// The messages for a text that has mistakes.
+/// The messages for a string that has mistakes.
 fn messages(text: &str) -> Vec<String> {
     let diagnostics = load_text(text).expect_err(text);
     diagnostics.mistakes().iter().map(|mistake| mistake.message().to_owned()).collect()
@@ -18,7 +18,7 @@ fn bad_name_is_reported_along_with_other_mistakes() {
     let mut tried = 0;
     for (file, text) in ["bad/shape", "bad/meaning"].into_iter().flat_map(golden_texts) {
         let Ok(tree) = crate::yaml::tree::parse(&text) else { continue };
-        // a text about the name itself, or that is not a mapping, has no other mistake
+        // a string about the name itself, or that is not a mapping, has no other mistake
         if !matches!(tree.value, crate::yaml::Value::Mapping(_)) || !text.contains("name: t\n") {
             continue;
         }

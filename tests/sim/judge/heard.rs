@@ -117,22 +117,22 @@ impl Said {
                     _ => coverage::REFUSED,
                 }
             }
-            "the task panicked; it is made anew" => {
+            "the task panicked; restarting it" => {
                 heard.panicked(&self.reason);
                 coverage::TASK_PANICKED
             }
-            "lane begins anew" | "lane given up" if self.reason.starts_with(LANE_PANICKED) => {
+            "lane restarts" | "lane given up" if self.reason.starts_with(LANE_PANICKED) => {
                 heard.panicked(&self.reason[LANE_PANICKED.len()..]);
                 if self.message == "lane given up" { coverage::LANE_GIVEN_UP } else { coverage::LANE_PANICKED }
             }
-            "the watch panicked; it begins anew" => {
+            "the watch panicked; restarting it" => {
                 heard.panicked(&self.reason);
                 coverage::WATCH_PANICKED
             }
             "restore set back" if is_full && COMMITTED.take() => coverage::FULL_AT_COMMIT,
             "store is damaged; rebuilding it from the changelog" => coverage::DAMAGE_MET,
             "store cannot be built upon; rebuilding it from the changelog" => coverage::REBUILT,
-            "the output fails this task; it goes on alone" => coverage::ISOLATED,
+            "the output fails this task; isolating it" => coverage::ISOLATED,
             text if text.starts_with("a record is of the future by this host's clock and not") => {
                 coverage::CLOCK_DOUBTED
             }

@@ -1,4 +1,4 @@
-//! librdkafka's lists of partitions, with an offset, a text and an error each.
+//! librdkafka's lists of partitions, with an offset, a string and an error each.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
