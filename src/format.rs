@@ -92,7 +92,7 @@ pub const KIND_IDENTITY: u8 = 0x10;
 pub const KIND_IDENTITY_DIGEST: u8 = 0x11;
 /// The changelog offset in a store's meta once the changelog was found to have lost something that the store has
 /// applied: the store is then ahead of anything the changelog holds.
-pub const CHANGELOG_LOST: i64 = i64::MAX;
+pub const CHANGELOG_LOST: ChangelogOffset = ChangelogOffset(i64::MAX);
 /// The key of the store's own position; never in a changelog.
 pub const STORE_META_KEY: &[u8] = &[0xff, b'm'];
 
@@ -379,6 +379,28 @@ clone_in_place!(Scope { bytes, segments, reached });
 clone_in_place!(Segment { above, began });
 clone_in_place!(Reached { offset, version });
 
+/// An offset in a changelog partition: a type of its own, so that it is never taken for an offset in the input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
+pub struct ChangelogOffset(pub i64);
+
+impl ChangelogOffset {
+    /// The offset after it.
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// How many offsets it lies beyond an `earlier` one.
+    pub fn since(self, earlier: Self) -> i64 {
+        self.0 - earlier.0
+    }
+}
+
+impl fmt::Display for ChangelogOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// How far a store has got.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct StoreMeta {
@@ -387,13 +409,13 @@ pub struct StoreMeta {
     /// The changelog's partition.
     pub partition: i32,
     /// The next changelog offset to read, or [`CHANGELOG_LOST`].
-    pub changelog_offset: i64,
+    pub changelog_offset: ChangelogOffset,
     /// The transaction that the store is the result of; `None` while it is being restored.
     pub token: Option<Token>,
     /// The wall clock when this was written, in milliseconds since the epoch.
     pub synced_at: i64,
     /// The changelog offset of the position record that the store holds; `None` if unknown.
-    pub position_offset: Option<i64>,
+    pub position_offset: Option<ChangelogOffset>,
 }
 
 /// [`StoreMeta`] in the previous format.
@@ -401,7 +423,7 @@ pub struct StoreMeta {
 struct StoreMetaFormat1 {
     changelog_id: [u8; 16],
     partition: i32,
-    changelog_offset: i64,
+    changelog_offset: ChangelogOffset,
     token: Option<Token>,
     synced_at: i64,
 }

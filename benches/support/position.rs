@@ -1,10 +1,17 @@
 //! Positions of stores, for the benches of stores.
 
-use ratchet::format::{StoreMeta, Token};
+use ratchet::format::{ChangelogOffset, StoreMeta, Token};
 
 /// A store's position with, or without, the token of a transaction.
 pub fn meta(token: Option<Token>) -> StoreMeta {
-    StoreMeta { changelog_id: [0; 16], partition: 0, changelog_offset: 0, token, synced_at: 0, position_offset: None }
+    StoreMeta {
+        changelog_id: [0; 16],
+        partition: 0,
+        changelog_offset: ChangelogOffset(0),
+        token,
+        synced_at: 0,
+        position_offset: None,
+    }
 }
 
 /// The position of a store that is the result of a transaction.

@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::format::ChangelogOffset;
 use crate::record::{Headers, Record, TopicPartition};
 
 pub mod embedded;
@@ -365,10 +366,10 @@ pub struct Settled {
     /// The changelog topic's id.
     pub changelog_id: TopicId,
     /// The changelog partition's first retained offset.
-    pub changelog_start: i64,
+    pub changelog_start: ChangelogOffset,
     /// The changelog partition's end (high watermark), including the transactions that were open when it was read;
     /// all of them have ended since.
-    pub changelog_end: i64,
+    pub changelog_end: ChangelogOffset,
     /// The latest timestamp below that end, in milliseconds since the epoch, of records and of the markers that brokers
     /// stamp; `None` if it was not requested or the cluster does not provide it.
     pub changelog_time: Option<i64>,
@@ -380,7 +381,7 @@ pub struct Settled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The offset.
-    pub from: i64,
+    pub from: ChangelogOffset,
     /// The first record at or after it; `None` if there is none, or the offset is outside the changelog.
     pub first: Option<SeenRecord>,
 }
@@ -389,7 +390,7 @@ pub struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenRecord {
     /// Its offset.
-    pub offset: i64,
+    pub offset: ChangelogOffset,
     /// Its key.
     pub key: Option<Vec<u8>>,
     /// Its value.
@@ -400,7 +401,7 @@ impl SeenRecord {
     /// Copies what is kept of a record.
     pub fn of(record: &Record<'_>) -> Self {
         let [key, value] = [record.key, record.value].map(|part| part.map(<[u8]>::to_vec));
-        Self { offset: record.offset, key, value }
+        Self { offset: ChangelogOffset(record.offset), key, value }
     }
 }
 
@@ -438,7 +439,7 @@ pub struct Inquiry {
     /// and does not know it. The leaders are then looked up again first.
     pub is_doubted: bool,
     /// The offset from which to look for the changelog's first record, if wanted.
-    pub looks_from: Option<i64>,
+    pub looks_from: Option<ChangelogOffset>,
 }
 
 impl Inquiry {

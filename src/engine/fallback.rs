@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use crate::cluster::{self, Cluster, Message, Producer, Ticket};
-use crate::format::{CHANGELOG_LOST, StoreMeta};
+use crate::format::{CHANGELOG_LOST, ChangelogOffset, StoreMeta};
 use crate::record::{Headers, TopicPartition};
 use crate::state::{self, Overlay};
 
@@ -46,17 +46,19 @@ pub fn send<P: Producer>(
 
 /// The failures of the tasks in an aborted transaction whose records were delivered to offsets that their stores have
 /// already applied. One broker that has lost its last records may have led several of their changelogs.
-pub fn told<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, i64)]) -> Vec<Failure> {
-    let mut ends: BTreeMap<TaskId, i64> = BTreeMap::new();
+pub fn detect<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, ChangelogOffset)]) -> Vec<Failure> {
+    let mut ends: BTreeMap<TaskId, ChangelogOffset> = BTreeMap::new();
     for (id, offset) in delivered {
         ends.entry(*id).and_modify(|end| *end = *offset.min(end)).or_insert(*offset);
     }
-    let fallen_back = |(id, end): (TaskId, i64)| {
-        let task = tasks.get_mut(&id).filter(|task| end < task.changelog_offset)?;
-        if let Some(Err(error)) = task.held.as_mut().map(note) {
+    let fallen_back = |(id, end): (TaskId, ChangelogOffset)| {
+        let task = tasks.get_mut(&id)?;
+        let held = task.held.as_mut().filter(|held| end < held.applied.next)?;
+        let applied = held.applied.next;
+        if let Err(error) = note(held) {
             tracing::error!(task = %task.input, reason = %error, "the loss of changelog records could not be noted in the store");
         }
-        Some(Failure::refused(id, Refusal::ChangelogShrunk { applied: task.changelog_offset, end }))
+        Some(Failure::refused(id, Refusal::ChangelogShrunk { applied, end }))
     };
     ends.into_iter().filter_map(fallen_back).collect()
 }

@@ -9,7 +9,7 @@
 //! is complete.
 
 use crate::cluster::{Cluster, Settled};
-use crate::format::{POSITION_KEY, PositionRecord};
+use crate::format::{ChangelogOffset, POSITION_KEY, PositionRecord};
 use crate::state::{self, Store, StoreLock, aside};
 
 use super::context::Context;
@@ -17,6 +17,15 @@ use super::crash;
 use super::restore::Setback;
 use super::resume;
 use super::task::Task;
+
+/// How far a store has applied its changelog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The next changelog offset to read.
+    pub next: ChangelogOffset,
+    /// Where the store's position record is in the changelog, if known.
+    pub position: Option<ChangelogOffset>,
+}
 
 /// A store and the proof that nobody else in this process has it open. The store is dropped before the lock.
 pub struct Held {
@@ -26,6 +35,8 @@ pub struct Held {
     /// its own can have been committed since. Others cannot commit before this task's membership has ended, and the
     /// task with it.
     pub is_latest: bool,
+    /// How far the store has applied its changelog, once it was examined.
+    pub applied: Applied,
     lock: StoreLock,
 }
 
@@ -50,12 +61,18 @@ pub fn take<C: Cluster>(context: &Context, task: &mut Task<C>, settled: &Settled
 
 impl Held {
     fn of(store: Store, lock: StoreLock) -> Self {
-        Self { store, is_latest: false, lock }
+        Self { store, is_latest: false, applied: Applied::default(), lock }
     }
 
     /// Opens another store in place of this one, which cannot be built upon; it has to be examined like any other.
     /// `from` is the changelog's start, `partition` the task's.
-    pub fn replace(self, context: &Context, from: i64, partition: i32, reason: &str) -> Result<Self, Setback> {
+    pub fn replace(
+        self,
+        context: &Context,
+        from: ChangelogOffset,
+        partition: i32,
+        reason: &str,
+    ) -> Result<Self, Setback> {
         let meta = self.store.meta()?;
         let is_complete = meta.is_some_and(|meta| meta.token.is_some() && meta.partition == partition);
         let Self { store, lock, .. } = self;
@@ -77,7 +94,7 @@ impl Held {
     }
 
     /// Where the store's position record is in the changelog, if known.
-    pub fn position_offset(&self) -> Option<i64> {
+    pub fn position_offset(&self) -> Option<ChangelogOffset> {
         self.store.meta().ok().flatten()?.position_offset
     }
 
@@ -124,7 +141,7 @@ impl Held {
 fn replace(
     context: &Context,
     lock: StoreLock,
-    from: i64,
+    from: ChangelogOffset,
     (reason, is_complete): (&str, bool),
 ) -> Result<Held, Setback> {
     let (dir, memory) = (lock.path(), &context.memory);

@@ -141,7 +141,7 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
     task.set_phase(Phase::Waiting { until: Duration::ZERO });
     task.unsettle();
     let aborted = isolated.transactor.abort(means.cluster, &failure.cause, means.metrics);
-    if let Some(fallen_back) = fallback::told(means.tasks, &aborted.delivered).pop() {
+    if let Some(fallen_back) = fallback::detect(means.tasks, &aborted.delivered).pop() {
         return Outcome::SetBack(fallen_back.cause);
     }
     let task = means.tasks.get_mut(&id).expect("still there");

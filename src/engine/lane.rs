@@ -285,27 +285,5 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
     let at_work = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_));
     let Some(end) = end.filter(|_| at_work) else { return };
     let records = (end - task.committed.next).max(0);
-    if records == 0 {
-        task.drained_at = Some(wall_ms);
-        return task.metrics.lag(0, 0.0);
-    }
-    // The next record arrived after the last one read, and after everything was read.
-    let since = task.last_timestamp.max(task.drained_at);
-    task.metrics.lag(records, age_ms(since, wall_ms) as f64 / 1000.0);
-}
-
-/// How long something has been there. Timestamps are chosen by producers and may be anything.
-fn age_ms(since: Option<i64>, wall_ms: i64) -> i64 {
-    since.map_or(0, |since| wall_ms.saturating_sub(since).max(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::age_ms;
-
-    #[test]
-    fn extreme_timestamps_do_not_overflow_the_age() {
-        let ages = [None, Some(4_000), Some(6_000), Some(i64::MAX), Some(i64::MIN), Some(-2)];
-        assert_eq!(ages.map(|since| age_ms(since, 5_000)), [0, 1_000, 0, 0, i64::MAX, 5_002]);
-    }
+    task.lag.publish(records, wall_ms, &task.metrics);
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Reader, RecordBatch, Settled};
-use crate::format::{POSITION_KEY, StoreMeta};
+use crate::format::{ChangelogOffset, POSITION_KEY, StoreMeta};
 use crate::observe::TaskMetrics;
 use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
@@ -15,7 +15,7 @@ use crate::state::{LoadBuffer, Store};
 
 use super::context::Context;
 use super::crash;
-use super::hold::Held;
+use super::hold::{Applied, Held};
 use super::long_work::Restoring;
 use super::restore::Setback;
 use super::task::{Phase, Task};
@@ -37,16 +37,16 @@ pub struct Loading<C: Cluster> {
     under_way: usize,
     /// Whether the store is still complete, with nothing of the load in it.
     is_complete: bool,
-    from: i64,
+    from: ChangelogOffset,
     /// The offset after the last record read. Whatever reading has skipped since was aborted, but until the load has
     /// ended there may yet be something else at those offsets.
-    read_up_to: i64,
+    read_up_to: ChangelogOffset,
     /// When the state that the load builds upon was synced: the store keeps this age until the load has ended.
     synced_at: i64,
     /// Where the store's previous position record is, if known.
-    former_position_offset: Option<i64>,
+    former_position: Option<ChangelogOffset>,
     /// Where the last position record that the store has or will get is, if known.
-    position_offset: Option<i64>,
+    last_position: Option<ChangelogOffset>,
     records: u64,
     began: Duration,
     progressed: Duration,
@@ -56,7 +56,7 @@ pub struct Loading<C: Cluster> {
 /// How far a load has got.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Reached {
-    position: i64,
+    position: ChangelogOffset,
     records: u64,
     under_way: usize,
 }
@@ -67,14 +67,12 @@ pub enum LoadStep {
     Waiting,
     /// Something was done, and there is more to do.
     Worked,
-    /// The store holds what the changelog holds below `position`.
+    /// The store holds what the changelog holds up to where it was read.
     Loaded {
         /// What settling found out.
         settled: Box<Settled>,
         /// How far the changelog was read.
-        position: i64,
-        /// Where the last position record is, if known.
-        position_offset: Option<i64>,
+        applied: Applied,
         /// What the store still lacks, if it was complete before and takes this in one batch.
         rest: Option<LoadBuffer>,
     },
@@ -82,18 +80,19 @@ pub enum LoadStep {
 
 impl<C: Cluster> Loading<C> {
     /// Starts reading `changelog` at `from` into a store that has begun its load, or that `is_complete` and begins it when
-    /// it is first written to. `position_offset` is where its position record is.
+    /// it is first written to. It has `applied` the changelog so far.
     pub fn new(
         context: &Context,
         cluster: &C,
         changelog: &TopicPartition,
         settled: Settled,
-        (from, position_offset): (i64, Option<i64>),
+        applied: Applied,
         (synced_at, is_complete): (i64, bool),
     ) -> Result<Self, Setback> {
-        let reader = cluster.reader(changelog, from)?;
+        let from = applied.next;
+        let reader = cluster.reader(changelog, from.0)?;
         let now = context.clock.monotonic();
-        let report = Restoring::begin(now, settled.changelog_end - from);
+        let report = Restoring::begin(now, settled.changelog_end.since(from));
         Ok(Self {
             settled,
             reader,
@@ -103,8 +102,8 @@ impl<C: Cluster> Loading<C> {
             from,
             read_up_to: from,
             synced_at,
-            former_position_offset: position_offset,
-            position_offset,
+            former_position: applied.position,
+            last_position: applied.position,
             records: 0,
             began: now,
             progressed: now,
@@ -113,8 +112,8 @@ impl<C: Cluster> Loading<C> {
     }
 
     /// How far the changelog was read, but no further than its end when the load started.
-    fn position(&self) -> i64 {
-        self.reader.position().min(self.settled.changelog_end)
+    fn position(&self) -> ChangelogOffset {
+        ChangelogOffset(self.reader.position()).min(self.settled.changelog_end)
     }
 
     fn reached(&self) -> Reached {
@@ -150,7 +149,8 @@ impl<C: Cluster> Loading<C> {
             if batch.is_empty() {
                 break;
             }
-            self.read_up_to = (batch.record(batch.len() - 1).offset + 1).min(self.settled.changelog_end);
+            let last = ChangelogOffset(batch.record(batch.len() - 1).offset);
+            self.read_up_to = last.next().min(self.settled.changelog_end);
             crash::point(crash::Point::DuringRestore);
         }
         Ok(())
@@ -172,16 +172,17 @@ impl<C: Cluster> Loading<C> {
         for index in 0..batch.len() {
             let record = batch.record(index);
             // A later owner's record: with only a part of its transaction the store would be the result of none.
-            if record.offset >= self.settled.changelog_end {
+            let offset = ChangelogOffset(record.offset);
+            if offset >= self.settled.changelog_end {
                 break;
             }
             self.records += 1;
             let Some(key) = record.key else {
-                return Err(Setback::Keyless { changelog: changelog.clone(), offset: record.offset });
+                return Err(Setback::Keyless { changelog: changelog.clone(), offset });
             };
             buffer.put(key, record.value);
             if key == POSITION_KEY {
-                self.position_offset = Some(record.offset);
+                self.last_position = Some(offset);
             }
         }
         Ok(())
@@ -202,7 +203,7 @@ impl<C: Cluster> Loading<C> {
         if worked || self.under_way > 0 {
             self.progressed = now;
         }
-        self.report.at(now, position - self.from, self.settled.changelog_end - position, input, metrics);
+        self.report.at(now, position.since(self.from), self.settled.changelog_end.since(position), input, metrics);
         metrics.restored(self.records - before.records);
         if now.saturating_sub(self.progressed) > NO_PROGRESS_WAIT {
             let end = self.settled.changelog_end;
@@ -250,13 +251,13 @@ impl<C: Cluster> Loading<C> {
         };
         if self.is_complete {
             // With its current position record, which stays until the load brings another.
-            let meta = stands_at(self.from, self.former_position_offset);
+            let meta = stands_at(self.from, self.former_position);
             held.keep_copy(context)?;
             held.store.begin_load(&meta)?;
         }
         let reached =
             if sabotage::is_on(Sabotage::LoadPositionAhead) { self.settled.changelog_end } else { self.read_up_to };
-        let meta = stands_at(reached, self.position_offset);
+        let meta = stands_at(reached, self.last_position);
         self.is_complete = false;
         self.under_way += 1;
         Ok(held.store.load(buffer, meta)?)
@@ -268,14 +269,14 @@ impl<C: Cluster> Loading<C> {
         tracing::info!(
             task = %input,
             records = self.records,
-            from = self.from,
-            to = position,
+            from = self.from.0,
+            to = position.0,
             took_ms = took.as_millis() as u64,
             records_per_second = (self.records as f64 / took.as_secs_f64().max(0.001)) as u64,
             "store restored"
         );
-        let position_offset = self.position_offset;
-        LoadStep::Loaded { settled: Box::new(self.settled.clone()), position, position_offset, rest }
+        let applied = Applied { next: position, position: self.last_position };
+        LoadStep::Loaded { settled: Box::new(self.settled.clone()), applied, rest }
     }
 }
 

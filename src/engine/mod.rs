@@ -48,6 +48,7 @@ pub mod held_up;
 pub mod hold;
 pub mod isolate;
 mod judge;
+pub mod lag;
 pub mod lane;
 pub mod letters;
 pub mod limits;

@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, Inquiry, Kind, Settled, Settling};
-use crate::format::{CHANGELOG_LOST, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::format::{CHANGELOG_LOST, ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
 use crate::state::{self, LoadBuffer, Store};
 
 use super::claims::Commitment;
 use super::context::{Context, backoff};
-use super::hold::{self, Held};
+use super::hold::{self, Applied, Held};
 use super::load::{self, LoadStep, Loading};
 use super::resume::{self, ANEW, Origin, Own, Refusal, Standing};
 use super::share::Position;
@@ -60,7 +60,7 @@ pub enum Setback {
         /// The changelog partition.
         changelog: TopicPartition,
         /// The record's offset.
-        offset: i64,
+        offset: ChangelogOffset,
     },
     /// Nothing arrived for a long time.
     #[error("the changelog delivered nothing for {} s: at offset {position} of {end}", .waited.as_secs())]
@@ -68,9 +68,9 @@ pub enum Setback {
         /// For how long.
         waited: Duration,
         /// How far it was read.
-        position: i64,
+        position: ChangelogOffset,
         /// How far it is to be read.
-        end: i64,
+        end: ChangelogOffset,
     },
 }
 
@@ -149,10 +149,7 @@ pub fn step<C: Cluster>(
         Phase::Loading(_) => match load::step(context, task, batch)? {
             LoadStep::Waiting => Ok(Slice::Waiting),
             LoadStep::Worked => Ok(Slice::Worked),
-            LoadStep::Loaded { settled, position, position_offset, rest } => {
-                task.position_offset = position_offset;
-                finish(context, task, &settled, (position, rest))
-            }
+            LoadStep::Loaded { settled, applied, rest } => finish(context, task, &settled, (applied, rest)),
         },
         Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
     }
@@ -246,10 +243,10 @@ fn begin<C: Cluster>(
         wall_ms,
         task.topic.delete_retention_ms,
     );
-    task.position_offset = meta.as_ref().and_then(|meta| meta.position_offset);
+    let position = meta.as_ref().and_then(|meta| meta.position_offset);
     let is_own = meta.as_ref().is_some_and(|meta| resume::is_of(meta, &settled, task.input.partition));
     // Before another is built in its place, because it is too old, for example.
-    if is_own && !matches!(standing, Standing::Beyond { .. }) && !is_witnessed(task, &settled)? {
+    if is_own && !matches!(standing, Standing::Beyond { .. }) && !is_witnessed(&held.store, position, &settled)? {
         // Where to look is known only once the store is open.
         task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
         return Ok(Slice::Worked);
@@ -259,8 +256,8 @@ fn begin<C: Cluster>(
     let standing = if reached { Standing::Current } else { standing };
     let (from, synced_at) = match standing {
         Standing::Current => {
-            let offset = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
-            return finish(context, task, &settled, (offset, None));
+            let next = meta.map_or(settled.changelog_start, |meta| meta.changelog_offset);
+            return finish(context, task, &settled, (Applied { next, position }, None));
         }
         Standing::Beyond { applied: CHANGELOG_LOST, .. } => return Err(Refusal::ChangelogTailLost.into()),
         Standing::Beyond { applied, end } => return Err(Refusal::ChangelogShrunk { applied, end }.into()),
@@ -275,30 +272,29 @@ fn begin<C: Cluster>(
             return Ok(Slice::Worked);
         }
     };
+    let applied = Applied { next: from, position };
     if from >= settled.changelog_end {
-        return finish(context, task, &settled, (from, None));
+        return finish(context, task, &settled, (applied, None));
     }
     let is_complete = meta.is_some_and(|meta| meta.token.is_some()) && !sabotage::is_on(Sabotage::WholeStoreLoadedInto);
     if !is_complete {
         let token = committed.filter(|_| sabotage::is_on(Sabotage::TokenInRestore));
-        let meta = task.store_meta((from, task.position_offset), token, synced_at);
+        let meta = task.store_meta(applied, token, synced_at);
         task.held.as_mut().expect("locked before").store.begin_load(&meta)?;
     }
     task.restored = true;
-    tracing::info!(task = %task.input, from, to = settled.changelog_end, "restoring the store from the changelog");
-    task.metrics.restore_remaining(settled.changelog_end - from);
-    let position = (from, task.position_offset);
-    let loading = Loading::new(context, cluster, &task.changelog, settled, position, (synced_at, is_complete))?;
+    tracing::info!(task = %task.input, from = from.0, to = settled.changelog_end.0, "restoring the store from the changelog");
+    task.metrics.restore_remaining(settled.changelog_end.since(from));
+    let loading = Loading::new(context, cluster, &task.changelog, settled, applied, (synced_at, is_complete))?;
     task.set_phase(Phase::Loading(Box::new(loading)));
     Ok(Slice::Worked)
 }
 
 /// Whether the changelog was checked for what the store has applied, if there is anything to check.
-fn is_witnessed<C: Cluster>(task: &Task<C>, settled: &Settled) -> Result<bool, Setback> {
-    let held = (settled.changelog_start, settled.changelog_end);
-    let Some(at) = task.position_offset.filter(|at| (held.0..held.1).contains(at)) else { return Ok(true) };
+fn is_witnessed(store: &Store, position: Option<ChangelogOffset>, settled: &Settled) -> Result<bool, Setback> {
+    let held = settled.changelog_start..settled.changelog_end;
+    let Some(at) = position.filter(|at| held.contains(at)) else { return Ok(true) };
     let Some(seen) = settled.seen.as_ref().filter(|seen| seen.from == at) else { return Ok(false) };
-    let store = &task.held.as_ref().expect("locked before").store;
     resume::check_witness(seen, store.get(POSITION_KEY)?.as_deref())?;
     Ok(true)
 }
@@ -333,7 +329,7 @@ fn finish<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
     settled: &Settled,
-    (changelog_offset, rest): (i64, Option<LoadBuffer>),
+    (applied, rest): (Applied, Option<LoadBuffer>),
 ) -> Result<Slice, Setback> {
     let held = task.held.as_mut().expect("locked before");
     let position = match rest.as_ref().and_then(|rest| rest.last(POSITION_KEY)) {
@@ -345,14 +341,14 @@ fn finish<C: Cluster>(
     }
     let resumption = resume::resumption(settled, position.as_ref(), own(context, task))?;
     let token = position.as_ref().map(|position| position.token);
-    let meta = task.store_meta((changelog_offset, task.position_offset), token, context.clock.wall_ms());
+    let meta = task.store_meta(applied, token, context.clock.wall_ms());
     let held = task.held.as_mut().expect("locked before");
     match rest {
         Some(rest) => held.store.apply(rest, &meta)?,
         None => held.store.set_meta(&meta)?,
     }
     held.drop_former(context)?;
-    task.changelog_offset = changelog_offset;
+    held.applied = applied;
     task.doubted = 0;
     task.unsettled = false;
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);

@@ -6,7 +6,7 @@
 
 use crate::cluster::{Settled, TopicId};
 use crate::dedup::{Bounds, Epochs, Progress, Ranges};
-use crate::format::{self, OffsetMetadata, PositionRecord, StoreMeta, Token};
+use crate::format::{self, ChangelogOffset, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::sabotage::{self, Sabotage};
 use crate::topology::Start;
 
@@ -24,7 +24,7 @@ pub enum Standing {
     /// It lacks the changelog from this offset on.
     Behind {
         /// The first changelog offset to read.
-        from: i64,
+        from: ChangelogOffset,
         /// When the store was last synced. It keeps this age until the load has ended, since until then it may still
         /// hold entries whose tombstones are gone.
         synced_at: i64,
@@ -32,7 +32,7 @@ pub enum Standing {
     /// It cannot be built upon: another has to be built in its place, from this changelog offset on.
     Unusable {
         /// The first changelog offset to read.
-        from: i64,
+        from: ChangelogOffset,
         /// Why, for the log.
         reason: String,
     },
@@ -40,9 +40,9 @@ pub enum Standing {
     /// hold the only copy.
     Beyond {
         /// How far it has applied the changelog.
-        applied: i64,
+        applied: ChangelogOffset,
         /// The changelog's end.
-        end: i64,
+        end: ChangelogOffset,
     },
 }
 
@@ -59,7 +59,7 @@ pub fn examine(
     let from = settled.changelog_start;
     let unusable = |reason: String| Standing::Unusable { from, reason };
     let Some(meta) = meta else {
-        return if from == 0 {
+        return if from == ChangelogOffset(0) {
             Standing::Behind { from, synced_at: wall_ms }
         } else {
             unusable("it is empty".to_owned())
@@ -77,7 +77,7 @@ pub fn examine(
     // The store's last transaction ends with one marker. Anything after that is from this task's aborted transactions,
     // from others, or from one whose outcome was unknown; and if the group shows an offset that it has had before, the
     // store may be as old.
-    let is_latest = is_latest || meta.changelog_offset + 1 >= settled.changelog_end;
+    let is_latest = is_latest || meta.changelog_offset.next() >= settled.changelog_end;
     if meta.token.is_some() && meta.token.as_ref() == committed && is_latest {
         return Standing::Current;
     }
@@ -95,8 +95,8 @@ pub fn examine(
 
 /// How far a store has applied what was committed. Anything it has read beyond its position record was aborted; if the
 /// changelog has lost that and has grown again, there may be something else there now.
-fn applied(meta: &StoreMeta) -> i64 {
-    let behind_position = meta.position_offset.filter(|_| meta.token.is_some()).map(|at| at + 1);
+fn applied(meta: &StoreMeta) -> ChangelogOffset {
+    let behind_position = meta.position_offset.filter(|_| meta.token.is_some()).map(ChangelogOffset::next);
     behind_position.map_or(meta.changelog_offset, |behind| behind.min(meta.changelog_offset))
 }
 
@@ -108,8 +108,12 @@ pub fn is_of(meta: &StoreMeta, settled: &Settled, partition: i32) -> bool {
 /// Whether a store that cannot be built upon can be rebuilt from the changelog, which starts at offset `from`. The
 /// cleaner leaves a compacted topic's start alone; if it is not 0, records were deleted, and with them entries that
 /// nothing else remembers.
-pub fn check_rebuild(from: i64, reason: &str) -> Result<(), Refusal> {
-    if from == 0 { Ok(()) } else { Err(Refusal::ChangelogTruncated { start: from, reason: reason.to_owned() }) }
+pub fn check_rebuild(from: ChangelogOffset, reason: &str) -> Result<(), Refusal> {
+    if from == ChangelogOffset(0) {
+        Ok(())
+    } else {
+        Err(Refusal::ChangelogTruncated { start: from, reason: reason.to_owned() })
+    }
 }
 
 /// How a task continues reading its input.

@@ -18,8 +18,9 @@ use super::catalog::InputTopic;
 use super::claims::Commitment;
 use super::context::Context;
 use super::failure::Unprocessable;
-use super::hold::Held;
+use super::hold::{Applied, Held};
 use super::isolate::{Isolated, Quarantine};
+use super::lag::Lag;
 use super::letters::Letters;
 use super::load::Loading;
 use super::panics::Panics;
@@ -124,10 +125,6 @@ pub struct Task<C: Cluster> {
     pub unreadable: (i64, u32),
     /// The changelog topic's id, as settled.
     pub changelog_id: TopicId,
-    /// The changelog offset up to which the store has applied it.
-    pub changelog_offset: i64,
-    /// Where the store's position record is in the changelog, if known.
-    pub position_offset: Option<i64>,
     /// What the group has committed and the owner it names; `None` where ratchet has committed nothing.
     pub commitment: Option<Commitment>,
     /// Whether it was in a transaction that is not known to have ended.
@@ -138,10 +135,8 @@ pub struct Task<C: Cluster> {
     pub sweep: Sweep,
     /// The record before which the next transaction stops the task for good, and why.
     pub refused_at: Option<(i64, Unprocessable)>,
-    /// The wall clock, milliseconds since the epoch, when everything was last found to be read.
-    pub drained_at: Option<i64>,
-    /// The timestamp of the last committed record that has one.
-    pub last_timestamp: Option<i64>,
+    /// What its lag is computed from.
+    pub lag: Lag,
     /// How many times in a row it was refused because of a broker's response and asked again.
     pub doubted: u32,
     /// How many times in a row the way back has failed.
@@ -186,15 +181,12 @@ impl<C: Cluster> Task<C> {
             assigned: context.clock.monotonic(),
             unreadable: (0, 0),
             changelog_id: TopicId::default(),
-            changelog_offset: 0,
-            position_offset: None,
             commitment: None,
             unsettled: false,
             quarantine: None,
             sweep: Sweep::default(),
             refused_at: None,
-            drained_at: None,
-            last_timestamp: None,
+            lag: Lag::default(),
             doubted: 0,
             attempts: 0,
             panics: Panics::default(),
@@ -301,21 +293,15 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// The store's meta record once it has applied the changelog below `changelog_offset`, with the position record at
-    /// `position_offset`.
-    pub fn store_meta(
-        &self,
-        (changelog_offset, position_offset): (i64, Option<i64>),
-        token: Option<Token>,
-        wall_ms: i64,
-    ) -> StoreMeta {
+    /// The store's meta record once it has `applied` the changelog so far.
+    pub fn store_meta(&self, applied: Applied, token: Option<Token>, wall_ms: i64) -> StoreMeta {
         StoreMeta {
             changelog_id: self.changelog_id.0,
             partition: self.input.partition,
-            changelog_offset,
+            changelog_offset: applied.next,
             token,
             synced_at: wall_ms,
-            position_offset,
+            position_offset: applied.position,
         }
     }
 
@@ -326,7 +312,7 @@ impl<C: Cluster> Task<C> {
         self.letters.add(&mut share.set_aside);
         self.metrics.removed(share.removed);
         std::mem::swap(&mut self.committed, &mut share.position);
-        self.last_timestamp = share.last_timestamp.or(self.last_timestamp);
+        self.lag.committed(share.last_timestamp);
         self.commit_start = false;
         self.attempts = 0;
         self.panics.pass(self.committed.next);

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, DeliveryFailure, Kind, Member, Message, OffsetCommit, Producer, Ticket};
-use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
 use crate::sabotage::{self, Sabotage};
@@ -17,6 +17,7 @@ use super::context::Context;
 use super::crash;
 use super::failure::{Cause, Failure};
 use super::fallback;
+use super::hold::Applied;
 use super::process::{Added, Room};
 use super::resume::Refusal;
 use super::share::{Position, Share, Stop, TaskId};
@@ -75,7 +76,7 @@ pub struct Aborted {
     /// One failure for each task that has undelivered records; if any was refused for good, one of those.
     pub undelivered: Vec<DeliveryFailure>,
     /// The offsets of those changelog records whose delivery is reported.
-    pub delivered: Vec<(TaskId, i64)>,
+    pub delivered: Vec<(TaskId, ChangelogOffset)>,
 }
 
 impl Aborted {
@@ -261,7 +262,8 @@ impl<C: Cluster> Transactor<C> {
                 return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }
             // At or beyond everything the store has applied; otherwise records there were lost.
-            producer.expect_from(id, task.changelog_offset);
+            let held = task.held.as_ref().expect("a task at work holds its store");
+            producer.expect_from(id, held.applied.next.0);
             fallback::send(producer, id, &task.changelog, &share.overlay).map_err(Failure::cluster)?;
             let last = Message {
                 topic: &task.changelog.topic,
@@ -311,7 +313,7 @@ impl<C: Cluster> Transactor<C> {
         metrics.transaction(TransactionResult::Committed);
         metrics.dead_letters(open.added.dead_letters);
         metrics.epoch_changes(open.added.epoch_changes);
-        let delivered = producer.take_delivered();
+        let delivered = delivered(producer);
         let shares = self.open.take().map(|open| open.shares).unwrap_or_default();
         let mut committed = Committed::default();
         for (mut share, commitment) in shares.into_iter().zip(commitments) {
@@ -349,7 +351,7 @@ impl<C: Cluster> Transactor<C> {
             metrics.transaction(if known { TransactionResult::Aborted } else { TransactionResult::Unknown });
         }
         let ended = known && (!was_open || producer.abort().is_ok());
-        let delivered = producer.take_delivered();
+        let delivered = delivered(&mut producer);
         // A producer that could not even begin would keep failing, even after the cause, such as a missing right, is
         // fixed.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
@@ -382,11 +384,15 @@ fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Erro
 fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Share]) {
     for share in shares {
         let Some(task) = tasks.get_mut(&share.task) else { continue };
-        let meta = task.store_meta((task.changelog_offset, task.position_offset), share.token, context.clock.wall_ms());
-        if let Some(held) = &mut task.held {
-            let _ = held.store.commit(&share.overlay, &meta);
-        }
+        let Some(applied) = task.held.as_ref().map(|held| held.applied) else { continue };
+        let meta = task.store_meta(applied, share.token, context.clock.wall_ms());
+        let _ = task.held.as_mut().map(|held| held.store.commit(&share.overlay, &meta));
     }
+}
+
+/// The reported changelog offsets.
+fn delivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, ChangelogOffset)> {
+    producer.take_delivered().into_iter().map(|(number, offset)| (number, ChangelogOffset(offset))).collect()
 }
 
 /// See [`Aborted::undelivered`].
@@ -419,21 +425,21 @@ fn apply<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
     share: &mut Share,
-    delivered: Vec<i64>,
+    delivered: Vec<ChangelogOffset>,
 ) -> Result<(), Failure> {
-    let applied = task.changelog_offset;
+    let former = task.held.as_ref().expect("a task at work holds its store").applied;
     let last = delivered.iter().copied().max();
-    let changelog_offset = last.map_or(applied, |offset| applied.max(offset + 1));
-    // A single record is both first and last.
-    let position_offset = last.filter(|_| delivered.len() == share.overlay.len().min(2));
+    let applied = Applied {
+        next: last.map_or(former.next, |offset| former.next.max(offset.next())),
+        // A single record is both first and last.
+        position: last.filter(|_| delivered.len() == share.overlay.len().min(2)),
+    };
     let wall_ms = context.clock.wall_ms();
-    let meta = task.store_meta((changelog_offset, position_offset), share.token, wall_ms);
-    let held = task.held.as_mut().expect("a task at work holds its store");
+    let meta = task.store_meta(applied, share.token, wall_ms);
+    let held = task.held.as_mut().expect("looked at above");
     crash::point(crash::Point::DuringStoreWrite);
     let written = held.store.commit(&share.overlay, &meta);
-    held.is_latest = written.is_ok();
-    task.changelog_offset = changelog_offset;
-    task.position_offset = position_offset;
+    (held.is_latest, held.applied) = (written.is_ok(), applied);
     task.take_committed(share, wall_ms);
     written.map_err(|error| Failure::state(share.task, error))
 }

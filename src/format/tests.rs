@@ -180,12 +180,12 @@ fn meta_by_hand(meta: &StoreMeta) -> ByHand {
     out.row("format", "[`STORE_META_FORMAT`], 1 byte", &[STORE_META_FORMAT]);
     out.row("changelog id", "16 bytes", &meta.changelog_id);
     out.row("partition", "zigzag", &zigzag(meta.partition.into()));
-    out.row("changelog offset", "zigzag", &zigzag(meta.changelog_offset));
+    out.row("changelog offset", "zigzag", &zigzag(meta.changelog_offset.0));
     let mut token = ByHand { bytes: vec![u8::from(meta.token.is_some())], ..ByHand::default() };
     meta.token.iter().for_each(|it| token.token(it));
     out.row("token", "optional: the four fields of a token as above", &token.bytes);
     out.row("synced at", "zigzag", &zigzag(meta.synced_at));
-    let position_offset = meta.position_offset.map_or(vec![0], |offset| [vec![1], zigzag(offset)].concat());
+    let position_offset = meta.position_offset.map_or(vec![0], |offset| [vec![1], zigzag(offset.0)].concat());
     out.row("position offset", "optional zigzag", &position_offset);
     out
 }
@@ -198,7 +198,8 @@ fn records_and_metas_are_written_as_the_tables_say() {
     for (token, position_offset) in
         [(None, None), (None, Some(7)), (Some(token()), None), (Some(token()), Some(70_000))]
     {
-        let (changelog_offset, synced_at, changelog_id) = (i64::MAX, -1, [3; 16]);
+        let position_offset = position_offset.map(ChangelogOffset);
+        let (changelog_offset, synced_at, changelog_id) = (ChangelogOffset(i64::MAX), -1, [3; 16]);
         let meta = StoreMeta { changelog_id, partition: 70_000, changelog_offset, token, synced_at, position_offset };
         let written = meta_by_hand(&meta);
         assert_eq!(written.rows, documented("store meta"));

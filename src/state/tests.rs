@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
-use crate::format::{KIND_IDENTITY, POSITION_KEY, StoreMeta, Token};
+use crate::format::{ChangelogOffset, KIND_IDENTITY, POSITION_KEY, StoreMeta, Token};
 
 mod crash;
 mod damage;
@@ -46,7 +46,7 @@ fn loading(offset: usize) -> StoreMeta {
     StoreMeta {
         changelog_id: [7; 16],
         partition: 0,
-        changelog_offset: offset as i64,
+        changelog_offset: ChangelogOffset(offset as i64),
         token: None,
         synced_at: 0,
         position_offset: None,
@@ -54,7 +54,7 @@ fn loading(offset: usize) -> StoreMeta {
 }
 
 fn offset(meta: &StoreMeta) -> usize {
-    usize::try_from(meta.changelog_offset).unwrap()
+    usize::try_from(meta.changelog_offset.0).unwrap()
 }
 
 fn entry_key(text: &str) -> Vec<u8> {

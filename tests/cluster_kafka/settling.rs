@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::Kafka;
 use ratchet::cluster::{Cluster, Inquiry, Kind, Producer as _, Settled, Settling as _};
+use ratchet::format::ChangelogOffset;
 use ratchet::record::TopicPartition;
 use rdkafka::producer::Producer as _;
 
@@ -31,7 +32,7 @@ fn quiet_partition_is_settled_at_once() {
     let settled = settled(&cluster, &unique("group"), &at(&input, 1), &at(&log, 1));
     assert_eq!(settled.committed, None);
     assert_eq!((settled.input_start, settled.input_end), (0, 2));
-    assert_eq!((settled.changelog_start, settled.changelog_end), (0, 0));
+    assert_eq!((settled.changelog_start.0, settled.changelog_end.0), (0, 0));
     assert_eq!(settled.input_id, cluster.describe_topic(&input).unwrap().unwrap().id);
     assert_eq!(settled.changelog_id, cluster.describe_topic(&log).unwrap().unwrap().id);
 }
@@ -77,7 +78,7 @@ fn settling_waits_for_open_changelog_writes() {
     stays_open(&mut settling, Duration::from_millis(700));
     foreign.abort_transaction(PATIENCE).unwrap();
     let settled = eventually("to be settled", || settling.poll()).unwrap();
-    assert!(settled.changelog_end >= 1, "{settled:?}");
+    assert!(settled.changelog_end.0 >= 1, "{settled:?}");
 }
 
 #[test]
@@ -118,15 +119,15 @@ fn first_record_from_an_offset_on_is_seen() {
     for (from, expected) in all {
         let ask = |number| {
             let of = Inquiry::of(&group, &at(&input, number), &at(&log, number));
-            (number, cluster.settle(Inquiry { looks_from: Some(from), ..of }))
+            (number, cluster.settle(Inquiry { looks_from: Some(ChangelogOffset(from)), ..of }))
         };
         let asked: Vec<_> = (0..PARTITIONS).map(ask).collect();
         for (number, mut settling) in asked {
             let settled = eventually("to be settled", || settling.poll()).unwrap();
-            assert_eq!(settled.changelog_end, end);
+            assert_eq!(settled.changelog_end.0, end);
             let seen = settled.seen.expect("it was asked for");
-            let first = seen.first.map(|first| (first.offset, String::from_utf8(first.value.unwrap()).unwrap()));
-            assert_eq!(seen.from, from);
+            let first = seen.first.map(|first| (first.offset.0, String::from_utf8(first.value.unwrap()).unwrap()));
+            assert_eq!(seen.from.0, from);
             assert_eq!(first, expected.map(|(offset, which)| (offset, format!("{which} {number}"))), "from {from}");
         }
     }
@@ -142,10 +143,10 @@ fn no_record_is_seen_where_nothing_was_committed() {
     foreign.abort_transaction(PATIENCE).unwrap();
     for from in [0, 8] {
         let of = Inquiry::of(&unique("group"), &at(&input, 0), &changelog);
-        let mut settling = cluster.settle(Inquiry { looks_from: Some(from), ..of });
+        let mut settling = cluster.settle(Inquiry { looks_from: Some(ChangelogOffset(from)), ..of });
         let settled = eventually("to be settled", || settling.poll()).unwrap();
         let seen = settled.seen.expect("it was asked for");
-        assert_eq!((settled.changelog_end, seen.from, seen.first), (10, from, None));
+        assert_eq!((settled.changelog_end.0, seen.from.0, seen.first), (10, from, None));
     }
 }
 

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use ratchet::format::{EntryRef, OffsetMetadata, PositionRecord, Reached, Scope, Segment, StoreMeta, Token};
+use ratchet::format::{
+    ChangelogOffset, EntryRef, OffsetMetadata, PositionRecord, Reached, Scope, Segment, StoreMeta, Token,
+};
 use serde_json::{Value, json};
 
 use crate::decode;
@@ -147,12 +149,12 @@ fn store_metas() -> Vec<Value> {
     let at = |token, position_offset| StoreMeta {
         changelog_id: *b"0123456789abcdef",
         partition: 3,
-        changelog_offset: 5_000_000_000,
+        changelog_offset: ChangelogOffset(5_000_000_000),
         token,
         synced_at: 1_700_000_000_000,
         position_offset,
     };
-    [at(None, None), at(Some(token(70_000)), Some(4_999_999_999))]
+    [at(None, None), at(Some(token(70_000)), Some(ChangelogOffset(4_999_999_999)))]
         .iter()
         .map(|meta| line(&meta.encode(), decode::store_meta(meta)))
         .collect()

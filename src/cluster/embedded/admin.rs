@@ -12,6 +12,7 @@ use super::layout::{self, OffsetMeta, PartitionMeta, TopicMeta};
 use super::topics::{self, Settings, Topic};
 use super::{Embedded, Settled};
 use crate::cluster::{Cluster, CommittedOffset, Error, Inquiry, Message, NewTopic, Seen, SeenRecord, TopicId};
+use crate::format::ChangelogOffset;
 use crate::record::TopicPartition;
 
 impl Embedded {
@@ -226,21 +227,26 @@ impl Broker {
             input_start: input_meta.start,
             input_end: input_meta.end,
             changelog_id,
-            changelog_start: changelog_meta.start,
-            changelog_end: changelog_meta.end,
+            changelog_start: ChangelogOffset(changelog_meta.start),
+            changelog_end: ChangelogOffset(changelog_meta.end),
             changelog_time: None,
             seen: seen.transpose()?,
         })
     }
 
     /// The first record of a partition from an offset on; the caller makes sure that nothing is removed meanwhile.
-    fn look(&self, of: &TopicPartition, id: TopicId, (meta, from): (&PartitionMeta, i64)) -> Result<Seen, Error> {
+    fn look(
+        &self,
+        of: &TopicPartition,
+        id: TopicId,
+        (meta, from): (&PartitionMeta, ChangelogOffset),
+    ) -> Result<Seen, Error> {
         let mut first = None;
-        if (meta.start..meta.end).contains(&from) {
-            self.disk.scan(id, of.partition, from, meta.end).forward(|offset, encoded| {
+        if (meta.start..meta.end).contains(&from.0) {
+            self.disk.scan(id, of.partition, from.0, meta.end).forward(|offset, encoded| {
                 let layout::Parts { key, value, .. } = layout::decode_record(encoded)?;
                 let [key, value] = [key, value].map(|part| part.map(<[u8]>::to_vec));
-                first = Some(SeenRecord { offset, key, value });
+                first = Some(SeenRecord { offset: ChangelogOffset(offset), key, value });
                 Ok(false)
             })?;
         }

@@ -10,6 +10,7 @@ use super::native::Batch;
 use super::native::{Client, c_string};
 use super::reader::Reader;
 use crate::cluster::{Error, Kind, Reader as _, RecordBatch, Seen, SeenRecord};
+use crate::format::ChangelogOffset;
 use crate::record::TopicPartition;
 
 /// How long to wait for a leader's response to a request that only wakes up its connection.
@@ -19,15 +20,15 @@ const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 pub(super) fn look(
     client: &Arc<Client>,
     changelog: &TopicPartition,
-    from: i64,
-    (start, end): (i64, i64),
+    from: ChangelogOffset,
+    (start, end): (ChangelogOffset, ChangelogOffset),
     patience: Duration,
 ) -> Result<Seen, Error> {
     if !(start..end).contains(&from) {
         return Ok(Seen { from, first: None });
     }
     let deadline = Instant::now() + patience;
-    let mut reader = Reader::on(client, changelog, from, None)?;
+    let mut reader = Reader::on(client, changelog, from.0, None)?;
     // The thread of the leader's connection sleeps for up to a second while nothing is fetched. The response does not
     // matter: the fetch meets any error, too.
     let _ = client.query_watermarks(&c_string(&changelog.topic)?, changelog.partition, WAKE_DEADLINE);
@@ -40,7 +41,7 @@ pub(super) fn look(
             false => Error { kind: Kind::Retry, ..error },
         })?;
         let first = (!batch.is_empty()).then(|| SeenRecord::of(&batch.record(0)));
-        if first.is_some() || reader.position() >= end {
+        if first.is_some() || reader.position() >= end.0 {
             return Ok(Seen { from, first: first.filter(|first| first.offset < end) });
         }
         if left.is_zero() {

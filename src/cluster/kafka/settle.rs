@@ -28,7 +28,7 @@ use super::properties::Properties;
 use super::reader::with_eof_events;
 use super::threads::spawn;
 use crate::cluster::{self, CommittedOffset, Detail, Error, Inquiry, Kind, MISSING_WAIT, Settled, TopicId};
-use crate::format::OffsetMetadata;
+use crate::format::{ChangelogOffset, OffsetMetadata};
 use crate::record::TopicPartition;
 
 /// How long settling may take in all: the longest transaction, the broker's scan for expired ones,
@@ -272,7 +272,7 @@ struct Learnt {
     committed: Option<Option<CommittedOffset>>,
     input_id: Option<TopicId>,
     input: Option<(i64, i64)>,
-    changelog: Option<(i64, i64)>,
+    changelog: Option<(ChangelogOffset, ChangelogOffset)>,
     /// Whether all that was open on the changelog is decided.
     is_stable: bool,
     changelog_id: Option<TopicId>,
@@ -325,8 +325,11 @@ impl Takeover {
         // records, which is doubted, and everything is queried again.
         let input_id = known(&mut self.learnt.input_id, || topic_id(clients, &self.inquiry.input))?;
         let (input_start, input_end) = known(&mut self.learnt.input, || ends(&self.inquiry.input))?;
-        let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || ends(&self.inquiry.changelog))?;
-        if !self.learnt.is_stable && !self.is_stable(changelog_end)? {
+        let (changelog_start, changelog_end) = known(&mut self.learnt.changelog, || {
+            let (start, end) = ends(&self.inquiry.changelog)?;
+            Ok((ChangelogOffset(start), ChangelogOffset(end)))
+        })?;
+        if !self.learnt.is_stable && !self.is_stable(changelog_end.0)? {
             return Ok(None);
         }
         self.learnt.is_stable = true;

@@ -23,7 +23,7 @@ impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn abort_and_restore(&mut self, failure: Failure) {
         let aborted = self.transactor.abort(&self.cluster, &failure.cause, &self.metrics);
-        let fallen_back = fallback::told(&mut self.tasks, &aborted.delivered);
+        let fallen_back = fallback::detect(&mut self.tasks, &aborted.delivered);
         tracing::warn!(
             topology = self.context.topology.name, reason = %failure.cause, tasks = aborted.tasks().count(),
             "transaction aborted; its tasks restore"

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cluster::{CommittedOffset, TopicId};
 use crate::engine::resume::{self, ANEW, FOREIGN_OFFSET_HELP};
-use crate::format::{CHANGELOG_LOST, OffsetMetadata, PositionRecord, StoreMeta};
+use crate::format::{CHANGELOG_LOST, ChangelogOffset, OffsetMetadata, PositionRecord, StoreMeta};
 
 /// What is known about a store that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +23,9 @@ pub struct Candidate {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contents {
     /// Its first retained offset.
-    pub start: i64,
+    pub start: ChangelogOffset,
     /// Its end.
-    pub end: i64,
+    pub end: ChangelogOffset,
     /// Its last position record.
     pub last: Option<PositionRecord>,
 }
@@ -157,7 +157,7 @@ fn keep(facts: Facts<'_>, text: Option<&OffsetMetadata>, contents: &Contents) ->
         )));
     }
     // If its first records were removed, a store that has seen them can continue.
-    let was_cut = contents.start > 0 && last.is_none();
+    let was_cut = contents.start > ChangelogOffset(0) && last.is_none();
     if let (Some(text), Some(committed)) = (text, facts.committed)
         && !was_cut
         && !resume::is_held(last, &text.token, committed.offset)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Reader, RecordBatch, Settled};
-use crate::format::{POSITION_KEY, PositionRecord};
+use crate::format::{ChangelogOffset, POSITION_KEY, PositionRecord};
 use crate::record::TopicPartition;
 
 use super::choose::Contents;
@@ -27,9 +27,9 @@ pub(super) fn contents<C: Cluster>(
     let (start, end) = (settled.changelog_start, settled.changelog_end);
     let (mut last, mut upto, mut span) = (None, end, TAIL);
     while last.is_none() && upto > start {
-        let from = start.max(upto.saturating_sub(span));
+        let from = start.max(ChangelogOffset(upto.0.saturating_sub(span)));
         read(cluster, changelog, (from, upto), |batch| {
-            for record in (0..batch.len()).map(|index| batch.record(index)).filter(|record| record.offset < upto) {
+            for record in (0..batch.len()).map(|index| batch.record(index)).filter(|record| record.offset < upto.0) {
                 if record.key == Some(POSITION_KEY) {
                     last = record.value.map(<[u8]>::to_vec);
                 }
@@ -49,16 +49,16 @@ pub(super) fn contents<C: Cluster>(
 pub(super) fn read<C: Cluster>(
     cluster: &C,
     changelog: &TopicPartition,
-    (from, to): (i64, i64),
+    (from, to): (ChangelogOffset, ChangelogOffset),
     mut each: impl FnMut(&C::Batch) -> Result<(), Error>,
 ) -> Result<(), Error> {
     if from >= to {
         return Ok(());
     }
-    let mut reader = cluster.reader(changelog, from)?;
+    let mut reader = cluster.reader(changelog, from.0)?;
     let mut batch = C::Batch::default();
     let mut deadline = Deadline::after(READ_WAIT);
-    while reader.position() < to {
+    while reader.position() < to.0 {
         let before = reader.position();
         reader.read(&mut batch, READ_RECORDS_MAX, POLL_WAIT)?;
         each(&batch)?;

@@ -22,6 +22,7 @@ use crate::cluster::{
     embedded::Embedded, kafka::Kafka,
 };
 use crate::config::{self, ClusterKind, Config};
+use crate::format::ChangelogOffset;
 use crate::record::TopicPartition;
 use crate::state::{self, Found, StateDir, Survey};
 use crate::topology::Topology;
@@ -409,7 +410,7 @@ fn await_settled<C: Cluster>(
     cluster: &C,
     topology: &Topology,
     (input, changelog): (&TopicPartition, &TopicPartition),
-    looks_from: Option<i64>,
+    looks_from: Option<ChangelogOffset>,
 ) -> Result<Settled, Error> {
     let fencing = Fencing { prefix: topology.transactional_ids(), in_use: Vec::new() };
     let mut settling =

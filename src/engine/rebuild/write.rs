@@ -7,7 +7,7 @@ use crate::cluster::{
     Cluster, CommittedOffset, GroupEvent, Kind, Member, Message, OffsetCommit, Producer, RecordBatch, Settled, Ticket,
 };
 use crate::engine::crash;
-use crate::format::{OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::record::{Headers, TopicPartition};
 use crate::state::StoreReader;
 use crate::topology::Topology;
@@ -70,11 +70,11 @@ impl<C: Cluster> Writer<C> {
         changelog: &TopicPartition,
         store: &StoreReader,
     ) -> Result<Option<String>, Error> {
-        if settled.changelog_start > 0 {
+        if settled.changelog_start > ChangelogOffset(0) {
             return Ok(Some(format!("{changelog} begins at offset {}", settled.changelog_start)));
         }
         let mut found = None;
-        look::read(cluster, changelog, (0, settled.changelog_end), |batch| {
+        look::read(cluster, changelog, (ChangelogOffset(0), settled.changelog_end), |batch| {
             self.stay()?;
             for record in (0..batch.len()).map(|index| batch.record(index)) {
                 let same = match record.key {

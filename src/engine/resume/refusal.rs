@@ -2,7 +2,7 @@
 
 use crate::cluster::TopicId;
 use crate::dedup;
-use crate::format::{self, Token};
+use crate::format::{self, ChangelogOffset, Token};
 use crate::record::TopicPartition;
 use crate::words::counted;
 
@@ -64,7 +64,7 @@ pub enum Refusal {
     )]
     ChangelogTruncated {
         /// The changelog's first offset.
-        start: i64,
+        start: ChangelogOffset,
         /// Why the store has to be rebuilt.
         reason: String,
     },
@@ -76,9 +76,9 @@ pub enum Refusal {
     )]
     ChangelogShrunk {
         /// How far the store has applied it.
-        applied: i64,
+        applied: ChangelogOffset,
         /// Its end.
-        end: i64,
+        end: ChangelogOffset,
     },
     /// The changelog has lost its last records, and others were written since.
     #[error(
@@ -89,7 +89,7 @@ pub enum Refusal {
     )]
     ChangelogRewritten {
         /// Where the store's position record was.
-        at: i64,
+        at: ChangelogOffset,
     },
     /// The same, seen by its task while at work; however much the changelog holds by now.
     #[error(

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::cluster::{CommittedOffset, Seen, SeenRecord};
-use crate::format::{Reached, Scope, Segment};
+use crate::format::{ChangelogOffset, Reached, Scope, Segment};
 
 const CHANGELOG: TopicId = TopicId([1; 16]);
 const INPUT: TopicId = TopicId([2; 16]);
@@ -30,8 +30,8 @@ fn settled(committed: Option<CommittedOffset>) -> Settled {
         input_start: 0,
         input_end: 1000,
         changelog_id: CHANGELOG,
-        changelog_start: 0,
-        changelog_end: 500,
+        changelog_start: ChangelogOffset(0),
+        changelog_end: ChangelogOffset(500),
         changelog_time: None,
         seen: None,
     }
@@ -39,14 +39,14 @@ fn settled(committed: Option<CommittedOffset>) -> Settled {
 
 /// A changelog that ends with the store's transaction and its marker.
 fn ending_with_the_store() -> Settled {
-    Settled { changelog_end: 401, ..settled(None) }
+    Settled { changelog_end: ChangelogOffset(401), ..settled(None) }
 }
 
 fn meta(transaction: Option<u64>) -> StoreMeta {
     StoreMeta {
         changelog_id: CHANGELOG.0,
         partition: 0,
-        changelog_offset: 400,
+        changelog_offset: ChangelogOffset(400),
         token: transaction.map(token),
         synced_at: 0,
         position_offset: None,
@@ -89,16 +89,19 @@ fn resume(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resump
 fn only_the_committed_token_makes_a_store_current() {
     let settled = ending_with_the_store();
     assert_eq!(standing(&settled, &meta(Some(9)), Some(&token(9))), Standing::Current);
-    assert_eq!(standing(&settled, &meta(Some(8)), Some(&token(9))), Standing::Behind { from: 400, synced_at: 0 });
-    assert_eq!(standing(&settled, &meta(Some(9)), None), Standing::Behind { from: 400, synced_at: 0 });
+    assert_eq!(
+        standing(&settled, &meta(Some(8)), Some(&token(9))),
+        Standing::Behind { from: ChangelogOffset(400), synced_at: 0 }
+    );
+    assert_eq!(standing(&settled, &meta(Some(9)), None), Standing::Behind { from: ChangelogOffset(400), synced_at: 0 });
     assert_eq!(
         standing(&settled, &meta(None), None),
-        Standing::Behind { from: 400, synced_at: 0 },
+        Standing::Behind { from: ChangelogOffset(400), synced_at: 0 },
         "no token is not a match"
     );
     assert_eq!(
         examine(&settled, 0, (None, false), Some(&token(9)), 7, DAY_MS),
-        Standing::Behind { from: 0, synced_at: 7 }
+        Standing::Behind { from: ChangelogOffset(0), synced_at: 7 }
     );
 }
 
@@ -106,7 +109,10 @@ fn only_the_committed_token_makes_a_store_current() {
 fn store_of_another_changelog_or_partition_is_unusable() {
     let mut foreign = settled(None);
     foreign.changelog_id = TopicId([9; 16]);
-    assert!(matches!(standing(&foreign, &meta(Some(9)), Some(&token(9))), Standing::Unusable { from: 0, .. }));
+    assert!(matches!(
+        standing(&foreign, &meta(Some(9)), Some(&token(9))),
+        Standing::Unusable { from: ChangelogOffset(0), .. }
+    ));
     let swapped = examine(&settled(None), 1, (Some(&meta(Some(9))), false), Some(&token(9)), 0, DAY_MS);
     assert!(matches!(swapped, Standing::Unusable { .. }));
 }
@@ -114,8 +120,8 @@ fn store_of_another_changelog_or_partition_is_unusable() {
 #[test]
 fn store_beyond_the_changelogs_end_proves_a_loss() {
     let mut short = settled(None);
-    short.changelog_end = 399;
-    let beyond = Standing::Beyond { applied: 400, end: 399 };
+    short.changelog_end = ChangelogOffset(399);
+    let beyond = Standing::Beyond { applied: ChangelogOffset(400), end: ChangelogOffset(399) };
     for meta in [meta(Some(9)), meta(None)] {
         assert_eq!(standing(&short, &meta, Some(&token(9))), beyond);
     }
@@ -130,13 +136,13 @@ fn store_beyond_the_changelogs_end_proves_a_loss() {
 fn position_record_in_the_changelog_witnesses_its_tail() {
     let seen = |first: Option<(i64, &[u8], &[u8])>| {
         let first = first.map(|(offset, key, value)| SeenRecord {
-            offset,
+            offset: ChangelogOffset(offset),
             key: Some(key.to_vec()),
             value: Some(value.to_vec()),
         });
-        check_witness(&Seen { from: 398, first }, Some(b"its own"))
+        check_witness(&Seen { from: ChangelogOffset(398), first }, Some(b"its own"))
     };
-    let rewritten = Err(Refusal::ChangelogRewritten { at: 398 });
+    let rewritten = Err(Refusal::ChangelogRewritten { at: ChangelogOffset(398) });
     assert_eq!(seen(Some((398, format::POSITION_KEY, b"its own"))), Ok(()));
     assert_eq!(seen(Some((398, format::POSITION_KEY, b"another's"))), rewritten);
     assert_eq!(seen(Some((398, b"other", b"its own"))), rewritten);
@@ -147,14 +153,18 @@ fn position_record_in_the_changelog_witnesses_its_tail() {
 #[test]
 fn store_before_the_changelogs_start_is_unusable() {
     let mut late = settled(None);
-    late.changelog_start = 401;
-    assert!(matches!(standing(&late, &meta(None), None), Standing::Unusable { from: 401, .. }), "before the start");
+    late.changelog_start = ChangelogOffset(401);
+    assert!(
+        matches!(standing(&late, &meta(None), None), Standing::Unusable { from: ChangelogOffset(401), .. }),
+        "before the start"
+    );
 }
 
 #[test]
 fn store_at_the_changelogs_end_is_used_even_if_the_start_was_removed() {
     let of = |start: i64, end: i64| {
-        let late = Settled { changelog_start: start, changelog_end: end, ..settled(None) };
+        let late =
+            Settled { changelog_start: ChangelogOffset(start), changelog_end: ChangelogOffset(end), ..settled(None) };
         standing(&late, &meta(Some(9)), Some(&token(9)))
     };
     for start in [0, 400, 401] {
@@ -169,24 +179,31 @@ fn store_at_the_changelogs_end_is_used_even_if_the_start_was_removed() {
 #[test]
 fn changelog_without_its_first_records_rebuilds_no_store() {
     let mut late = settled(None);
-    late.changelog_start = 400;
-    assert!(matches!(standing(&late, &meta(None), None), Standing::Behind { from: 400, .. }), "it holds the rest");
-    late.changelog_start = 401;
+    late.changelog_start = ChangelogOffset(400);
+    assert!(
+        matches!(standing(&late, &meta(None), None), Standing::Behind { from: ChangelogOffset(400), .. }),
+        "it holds the rest"
+    );
+    late.changelog_start = ChangelogOffset(401);
     let empty = examine(&late, 0, (None, false), None, 0, DAY_MS);
     for standing in [empty, standing(&late, &meta(None), None)] {
         let Standing::Unusable { from, reason } = standing else { panic!("{standing:?}") };
-        assert_eq!(check_rebuild(from, &reason), Err(Refusal::ChangelogTruncated { start: 401, reason }));
+        assert_eq!(
+            check_rebuild(from, &reason),
+            Err(Refusal::ChangelogTruncated { start: ChangelogOffset(401), reason })
+        );
     }
-    assert_eq!(check_rebuild(0, "it is another changelog's"), Ok(()));
+    assert_eq!(check_rebuild(ChangelogOffset(0), "it is another changelog's"), Ok(()));
 }
 
 /// What stands between its position record and where it stands was taken back, or has come since, and may be gone.
 #[test]
 fn a_store_is_read_up_from_behind_its_position_record_where_that_is_retained() {
-    let from = |start, token, position_offset| {
+    let from = |start, token, position_offset: Option<i64>| {
+        let position_offset = position_offset.map(ChangelogOffset);
         let store = StoreMeta { position_offset, ..meta(token) };
-        match standing(&Settled { changelog_start: start, ..settled(None) }, &store, None) {
-            Standing::Behind { from, .. } => from,
+        match standing(&Settled { changelog_start: ChangelogOffset(start), ..settled(None) }, &store, None) {
+            Standing::Behind { from, .. } => from.0,
             other => panic!("{other:?}"),
         }
     };
@@ -205,8 +222,11 @@ fn store_that_may_lack_tombstones_is_unusable_unless_current() {
     let settled = ending_with_the_store();
     assert!(matches!(old(&settled, None), Standing::Unusable { .. }));
     assert_eq!(old(&settled, Some(&token(9))), Standing::Current);
-    let all_read = Settled { changelog_end: 400, ..settled };
-    assert!(matches!(old(&all_read, None), Standing::Behind { from: 400, .. }), "there was nothing to miss");
+    let all_read = Settled { changelog_end: ChangelogOffset(400), ..settled };
+    assert!(
+        matches!(old(&all_read, None), Standing::Behind { from: ChangelogOffset(400), .. }),
+        "there was nothing to miss"
+    );
 }
 
 /// Late requests of an earlier transaction have committed its offset once more, or a coordinator shows an old one. A
@@ -214,7 +234,10 @@ fn store_that_may_lack_tombstones_is_unusable_unless_current() {
 #[test]
 fn offset_that_went_back_neither_revives_an_old_store_nor_repeats() {
     let back = settled(committed(250, metadata(token(9))));
-    assert_eq!(standing(&back, &meta(Some(9)), Some(&token(9))), Standing::Behind { from: 400, synced_at: 0 });
+    assert_eq!(
+        standing(&back, &meta(Some(9)), Some(&token(9))),
+        Standing::Behind { from: ChangelogOffset(400), synced_at: 0 }
+    );
     let own = examine(&back, 0, (Some(&meta(Some(9))), true), Some(&token(9)), 1_000, DAY_MS);
     assert_eq!(own, Standing::Current, "after an abort, nothing beyond it counts");
     let resumption = resume(&back, Some(&position(12, &[(0, 300)]))).unwrap();

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU32;
 use super::faulty::{Faults, Faulty, Outdated};
 use super::*;
 use crate::cluster::TopicId;
+use crate::format::ChangelogOffset;
 
 const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
@@ -38,13 +39,14 @@ const OUTDATED: [(Outdated, bool); 6] = [
     (|settled| settled.input_end = 1, true),
     (|settled| settled.input_id = TopicId([9; 16]), true),
     (|settled| settled.changelog_id = TopicId([9; 16]), true),
-    (|settled| settled.changelog_end = 1, true),
-    (|settled| settled.changelog_end = 0, false),
+    (|settled| settled.changelog_end = ChangelogOffset(1), true),
+    (|settled| settled.changelog_end = ChangelogOffset(0), false),
     // A deleted changelog of that name, and a group that has committed nothing yet: the store is set aside for it, and
     // put back.
     (
         |settled| {
-            (settled.changelog_id, settled.changelog_end, settled.committed) = (TopicId([9; 16]), 0, None);
+            (settled.changelog_id, settled.changelog_end, settled.committed) =
+                (TopicId([9; 16]), ChangelogOffset(0), None);
         },
         true,
     ),

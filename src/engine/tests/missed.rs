@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::engine::rebuild::{self, rebuild_on};
-use crate::format::StoreMeta;
+use crate::format::{ChangelogOffset, StoreMeta};
 use crate::state::{Memory, Store, Survey};
 
 const INPUT: &str = "orders";
@@ -22,7 +22,9 @@ fn store_with_a_lost_position_record_is_refused_and_named_by_a_rebuild() {
     let mut store = Store::open(&found.path, &Memory::new(64 << 20)).unwrap();
     let meta = store.meta().unwrap().unwrap();
     // The offset of an entry.
-    store.set_meta(&StoreMeta { position_offset: meta.position_offset.map(|at| at - 1), ..meta }).unwrap();
+    store
+        .set_meta(&StoreMeta { position_offset: meta.position_offset.map(|at| ChangelogOffset(at.0 - 1)), ..meta })
+        .unwrap();
     drop(store);
     let ended = site.drain(&topology);
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");

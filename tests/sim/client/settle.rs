@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Seen, SeenRecord, Settled, TopicId};
-use ratchet::format::OffsetMetadata;
+use ratchet::format::{ChangelogOffset, OffsetMetadata};
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Target, Time};
 use crate::world::{Broken, Process};
@@ -37,7 +37,7 @@ pub struct Query {
     pub changelog: Partition,
     pub fencing: Fencing,
     pub asks_time: bool,
-    pub looks_from: Option<i64>,
+    pub looks_from: Option<ChangelogOffset>,
     pub waits: Waits,
 }
 
@@ -107,9 +107,10 @@ impl Queries {
             let input = queries.ask_input();
             *setter.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
         });
-        let (changelog_start, changelog_end) = self.ends(changelog, waits.end)?;
+        let (start, end) = self.ends(changelog, waits.end)?;
+        let (changelog_start, changelog_end) = (ChangelogOffset(start), ChangelogOffset(end));
         if waits.transaction {
-            self.wait_stable(changelog_end)?;
+            self.wait_stable(changelog_end.0)?;
         }
         let changelog_id = self.topic_id(changelog)?;
         let of = changelog.clone();
@@ -136,16 +137,16 @@ impl Queries {
     }
 
     /// The changelog's first committed record from an offset on.
-    fn look(&self, from: i64, (start, end): (i64, i64)) -> Result<Seen, Error> {
+    fn look(&self, from: ChangelogOffset, (start, end): (ChangelogOffset, ChangelogOffset)) -> Result<Seen, Error> {
         if !(start..end).contains(&from) {
             return Ok(Seen { from, first: None });
         }
         let of = self.query.changelog.clone();
         let first = self.retry("look", move |broker| {
             let mut first = None;
-            broker.fetch(&of, from, Isolation::Committed, 1, |offset, record| {
+            broker.fetch(&of, from.0, Isolation::Committed, 1, |offset, record| {
                 let [key, value] = [&record.key, &record.value].map(|part| part.as_ref().map(|bytes| bytes.to_vec()));
-                first = Some(SeenRecord { offset, key, value });
+                first = Some(SeenRecord { offset: ChangelogOffset(offset), key, value });
             })?;
             Ok(first)
         })?;

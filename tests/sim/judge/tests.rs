@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::disk::{Loads, SimulatedDisk};
-use ratchet::format::StoreMeta;
+use ratchet::format::{ChangelogOffset, StoreMeta};
 use ratchet::record::TopicPartition;
 use ratchet::state::Store;
 
@@ -370,7 +370,7 @@ fn damaged_store_on_a_simulated_disk_can_be_judged() {
     let meta = StoreMeta {
         changelog_id: [1; 16],
         partition: 0,
-        changelog_offset: 0,
+        changelog_offset: ChangelogOffset(0),
         token: None,
         synced_at: 0,
         position_offset: None,

@@ -9,7 +9,7 @@ use ratchet::engine::failure::Cause;
 use ratchet::engine::fallback;
 use ratchet::engine::restore::{self, Slice};
 use ratchet::engine::task::{Phase, Task, Tasks};
-use ratchet::format::{Reached, Scope, Segment};
+use ratchet::format::{ChangelogOffset, Reached, Scope, Segment};
 use ratchet::observe::Metrics;
 use ratchet::state::Store;
 
@@ -40,7 +40,7 @@ fn restore_ends_where_the_changelog_ended_at_its_start() {
                 entries: BTreeMap::from([entry(0, 1), entry(1, 1)]),
                 position: Some(first),
                 named: Some(first),
-                offsets: [end; 2],
+                offsets: (ChangelogOffset(end), Some(ChangelogOffset(end))),
             };
             (Restored::of(&task), expected)
         });
@@ -147,7 +147,7 @@ fn changelog_that_lost_its_tail_is_refused_and_the_store_kept() {
             }
             assert!(matches!(task.phase, Phase::Failed));
             let store = Store::open(&task.dir, &site.context.memory).expect("a disk");
-            (refusal.expect("it was waited for"), looks, before, Restored::of_store(&store, task.changelog_offset))
+            (refusal.expect("it was waited for"), looks, before, Restored::of_store(&store, None))
         });
         for words in ["its last records were lost", "is left as it is", "new output topic"] {
             assert!(refusal.contains(words), "{words:?} is missing: {refusal}");
@@ -367,10 +367,19 @@ fn unreadable_position_record_is_refused_before_anything_is_sent() {
 fn every_task_whose_changelog_has_fallen_back_is_refused() {
     let refused = alone(1, |process| {
         let site = Site::new(process);
-        let mut tasks: Tasks<Sim> = (0..4).map(|id| (id, site.new_task())).collect();
-        tasks.values_mut().for_each(|task| task.changelog_offset = 9);
+        let task = |id| {
+            let mut task = site.new_task();
+            task.dir = task.dir.with_file_name(format!("another {id}"));
+            while task.held.is_none() {
+                site.step(&mut task);
+            }
+            task.held.as_mut().expect("just locked").applied.next = ChangelogOffset(9);
+            (id, task)
+        };
+        let mut tasks: Tasks<Sim> = (0..4).map(task).collect();
         // Nothing is known about the third, and nothing has happened to the fourth.
-        let failures = fallback::told(&mut tasks, &[(0, 5), (1, 8), (1, 12), (3, 9)]);
+        let failures =
+            fallback::detect(&mut tasks, &[(0, 5), (1, 8), (1, 12), (3, 9)].map(|(id, at)| (id, ChangelogOffset(at))));
         failures.into_iter().map(|failure| (failure.task, failure.cause.to_string())).collect::<Vec<_>>()
     });
     let of: Vec<_> = refused.iter().map(|(task, _)| *task).collect();

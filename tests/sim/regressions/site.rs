@@ -15,7 +15,7 @@ use ratchet::engine::limits::Limits;
 use ratchet::engine::restore::{self, Setback, Slice, Then};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::engine::transact::Transactor;
-use ratchet::format::{KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use ratchet::format::{ChangelogOffset, KIND_IDENTITY, NO_TIME, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use ratchet::observe::Metrics;
 use ratchet::state::Store;
 
@@ -35,22 +35,23 @@ pub(super) struct Restored {
     pub(super) position: Option<Token>,
     /// The transaction that the store claims to be the result of.
     pub(super) named: Option<Token>,
-    /// Up to where the changelog was read, according to the store and to the task.
-    pub(super) offsets: [i64; 2],
+    /// Up to where the changelog was read, according to the store and to the task; `None` if the task does not hold it.
+    pub(super) offsets: (ChangelogOffset, Option<ChangelogOffset>),
 }
 
 impl Restored {
     pub(super) fn of(task: &Task<Sim>) -> Self {
-        Self::of_store(&task.held.as_ref().expect("it was restored").store, task.changelog_offset)
+        let held = task.held.as_ref().expect("it was restored");
+        Self::of_store(&held.store, Some(held.applied.next))
     }
 
-    pub(super) fn of_store(store: &Store, task_offset: i64) -> Self {
+    pub(super) fn of_store(store: &Store, task_offset: Option<ChangelogOffset>) -> Self {
         let mut entries = BTreeMap::new();
         store.scan(None, usize::MAX, |key, value| drop(entries.insert(key.to_vec(), value.to_vec()))).expect("a disk");
         let position = store.get(POSITION_KEY).expect("a disk");
         let position = position.map(|bytes| PositionRecord::decode(&bytes).expect("an owner wrote it").token);
         let meta = store.meta().expect("a disk").expect("a restore leaves one");
-        Self { entries, position, named: meta.token, offsets: [meta.changelog_offset, task_offset] }
+        Self { entries, position, named: meta.token, offsets: (meta.changelog_offset, task_offset) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Goal: the store that the group names is chosen, and no changelog is wrongly kept or given up.
 
 use super::*;
-use crate::format::{NO_TIME, Token};
+use crate::format::{ChangelogOffset, NO_TIME, Token};
 
 const DIGEST: [u8; 32] = [7; 32];
 const INPUT: TopicId = TopicId([5; 16]);
@@ -29,10 +29,10 @@ fn store(name: &str, transaction: u64, processed: i64) -> Candidate {
     let meta = StoreMeta {
         changelog_id: LOST,
         partition: 2,
-        changelog_offset: 9,
+        changelog_offset: ChangelogOffset(9),
         token,
         synced_at: 0,
-        position_offset: Some(8),
+        position_offset: Some(ChangelogOffset(8)),
     };
     Candidate { path: name.into(), meta, position, is_missed: false }
 }
@@ -75,7 +75,11 @@ fn without(contents: &Contents, committed: Option<&CommittedOffset>, stores: &[C
 }
 
 fn contents(end: i64, transaction: u64, processed: i64) -> Contents {
-    Contents { start: 0, end, last: Some(store("", transaction, processed).position) }
+    Contents {
+        start: ChangelogOffset(0),
+        end: ChangelogOffset(end),
+        last: Some(store("", transaction, processed).position),
+    }
 }
 
 fn write(from: &Candidate, offset: i64) -> Choice {
@@ -140,9 +144,15 @@ fn changelog_that_has_lost_its_tail_is_not_kept() {
         assert!(lost(&contents(70, 8, 80), committed, &marked).contains("the store s has applied"));
         assert_eq!(without(&contents(70, 8, 80), committed, &marked), Ok(write(&marked[0], 91)));
     }
-    assert!(lost(&Contents { end: 5, ..Contents::default() }, Some(&at), &[]).contains("that the group has committed"));
+    assert!(
+        lost(&Contents { end: ChangelogOffset(5), ..Contents::default() }, Some(&at), &[])
+            .contains("that the group has committed")
+    );
     // Records removed from its start are another matter: a store that has seen them can continue.
-    assert_eq!(with(&Contents { start: 9, end: 9, last: None }, Some(&at), &stores), Ok(Choice::Keep));
+    assert_eq!(
+        with(&Contents { start: ChangelogOffset(9), end: ChangelogOffset(9), last: None }, Some(&at), &stores),
+        Ok(Choice::Keep)
+    );
     // The records are back, but the store would still be refused.
     let Err(Problem::Other(words)) = with(&contents(9, 9, 91), Some(&at), &marked) else { panic!("it stands") };
     assert!(
@@ -156,7 +166,7 @@ fn changelog_that_has_lost_its_tail_is_not_kept() {
 #[test]
 fn store_is_to_be_moved_if_lost_records_were_processed_again() {
     let mut stores = [store("s", 9, 91)];
-    stores[0].meta.changelog_offset = 40;
+    stores[0].meta.changelog_offset = ChangelogOffset(40);
     let (at, held) = (committed(12, 120), contents(50, 12, 120));
     assert_eq!(with(&held, Some(&at), &stores), Ok(Choice::Keep));
     stores[0].is_missed = true;
@@ -174,7 +184,7 @@ fn store_is_to_be_moved_if_lost_records_were_processed_again() {
 fn store_that_has_processed_nothing_proves_no_loss() {
     let mut idle = store("idle", 3, 0);
     idle.position.processed = vec![(700, 700)];
-    for changelog_offset in [9, 50] {
+    for changelog_offset in [9, 50].map(ChangelogOffset) {
         idle.meta.changelog_offset = changelog_offset;
         let chosen = with(&contents(50, 12, 300), Some(&committed(12, 300)), std::slice::from_ref(&idle));
         assert_eq!(chosen, Ok(Choice::Keep));

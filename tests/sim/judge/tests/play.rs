@@ -179,7 +179,7 @@ impl Play {
         let meta = format::StoreMeta {
             changelog_id,
             partition: 0,
-            changelog_offset,
+            changelog_offset: format::ChangelogOffset(changelog_offset),
             token,
             synced_at: WALL_MS,
             position_offset: None,

@@ -1,0 +1,46 @@
+//! How far a task is behind its input, in records and in time.
+
+use crate::observe::TaskMetrics;
+
+/// What a task's lag in time is computed from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lag {
+    /// The wall clock, milliseconds since the epoch, when everything was last found to be read.
+    drained_at: Option<i64>,
+    /// The timestamp of the last committed record that has one.
+    last_timestamp: Option<i64>,
+}
+
+impl Lag {
+    /// Notes the last timestamp of a committed transaction, if it has any.
+    pub fn committed(&mut self, last_timestamp: Option<i64>) {
+        self.last_timestamp = last_timestamp.or(self.last_timestamp);
+    }
+
+    /// Updates the metrics of a task with so many records still to be read.
+    pub fn publish(&mut self, records: i64, wall_ms: i64, metrics: &TaskMetrics) {
+        if records == 0 {
+            self.drained_at = Some(wall_ms);
+            return metrics.lag(0, 0.0);
+        }
+        // The next record arrived after the last one read, and after everything was read.
+        let since = self.last_timestamp.max(self.drained_at);
+        metrics.lag(records, age_ms(since, wall_ms) as f64 / 1000.0);
+    }
+}
+
+/// How long something has been there. Timestamps are chosen by producers and may be anything.
+fn age_ms(since: Option<i64>, wall_ms: i64) -> i64 {
+    since.map_or(0, |since| wall_ms.saturating_sub(since).max(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age_ms;
+
+    #[test]
+    fn extreme_timestamps_do_not_overflow_the_age() {
+        let ages = [None, Some(4_000), Some(6_000), Some(i64::MAX), Some(i64::MIN), Some(-2)];
+        assert_eq!(ages.map(|since| age_ms(since, 5_000)), [0, 1_000, 0, 0, i64::MAX, 5_002]);
+    }
+}
