@@ -149,7 +149,7 @@ impl Judge {
         let rules = (&**rules, 1_723_456_789_500);
         let evaluated = evaluator.evaluate(rules, progress, subject, &Known(known), || true);
         let evaluation = evaluated.expect("an entry").expect("the clock is certain");
-        assert!(evaluation.refusal.is_none(), "refused");
+        assert!(evaluation.rejection.is_none(), "refused");
         evaluator.remember(progress, subject, |_, bytes| entry.extend_from_slice(bytes));
         !entry.is_empty()
     }

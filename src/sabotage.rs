@@ -46,7 +46,7 @@ acts! {
     EqualVersionForwarded,
     /// versions are compared across epochs
     EpochIgnored,
-    /// what expires is told by the wall clock
+    /// the wall clock decides what expires
     SweepByWallClock,
     /// a task is let go while it is in the open transaction
     ReleasedInTransaction,

@@ -9,7 +9,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use crate::broker::{Broker, client};
 use crate::failure::{Context as _, Outcome};
 use crate::generate::{Generated, PARTITIONS};
-use crate::progress::Progress;
+use crate::progress::Screen;
 
 /// How long produced records may take to arrive.
 const FLUSH_WAIT: Duration = Duration::from_secs(120);
@@ -30,7 +30,7 @@ pub struct Input {
 /// Creates the topic and fills it with `records` records of `generator`.
 pub fn input(
     broker: &Broker,
-    progress: &Progress,
+    progress: &Screen,
     topic: &str,
     records: u64,
     generator: impl FnMut(&mut Generated),
@@ -42,7 +42,7 @@ pub fn input(
 /// Appends `records` records of `generator` to an existing topic.
 pub fn append(
     broker: &Broker,
-    progress: &Progress,
+    progress: &Screen,
     topic: &str,
     records: u64,
     mut generator: impl FnMut(&mut Generated),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::broker::Broker;
 use crate::contender::Contender;
 use crate::failure::Outcome;
-use crate::progress::Progress;
+use crate::progress::Screen;
 use crate::results::{Findings, Results};
 use crate::{growth, latency, moves, restore, steady, throughput};
 
@@ -52,7 +52,7 @@ pub struct Bench {
     /// Sizes are multiplied by this: 1 for a real run, less to try out the harness.
     pub scale: f64,
     /// Reports progress.
-    pub progress: Progress,
+    pub progress: Screen,
 }
 
 impl Bench {

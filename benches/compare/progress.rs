@@ -9,16 +9,16 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 const LINE_EVERY: Duration = Duration::from_secs(20);
 
 /// Reports progress.
-pub struct Progress {
+pub struct Screen {
     bars: Option<MultiProgress>,
     started: Instant,
 }
 
-impl Progress {
-    /// Progress on standard error.
-    pub fn new() -> Progress {
+impl Screen {
+    /// A screen on standard error.
+    pub fn new() -> Screen {
         let terminal = std::io::stderr().is_terminal();
-        Progress { bars: terminal.then(MultiProgress::new), started: Instant::now() }
+        Screen { bars: terminal.then(MultiProgress::new), started: Instant::now() }
     }
 
     /// Prints a line.
@@ -47,7 +47,7 @@ impl Progress {
 
 /// A running step. Dropping this removes its bar.
 pub struct Step<'a> {
-    progress: &'a Progress,
+    progress: &'a Screen,
     what: String,
     total: u64,
     bar: Option<ProgressBar>,

@@ -11,7 +11,7 @@ use crate::command::RunArgs;
 use crate::contender::Contender;
 use crate::failure::{Context as _, Failure, Outcome, fail};
 use crate::part::{self, Bench, Part};
-use crate::progress::Progress;
+use crate::progress::Screen;
 use crate::results::{self, Findings, Machine, Results};
 use crate::{kafka, report};
 
@@ -82,7 +82,7 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
 
 /// Starts the broker and prepares the contenders. A contender that cannot be prepared is left out.
 fn open(args: &RunArgs, disk_gib: f64) -> Outcome<Bench> {
-    let progress = Progress::new();
+    let progress = Screen::new();
     let folder = kafka::run_folder().join("bench");
     fs::create_dir_all(&folder).context(folder.display())?;
     let free = free_gib(&folder);

@@ -16,14 +16,14 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// The place of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct LineNumber<'a> {
     /// The file's name, or `standard input`.
     pub file: &'a str,
     /// The line's number, from 1.
     pub line: u64,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for LineNumber<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -86,7 +86,7 @@ impl Lines {
     }
 
     /// Puts the next line that is not blank into `line`, without its line feed; `None` at the end.
-    pub fn next<'a>(&'a mut self, line: &mut Vec<u8>) -> Result<Option<Place<'a>>, Error> {
+    pub fn next<'a>(&'a mut self, line: &mut Vec<u8>) -> Result<Option<LineNumber<'a>>, Error> {
         loop {
             let current = match &mut self.current {
                 Some(current) => current,
@@ -141,8 +141,8 @@ impl Source {
 }
 
 impl Current {
-    fn place(&self) -> Place<'_> {
-        Place { file: &self.name, line: self.line }
+    fn place(&self) -> LineNumber<'_> {
+        LineNumber { file: &self.name, line: self.line }
     }
 
     /// How many bytes of the file were read for a line of `read` bytes.

@@ -12,7 +12,7 @@ mod lines;
 mod packed;
 
 pub use envelope::{Captured, looks_like_kcat, topic_of_kcat};
-pub use lines::{Lines, Place};
+pub use lines::{LineNumber, Lines};
 
 /// A capture that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ pub struct Error {
 
 impl Error {
     /// A line that is not what `kcat -J` prints.
-    pub fn not_kcat(place: Place<'_>, error: &serde_json::Error) -> Self {
+    pub fn not_kcat(place: LineNumber<'_>, error: &serde_json::Error) -> Self {
         Self {
             text: format!("{place}: the line is not a record of `kcat -J`: {}", in_one_line(error)),
             help: "write what `kcat -J` prints; for values alone, leave `--envelope` out",

@@ -4,7 +4,7 @@ use std::io;
 
 use super::stderr::say;
 use super::{Failure, inputs};
-use crate::cluster::Kind;
+use crate::cluster::ErrorKind;
 use crate::engine;
 use crate::engine::rebuild::{Error, rebuild};
 use crate::observe::logs;
@@ -96,7 +96,7 @@ fn failure(error: Error) -> Failure {
                         gone\" and \"One that cannot be gone on with\"";
             Failure::input(reasons.join("\n"), help)
         }
-        Error::Cluster(error) if error.kind == Kind::Refused => {
+        Error::Cluster(error) if error.kind == ErrorKind::Refused => {
             Failure::input(error.message, "see Rights in docs/operations.md")
         }
         error => Failure::run_with_help(error.to_string(), "run the command again: it continues where it was"),

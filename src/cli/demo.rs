@@ -25,7 +25,7 @@ mod site;
 use check::{Comparison, compare};
 use operator::{Counts, Ended, Job, Operator, Program};
 use screen::{Screen, count, per_second, seconds, size};
-use site::{Progress, Site};
+use site::{JobState, Site};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -194,7 +194,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
         Ok(ended.counts.transactions)
     }
 
-    fn run_and_kill(&mut self, site: &Site, fatal_transaction: u64) -> Result<Progress, Error> {
+    fn run_and_kill(&mut self, site: &Site, fatal_transaction: u64) -> Result<JobState, Error> {
         self.screen
             .line(format_args!("\n2  The same job over the same records, killed (SIGKILL) in mid-transaction"))?;
         self.operate(site, 0, Some(fatal_transaction))?;
@@ -209,7 +209,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
         Ok(progress)
     }
 
-    fn run_again(&mut self, site: &Site, progress: &Progress) -> Result<(), Error> {
+    fn run_again(&mut self, site: &Site, progress: &JobState) -> Result<(), Error> {
         self.screen.line(format_args!("\n3  Started again, with nothing but the topics"))?;
         let ended = self.operate(site, progress.processed, None)?;
         let restored = &ended.restored;

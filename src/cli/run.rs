@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error))?;
     let (metrics, health) = (Metrics::new(), Health::new());
-    engine::panics::tell(metrics.clone());
+    engine::panics::install_hook(metrics.clone());
     let server = serve(&config, &metrics, &health)?;
     let bars = bars.map(|bars| bars.show(metrics.clone()));
     let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();

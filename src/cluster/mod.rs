@@ -7,8 +7,8 @@
 //! No call blocks for longer than the deadline it documents; whatever may take as long as another
 //! owner's transaction (settling a takeover) is started and then polled.
 //!
-//! **Failure**: every call returns an [`Error`] whose [`Kind`] says what to do next. A kind is a
-//! promise: an implementation that cannot tell uses [`Kind::Unknown`].
+//! **Failure**: every call returns an [`Error`] whose [`ErrorKind`] says what to do next. A kind is a
+//! promise: an implementation that cannot tell uses [`ErrorKind::Unknown`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct TopicId(pub [u8; 16]);
 
 impl TopicId {
     /// Whether the cluster gave one: a broker without topic ids returns zero.
-    pub fn is_told(self) -> bool {
+    pub fn is_known(self) -> bool {
         self != Self::default()
     }
 }
@@ -221,8 +221,8 @@ pub trait Member: Send {
 
     /// Serves the group, then reads what is available, up to `records_max`, waiting up to `wait` for a first
     /// record. The batch is cleared first, and stays empty from when an event is returned until it is
-    /// acknowledged. A [`Kind::Retry`] error is reported once and needs no action; a record that
-    /// can no longer be read at a partition's position is [`Kind::Refused`].
+    /// acknowledged. A [`ErrorKind::Retry`] error is reported once and needs no action; a record that
+    /// can no longer be read at a partition's position is [`ErrorKind::Refused`].
     fn poll(
         &mut self,
         batch: &mut Self::Batch,
@@ -256,7 +256,7 @@ pub trait Member: Send {
     /// it, [`Member::position`] stays below.
     fn end(&self, partition: &TopicPartition) -> Option<i64>;
 
-    /// Proof of membership as of now. [`Kind::Abort`] while the member has not joined: brokers do
+    /// Proof of membership as of now. [`ErrorKind::Abort`] while the member has not joined: brokers do
     /// not fence an unjoined member's commits.
     fn metadata(&self) -> Result<Self::Metadata, Error>;
 
@@ -276,7 +276,7 @@ pub trait Producer: Send {
     fn begin(&mut self) -> Result<(), Error>;
 
     /// Hands over a record, which is delivered in the background. Waits while the queue is full, up to
-    /// the delivery timeout. A [`Kind::Refused`] error concerns this record alone and leaves the
+    /// the delivery timeout. A [`ErrorKind::Refused`] error concerns this record alone and leaves the
     /// transaction intact.
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error>;
 
@@ -305,7 +305,7 @@ pub trait Producer: Send {
 
     /// Requires records whose success is reported under `number` to be written at `offset` or beyond in the open
     /// transaction. A lower offset means that the partition has lost records: [`Producer::commit`] then returns
-    /// [`Kind::Abort`], nothing is committed, and [`Producer::take_delivered`] returns where the record was written. A
+    /// [`ErrorKind::Abort`], nothing is committed, and [`Producer::take_delivered`] returns where the record was written. A
     /// cluster whose partitions never lose their end can ignore this.
     fn expect_from(&mut self, _number: u64, _offset: i64) {}
 
@@ -322,7 +322,7 @@ pub trait Producer: Send {
     fn take_delivered(&mut self) -> Vec<(u64, i64)>;
 
     /// Waits for the deliveries, adds the group's offsets and commits. `Ok` means that all of it is visible.
-    /// [`Kind::Abort`]: none of it ever will be, once [`Producer::abort`] was called or the producer
+    /// [`ErrorKind::Abort`]: none of it ever will be, once [`Producer::abort`] was called or the producer
     /// dropped. Any other kind: the outcome is unknown, and the producer must be dropped.
     fn commit(&mut self, offsets: &[OffsetCommit], group: Self::Metadata) -> Result<(), Error>;
 
@@ -434,7 +434,7 @@ pub struct Inquiry {
     /// Whose transactions may be ended.
     pub fencing: Fencing,
     /// Whether to find the changelog's latest timestamp.
-    pub asks_time: bool,
+    pub wants_time: bool,
     /// Whether an earlier result is doubted, because it may have come from a broker that no longer leads a partition
     /// and does not know it. The leaders are then looked up again first.
     pub is_doubted: bool,
@@ -450,7 +450,7 @@ impl Inquiry {
             input: input.clone(),
             changelog: changelog.clone(),
             fencing: Fencing::default(),
-            asks_time: false,
+            wants_time: false,
             is_doubted: false,
             looks_from: None,
         }
@@ -573,7 +573,7 @@ pub const MISSING_WAIT: Duration = Duration::from_secs(10);
 
 /// What to do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// Temporary; the same call may be repeated.
     Retry,
     /// The open transaction must be aborted; the producer can go on.
@@ -592,7 +592,7 @@ pub enum Kind {
 #[error("{message}")]
 pub struct Error {
     /// What to do about it.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// What happened, in lower case and without a full stop; never holds a secret.
     pub message: String,
     /// The partition concerned, if it is only one.
@@ -624,7 +624,7 @@ pub enum Denied {
 impl Error {
     /// An error of this kind. Control characters in its message become spaces, so that the message, and its event in
     /// the log, is one line.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into().replace(char::is_control, " ");
         Self { kind, message, partition: None, detail: None }
     }

@@ -57,7 +57,7 @@ pub struct Config {
     /// The address that serves metrics and health; `None` to serve neither.
     pub http: Option<SocketAddr>,
     /// What to do about topics that do not exist.
-    pub topics: Topics,
+    pub topics: TopicSettings,
     /// What to log, and how.
     pub log: Log,
     /// Warnings about the settings.
@@ -93,7 +93,7 @@ pub struct Commit {
 
 /// What to do about topics that do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Topics {
+pub struct TopicSettings {
     /// Which of them to create.
     pub create: Create,
     /// Replicas of each partition of a created topic.

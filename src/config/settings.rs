@@ -11,7 +11,7 @@ use crate::yaml::{Environment, File, Place, Placed, Reader, Report, Text, units}
 use super::kafka::{self, KafkaProperties};
 use super::layers::{Collected, Setting};
 use super::typed::Typed;
-use super::{CheckProperty, ClusterKind, Commit, Config, Create, Log, LogFormat, Topics, keys, machine};
+use super::{CheckProperty, ClusterKind, Commit, Config, Create, Log, LogFormat, TopicSettings, keys, machine};
 
 /// The brokers' addresses.
 pub const BROKERS: &str = "kafka.bootstrap.servers";
@@ -93,7 +93,7 @@ fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
         memory_bytes: (machine::memory_bytes(environment) / 2).max(keys::MEMORY_BYTES_MIN),
         commit: Commit { interval_ms: 0, records_max: 0, bytes_max: 0 },
         http: None,
-        topics: Topics { create: Create::None, replication_factor: 0, min_insync_replicas: 0 },
+        topics: TopicSettings { create: Create::None, replication_factor: 0, min_insync_replicas: 0 },
         log: Log { format: LogFormat::Text, level: String::new() },
         warnings: Vec::new(),
         secrets: BTreeSet::new(),

@@ -40,7 +40,10 @@ fn defaults_are_as_documented() {
     assert_eq!(config.lanes, 4);
     assert_eq!(config.commit, Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 });
     assert_eq!(config.http, Some(SocketAddr::from(([127, 0, 0, 1], 9464))));
-    assert_eq!(config.topics, Topics { create: Create::Internal, replication_factor: 3, min_insync_replicas: 2 });
+    assert_eq!(
+        config.topics,
+        TopicSettings { create: Create::Internal, replication_factor: 3, min_insync_replicas: 2 }
+    );
     assert_eq!(config.log, Log { format: LogFormat::Text, level: "info".to_owned() });
     assert_eq!(load(None, &[BROKERS.to_owned()], &Fake::default()).unwrap().lanes, 1);
 }
@@ -75,7 +78,7 @@ fn keys_may_be_dotted_or_nested() {
         env(),
         &[],
     );
-    assert_eq!(config.topics, Topics { create: Create::All, replication_factor: 1, min_insync_replicas: 1 });
+    assert_eq!(config.topics, TopicSettings { create: Create::All, replication_factor: 1, min_insync_replicas: 1 });
     assert_eq!(config.kafka.for_admin()["ssl.ca.location"], "/ca");
     assert_eq!(config.kafka.for_consumer()["fetch.min.bytes"], "3");
 }

@@ -3,9 +3,9 @@
 //! The steps for each record, in order:
 //!
 //! 1. [`Progress::is_replayed`]: it is a duplicate, and nothing else is looked at ([`Decision::REPLAYED`]).
-//! 2. [`check_time`]: a timestamp that cannot be believed is refused and moves nothing.
+//! 2. [`check_time`]: a timestamp that cannot be believed is rejected and moves nothing.
 //! 3. [`Progress::advance`]: any other record moves stream time and horizon, whatever is decided.
-//! 4. [`super::Reader::read`]; a refused record goes to [`refuse`].
+//! 4. [`super::Reader::read`]; a rejected record goes to [`reject`].
 //! 5. [`decide`] for the row that was read; for several rows, their decisions are [`combine`]d.
 //! 6. Its effect on the scopes, and what to remember ([`Decision::encode_entry`]), unless the action is
 //!    [`Action::Fail`], which leaves everything as it was, or the output refuses the record.
@@ -41,7 +41,7 @@ use crate::sabotage::{self, Sabotage};
 
 use super::epochs::{Relation, Step};
 use super::progress::Progress;
-use super::reader::{Refusal, Row};
+use super::reader::{Rejection, Row};
 use super::rules::{OnNull, Retention, Rules};
 use super::vocabulary::{Action, Kind, Reads, Reason, Refresh, Verdict};
 
@@ -106,7 +106,7 @@ pub fn combine(decisions: impl IntoIterator<Item = Decision> + Clone) -> Option<
 
 /// Checks whether a timestamp may be believed; `None` if it may. One further ahead of the wall clock than the rules
 /// allow may not, since it could expire everything, unless stream time is already there.
-pub fn check_time(rules: &Rules, progress: &Progress, timestamp: Option<i64>, wall_ms: i64) -> Option<Refusal> {
+pub fn check_time(rules: &Rules, progress: &Progress, timestamp: Option<i64>, wall_ms: i64) -> Option<Rejection> {
     let timestamp = timestamp?;
     if timestamp <= wall_ms.saturating_add(rules.future_max_ms) || timestamp <= progress.stream_time {
         return None;
@@ -116,13 +116,13 @@ pub fn check_time(rules: &Rules, progress: &Progress, timestamp: Option<i64>, wa
         "the timestamp {timestamp} is {ahead} ms beyond the wall clock, more than the limit of {} ms",
         rules.future_max_ms
     );
-    Some(Refusal::new(Reason::TimestampInFuture, message))
+    Some(Rejection::new(Reason::TimestampInFuture, message))
 }
 
 /// What to do with a record that cannot be judged.
-pub fn refuse(rules: &Rules, refusal: &Refusal) -> Decision {
+pub fn reject(rules: &Rules, rejection: &Rejection) -> Decision {
     let actions = &rules.actions;
-    let action = match refusal.reason {
+    let action = match rejection.reason {
         Reason::NullValue => match actions.null_value {
             OnNull::Act(action) => action,
             OnNull::FollowDelete => Action::Drop,
@@ -133,7 +133,7 @@ pub fn refuse(rules: &Rules, refusal: &Refusal) -> Decision {
         Reason::Unsendable => actions.unsendable,
         _ => actions.invalid,
     };
-    Decision::by_action(action, Verdict::Invalid, refusal.reason)
+    Decision::by_action(action, Verdict::Invalid, rejection.reason)
 }
 
 /// What to do with a candidate; `progress` has already been [advanced](Progress::advance) by its record.

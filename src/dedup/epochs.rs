@@ -144,7 +144,7 @@ impl Clone for Epochs {
 
 impl Default for Epochs {
     fn default() -> Self {
-        let Bounds { scopes_max, segments_max, .. } = Bounds::USUAL;
+        let Bounds { scopes_max, segments_max, .. } = Bounds::DEFAULT;
         Self { scopes: Vec::new(), scopes_max, segments_max, newest: 0, latest: 0 }
     }
 }

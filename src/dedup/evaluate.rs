@@ -12,10 +12,10 @@ use std::ops::Range;
 use crate::format::{self, EntryRef};
 use crate::record::Record;
 
-use super::decide::{Candidate, Decision, Known, Remember, check_time, combine, decide, refuse};
+use super::decide::{Candidate, Decision, Known, Remember, check_time, combine, decide, reject};
 use super::epochs::{self, Epochs, Step};
 use super::progress::Progress;
-use super::reader::{Reading, Refusal, Row};
+use super::reader::{Reading, Rejection, Row};
 use super::rules::Rules;
 use super::vocabulary::{Action, Kind, Reason, Verdict};
 
@@ -77,14 +77,14 @@ pub struct Evaluation {
     /// The decision on all of its rows together.
     pub decision: Decision,
     /// Why it could not be judged, if so.
-    pub refusal: Option<Refusal>,
+    pub rejection: Option<Rejection>,
     /// Why the task must stop before it although no rule says so.
     pub full: Option<epochs::Error>,
 }
 
 impl From<Decision> for Evaluation {
     fn from(decision: Decision) -> Self {
-        Self { decision, refusal: None, full: None }
+        Self { decision, rejection: None, full: None }
     }
 }
 
@@ -124,13 +124,13 @@ impl Evaluator {
         self.entries.clear();
         self.epochs = None;
         let Some(reading) = subject.reading else { return Ok(Some(Decision::REPLAYED.into())) };
-        if let Some(refusal) = check_time(rules, progress, subject.record.timestamp, wall_ms) {
-            return Ok(is_clock_certain().then(|| refused(rules, refusal)));
+        if let Some(rejection) = check_time(rules, progress, subject.record.timestamp, wall_ms) {
+            return Ok(is_clock_certain().then(|| rejected(rules, rejection)));
         }
         let before = (progress.stream_time, progress.horizon);
         progress.advance(rules, subject.record.timestamp);
         let evaluation = match reading {
-            Reading::Refused(refusal) => refused(rules, refusal.clone()),
+            Reading::Rejected(rejection) => rejected(rules, rejection.clone()),
             reading => self.decide(rules, progress, subject, (reading.rows(), memory))?,
         };
         if evaluation.decision.action == Action::Fail {
@@ -165,7 +165,7 @@ impl Evaluator {
             Ok(()) => decision.into(),
             Err(error) => Evaluation {
                 decision: Decision { action: Action::Fail, verdict: Verdict::Invalid, ..decision },
-                refusal: Some(Refusal::new(Reason::EpochChanged, error.to_string())),
+                rejection: Some(Rejection::new(Reason::EpochChanged, error.to_string())),
                 full: Some(error),
             },
         })
@@ -234,8 +234,8 @@ impl Evaluator {
     }
 }
 
-fn refused(rules: &Rules, refusal: Refusal) -> Evaluation {
-    Evaluation { decision: refuse(rules, &refusal), refusal: Some(refusal), full: None }
+fn rejected(rules: &Rules, rejection: Rejection) -> Evaluation {
+    Evaluation { decision: reject(rules, &rejection), rejection: Some(rejection), full: None }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 
 use sha2::{Digest, Sha256};
 
-use super::json::{Kind, Tape, array_index};
+use super::json::{Tape, TokenKind, array_index};
 use super::number::{self, TooLong};
 
 /// The places to leave out, as a tree of steps.
@@ -98,13 +98,13 @@ impl Writer<'_> {
     fn value(&mut self, at: usize, except: &Except) -> Result<(), TooLong> {
         let tape = self.tape;
         match tape.token(at).kind {
-            Kind::Null => self.text.extend_from_slice(b"null"),
-            Kind::Bool(true) => self.text.extend_from_slice(b"true"),
-            Kind::Bool(false) => self.text.extend_from_slice(b"false"),
-            Kind::Number => write_number(tape.bytes(at, self.document), self.canonical, self.text)?,
-            Kind::Text | Kind::Escaped => write_string(tape.bytes(at, self.document), self.text),
-            Kind::Array => self.array(at, except)?,
-            Kind::Object => self.object(at, except)?,
+            TokenKind::Null => self.text.extend_from_slice(b"null"),
+            TokenKind::Bool(true) => self.text.extend_from_slice(b"true"),
+            TokenKind::Bool(false) => self.text.extend_from_slice(b"false"),
+            TokenKind::Number => write_number(tape.bytes(at, self.document), self.canonical, self.text)?,
+            TokenKind::Text | TokenKind::Escaped => write_string(tape.bytes(at, self.document), self.text),
+            TokenKind::Array => self.array(at, except)?,
+            TokenKind::Object => self.object(at, except)?,
         }
         Ok(())
     }

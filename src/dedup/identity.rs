@@ -37,7 +37,7 @@ use sha2::{Digest, Sha256};
 
 use crate::format::{self, IDENTITY_BYTES_MAX, KIND_IDENTITY, KIND_IDENTITY_DIGEST};
 
-use super::json::{self, Kind, Tape};
+use super::json::{self, Tape, TokenKind};
 use super::number::{self, TooLong};
 
 const FALSE: u8 = 1;
@@ -96,18 +96,18 @@ pub(super) fn push_content(
     out: &mut Vec<u8>,
 ) -> Result<(), TooLong> {
     match tape.token(at).kind {
-        Kind::Null => push_null(out),
-        Kind::Bool(value) => push_bool(value, out),
-        Kind::Number => push_number(tape.bytes(at, document), out)?,
-        Kind::Text | Kind::Escaped => push_text(tape.bytes(at, document), out),
-        Kind::Array => {
+        TokenKind::Null => push_null(out),
+        TokenKind::Bool(value) => push_bool(value, out),
+        TokenKind::Number => push_number(tape.bytes(at, document), out)?,
+        TokenKind::Text | TokenKind::Escaped => push_text(tape.bytes(at, document), out),
+        TokenKind::Array => {
             out.push(ARRAY);
             push_length(tape.token(at).count, out);
             for element in tape.elements(at) {
                 push_content(tape, document, element, fields, out)?;
             }
         }
-        Kind::Object => {
+        TokenKind::Object => {
             let from = fields.len();
             tape.push_fields(at, document, fields, |a, b| a.cmp(b));
             push_object(fields.len() - from, out);

@@ -10,9 +10,9 @@
 //!
 //! **Invariants.** Identities are equal if and only if their bytes are ([`identity`]); versions sort as their bytes do
 //! ([`version`]). No record can cause a panic, or more work than the [`Limits`] allow. Once the buffers have grown,
-//! reading and deciding allocate nothing unless a record is refused.
+//! reading and deciding allocate nothing unless a record is rejected.
 //!
-//! **Failure.** A record that cannot be judged gives a [`Refusal`]: a value with its reason, never an error that would
+//! **Failure.** A record that cannot be judged gives a [`Rejection`]: a value with its reason, never an error that would
 //! stop the other records. The rules say what to do with it ([`Actions`]).
 //!
 //! # Example
@@ -72,14 +72,14 @@ pub mod version;
 mod vocabulary;
 pub mod written;
 
-pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, combine, decide, is_expired, refuse};
+pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, combine, decide, is_expired, reject};
 pub use epochs::Epochs;
 pub use evaluate::{Evaluation, Evaluator, Memory, Subject};
 pub use identity::{describe as describe_identity, describe_scope};
 pub use model::Model;
 pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Bounds, Progress, RANGES_MAX, Ranges};
-pub use reader::{Reader, Reading, Refusal, Row};
+pub use reader::{Reader, Reading, Rejection, Row};
 pub use rules::{
     Actions, Epoch, EpochPart, Identity, Kinds, Limits, Names, OnNull, Part, Places, Retention, Rules, Version,
     VersionPart,

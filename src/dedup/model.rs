@@ -10,7 +10,7 @@ use super::decide::Decision;
 use super::evaluate::{self, Evaluator, Memory, Subject};
 use super::explain;
 use super::progress::Progress;
-use super::reader::{Reader, Reading, Refusal, Row};
+use super::reader::{Reader, Reading, Rejection, Row};
 use super::rules::Rules;
 use super::vocabulary::{Action, Kind};
 
@@ -31,7 +31,7 @@ pub struct Model {
     reading: Option<Reading>,
     /// What the last record was compared with, as JSON.
     against: Option<String>,
-    refusal: Option<Refusal>,
+    rejection: Option<Rejection>,
 }
 
 /// All entries, by store key.
@@ -61,7 +61,7 @@ impl Model {
             arena: Vec::new(),
             reading: None,
             against: None,
-            refusal: None,
+            rejection: None,
         }
     }
 
@@ -99,9 +99,9 @@ impl Model {
             }
             self.next = Some(record.offset.saturating_add(1));
         }
-        let is_read = evaluation.refusal.is_none() || evaluation.full.is_some();
+        let is_read = evaluation.rejection.is_none() || evaluation.full.is_some();
         self.reading = reading.filter(|_| is_read);
-        self.refusal = evaluation.refusal;
+        self.rejection = evaluation.rejection;
         decision
     }
 
@@ -111,7 +111,7 @@ impl Model {
     }
 
     /// The last record's identity as JSON, a list of its parts, or a list of such lists for several rows. `None` if it
-    /// was not read: refused, or replayed.
+    /// was not read: rejected, or replayed.
     pub fn identity(&self) -> Option<String> {
         let mut rows = self.rows().iter().map(|row| explain::identity(&self.arena[row.key.clone()]));
         match self.rows() {
@@ -148,8 +148,8 @@ impl Model {
     }
 
     /// Why the last record could not be judged, if so.
-    pub fn refusal(&self) -> Option<&Refusal> {
-        self.refusal.as_ref()
+    pub fn rejection(&self) -> Option<&Rejection> {
+        self.rejection.as_ref()
     }
 
     /// What the task has seen.

@@ -25,7 +25,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// The bounds in normal operation. Only the simulation sets others, in order to reach them.
-    pub const USUAL: Self =
+    pub const DEFAULT: Self =
         Self { ranges_max: RANGES_MAX, scopes_max: epochs::SCOPES_MAX, segments_max: epochs::SEGMENTS_MAX };
 }
 
@@ -60,7 +60,7 @@ impl Clone for Ranges {
 
 impl Default for Ranges {
     fn default() -> Self {
-        Self::within(&Bounds::USUAL)
+        Self::within(&Bounds::DEFAULT)
     }
 }
 

@@ -210,7 +210,7 @@ vocabulary! {
 }
 
 impl Reason {
-    /// The reason in words, for where no [`super::Refusal`] has a more precise message.
+    /// The reason in words, for where no [`super::Rejection`] has a more precise message.
     pub const fn meaning(self) -> &'static str {
         match self {
             Reason::First => "nothing was remembered of the identity",

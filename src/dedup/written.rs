@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::record::{Headers, Record};
 
-use super::json::{Kind, Tape};
+use super::json::{Tape, TokenKind};
 use super::path::{Path, Source};
-use super::reader::{Reader, Reading, Refusal};
+use super::reader::{Reader, Reading, Rejection};
 use super::rules::{Identity, Rules, Version, VersionPart};
 use super::vocabulary::{Reason, VersionKind};
 
@@ -15,21 +15,21 @@ const FIELD: &str = "version";
 
 /// The bytes of a version written as JSON: each part as a record has it, or as [`super::explain::version`] shows it;
 /// several parts as an array. `None` for null, and where so much is missing that a record would have none.
-pub fn version(json: &str, rules: &Rules) -> Result<Option<Vec<u8>>, Refusal> {
+pub fn version(json: &str, rules: &Rules) -> Result<Option<Vec<u8>>, Rejection> {
     let Some(version) = &rules.version else {
-        let refused = || Refusal::new(Reason::VersionMissing, "the rules have no version");
-        return if json.trim() == "null" { Ok(None) } else { Err(refused()) };
+        let rejected = || Rejection::new(Reason::VersionMissing, "the rules have no version");
+        return if json.trim() == "null" { Ok(None) } else { Err(rejected()) };
     };
-    let malformed = |what: String| Refusal::new(Reason::VersionMalformed, what);
+    let malformed = |what: String| Rejection::new(Reason::VersionMalformed, what);
     let mut tape = Tape::default();
     tape.read(json.as_bytes()).map_err(|error| malformed(format!("`{FIELD}` cannot be read as JSON: {error}")))?;
     let (root, count) = (tape.token(0), version.parts.len());
-    if root.kind == Kind::Null {
+    if root.kind == TokenKind::Null {
         return Ok(None);
     }
     let written: Vec<usize> = match count {
         1 => vec![0],
-        _ if root.kind == Kind::Array && root.count == count => tape.elements(0).collect(),
+        _ if root.kind == TokenKind::Array && root.count == count => tape.elements(0).collect(),
         _ => return Err(malformed(format!("`{FIELD}` is no list of the {count} parts that the version has"))),
     };
     let parts = version.parts.iter().zip(written);
@@ -39,7 +39,7 @@ pub fn version(json: &str, rules: &Rules) -> Result<Option<Vec<u8>>, Refusal> {
 }
 
 /// The version of a record with this value, with the version's parts below [`FIELD`].
-fn read(value: &str, version: &Version, rules: &Rules) -> Result<Option<Vec<u8>>, Refusal> {
+fn read(value: &str, version: &Version, rules: &Rules) -> Result<Option<Vec<u8>>, Rejection> {
     let path = |source: Source, steps: Vec<String>| Path { source, steps };
     let place = |index: usize| match version.parts.len() {
         1 => path(Source::Value, vec![FIELD.to_owned()]),
@@ -60,8 +60,8 @@ fn read(value: &str, version: &Version, rules: &Rules) -> Result<Option<Vec<u8>>
     };
     let mut arena = Vec::new();
     match Reader::new(Arc::new(version_only)).read(&record, &mut arena) {
-        Reading::Refused(Refusal { reason, message }) => {
-            Err(Refusal::new(reason, message.replace(&format!("`value.{FIELD}"), &format!("`{FIELD}"))))
+        Reading::Rejected(Rejection { reason, message }) => {
+            Err(Rejection::new(reason, message.replace(&format!("`value.{FIELD}"), &format!("`{FIELD}"))))
         }
         reading => Ok(reading.rows().first().and_then(|row| row.version.clone()).map(|range| arena[range].to_vec())),
     }
@@ -69,11 +69,11 @@ fn read(value: &str, version: &Version, rules: &Rules) -> Result<Option<Vec<u8>>
 
 /// A part as a record would have it: a binlog's position may be written without its base name, as it is displayed.
 fn part_json(kind: VersionKind, tape: &Tape, at: usize, document: &str) -> String {
-    if kind == VersionKind::Binlog && tape.token(at).kind == Kind::Array {
+    if kind == VersionKind::Binlog && tape.token(at).kind == TokenKind::Array {
         let numbers: Vec<String> = tape.elements(at).map(|at| scalar_json(tape, at, document)).collect();
         return format!("\"binlog.{}\"", numbers.join(":"));
     }
-    if tape.token(at).kind == Kind::Array {
+    if tape.token(at).kind == TokenKind::Array {
         let elements: Vec<String> = tape.elements(at).map(|at| scalar_json(tape, at, document)).collect();
         return format!("[{}]", elements.join(","));
     }
@@ -84,11 +84,11 @@ fn part_json(kind: VersionKind, tape: &Tape, at: usize, document: &str) -> Strin
 fn scalar_json(tape: &Tape, at: usize, document: &str) -> String {
     let text = || String::from_utf8_lossy(tape.bytes(at, document.as_bytes()));
     match tape.token(at).kind {
-        Kind::Null => "null".to_owned(),
-        Kind::Bool(value) => value.to_string(),
-        Kind::Number => text().into_owned(),
-        Kind::Text | Kind::Escaped => serde_json::Value::from(text()).to_string(),
-        Kind::Array | Kind::Object => "{}".to_owned(),
+        TokenKind::Null => "null".to_owned(),
+        TokenKind::Bool(value) => value.to_string(),
+        TokenKind::Number => text().into_owned(),
+        TokenKind::Text | TokenKind::Escaped => serde_json::Value::from(text()).to_string(),
+        TokenKind::Array | TokenKind::Object => "{}".to_owned(),
     }
 }
 
@@ -145,14 +145,16 @@ mod tests {
 
     #[test]
     fn malformed_version_is_rejected_with_the_expected_form() {
-        let refused = |json: &str, kinds: &[VersionKind]| version(json, &rules(kinds)).unwrap_err().message;
+        let rejected = |json: &str, kinds: &[VersionKind]| version(json, &rules(kinds)).unwrap_err().message;
         assert!(
-            refused(r#""seven""#, &[VersionKind::Integer]).contains("`version`, the version, is neither a JSON int")
+            rejected(r#""seven""#, &[VersionKind::Integer]).contains("`version`, the version, is neither a JSON int")
         );
-        assert!(refused(r#"[1, "x"]"#, &[VersionKind::Integer, VersionKind::Hex]).contains("`version.1`, the version"));
-        assert!(refused("7", &[VersionKind::Integer, VersionKind::Integer]).contains("no list of the 2 parts"));
-        assert!(refused(r#"{"a":1}"#, &[VersionKind::Sequence]).contains("JSON array"));
-        assert!(refused("[[1]]", &[VersionKind::Sequence]).contains("JSON array"));
+        assert!(
+            rejected(r#"[1, "x"]"#, &[VersionKind::Integer, VersionKind::Hex]).contains("`version.1`, the version")
+        );
+        assert!(rejected("7", &[VersionKind::Integer, VersionKind::Integer]).contains("no list of the 2 parts"));
+        assert!(rejected(r#"{"a":1}"#, &[VersionKind::Sequence]).contains("JSON array"));
+        assert!(rejected("[[1]]", &[VersionKind::Sequence]).contains("JSON array"));
         let none = Rules::new(Identity::of_paths([Path::parse("key").unwrap()]), None);
         assert_eq!(
             (version("7", &none).unwrap_err().reason, version("null", &none)),

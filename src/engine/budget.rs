@@ -18,9 +18,9 @@ use super::limits::Limits;
 use super::process::Room;
 
 /// How many tasks of a lane load at once.
-const LOADS_MAX: u64 = Limits::USUAL.loads_max as u64;
+const LOADS_MAX: u64 = Limits::DEFAULT.loads_max as u64;
 /// How many isolated tasks of a lane are at work at once.
-const ISOLATED_MAX: u64 = Limits::USUAL.isolated_max as u64;
+const ISOLATED_MAX: u64 = Limits::DEFAULT.isolated_max as u64;
 /// The parts of a lane's share for loads and isolated tasks: two for each of their readers, and one for an isolated
 /// task's transaction.
 const READ_PARTS: u64 = 2 * (LOADS_MAX + ISOLATED_MAX) + ISOLATED_MAX;

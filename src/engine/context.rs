@@ -30,7 +30,7 @@ pub struct Context {
     /// The input topics that are currently read.
     pub topics: Catalog,
     /// How topics are created.
-    pub topic_settings: config::Topics,
+    pub topic_settings: config::TopicSettings,
     /// The bounds at which a transaction ends.
     pub commit: Commit,
     /// The room in an isolated task's transaction.

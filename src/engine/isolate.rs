@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, Reader, RecordBatch};
+use crate::cluster::{self, Cluster, ErrorKind, Reader, RecordBatch};
 use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
@@ -86,7 +86,7 @@ impl<C: Cluster> Isolated<C> {
     /// Aborts the open transaction, so that nobody has to wait for its timeout.
     pub fn abandon(&mut self, cluster: &C, metrics: &LaneMetrics) {
         if self.transactor.is_open() {
-            let cause = Cause::Cluster(cluster::Error::new(Kind::Abort, "the task is released"));
+            let cause = Cause::Cluster(cluster::Error::new(ErrorKind::Abort, "the task is released"));
             self.transactor.abort(cluster, &cause, metrics);
         }
     }
@@ -227,7 +227,7 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
 fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
     if isolated.transactor.has_failed() {
         // No use waiting: the client keeps the other records until they time out.
-        return Err(Failure::cluster(cluster::Error::new(Kind::Abort, "a record could not be delivered")));
+        return Err(Failure::cluster(cluster::Error::new(ErrorKind::Abort, "a record could not be delivered")));
     }
     if isolated.transactor.in_flight() > 0 {
         return Ok(Outcome::Waiting);

@@ -27,7 +27,7 @@ pub struct Limits {
 
 impl Limits {
     /// The limits in production.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT: Self = Self {
         poll_records_max: 4096,
         loads_max: 4,
         sweep_keys_max: 2_000,
@@ -36,6 +36,6 @@ impl Limits {
         lane_panics_max: 5,
         // Within about three seconds.
         doubts_max: 5,
-        kept: Bounds::USUAL,
+        kept: Bounds::DEFAULT,
     };
 }

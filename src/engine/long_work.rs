@@ -1,4 +1,4 @@
-//! Reports on long-running work: a log line every [`TELL_INTERVAL`] for each task that restores or is swept, and
+//! Reports on long-running work: a log line every [`LOG_INTERVAL`] for each task that restores or is swept, and
 //! metrics at every slice.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::observe::{Pace, TaskMetrics};
 use crate::record::TopicPartition;
 
 /// How often a task's long-running work is logged.
-pub const TELL_INTERVAL: Duration = Duration::from_secs(10);
+pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A restore's progress, in changelog offsets.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Restoring {
 
     /// Whether it is time for a line. The first line was logged at the start, the last one is at the end.
     fn is_due(&mut self, now: Duration) -> bool {
-        let due = now.saturating_sub(self.logged) >= TELL_INTERVAL && self.pace.remaining() > 0;
+        let due = now.saturating_sub(self.logged) >= LOG_INTERVAL && self.pace.remaining() > 0;
         if due {
             self.logged = now;
         }
@@ -137,7 +137,7 @@ impl Walks {
     fn under_way(&mut self, now: Duration) -> Option<Line> {
         let walk = self.walk.as_mut()?;
         let began = now.saturating_sub(walk.pace.took());
-        if now.saturating_sub(self.logged.unwrap_or(began).max(began)) < TELL_INTERVAL {
+        if now.saturating_sub(self.logged.unwrap_or(began).max(began)) < LOG_INTERVAL {
             return None;
         }
         walk.is_logged = true;
@@ -157,7 +157,7 @@ impl Walks {
         self.ended.walked += walk.pace.done();
         self.ended.removed += walk.removed;
         self.ended.took += walk.pace.took();
-        let due = self.logged.is_none_or(|logged| now.saturating_sub(logged) >= TELL_INTERVAL);
+        let due = self.logged.is_none_or(|logged| now.saturating_sub(logged) >= LOG_INTERVAL);
         let due = self.ended.walked > 0 && (due || walk.is_logged);
         due.then(|| Line::Ended(std::mem::take(&mut self.ended)))
     }

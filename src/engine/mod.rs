@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, MISSING_WAIT, embedded::Embedded, kafka::Kafka};
+use crate::cluster::{self, Cluster, ErrorKind, MISSING_WAIT, embedded::Embedded, kafka::Kafka};
 use crate::config::{ClusterKind, Config};
 use crate::observe::{Health, Metrics};
 use crate::state::{self, Memory, Registry, StateDir, Survey};
@@ -210,7 +210,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         let admitted = match preflight_once_reached(&preflight, &topology, &config, &*clock, &stop) {
             Ok(admitted) => admitted,
             // Stopped before anything was started: nothing has failed.
-            Err(error) if error.kind != Kind::Refused && stop.load(Ordering::Relaxed) => break,
+            Err(error) if error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed) => break,
             Err(error) => {
                 tracing::error!(topology = name, reason = %error.message, "topology refused");
                 outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
@@ -235,7 +235,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             proven: Proven::default(),
             held_up: HeldUp::default(),
             ids: Ids::default(),
-            limits: Limits::USUAL,
+            limits: Limits::DEFAULT,
             clock: clock.clone(),
         };
         if context.topology.input.named().is_empty() {
@@ -271,7 +271,7 @@ fn preflight_once_reached<C: Cluster>(
     loop {
         let admitted = preflight.reach().map_err(|error| described(config, error)).and_then(|()| preflight.begin());
         match admitted {
-            Err(error) if error.kind != Kind::Refused && !stop.load(Ordering::Relaxed) => {
+            Err(error) if error.kind != ErrorKind::Refused && !stop.load(Ordering::Relaxed) => {
                 tracing::warn!(topology = topology.name, reason = %error.message, "cannot start yet; trying again");
                 clock.wait(backoff(attempt), stop);
                 attempt += 1;
@@ -424,7 +424,7 @@ pub fn work<C: Cluster>(
         let lasted = context.clock.monotonic().saturating_sub(joined_at) > LANE_LASTED;
         (attempt, panics) = if lasted { (0, 0) } else { (attempt + 1, panics) };
         match &reason {
-            Ended::Failure(error) if error.kind == Kind::Refused && !(error.is_denied() && has_joined) => {
+            Ended::Failure(error) if error.kind == ErrorKind::Refused && !(error.is_denied() && has_joined) => {
                 tracing::error!(topology, lane = index, %reason, "lane refused");
                 return Err(reason);
             }

@@ -1,6 +1,6 @@
 //! Panics: bugs in ratchet, or in what it is built on. Each is treated like any other trouble of whatever was at work.
 //!
-//! - [`tell`] has every panic of any thread logged, in one event with its location, and counted
+//! - [`install_hook`] logs every panic of any thread, in one event with its location, and counts it
 //! - [`caught`] ends one: around a task's part of the work, around a lane, around the watch
 //!
 //! **Why continuing is sound**: whatever a panic may have left half changed is dropped and recreated from what Kafka
@@ -25,7 +25,7 @@ use crate::observe::Metrics;
 pub const PANICS_MAX: u32 = 3;
 
 thread_local! {
-    /// Where this thread last panicked; set only once [`tell`] was called.
+    /// Where this thread last panicked; set only once [`install_hook`] was called.
     static LOCATION: Cell<Option<String>> = const { Cell::new(None) };
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Display for Panic {
 
 /// From now on each panic of any thread of this process is one log event, and counted. If a backtrace is requested
 /// (`RUST_BACKTRACE`), it is printed as well.
-pub fn tell(metrics: Metrics) {
+pub fn install_hook(metrics: Metrics) {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let place = info.location().map(|place| format!("{}:{}", place.file(), place.line())).unwrap_or_default();

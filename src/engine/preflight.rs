@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::cluster::{self, Cluster, Detail, Kind, NewTopic, Rights, TopicDescription};
+use crate::cluster::{self, Cluster, Detail, ErrorKind, NewTopic, Rights, TopicDescription};
 use crate::config;
 use crate::state::Survey;
 use crate::topology::Topology;
@@ -42,7 +42,7 @@ pub struct Preflight<'a, C> {
 }
 
 fn refused(message: String) -> cluster::Error {
-    cluster::Error::new(Kind::Refused, message)
+    cluster::Error::new(ErrorKind::Refused, message)
 }
 
 impl<'a, C: Cluster> Preflight<'a, C> {
@@ -51,7 +51,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         cluster: &'a C,
         topology: &'a Topology,
         rules_digest: &'a [u8; 32],
-        settings: &'a config::Topics,
+        settings: &'a config::TopicSettings,
         survey: Survey,
     ) -> Self {
         Self { cluster, survey, judge: Judge { topology, rules_digest, settings, is_shared: C::IS_SHARED } }
@@ -83,7 +83,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
                 Ok(topic) => {
                     admitted.topics.insert(Arc::from(facts.input.name.as_str()), topic);
                 }
-                Err(error) if error.kind != Kind::Refused => return Err(error),
+                Err(error) if error.kind != ErrorKind::Refused => return Err(error),
                 Err(error) if self.judge.topology.input.named().is_empty() => {
                     admitted.refused.insert(facts.input.name.clone(), error.message);
                 }
@@ -184,7 +184,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
             facts::Seen::There(topic) => Ok(*topic),
             _ => {
                 let message = format!("topic {name:?} was created but is not visible yet");
-                Err(cluster::Error::new(Kind::Retry, message))
+                Err(cluster::Error::new(ErrorKind::Retry, message))
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::cluster::{self, Cluster, Kind, Message, Producer, RecordBatch, Ticket};
-use crate::dedup::{self, Action, Decision, Evaluation, Reason, Refusal, Verdict};
+use crate::cluster::{self, Cluster, ErrorKind, Message, Producer, RecordBatch, Ticket};
+use crate::dedup::{self, Action, Decision, Evaluation, Reason, Rejection, Verdict};
 use crate::record::{HeaderBuf, Headers, Record};
 
 use super::context::Context;
@@ -195,8 +195,8 @@ fn stops_at(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> 
 
 /// Why a record is set aside or the task stops before it, in words.
 fn words<'a>(context: &Context, evaluation: &'a Evaluation) -> Cow<'a, str> {
-    match &evaluation.refusal {
-        Some(refusal) => context.topology.refusal(refusal),
+    match &evaluation.rejection {
+        Some(rejection) => context.topology.rejection(rejection),
         None => context.topology.meaning(evaluation.decision.reason),
     }
 }
@@ -230,16 +230,16 @@ impl<C: Cluster> Outlet<'_, C> {
                 },
             },
         };
-        let refusal =
-            Refusal { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
-        let decision = dedup::refuse(&self.context.rules, &refusal);
+        let rejection =
+            Rejection { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
+        let decision = dedup::reject(&self.context.rules, &rejection);
         match decision.action {
-            Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &refusal.message)?,
+            Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &rejection.message)?,
             Action::Fail => {
                 return Err(Failure::refused_at(
                     self.share.task,
                     record.offset,
-                    Unprocessable::Failed(refusal.message),
+                    Unprocessable::Failed(rejection.message),
                 ));
             }
             Action::Forward | Action::Drop => {}
@@ -272,9 +272,9 @@ impl<C: Cluster> Outlet<'_, C> {
                 self.added.bytes += message.held_bytes();
                 Ok(None)
             }
-            Err(error) if error.kind == Kind::Refused => Ok(Some(error.message)),
+            Err(error) if error.kind == ErrorKind::Refused => Ok(Some(error.message)),
             // A record that cannot even be handed to the producer is its task's trouble, not the lane's.
-            Err(error) if error.kind == Kind::Abort => {
+            Err(error) if error.kind == ErrorKind::Abort => {
                 Err(Failure { task: Some(self.share.task), cause: Cause::Cluster(error) })
             }
             Err(error) => Err(Failure::cluster(error)),

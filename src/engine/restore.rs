@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Inquiry, Kind, Settled, Settling};
+use crate::cluster::{self, Cluster, ErrorKind, Inquiry, Settled, Settling};
 use crate::format::{CHANGELOG_LOST, ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
@@ -96,9 +96,9 @@ impl Setback {
             Self::Refusal(refusal) if refusal.is_doubtful() => Then::AskAgain,
             Self::Refusal(_) | Self::Keyless { .. } => Then::Stop,
             Self::Cluster(error) => match error.kind {
-                Kind::Refused if error.is_denied() => Then::StopUnlessProven,
-                Kind::Refused => Then::Stop,
-                Kind::Retry | Kind::Abort | Kind::Fenced | Kind::Unknown => Then::TryAgain,
+                ErrorKind::Refused if error.is_denied() => Then::StopUnlessProven,
+                ErrorKind::Refused => Then::Stop,
+                ErrorKind::Retry | ErrorKind::Abort | ErrorKind::Fenced | ErrorKind::Unknown => Then::TryAgain,
             },
             Self::State(state::Error::Damaged { .. }) => Then::Rebuild,
             // It stays in the changelog: reading it again would find the same.
@@ -159,7 +159,7 @@ pub fn step<C: Cluster>(
 pub fn inquiry<C: Cluster>(context: &Context, task: &Task<C>) -> Inquiry {
     Inquiry {
         fencing: context.fencing(),
-        asks_time: task.present.asks(),
+        wants_time: task.present.asks(),
         is_doubted: task.doubted > 0,
         looks_from: task.held.as_ref().and_then(Held::position_offset),
         ..Inquiry::of(&context.topology.group(), &task.input, &task.changelog)

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, DeliveryFailure, Kind, Member, Message, OffsetCommit, Producer, Ticket};
+use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::Headers;
@@ -98,7 +98,7 @@ impl<C: Cluster> Transactor<C> {
         if self.producer.is_none() {
             self.in_use = Some(self.ids.take(&self.id()));
             let opened = cluster.producer(&self.id());
-            if opened.as_ref().is_err_and(|error| error.kind != Kind::Refused) {
+            if opened.as_ref().is_err_and(|error| error.kind != ErrorKind::Refused) {
                 self.renewals += 1;
             }
             self.producer = Some(opened?);
@@ -342,7 +342,7 @@ impl<C: Cluster> Transactor<C> {
         };
         let undelivered = undelivered(&mut producer);
         let known = match cause {
-            Cause::Cluster(error) => matches!(error.kind, Kind::Abort | Kind::Refused | Kind::Retry),
+            Cause::Cluster(error) => matches!(error.kind, ErrorKind::Abort | ErrorKind::Refused | ErrorKind::Retry),
             Cause::State(_) | Cause::Refused(_) | Cause::RefusedAt(..) => true,
             // The producer's memory may be half changed.
             Cause::Panicked { .. } => false,
@@ -374,8 +374,8 @@ impl<C: Cluster> Transactor<C> {
 /// A commit that neither succeeded nor was cleanly aborted may have happened; so may one that was fenced.
 fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Error> {
     match committed {
-        Err(error) if matches!(error.kind, Kind::Abort | Kind::Fenced) => Err(error),
-        Err(error) => Err(cluster::Error { kind: Kind::Unknown, ..error }),
+        Err(error) if matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced) => Err(error),
+        Err(error) => Err(cluster::Error { kind: ErrorKind::Unknown, ..error }),
         Ok(()) => Ok(()),
     }
 }

@@ -21,7 +21,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind};
+use crate::cluster::{self, Cluster, ErrorKind};
 use crate::state::Survey;
 use crate::topology::Input;
 
@@ -106,7 +106,7 @@ fn check_topics<C: Cluster>(
                     }
                     continue;
                 }
-                Some(found) if found.id != known && found.id.is_told() => {
+                Some(found) if found.id != known && found.id.is_known() => {
                     if noticed.recreated.insert(name.to_owned()) {
                         tracing::error!(topic = name, "the topic was recreated while it was in use");
                         context.recreated.fetch_add(1, Ordering::Relaxed);
@@ -149,7 +149,7 @@ fn admit_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::
     let new: Vec<String> = names.iter().filter(|topic| context.topics.get(topic).is_none()).cloned().collect();
     if !new.is_empty() && context.topics.names().is_empty() {
         match preflight.may_begin(&new) {
-            Err(error) if error.kind == Kind::Refused => {
+            Err(error) if error.kind == ErrorKind::Refused => {
                 new.iter().for_each(|topic| refuse(context, topic, &error.message));
                 return Ok(());
             }
@@ -163,7 +163,7 @@ fn admit_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::
                 context.health.topic_refused(name, topic, false);
                 context.topics.add(topic, admitted);
             }
-            Err(error) if error.kind == Kind::Refused => refuse(context, topic, &error.message),
+            Err(error) if error.kind == ErrorKind::Refused => refuse(context, topic, &error.message),
             Err(error) => {
                 tracing::warn!(topology = name, topic, reason = %error.message, "new topic not checked")
             }

@@ -10,7 +10,7 @@ const TEXT_BYTES_MAX: usize = 256;
 
 /// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Integers.
     Integer,
     /// Texts other than timestamps and integers.
@@ -29,7 +29,7 @@ pub struct Cell {
     /// Equal for equal values; collisions are very unlikely.
     pub hash: u64,
     /// Its type.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// How it sorts as a version; `None` if it cannot be one.
     pub order: Option<i128>,
 }
@@ -39,15 +39,15 @@ impl Cell {
     pub fn of(value: &Value) -> Self {
         let (kind, order) = match value {
             Value::Number(number) if number.is_i64() || number.is_u64() => {
-                (Kind::Integer, number.to_string().parse().ok())
+                (ValueKind::Integer, number.to_string().parse().ok())
             }
-            Value::String(text) if text.len() > TEXT_BYTES_MAX => (Kind::Other, None),
+            Value::String(text) if text.len() > TEXT_BYTES_MAX => (ValueKind::Other, None),
             Value::String(text) => match (integer(text), moment(text)) {
-                (Some(order), _) => (Kind::IntegerText, Some(order)),
-                (None, Some(order)) => (Kind::Moment, Some(order)),
-                (None, None) => (Kind::Text, None),
+                (Some(order), _) => (ValueKind::IntegerText, Some(order)),
+                (None, Some(order)) => (ValueKind::Moment, Some(order)),
+                (None, None) => (ValueKind::Text, None),
             },
-            _ => (Kind::Other, None),
+            _ => (ValueKind::Other, None),
         };
         let mut hasher = DefaultHasher::new();
         value.to_string().hash(&mut hasher);

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::Value;
 
-use super::cell::{Cell, Kind};
+use super::cell::{Cell, ValueKind};
 use super::names;
 use super::sample::{Observed, Sample};
 use crate::dedup::{Path, Source};
@@ -40,7 +40,7 @@ pub struct Field {
     /// In how many rows it is present.
     pub present: usize,
     /// The type of its values.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// How many different values there are.
     pub distinct: usize,
 }
@@ -206,27 +206,27 @@ impl Field {
         let present = values.iter().flatten().count();
         let distinct = values.iter().flatten().map(|cell| cell.hash).collect::<HashSet<_>>().len();
         let mut kinds = values.iter().flatten().map(|cell| cell.kind);
-        let first = kinds.next().unwrap_or(Kind::Other);
-        let is_text = |kind| matches!(kind, Kind::Text | Kind::IntegerText);
+        let first = kinds.next().unwrap_or(ValueKind::Other);
+        let is_text = |kind| matches!(kind, ValueKind::Text | ValueKind::IntegerText);
         let kind = kinds.fold(first, |known, kind| match (known, kind) {
             (known, kind) if known == kind => known,
             // some ids in texts happen to be all digits
-            (known, kind) if is_text(known) && is_text(kind) => Kind::Text,
-            _ => Kind::Other,
+            (known, kind) if is_text(known) && is_text(kind) => ValueKind::Text,
+            _ => ValueKind::Other,
         });
         Self { path, name, values, present, kind, distinct }
     }
 
     /// Whether it can be an identity: nearly every row has it, with one type.
     pub fn identifies(&self, rows: usize) -> bool {
-        self.present > 0 && self.is_common(rows) && !matches!(self.kind, Kind::Other | Kind::Moment)
+        self.present > 0 && self.is_common(rows) && !matches!(self.kind, ValueKind::Other | ValueKind::Moment)
     }
 
     /// Whether it can be a version.
     pub fn versions(&self, rows: usize) -> bool {
         self.present > 0
             && self.is_common(rows)
-            && matches!(self.kind, Kind::Integer | Kind::IntegerText | Kind::Moment)
+            && matches!(self.kind, ValueKind::Integer | ValueKind::IntegerText | ValueKind::Moment)
             && names::version_score(&self.name) > 0
     }
 
@@ -236,17 +236,17 @@ impl Field {
 
     /// The type that it has as a version.
     pub fn version_kind(&self) -> &'static str {
-        if self.kind == Kind::Moment { "timestamp" } else { "integer" }
+        if self.kind == ValueKind::Moment { "timestamp" } else { "integer" }
     }
 
     /// Its values, in words.
     pub fn words(&self, rows: usize) -> String {
         let what = match self.kind {
-            Kind::Integer => "an integer",
-            Kind::Text => "a string",
-            Kind::IntegerText => "an integer in a string",
-            Kind::Moment => "a moment in a string",
-            Kind::Other => "of several types",
+            ValueKind::Integer => "an integer",
+            ValueKind::Text => "a string",
+            ValueKind::IntegerText => "an integer in a string",
+            ValueKind::Moment => "a moment in a string",
+            ValueKind::Other => "of several types",
         };
         let records = counted(rows, "record");
         let present = match self.present {
@@ -313,11 +313,11 @@ mod tests {
             r#"{"id":2,"a b":{"c":"7"},"at":"2024-05-20T20:50:30+02:00","n":"-6","mixed":"1"}"#,
         ]);
         let kind = |path: &str| table.fields[field(&table, path)].kind;
-        assert_eq!(kind("value.id"), Kind::Integer);
-        assert_eq!(kind(r#"value."a b".c"#), Kind::Text);
-        assert_eq!(kind("value.at"), Kind::Moment);
-        assert_eq!(kind("value.n"), Kind::IntegerText);
-        assert_eq!(kind("value.mixed"), Kind::Other);
+        assert_eq!(kind("value.id"), ValueKind::Integer);
+        assert_eq!(kind(r#"value."a b".c"#), ValueKind::Text);
+        assert_eq!(kind("value.at"), ValueKind::Moment);
+        assert_eq!(kind("value.n"), ValueKind::IntegerText);
+        assert_eq!(kind("value.mixed"), ValueKind::Other);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Tally {
     /// The same for each topic.
     topics: BTreeMap<(Reason, String), usize>,
     /// Why the first invalid record is invalid.
-    refusal: Option<String>,
+    rejection: Option<String>,
 }
 
 impl Tally {
@@ -34,10 +34,10 @@ impl Tally {
             let decision = model.judge(&record, wall_ms);
             *tally.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
             *tally.topics.entry((decision.reason, record.topic.to_owned())).or_default() += 1;
-            if decision.verdict == Verdict::Invalid && tally.refusal.is_none() {
-                let refusal = Explanation::of(model, topology).refusal;
-                let words = refusal.unwrap_or_else(|| topology.meaning(decision.reason).into_owned());
-                tally.refusal = Some(format!("{words} ({})", decision.reason));
+            if decision.verdict == Verdict::Invalid && tally.rejection.is_none() {
+                let rejection = Explanation::of(model, topology).rejection;
+                let words = rejection.unwrap_or_else(|| topology.meaning(decision.reason).into_owned());
+                tally.rejection = Some(format!("{words} ({})", decision.reason));
             }
         }
         tally
@@ -60,7 +60,7 @@ impl Tally {
     /// If all records are invalid: why the first one is, with its reason.
     pub fn all_invalid(&self) -> Option<&str> {
         let is_all = self.counts.keys().all(|(verdict, _)| *verdict == Verdict::Invalid);
-        self.refusal.as_deref().filter(|_| is_all)
+        self.rejection.as_deref().filter(|_| is_all)
     }
 
     /// How many records got this verdict.

@@ -266,7 +266,7 @@ impl fmt::Display for Difference {
                 let Judged { place, verdict, reason, explanation, .. } = got;
                 writeln!(f, "record {number} ({place})")?;
                 writeln!(f, "  expected {}", words(*expected))?;
-                let why = explanation.refusal.as_deref().unwrap_or(reason.meaning());
+                let why = explanation.rejection.as_deref().unwrap_or(reason.meaning());
                 write!(f, "  got      {verdict} ({reason}): {why}")?;
                 let facts = [
                     ("kind", explanation.kind),

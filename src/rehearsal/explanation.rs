@@ -17,7 +17,7 @@ pub struct Explanation {
     /// What it was compared with: an object with `version`, `epoch` and `last_seen`.
     pub against: Option<String>,
     /// Why it could not be judged, in words for people (not JSON).
-    pub refusal: Option<String>,
+    pub rejection: Option<String>,
 }
 
 impl Explanation {
@@ -29,7 +29,7 @@ impl Explanation {
             version: model.version(),
             epoch: model.epoch(),
             against: model.against().map(str::to_owned),
-            refusal: model.refusal().map(|refusal| topology.refusal(refusal).into_owned()),
+            rejection: model.rejection().map(|rejection| topology.rejection(rejection).into_owned()),
         }
     }
 }

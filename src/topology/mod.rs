@@ -41,7 +41,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dedup::{Reason, Refusal, Rules};
+use crate::dedup::{Reason, Rejection, Rules};
 pub use cases::TestCase;
 pub use input::{Input, Pattern};
 pub use presets::Preset;
@@ -176,8 +176,8 @@ impl Topology {
     }
 
     /// Why a record cannot be judged, with the [`Topology::hint`] if there is one.
-    pub fn refusal<'a>(&self, refusal: &'a Refusal) -> Cow<'a, str> {
-        self.with_hint(refusal.reason, &refusal.message)
+    pub fn rejection<'a>(&self, rejection: &'a Rejection) -> Cow<'a, str> {
+        self.with_hint(rejection.reason, &rejection.message)
     }
 
     fn with_hint<'a>(&self, reason: Reason, words: &'a str) -> Cow<'a, str> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use ratchet::cluster::kafka::Kafka;
-use ratchet::cluster::{Cluster, Kind, Member as _, Message, Producer as _, Ticket};
+use ratchet::cluster::{Cluster, ErrorKind, Member as _, Message, Producer as _, Ticket};
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
@@ -23,7 +23,7 @@ fn record_rejected_by_the_topic_is_reported_as_refused() {
     producer.send(Ticket { number: 41, report: false }, &message(&at(&output, 0), "a", "small")).unwrap();
     producer.send(Ticket { number: 42, report: false }, &message(&at(&output, 1), "a", &large)).unwrap();
     let error = producer.commit(&[commit_of(&at(&input, 0), 1, "")], member.metadata().unwrap()).unwrap_err();
-    assert_eq!(error.kind, Kind::Abort, "{error}");
+    assert_eq!(error.kind, ErrorKind::Abort, "{error}");
     let failures = producer.take_failures();
     let refused: Vec<_> = failures.iter().filter(|failure| failure.refused).map(|failure| failure.number).collect();
     assert_eq!(refused, [42], "{failures:?}");
@@ -43,7 +43,7 @@ fn timestamp_rejected_by_the_topic_is_reported_as_refused() {
     let far = Message { timestamp: Some(32_503_680_000_000), ..message(&to, "a", "in the year 3000") };
     producer.send(Ticket { number: 9, report: false }, &far).unwrap();
     let error = producer.commit(&[commit_of(&at(&input, 0), 1, "")], member.metadata().unwrap()).unwrap_err();
-    assert_eq!(error.kind, Kind::Abort, "{error}");
+    assert_eq!(error.kind, ErrorKind::Abort, "{error}");
     let failures = producer.take_failures();
     assert_eq!((failures.len(), failures[0].number, failures[0].refused), (1, 9, true), "{failures:?}");
     producer.abort().unwrap();
@@ -59,7 +59,7 @@ fn record_rejected_by_the_client_leaves_the_transaction_intact() {
     producer.begin().unwrap();
     producer.send(SILENT, &message(&to, "a", "before")).unwrap();
     let error = producer.send(SILENT, &message(&to, "a", &large)).unwrap_err();
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
     producer.send(SILENT, &message(&to, "a", "after")).unwrap();
     producer.commit(&[commit_of(&at(&input, 0), 1, "")], member.metadata().unwrap()).unwrap();
     assert_eq!(values(&to, "read_committed"), ["before", "after"]);
@@ -74,7 +74,7 @@ fn missing_partition_is_not_blamed_on_the_record() {
     producer.send(SILENT, &message(&first, "a", "x")).unwrap();
     eventually("the delivery", || (producer.in_flight() == 0).then_some(()));
     let reported = match producer.send(Ticket { number: 5, report: false }, &message(&missing, "a", "x")) {
-        Err(error) => error.kind == Kind::Abort,
+        Err(error) => error.kind == ErrorKind::Abort,
         Ok(()) => eventually("a failure", || producer.take_failures().pop().map(|f| f.number == 5 && !f.refused)),
     };
     assert!(reported);
@@ -108,7 +108,7 @@ fn loading_coordinator_is_an_error_only_if_it_lasts() {
 
     let (_broker, kafka) = loading(10_000);
     let error = kafka.producer(&unique("tx")).err().expect("it cannot be opened");
-    assert_eq!(error.kind, Kind::Retry, "{error}");
+    assert_eq!(error.kind, ErrorKind::Retry, "{error}");
     assert!(error.message.contains("Coordinator load in progress"), "{error}");
 }
 
@@ -117,5 +117,5 @@ fn unreachable_cluster_is_an_error_to_retry() {
     let own = [("bootstrap.servers", "127.0.0.1:1"), ("socket.connection.setup.timeout.ms", "1000")];
     let nowhere = Kafka::new(&map(&own), &map(&[]), &map(&[])).unwrap();
     let error = nowhere.describe_topic("any").unwrap_err();
-    assert_eq!(error.kind, Kind::Retry, "{error}");
+    assert_eq!(error.kind, ErrorKind::Retry, "{error}");
 }

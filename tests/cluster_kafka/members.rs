@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, Member};
-use ratchet::cluster::{Cluster, GroupEvent, Kind, Member as _, Reader as _, RecordBatch};
+use ratchet::cluster::{Cluster, ErrorKind, GroupEvent, Member as _, Reader as _, RecordBatch};
 
 use crate::common::*;
 use crate::random::Random;
@@ -91,11 +91,11 @@ fn missing_offset_is_refused_by_name() {
     member.start(&from, 77).unwrap();
     let mut batch = Batch::default();
     let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
     assert!(error.message.contains(&format!("{from} no longer has offset 77")), "{error}");
     assert_eq!(error.partition.as_ref(), Some(&from));
     // Its fetcher has stopped for good; a new member can read from elsewhere.
-    assert_eq!(member.start(&from, 1).unwrap_err().kind, Kind::Fenced);
+    assert_eq!(member.start(&from, 1).unwrap_err().kind, ErrorKind::Fenced);
     member.leave().unwrap();
     let (_, mut member) = lone_member(&cluster, &input);
     member.start(&from, 1).unwrap();
@@ -184,7 +184,7 @@ fn reader_for_a_group_is_checked_against_the_groups_epoch() {
     let mut reader = cluster.reader_for(&group, &from, 3).unwrap();
     let mut batch = Batch::default();
     let error = eventually("a refusal", || reader.read(&mut batch, 10, STEP).err());
-    assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
+    assert_eq!((error.kind, error.partition.as_ref()), (ErrorKind::Refused, Some(&from)), "{error}");
     assert!(error.message.contains("does not hold any more what was read of it up to offset 3"), "{error}");
     assert_eq!(batch.len(), 0, "something was read");
 }
@@ -205,7 +205,7 @@ fn groups_of_one_process_are_checked_against_their_own_epochs() {
     member.start(&from, 3).unwrap();
     let mut batch = Batch::default();
     let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
-    assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
+    assert_eq!((error.kind, error.partition.as_ref()), (ErrorKind::Refused, Some(&from)), "{error}");
     let mut member = cluster.member(&whole, &[Arc::clone(&input)]).unwrap();
     joined(&mut member);
     member.start(&from, 3).unwrap();
@@ -228,10 +228,10 @@ fn offset_of_an_unknown_leader_epoch_is_refused_for_good() {
     member.start(&from, 3).unwrap();
     let mut batch = Batch::default();
     let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
-    assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
+    assert_eq!((error.kind, error.partition.as_ref()), (ErrorKind::Refused, Some(&from)), "{error}");
     assert_eq!(batch.len(), 0, "something was read");
     let error = member.start(&from, 3).unwrap_err();
-    assert_eq!((error.kind, error.partition.as_ref()), (Kind::Refused, Some(&from)), "{error}");
+    assert_eq!((error.kind, error.partition.as_ref()), (ErrorKind::Refused, Some(&from)), "{error}");
     assert!(error.message.contains("does not hold any more what was read of it up to offset 3"), "{error}");
     member.leave().unwrap();
     // A reset by hand commits no epoch: the loss is accepted.
@@ -249,7 +249,7 @@ fn missing_topic_is_refused() {
     let mut member = cluster.member(&unique("group"), &[unique("missing").into()]).unwrap();
     let mut batch = Batch::default();
     let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
 }
 
 /// Polls without accepting anything.

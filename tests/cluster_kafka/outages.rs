@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, Kafka};
-use ratchet::cluster::{Cluster, Inquiry, Kind, Member as _, NewTopic, Producer as _, RecordBatch, Settling as _};
+use ratchet::cluster::{Cluster, ErrorKind, Inquiry, Member as _, NewTopic, Producer as _, RecordBatch, Settling as _};
 
 use crate::common::*;
 use crate::support::Broker;
@@ -35,7 +35,7 @@ fn frozen_broker_does_not_hold_up_a_commit() {
     let started = Instant::now();
     let error = producer.commit(&[commit_of(&at(&input, 0), 1, "")], metadata).unwrap_err();
     assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
-    assert!(matches!(error.kind, Kind::Abort | Kind::Unknown), "{error}");
+    assert!(matches!(error.kind, ErrorKind::Abort | ErrorKind::Unknown), "{error}");
     let started = Instant::now();
     drop(producer);
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
@@ -67,7 +67,7 @@ fn broker_restart_is_reported_once_and_reading_continues() {
     let until = Instant::now() + Duration::from_secs(3);
     while Instant::now() < until {
         if let Err(error) = member.poll(&mut batch, 10, STEP) {
-            assert_eq!(error.kind, Kind::Retry, "{error}");
+            assert_eq!(error.kind, ErrorKind::Retry, "{error}");
             reports += 1;
         }
     }
@@ -109,9 +109,9 @@ fn wrong_password_is_refused_and_never_shown() {
     let mut member = wrong.member("group", &["missing".into()]).unwrap();
     let mut batch = Batch::default();
     let joining =
-        eventually("a refusal", || member.poll(&mut batch, 10, STEP).err().filter(|e| e.kind == Kind::Refused));
+        eventually("a refusal", || member.poll(&mut batch, 10, STEP).err().filter(|e| e.kind == ErrorKind::Refused));
     for error in [producing, describing, joining] {
-        assert_eq!(error.kind, Kind::Refused, "{error}");
+        assert_eq!(error.kind, ErrorKind::Refused, "{error}");
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
     }
     assert!(batch.is_empty());
@@ -141,7 +141,7 @@ fn login_that_succeeded_once_is_retried_when_rejected() {
         std::thread::sleep(STEP);
     };
     for error in [&described, &produced, &settled] {
-        assert_eq!(error.kind, Kind::Retry, "{error}");
+        assert_eq!(error.kind, ErrorKind::Retry, "{error}");
     }
     for error in [&described, &settled] {
         assert!(error.message.contains("uthentication"), "{error}");

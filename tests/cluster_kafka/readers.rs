@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratchet::cluster::kafka::{Batch, Reader};
-use ratchet::cluster::{Cluster, Kind, Reader as _};
+use ratchet::cluster::{Cluster, ErrorKind, Reader as _};
 use ratchet::record::TopicPartition;
 use rdkafka::producer::Producer as _;
 
@@ -110,6 +110,6 @@ fn missing_offset_is_refused_by_name() {
     let mut reader = cluster().reader(&changelog, 99).unwrap();
     let mut batch = Batch::default();
     let error = eventually("a refusal", || reader.read(&mut batch, 10, STEP).err());
-    assert_eq!(error.kind, Kind::Refused);
+    assert_eq!(error.kind, ErrorKind::Refused);
     assert!(error.message.contains(&format!("{changelog} no longer has offset 99")), "{error}");
 }

@@ -1,7 +1,7 @@
 //! A record passes through a member and a producer byte for byte.
 
 use ratchet::cluster::kafka::Batch;
-use ratchet::cluster::{Cluster, Kind, Member as _, Message, Producer as _, Reader as _, RecordBatch};
+use ratchet::cluster::{Cluster, ErrorKind, Member as _, Message, Producer as _, Reader as _, RecordBatch};
 use ratchet::record::{HeaderBuf, Headers};
 
 use crate::common::*;
@@ -155,7 +155,7 @@ fn record_with_unreadable_headers_is_refused() {
         note(&batch);
         polled.err()
     });
-    assert_eq!(refused.kind, Kind::Refused, "{refused}");
+    assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
     assert!(refused.message.contains("at offset 1: ") && refused.message.contains("headers"), "{refused}");
     for _ in 0..10 {
         assert_eq!(member.poll(&mut batch, 100, STEP).unwrap(), None);

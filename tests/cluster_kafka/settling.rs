@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::Kafka;
-use ratchet::cluster::{Cluster, Inquiry, Kind, Producer as _, Settled, Settling as _};
+use ratchet::cluster::{Cluster, ErrorKind, Inquiry, Producer as _, Settled, Settling as _};
 use ratchet::format::ChangelogOffset;
 use ratchet::record::TopicPartition;
 use rdkafka::producer::Producer as _;
@@ -202,6 +202,6 @@ fn missing_changelog_is_refused() {
     let missing: Arc<str> = unique("missing").into();
     let mut settling = cluster.settle(Inquiry::of(&unique("group"), &at(&input, 0), &at(&missing, 0)));
     let error = eventually("a result", || settling.poll()).unwrap_err();
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
     assert!(error.message.contains(&*missing), "{error}");
 }

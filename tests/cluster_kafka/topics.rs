@@ -1,6 +1,6 @@
 //! Topics are described as they are, created once, and distinguished from others of the same name.
 
-use ratchet::cluster::{Cluster, Detail, Kind, NewTopic, Rights};
+use ratchet::cluster::{Cluster, Detail, ErrorKind, NewTopic, Rights};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 
@@ -34,9 +34,9 @@ fn topic_that_the_cluster_rejects_is_refused() {
     let new = |settings| NewTopic { name: "a-topic", partition_count: 1, replication_factor: 1, settings };
     let wrong = [("cleanup.policy", "sweep".to_owned())];
     let error = cluster().create_topic(&new(&wrong)).unwrap_err();
-    assert_eq!((error.kind, error.detail), (Kind::Refused, None), "{error}");
+    assert_eq!((error.kind, error.detail), (ErrorKind::Refused, None), "{error}");
     let error = cluster().create_topic(&NewTopic { replication_factor: 9, ..new(&[]) }).unwrap_err();
-    assert_eq!((error.kind, error.detail), (Kind::Refused, Some(Detail::TooFewBrokers(1))), "{error}");
+    assert_eq!((error.kind, error.detail), (ErrorKind::Refused, Some(Detail::TooFewBrokers(1))), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ratchet::cluster::kafka::{Batch, Kafka};
-use ratchet::cluster::{Cluster, CommittedOffset, GroupEvent, Kind, Member as _, Producer as _, Ticket};
+use ratchet::cluster::{Cluster, CommittedOffset, ErrorKind, GroupEvent, Member as _, Producer as _, Ticket};
 use ratchet::record::TopicPartition;
 
 use crate::common::*;
@@ -83,7 +83,7 @@ fn records_written_over_lost_ones_are_not_committed() {
         producer.send(Ticket { number: 7, report: true }, &message(&to, "a", value)).unwrap();
     }
     let error = producer.commit(&[commit_of(&from, 2, "lost")], member.metadata().unwrap()).unwrap_err();
-    assert_eq!(error.kind, Kind::Abort, "{error}");
+    assert_eq!(error.kind, ErrorKind::Abort, "{error}");
     assert_eq!(producer.take_delivered(), [(7, 2), (7, 3)]);
     producer.abort().unwrap();
     // The expectation ends with its transaction; and a record at the expected offset is committed.
@@ -99,7 +99,7 @@ fn records_written_over_lost_ones_are_not_committed() {
 fn member_that_has_not_joined_has_no_metadata() {
     let (cluster, input) = (cluster(), topic("in", 1));
     let member = cluster.member(&unique("group"), &[Arc::clone(&input)]).unwrap();
-    assert_eq!(member.metadata().err().unwrap().kind, Kind::Abort);
+    assert_eq!(member.metadata().err().unwrap().kind, ErrorKind::Abort);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn former_generation_cannot_commit() {
     producer.begin().unwrap();
     producer.send(SILENT, &message(&to, "a", "stale")).unwrap();
     let error = producer.commit(&[commit_of(&at(&input, 0), 5, "stale")], stale).unwrap_err();
-    assert_eq!(error.kind, Kind::Abort, "{error}");
+    assert_eq!(error.kind, ErrorKind::Abort, "{error}");
     producer.abort().unwrap();
     commit(&mut producer, &first, &[message(&to, "a", "current")], &[commit_of(&at(&input, 0), 1, "current")]);
     assert_eq!(values(&to, "read_committed"), ["current"]);
@@ -153,7 +153,7 @@ fn second_producer_of_an_id_fences_the_first() {
     eventually("the delivery", || (first.in_flight() == 0).then_some(()));
     let mut second = cluster.producer(&id).unwrap();
     let error = first.commit(&[commit_of(&at(&input, 0), 5, "")], member.metadata().unwrap()).unwrap_err();
-    assert_eq!(error.kind, Kind::Fenced, "{error}");
+    assert_eq!(error.kind, ErrorKind::Fenced, "{error}");
     assert_eq!(second.id(), id);
     commit(&mut second, &member, &[message(&to, "a", "mine")], &[commit_of(&at(&input, 0), 1, "")]);
     assert_eq!(values(&to, "read_committed"), ["mine"]);

@@ -249,7 +249,7 @@ impl disk::Disk for SimulatedDisk {
         }
         let place = Arc::new(());
         buffers.push(Arc::downgrade(&place));
-        Some(LoadBuffer::bounded_by(Box::new(Place { one_read: loads.one_read, _place: place })))
+        Some(LoadBuffer::bounded_by(Box::new(BufferPermit { one_read: loads.one_read, _place: place })))
     }
 
     fn used_bytes(&self) -> usize {
@@ -258,14 +258,14 @@ impl disk::Disk for SimulatedDisk {
 }
 
 /// A buffer's place among the permitted ones.
-struct Place {
+struct BufferPermit {
     /// Whether the buffer is full as soon as it holds anything.
     one_read: bool,
     /// Freed with the buffer.
     _place: Arc<()>,
 }
 
-impl Bound for Place {
+impl Bound for BufferPermit {
     fn has_room(&self, buffer: &LoadBuffer, _records: usize) -> bool {
         !self.one_read || buffer.is_empty()
     }

@@ -10,7 +10,7 @@ use crate::world::{POISON, POISONED_BYTES_MAX, WALL_MS};
 
 /// What is read, and by which topology.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum InputKind {
     /// Things with versions, remembered for ever.
     #[default]
     Versions,
@@ -22,7 +22,7 @@ pub enum Kind {
     Changes,
 }
 
-impl Kind {
+impl InputKind {
     pub const ALL: [Self; 4] = [Self::Versions, Self::Messages, Self::Epochs, Self::Changes];
 
     /// Its topology.
@@ -138,7 +138,7 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     // From a separate generator, so that the rest of the input is the same with and without them.
     let mut separate = Random::new(random.clone().next());
     let oddity = Oddity::drawn(&mut separate).filter(|_| profile.odd_records);
-    if profile.input == Kind::Changes {
+    if profile.input == InputKind::Changes {
         return change(oddity, random, &mut separate, (partition, sent, now));
     }
     let id = format!("{partition}-{}", random.below(12));
@@ -151,14 +151,14 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
         _ => version.to_string(),
     };
     let fields = match profile.input {
-        Kind::Versions => format!(r#""version":{},"#, number(version)),
-        Kind::Messages => {
+        InputKind::Versions => format!(r#""version":{},"#, number(version)),
+        InputKind::Messages => {
             // Some are late for their place, a few for the retention.
             let most = if random.permille(30) { 1500 } else { 300 };
             timestamp -= random.below(most) as i64;
             String::new()
         }
-        Kind::Epochs => {
+        InputKind::Epochs => {
             // Sometimes the last records of the previous epoch are delivered again, with versions that were high in
             // it.
             let late = u64::from(random.permille(100));
@@ -166,7 +166,7 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
             let version = version.saturating_sub(epoch * EPOCH_RECORDS);
             format!(r#""epoch":{epoch},"version":{},"#, number(version))
         }
-        Kind::Changes => unreachable!("changes are drawn separately"),
+        InputKind::Changes => unreachable!("changes are drawn separately"),
     };
     let value = match oddity {
         Some(Oddity::Null) => None,

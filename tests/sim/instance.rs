@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use ratchet::cluster::{self, Cluster, Kind};
-use ratchet::config::{Commit, Create, Topics};
+use ratchet::cluster::{self, Cluster, ErrorKind};
+use ratchet::config::{Commit, Create, TopicSettings};
 use ratchet::dedup::Bounds;
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
@@ -28,7 +28,8 @@ use crate::stores::Stores;
 use crate::world::{Process, World};
 
 /// How missing topics are created.
-const TOPIC_SETTINGS: Topics = Topics { create: Create::All, replication_factor: 3, min_insync_replicas: 2 };
+const TOPIC_SETTINGS: TopicSettings =
+    TopicSettings { create: Create::All, replication_factor: 3, min_insync_replicas: 2 };
 
 /// The settings of an instance.
 #[derive(Clone)]
@@ -92,7 +93,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
 
 fn limits(plan: &Plan) -> Limits {
     let is_unbounded = [Lie::RangesUnbounded, Lie::ScopesUnbounded].into_iter().any(lies::is_told);
-    let kept = if is_unbounded { Bounds::USUAL } else { plan.limits.kept };
+    let kept = if is_unbounded { Bounds::DEFAULT } else { plan.limits.kept };
     Limits { kept, ..plan.limits }
 }
 
@@ -102,9 +103,9 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
     let admitted = loop {
         match admit(&sim, &plan.topology, stores) {
             Ok(admitted) => break admitted,
-            Err(error) if error.kind == Kind::Refused || stop.load(Ordering::Relaxed) => {
+            Err(error) if error.kind == ErrorKind::Refused || stop.load(Ordering::Relaxed) => {
                 process.lock().note("refused", format_args!("{error}"));
-                if error.kind == Kind::Refused {
+                if error.kind == ErrorKind::Refused {
                     if error.message.contains("was committed under other rules") {
                         process.lock().reach(coverage::OTHER_RULES_REFUSED);
                     }

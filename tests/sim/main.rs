@@ -58,7 +58,7 @@ use schedule::{Outcome, run};
 
 /// Topologies by kind of input.
 static TOPOLOGIES: LazyLock<[Topology; 4]> = LazyLock::new(|| {
-    input::Kind::ALL.map(|kind| {
+    input::InputKind::ALL.map(|kind| {
         let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile(kind));
         loaded.map_err(|mistakes| mistakes.render(false)).expect("the topology is right").topology
     })
@@ -95,7 +95,7 @@ fn plan(profile: &Profile) -> Plan {
 }
 
 /// An environment with a single file.
-struct OneFile(input::Kind);
+struct OneFile(input::InputKind);
 
 impl ratchet::yaml::Environment for OneFile {
     fn variable(&self, _name: &str) -> Option<String> {

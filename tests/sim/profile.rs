@@ -76,7 +76,7 @@ impl Upheaval {
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// What is read.
-    pub input: input::Kind,
+    pub input: input::InputKind,
     /// Whether some records have headers, no key, or a value that cannot be read or sent.
     pub odd_records: bool,
     /// Whether there is always more to read: records come a few at a time, slowly, so that transactions stay open for
@@ -134,7 +134,7 @@ pub enum Release {
 /// Bounds on the lanes' work, small enough to be hit; bounds on history are as usual.
 fn limits(random: &mut Random) -> Limits {
     let mut one_of = |all: [usize; 4]| all[random.below(4) as usize];
-    let usual = Limits::USUAL;
+    let usual = Limits::DEFAULT;
     let poll_records_max = one_of([1, 5, usual.poll_records_max, usual.poll_records_max]);
     let loads_max = one_of([1, 2, usual.loads_max, usual.loads_max]);
     Limits {
@@ -180,7 +180,7 @@ impl Profile {
         Self {
             commit_records,
             limits: limits(&mut separate),
-            input: input::Kind::Versions,
+            input: input::InputKind::Versions,
             odd_records: true,
             backlogged: false,
             partitions: random.between(2, 4) as i32,
@@ -267,8 +267,8 @@ impl Profile {
         // From a separate generator, so that other draws stay the same. Skipping records leaves a second range.
         let is_bounded = Random::new(random.clone().next()).permille(400) && upheaval == Some(Upheaval::GroupLatest);
         let drawn = Self { trims, upheaval, transactional, poison: false, ..Self::wild(random) };
-        let ranges_max = if is_bounded { 1 } else { Bounds::USUAL.ranges_max };
-        drawn.keeping(Bounds { ranges_max, ..Bounds::USUAL })
+        let ranges_max = if is_bounded { 1 } else { Bounds::DEFAULT.ranges_max };
+        drawn.keeping(Bounds { ranges_max, ..Bounds::DEFAULT })
     }
 
     /// As `odd`, with messages that expire soon. To a clock that is behind by more than a tenth of the retention,
@@ -281,37 +281,37 @@ impl Profile {
         let drawn = Self::odd(random);
         // An owner with a longer retention may drop, and so pass, the record at which another one has stopped.
         let poison = drawn.poison && release.is_none();
-        Self { input: input::Kind::Messages, release, poison, ..drawn }
+        Self { input: input::InputKind::Messages, release, poison, ..drawn }
     }
 
     /// As `wild`, with versions that restart in each epoch.
     pub fn epochal(random: &mut Random) -> Self {
         // Drawn separate: all else is as it would be.
         let mut separate = Random::new(random.clone().next());
-        let drawn = Self { input: input::Kind::Epochs, ..Self::wild(random) };
+        let drawn = Self { input: input::InputKind::Epochs, ..Self::wild(random) };
         match separate.below(4) {
-            0 => drawn.keeping(Bounds { scopes_max: separate.between(1, 4) as usize, ..Bounds::USUAL }),
-            1 => drawn.keeping(Bounds { segments_max: separate.between(1, 6) as usize, ..Bounds::USUAL }),
+            0 => drawn.keeping(Bounds { scopes_max: separate.between(1, 4) as usize, ..Bounds::DEFAULT }),
+            1 => drawn.keeping(Bounds { segments_max: separate.between(1, 6) as usize, ..Bounds::DEFAULT }),
             _ => drawn,
         }
     }
 
     /// The same with other bounds on history. A task that hits one stops, and rightly so; nothing else may stop any.
     fn keeping(self, kept: Bounds) -> Self {
-        let poison = self.poison && kept == Bounds::USUAL;
+        let poison = self.poison && kept == Bounds::DEFAULT;
         Self { limits: Limits { kept, ..self.limits }, poison, ..self }
     }
 
     /// As `odd`, with changes to a table's rows.
     pub fn changing(random: &mut Random) -> Self {
-        Self { input: input::Kind::Changes, ..Self::odd(random) }
+        Self { input: input::InputKind::Changes, ..Self::odd(random) }
     }
 
     /// As `sick`, with messages that expire soon and whose tombstones are compacted away, on disks that fall back: a
     /// store that may have missed tombstones is rebuilt.
     pub fn swept(random: &mut Random) -> Self {
         let compactions = random.between(6, 30);
-        Self { input: input::Kind::Messages, tombstones_go: true, compactions, ..Self::sick(random) }
+        Self { input: input::InputKind::Messages, tombstones_go: true, compactions, ..Self::sick(random) }
     }
 
     /// As `wild`, with inputs that are read from their end, and groups deleted before any record arrives.

@@ -1,6 +1,6 @@
 //! Goal: bugs of the engine that seeds have found stay fixed, whatever other seeds find later.
 
-use ratchet::cluster::{Error, Kind, Producer};
+use ratchet::cluster::{Error, ErrorKind, Producer};
 use ratchet::engine::claims::Ids;
 use ratchet::engine::failure::Cause;
 use ratchet::engine::transact::Transactor;
@@ -25,7 +25,7 @@ fn abandoned_idle_transactional_id_is_fenced() {
         let mut transactor = Transactor::<Sim>::new("ratchet.shop.1.0".to_owned(), 1, Ids::default());
         transactor.prepare(&sim).expect("no faults are injected");
         let former = transactor.producer().identity();
-        let cause = Cause::Cluster(Error::new(Kind::Fenced, "another has taken its place"));
+        let cause = Cause::Cluster(Error::new(ErrorKind::Fenced, "another has taken its place"));
         assert!(!transactor.abort(&sim, &cause, &Metrics::new().lane("shop")).ended);
         process.sleep(5 * SECOND);
         let mut state = process.lock();
@@ -46,7 +46,7 @@ fn producer_that_could_not_begin_is_replaced() {
         let mut transactor = Transactor::<Sim>::new("ratchet.shop.1.0".to_owned(), 1, Ids::default());
         transactor.prepare(&sim).expect("no faults are injected");
         let former = transactor.producer().id().to_owned();
-        let cause = Cause::Cluster(Error::new(Kind::Refused, "no right to write under this id"));
+        let cause = Cause::Cluster(Error::new(ErrorKind::Refused, "no right to write under this id"));
         transactor.abort(&sim, &cause, &Metrics::new().lane("shop"));
         transactor.prepare(&sim).expect("no faults are injected");
         [former, transactor.producer().id().to_owned()]

@@ -239,7 +239,7 @@ impl Run<'_> {
             let (at, what) = self.next();
             self.world.lock().broker.now = at;
             let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
-            let stops = self.poison.is_some() || self.history.bounds != Bounds::USUAL;
+            let stops = self.poison.is_some() || self.history.bounds != Bounds::DEFAULT;
             let recovery = if stops { STOPPED } else { RECOVERY };
             let has_lost_tail =
                 matches!(self.profile.upheaval, Some(Upheaval::ChangelogTailLost | Upheaval::ChangelogTailLostAtWork));

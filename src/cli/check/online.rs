@@ -5,7 +5,7 @@ use miette::{MietteDiagnostic, Severity as Shown};
 use crate::cli::Failure;
 use crate::cli::failure::render;
 use crate::cli::stderr::{is_colored, say};
-use crate::cluster::Kind;
+use crate::cluster::ErrorKind;
 use crate::config::Config;
 use crate::engine::preflight::finding::{Finding, Severity};
 use crate::engine::preflight::online;
@@ -17,7 +17,7 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
     let found = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
         // Rights, a password, a property: `run` would be refused too.
-        Kind::Refused => Failure::input(finding.message, finding.help),
+        ErrorKind::Refused => Failure::input(finding.message, finding.help),
         _ => Failure::run_with_help(finding.message, finding.help),
     })?;
     let mut refused = 0;

@@ -26,7 +26,7 @@ pub struct Site {
 
 /// A job's progress, read from the topics.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct JobState {
     /// Records of the input that are committed.
     pub processed: u64,
     /// Records of the output.
@@ -109,7 +109,7 @@ impl Site {
     }
 
     /// How far the job has got.
-    pub fn progress(&self) -> Result<Progress, Error> {
+    pub fn progress(&self) -> Result<JobState, Error> {
         let cluster = self.open()?;
         let partitions: Vec<_> = (0..sample::PARTITIONS).map(|n| TopicPartition::new(sample::INPUT, n)).collect();
         let committed = cluster.committed(GROUP, &partitions, Duration::ZERO)?;
@@ -120,7 +120,7 @@ impl Site {
                 forwarded += cluster.end(sample::OUTPUT, partition)?.unsigned_abs();
             }
         }
-        Ok(Progress { processed, forwarded })
+        Ok(JobState { processed, forwarded })
     }
 
     /// Removes the state folder and returns its size in bytes.

@@ -40,7 +40,7 @@ pub struct Facts {
     pub versioned: u64,
     /// What the preset says about records without a version.
     pub without_version: Option<&'static str>,
-    /// What it says about malformed versions; `refusal` contains it.
+    /// What it says about malformed versions; `rejection` contains it.
     pub malformed_version: Option<&'static str>,
     /// Versions below the highest of their partition.
     pub falls: u64,
@@ -59,7 +59,7 @@ pub struct Facts {
     /// Those without an identity.
     pub unidentified: u64,
     /// Why the first such record could not be judged, and in words.
-    pub refusal: Option<(Reason, String)>,
+    pub rejection: Option<(Reason, String)>,
     /// Lines in kcat's envelope, without the option that says so.
     pub like_kcat: u64,
 }
@@ -127,7 +127,7 @@ fn unidentified(facts: &Facts) -> Option<String> {
 }
 
 fn all_invalid(facts: &Facts) -> Option<String> {
-    let (reason, words) = facts.refusal.as_ref().filter(|(reason, _)| *reason != Reason::IdentityMissing)?;
+    let (reason, words) = facts.rejection.as_ref().filter(|(reason, _)| *reason != Reason::IdentityMissing)?;
     if facts.invalid != facts.records || facts.reasons != 1 {
         return None;
     }
@@ -386,8 +386,8 @@ mod tests {
     #[test]
     fn records_all_invalid_for_one_reason_get_a_hint_what_to_change() {
         for (reason, change) in [(Reason::ValueMalformed, "value_format: bytes"), (Reason::Late, "retention")] {
-            let refusal = Some((reason, "it is so".to_owned()));
-            let facts = Facts { records: 4, invalid: 4, reasons: 1, refusal, ..Facts::default() };
+            let rejection = Some((reason, "it is so".to_owned()));
+            let facts = Facts { records: 4, invalid: 4, reasons: 1, rejection, ..Facts::default() };
             let hint = only(&facts);
             assert!(hint.contains("it is so") && hint.contains(change), "{hint}");
             assert_eq!(hints(&Facts { reasons: 2, ..facts }), [""; 0]);
@@ -396,17 +396,17 @@ mod tests {
 
     #[test]
     fn presets_advice_about_malformed_versions_replaces_the_general_one() {
-        let refusal = Some((Reason::VersionMalformed, "it is too low: set it".to_owned()));
+        let rejection = Some((Reason::VersionMalformed, "it is too low: set it".to_owned()));
         let malformed_version = Some("set it");
-        let facts = Facts { records: 4, invalid: 4, reasons: 1, refusal, malformed_version, ..Facts::default() };
+        let facts = Facts { records: 4, invalid: 4, reasons: 1, rejection, malformed_version, ..Facts::default() };
         assert_eq!(only(&facts).matches("`version`").count(), 0);
         assert!(only(&Facts { malformed_version: None, ..facts }).contains("change `version`"));
     }
 
     #[test]
     fn forwarded_records_without_an_identity_get_a_hint() {
-        let refusal = Some((Reason::IdentityMissing, "value.id is missing".to_owned()));
-        let facts = Facts { records: 10, unidentified: 5, identified: 5, refusal, ..Facts::default() };
+        let rejection = Some((Reason::IdentityMissing, "value.id is missing".to_owned()));
+        let facts = Facts { records: 10, unidentified: 5, identified: 5, rejection, ..Facts::default() };
         assert!(only(&facts).contains("5 of 10 records have no identity"));
         assert_eq!(hints(&Facts { unidentified: 4, ..facts }), [""; 0]);
     }

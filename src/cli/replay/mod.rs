@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Failure;
 use super::stderr::say;
-use crate::capture::{self, Captured, Lines, Place, looks_like_kcat};
+use crate::capture::{self, Captured, LineNumber, Lines, looks_like_kcat};
 use crate::dedup::{Action, Decision, Reason};
 use crate::rehearsal::{Explanation, Partitions};
 use crate::topology::{self, Input, Process};
@@ -21,7 +21,7 @@ mod progress;
 mod summary;
 
 use explain::explained;
-use progress::Progress;
+use progress::ReplayBar;
 use summary::{Seen, Summary};
 
 /// The form of a captured line.
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     {
         return Err(without_topic(args, &mut lines)?);
     }
-    let progress = Progress::begin(lines.bytes_total());
+    let progress = ReplayBar::begin(lines.bytes_total());
     let mut replay = Replay::new(args, loaded.topology);
     let mut output = io::BufWriter::new(io::stdout().lock());
     let ended = replay.run(&mut lines, &mut output, &progress);
@@ -162,7 +162,7 @@ impl Replay {
     }
 
     /// Judges every line, and writes survivors or explanations to `output`.
-    fn run(&mut self, lines: &mut Lines, output: &mut impl Write, progress: &Progress) -> Result<(), Failure> {
+    fn run(&mut self, lines: &mut Lines, output: &mut impl Write, progress: &ReplayBar) -> Result<(), Failure> {
         let mut line = Vec::new();
         let mut captured = Captured::default();
         loop {
@@ -181,9 +181,9 @@ impl Replay {
     fn read(
         &mut self,
         line: &[u8],
-        place: Place<'_>,
+        place: LineNumber<'_>,
         captured: &mut Captured,
-        progress: &Progress,
+        progress: &ReplayBar,
     ) -> Result<(), Failure> {
         match self.envelope {
             Envelope::Kcat => captured.read_kcat(line).map_err(|error| capture::Error::not_kcat(place, &error))?,
@@ -261,7 +261,7 @@ fn stopped(
 ) -> Failure {
     let Captured { topic, partition, offset, .. } = captured;
     let meaning = topology.meaning(decision.reason);
-    let message = explanation.refusal.as_deref().unwrap_or(&meaning);
+    let message = explanation.rejection.as_deref().unwrap_or(&meaning);
     let text = format!("the task stops at {topic}:{partition}:{offset} ({}): {message}", decision.reason);
     Failure::run_with_help(
         text,

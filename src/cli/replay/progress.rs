@@ -1,4 +1,4 @@
-//! A replay's progress: a bar on a terminal; elsewhere a line on standard error every [`TELL_INTERVAL`].
+//! A replay's progress: a bar on a terminal; elsewhere a line on standard error every [`LOG_INTERVAL`].
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, Prog
 
 use crate::cli::stderr::say;
 use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::long_work::TELL_INTERVAL;
+use crate::engine::long_work::LOG_INTERVAL;
 use crate::observe::Pace;
 use crate::words::agreeing;
 
@@ -21,7 +21,7 @@ const RECORDS_EVERY: u64 = 64;
 const TICK: Duration = Duration::from_millis(200);
 
 /// The bar or the lines.
-pub struct Progress {
+pub struct ReplayBar {
     bar: ProgressBar,
     lines: Option<RefCell<Lines>>,
     clock: SystemClock,
@@ -30,7 +30,7 @@ pub struct Progress {
     shown: Arc<AtomicU64>,
 }
 
-impl Progress {
+impl ReplayBar {
     /// A bar up to this many bytes, or a spinner, if standard error is a terminal; lines otherwise. Neither if
     /// standard output is a terminal too: survivors would run into them.
     pub fn begin(bytes: Option<u64>) -> Self {
@@ -109,7 +109,7 @@ impl Lines {
         // a file may have grown meanwhile
         let total = self.bytes_total.map(|total| total.max(bytes));
         self.bytes.at(now, bytes, total.unwrap_or(bytes) - bytes);
-        if now.saturating_sub(self.last_written) < TELL_INTERVAL {
+        if now.saturating_sub(self.last_written) < LOG_INTERVAL {
             return None;
         }
         self.last_written = now;
@@ -152,17 +152,17 @@ mod tests {
     fn line_shows_records_rate_share_and_time_left() {
         let mut lines = Lines::begin(Duration::ZERO, Some(4_000_000));
         assert_eq!(lines.at(Duration::from_millis(400), 400, 40_000), None, "it is too early");
-        let line = lines.at(TELL_INTERVAL, 10_000, 1_000_000);
+        let line = lines.at(LOG_INTERVAL, 10_000, 1_000_000);
         assert_eq!(line.as_deref(), Some("10,000 records, 1,000/s, 25 %, 30s left"));
-        assert_eq!(lines.at(TELL_INTERVAL, 10_001, 1_000_100), None, "one was just written");
-        let line = lines.at(TELL_INTERVAL * 2, 20_000, 4_000_000).expect("it is time for one");
+        assert_eq!(lines.at(LOG_INTERVAL, 10_001, 1_000_100), None, "one was just written");
+        let line = lines.at(LOG_INTERVAL * 2, 20_000, 4_000_000).expect("it is time for one");
         assert!(line.starts_with("20,000 records, ") && line.ends_with(", 100 %, 0s left"), "{line}");
     }
 
     #[test]
     fn line_without_a_known_end_shows_records_and_rate() {
         let mut lines = Lines::begin(Duration::ZERO, None);
-        let line = lines.at(TELL_INTERVAL, 10_000, 1_000_000);
+        let line = lines.at(LOG_INTERVAL, 10_000, 1_000_000);
         assert_eq!(line.as_deref(), Some("10,000 records, 1,000/s"));
     }
 }

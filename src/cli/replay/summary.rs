@@ -106,9 +106,9 @@ impl Summary {
             self.facts.nulls_lost += u64::from(is_lost && decision.action != Action::Forward);
         }
         self.facts.deletes += u64::from(explanation.kind == Some("delete"));
-        if self.facts.refusal.is_none() && (decision.verdict == Verdict::Invalid || explanation.refusal.is_some()) {
-            let words = explanation.refusal.as_deref().unwrap_or(decision.reason.meaning());
-            self.facts.refusal = Some((decision.reason, words.to_owned()));
+        if self.facts.rejection.is_none() && (decision.verdict == Verdict::Invalid || explanation.rejection.is_some()) {
+            let words = explanation.rejection.as_deref().unwrap_or(decision.reason.meaning());
+            self.facts.rejection = Some((decision.reason, words.to_owned()));
         }
         if let Some(identity) = &explanation.identity {
             self.facts.identified += 1;

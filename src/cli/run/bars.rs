@@ -96,7 +96,7 @@ impl Write for Above {
 }
 
 /// A topology's restores, or its sweeps.
-type Kind = (String, Work);
+type BarKey = (String, Work);
 
 /// The bar of one kind.
 struct Row {
@@ -106,14 +106,14 @@ struct Row {
 }
 
 impl Row {
-    fn begin((topology, work): &Kind, now: Duration) -> Self {
+    fn begin((topology, work): &BarKey, now: Duration) -> Self {
         Self { bar: bar(topology), episode: Episode::begin(*work, now), is_drawn: false }
     }
 }
 
 /// Updates the bars to the work in progress.
-fn follow(bars: &mut BTreeMap<Kind, Row>, multi: &MultiProgress, now: Duration, long_work: Vec<LongWork>) {
-    let mut by_kind: BTreeMap<Kind, Vec<LongWork>> = BTreeMap::new();
+fn follow(bars: &mut BTreeMap<BarKey, Row>, multi: &MultiProgress, now: Duration, long_work: Vec<LongWork>) {
+    let mut by_kind: BTreeMap<BarKey, Vec<LongWork>> = BTreeMap::new();
     for work in long_work {
         by_kind.entry((work.topology.clone(), work.work)).or_default().push(work);
     }
@@ -323,7 +323,7 @@ mod tests {
     fn only_a_long_sweep_gets_a_bar_of_its_own() {
         let multi = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let mut bars = BTreeMap::new();
-        let drawn = |bars: &BTreeMap<Kind, Row>| {
+        let drawn = |bars: &BTreeMap<BarKey, Row>| {
             bars.iter().filter(|(_, row)| row.is_drawn).map(|((_, work), _)| *work).collect::<Vec<_>>()
         };
         follow(&mut bars, &multi, Duration::ZERO, vec![restore(0, 250, 750), sweep(1, 0, 900)]);

@@ -6,7 +6,7 @@
 //! changing (committed offsets, a takeover's) takes the writer lock and so waits for that commit.
 //!
 //! **Failure**: after a failed write to the folder, it is uncertain what a later start will find there.
-//! The write returns [`Kind::Unknown`], and from then on everything is refused until the process
+//! The write returns [`ErrorKind::Unknown`], and from then on everything is refused until the process
 //! restarts and reads what is really there.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use super::group::Group;
 use super::layout::{self, FolderMeta, OffsetMeta, PartitionMeta};
 use super::topics::{Topic, check_group, check_name};
 use super::{Membership, Options};
-use crate::cluster::{CommittedOffset, Error, Kind, OffsetCommit, TopicId};
+use crate::cluster::{CommittedOffset, Error, ErrorKind, OffsetCommit, TopicId};
 use crate::record::TopicPartition;
 use crate::words::counted;
 
@@ -79,7 +79,7 @@ impl Broker {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.broken {
             None => Ok(state),
-            Some(why) => Err(Error::new(Kind::Refused, format!("{why}; repair the folder, then restart"))),
+            Some(why) => Err(Error::new(ErrorKind::Refused, format!("{why}; repair the folder, then restart"))),
         }
     }
 
@@ -106,7 +106,7 @@ impl Broker {
         let (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         match &state.broken {
             None => Ok((state, true)),
-            Some(why) => Err(Error::new(Kind::Refused, format!("{why}; repair the folder, then restart"))),
+            Some(why) => Err(Error::new(ErrorKind::Refused, format!("{why}; repair the folder, then restart"))),
         }
     }
 
@@ -248,7 +248,7 @@ impl State {
         let unknown = || Err("the group has no members (unknown member)".to_owned());
         group
             .map_or_else(unknown, |group| group.check_commit(membership.member, membership.generation))
-            .map_err(|why| Error::new(Kind::Abort, format!("group {}: {why}", membership.group)))
+            .map_err(|why| Error::new(ErrorKind::Abort, format!("group {}: {why}", membership.group)))
     }
 }
 
@@ -259,5 +259,5 @@ pub(super) fn lowest_position(readers: &[Weak<AtomicI64>]) -> i64 {
 
 /// An error that a person has to deal with.
 pub(super) fn refused(message: impl Into<String>) -> Error {
-    Error::new(Kind::Refused, message)
+    Error::new(ErrorKind::Refused, message)
 }

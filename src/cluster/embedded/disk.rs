@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rocksdb::{DB, DBCompressionType, DBRawIteratorWithThreadMode, Options, ReadOptions, WriteBatch, WriteOptions};
 
 use super::layout::{self, FolderMeta, PartitionMeta, TopicMeta};
-use crate::cluster::{Error, Kind, TopicId};
+use crate::cluster::{Error, ErrorKind, TopicId};
 use crate::lock::FileLock;
 
 const LOCK_FILE: &str = "embedded.lock";
@@ -38,12 +38,12 @@ impl Disk {
     /// Opens the folder, creating it if necessary (0700), with `seed` for a new one.
     pub fn open(dir: &Path, seed: u64) -> Result<(Self, FolderMeta), Error> {
         let refused = |what: &str, e: &dyn std::fmt::Display| {
-            Error::new(Kind::Refused, format!("the embedded cluster's folder {} {what}: {e}", dir.display()))
+            Error::new(ErrorKind::Refused, format!("the embedded cluster's folder {} {what}: {e}", dir.display()))
         };
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| refused("cannot be created", &e))?;
         let lock = FileLock::try_take(&dir.join(LOCK_FILE)).map_err(|e| refused("cannot be locked", &e))?.ok_or_else(|| {
             Error::new(
-                Kind::Refused,
+                ErrorKind::Refused,
                 format!(
                     "the embedded cluster in {} is already open: one process at a time can use it; stop the other one, \
                      choose another folder, or use Kafka",
@@ -103,7 +103,7 @@ impl Disk {
         options.set_sync(true);
         self.db.write_opt(batch, &options).map_err(|e| {
             Error::new(
-                Kind::Unknown,
+                ErrorKind::Unknown,
                 format!("the embedded cluster's folder {} could not be written: {e}", self.dir.display()),
             )
         })
@@ -135,7 +135,7 @@ impl Disk {
     }
 
     fn error(&self, what: &str, e: &dyn std::fmt::Display) -> Error {
-        Error::new(Kind::Refused, format!("the embedded cluster's folder {} {what}: {e}", self.dir.display()))
+        Error::new(ErrorKind::Refused, format!("the embedded cluster's folder {} {what}: {e}", self.dir.display()))
     }
 }
 

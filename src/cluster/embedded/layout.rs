@@ -24,7 +24,7 @@
 //! | 4 | the value's length, likewise |
 //! | … | key, value, then headers as in [`crate::record::Headers`] to the end |
 
-use crate::cluster::{Error, Kind, Message, TopicId};
+use crate::cluster::{Error, ErrorKind, Message, TopicId};
 use crate::record::Headers;
 
 /// The folder format that is written and read.
@@ -181,7 +181,7 @@ pub(super) fn decode<T: bincode::Decode<()>>(what: &str, bytes: &[u8]) -> Result
 
 fn damaged(what: &str) -> Error {
     Error::new(
-        Kind::Refused,
+        ErrorKind::Refused,
         format!("{what} in the embedded cluster's folder is damaged: restore the folder or start a new one"),
     )
 }

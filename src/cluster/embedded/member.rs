@@ -10,7 +10,7 @@ use super::group::Served;
 use super::reader::Cursor;
 use super::topics::check_group;
 use super::{Membership, now};
-use crate::cluster::{self, Error, GroupEvent, Kind, RecordBatch};
+use crate::cluster::{self, Error, ErrorKind, GroupEvent, RecordBatch};
 use crate::record::TopicPartition;
 
 /// See [`cluster::Member`]. Dropping it leaves the group.
@@ -268,7 +268,7 @@ impl cluster::Member for Member {
         let state = self.broker.state()?;
         let joined = state.groups.get(&self.group).and_then(|group| group.joined_generation(self.id));
         let generation = joined.filter(|_| !self.lost).ok_or_else(|| {
-            Error::new(Kind::Abort, format!("the member of group {} has not joined (any more)", self.group))
+            Error::new(ErrorKind::Abort, format!("the member of group {} has not joined (any more)", self.group))
         })?;
         Ok(Membership { group: self.group.clone(), member: self.id, generation })
     }

@@ -10,7 +10,7 @@
 //!   in the producer's memory only: every reader is read_committed, and nothing has to be aborted after a
 //!   crash. Offsets are assigned at the commit and have no gaps but those of compaction.
 //! - **Fenced**: a second producer with the same transactional id fences the first; a commit is rejected
-//!   ([`super::Kind::Abort`]) unless it comes from a member of the group in its current generation.
+//!   ([`super::ErrorKind::Abort`]) unless it comes from a member of the group in its current generation.
 //! - **Groups** rebalance cooperatively, see `group.rs`; membership lives as long as the process.
 //! - **Compaction** of topics with `cleanup.policy` `compact`, see `compact.rs`. Nothing else deletes
 //!   records automatically: `delete` topics grow until [`Embedded::delete_records`] or
@@ -25,7 +25,7 @@
 //! partition must fit into memory while it is compacted.
 //!
 //! **Failure**: a folder that cannot be written breaks the cluster for this process (see `broker.rs`);
-//! one that another process has open, or that another release wrote, is [`super::Kind::Refused`].
+//! one that another process has open, or that another release wrote, is [`super::ErrorKind::Refused`].
 //!
 //! The bytes in the folder are listed in `layout.rs`.
 
@@ -98,7 +98,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the folder `dir`, creating it if necessary. [`super::Kind::Refused`] if another process (or
+    /// Opens the folder `dir`, creating it if necessary. [`super::ErrorKind::Refused`] if another process (or
     /// another handle that is not a clone) has it open.
     pub fn open(dir: &Path, partition_count: i32) -> Result<Self, Error> {
         Self::open_with(dir, Options { partition_count, ..Options::default() })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Membership;
 use super::broker::{Broker, Offsets, State, refused};
 use super::buffer::{Buffer, Taken};
-use crate::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
+use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 
 /// See [`cluster::Producer`]. Offsets are assigned at the commit, so [`cluster::Producer::take_delivered`]
 /// returns them only then, and nothing is ever in flight.
@@ -117,7 +117,7 @@ impl cluster::Producer for Producer {
         if self.failed {
             let id = &self.id;
             return Err(Error::new(
-                Kind::Abort,
+                ErrorKind::Abort,
                 format!("producer {id}: a record of the transaction was not delivered"),
             ));
         }
@@ -130,7 +130,7 @@ impl cluster::Producer for Producer {
             });
         // If it was refused, that was before anything was written.
         let given = given.map_err(|e| match e.kind {
-            Kind::Refused => Error { kind: Kind::Abort, ..e },
+            ErrorKind::Refused => Error { kind: ErrorKind::Abort, ..e },
             _ => e,
         })?;
         self.delivered.extend(self.to_report.iter().map(|(index, number)| (*number, given[*index])));
@@ -158,8 +158,9 @@ impl Drop for Producer {
 fn check_epoch(state: &State, id: &str, epoch: u64) -> Result<(), Error> {
     match state.producers.get(id) {
         Some(current) if *current == epoch => Ok(()),
-        _ => {
-            Err(Error::new(Kind::Fenced, format!("transactional id {id} was taken over by another producer (fenced)")))
-        }
+        _ => Err(Error::new(
+            ErrorKind::Fenced,
+            format!("transactional id {id} was taken over by another producer (fenced)"),
+        )),
     }
 }

@@ -1,7 +1,7 @@
 //! Queries about topics and groups, and the creation of topics.
 //!
 //! **Failure**: a topic that does not exist is `None`, not an error; a cluster that does not respond in
-//! time is [`Kind::Retry`], unless missing rights or a wrong password are the cause.
+//! time is [`ErrorKind::Retry`], unless missing rights or a wrong password are the cause.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::errors::{Code, Failure};
 use super::native::{self, ANSWER_DEADLINE, Client, Group, c_string, create_or_validate, describe_group, settings};
-use crate::cluster::{Denied, Detail, Error, Kind, NewTopic, TopicDescription};
+use crate::cluster::{Denied, Detail, Error, ErrorKind, NewTopic, TopicDescription};
 
 /// How long to wait for a coordinator at first: while the internal topic for group offsets is being created, librdkafka
 /// waits for ever. The next client gets twice as long, and so on, [`ANSWER_DEADLINE`] in all.
@@ -44,7 +44,7 @@ pub(super) fn group(make: impl Fn() -> Result<Arc<Client>, Error>, group: &str) 
         let left = deadline.saturating_duration_since(Instant::now());
         match describe_group(&make()?, group, wait.min(left)) {
             // The internal topic is being created, or another broker is taking it over.
-            Err(error) if error.kind == Kind::Retry && Instant::now() + COORDINATOR_PAUSE < deadline => {
+            Err(error) if error.kind == ErrorKind::Retry && Instant::now() + COORDINATOR_PAUSE < deadline => {
                 wait = ANSWER_DEADLINE.min(wait * 2);
                 thread::sleep(COORDINATOR_PAUSE);
             }
@@ -66,7 +66,7 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
         // It was deleted between the two queries, or not all brokers know it yet.
         Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => {
             let again = native::outline(client, topic).map_err(unseen)?;
-            let unsure = Error::new(Kind::Retry, format!("{}: not all brokers know it yet", what()));
+            let unsure = Error::new(ErrorKind::Retry, format!("{}: not all brokers know it yet", what()));
             return if again.is_none() { Ok(None) } else { Err(unsure) };
         }
         Err(failure) if failure.is_denied_topic() => {
@@ -83,7 +83,7 @@ pub(super) fn describe(client: &Arc<Client>, topic: &str) -> Result<Option<Topic
         (text, _) => text.parse().map_err(|_| {
             let what = what();
             Error::new(
-                Kind::Refused,
+                ErrorKind::Refused,
                 format!("{what}: its {name} is {text:?}, which is not a number; may its settings be described?"),
             )
         }),
@@ -125,7 +125,7 @@ fn wait_usable(client: &Arc<Client>, topic: &str) -> Result<(), Error> {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            return Err(Error::new(Kind::Retry, format!("the new topic {topic} has partitions without a leader")));
+            return Err(Error::new(ErrorKind::Retry, format!("the new topic {topic} has partitions without a leader")));
         }
         thread::sleep(USABLE_STEP);
     }

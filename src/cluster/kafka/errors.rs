@@ -2,17 +2,17 @@
 //!
 //! For a transactional error, librdkafka says whether it is retriable, whether the transaction must be
 //! aborted, and whether the producer is lost; for everything else there is only a code. This module is
-//! the one place where those become a [`Kind`].
+//! the one place where those become a [`ErrorKind`].
 //!
-//! **Failure**: an error without further information is [`Kind::Unknown`] in a transactional call and
-//! [`Kind::Retry`] elsewhere, where a retry does no harm.
+//! **Failure**: an error without further information is [`ErrorKind::Unknown`] in a transactional call and
+//! [`ErrorKind::Retry`] elsewhere, where a retry does no harm.
 
 use std::fmt;
 
 use rdkafka::bindings as rd;
 
 use super::native::describe;
-use crate::cluster::{Detail, Error, Kind};
+use crate::cluster::{Detail, Error, ErrorKind};
 
 /// librdkafka's error codes.
 pub(super) type Code = rd::rd_kafka_resp_err_t;
@@ -60,8 +60,8 @@ impl Failure {
     /// The error of a call outside transactions.
     pub fn plain(&self, what: impl fmt::Display) -> Error {
         let kind = match self.code {
-            _ if self.fatal => Kind::Fenced,
-            Code::RD_KAFKA_RESP_ERR__AUTHENTICATION if self.is_broken_off() => Kind::Retry,
+            _ if self.fatal => ErrorKind::Fenced,
+            Code::RD_KAFKA_RESP_ERR__AUTHENTICATION if self.is_broken_off() => ErrorKind::Retry,
             code => plain_kind(code),
         };
         let error = Error::new(kind, format!("{what}: {self}{}", self.grant()));
@@ -70,15 +70,15 @@ impl Failure {
 
     /// The error of a transactional call. `late` is the kind for a call that may be repeated but whose
     /// time is up.
-    pub fn transactional(&self, what: impl fmt::Display, late: Kind) -> Error {
+    pub fn transactional(&self, what: impl fmt::Display, late: ErrorKind) -> Error {
         let kind = match self.code {
-            code if is_authorization(code) || is_setting(code) => Kind::Refused,
-            code if is_stale_membership(code) => Kind::Abort,
-            _ if self.fatal => Kind::Fenced,
-            _ if self.requires_abort => Kind::Abort,
+            code if is_authorization(code) || is_setting(code) => ErrorKind::Refused,
+            code if is_stale_membership(code) => ErrorKind::Abort,
+            _ if self.fatal => ErrorKind::Fenced,
+            _ if self.requires_abort => ErrorKind::Abort,
             _ if self.retriable => late,
             Code::RD_KAFKA_RESP_ERR__TIMED_OUT | Code::RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE => late,
-            _ => Kind::Unknown,
+            _ => ErrorKind::Unknown,
         };
         let grant = match self.is_denied_topic() {
             true => "; grant Write on every topic that is written to (librdkafka's own line names the one)",
@@ -172,23 +172,23 @@ impl Failure {
 }
 
 /// What a code means outside transactions.
-fn plain_kind(code: Code) -> Kind {
+fn plain_kind(code: Code) -> ErrorKind {
     match code {
-        code if is_authorization(code) || is_setting(code) || is_missing(code) => Kind::Refused,
-        code if is_stale_membership(code) => Kind::Abort,
+        code if is_authorization(code) || is_setting(code) || is_missing(code) => ErrorKind::Refused,
+        code if is_stale_membership(code) => ErrorKind::Abort,
         Code::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID
         | Code::RD_KAFKA_RESP_ERR__FENCED
         | Code::RD_KAFKA_RESP_ERR__FATAL
         | Code::RD_KAFKA_RESP_ERR__DESTROY
         | Code::RD_KAFKA_RESP_ERR_PRODUCER_FENCED
-        | Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH => Kind::Fenced,
+        | Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH => ErrorKind::Fenced,
         Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE
         | Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
         | Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
         | Code::RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE
         | Code::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP
-        | Code::RD_KAFKA_RESP_ERR_INVALID_RECORD => Kind::Refused,
-        _ => Kind::Retry,
+        | Code::RD_KAFKA_RESP_ERR_INVALID_RECORD => ErrorKind::Refused,
+        _ => ErrorKind::Retry,
     }
 }
 
@@ -262,31 +262,34 @@ fn is_stale_membership(code: Code) -> bool {
 mod tests {
     use super::*;
 
-    fn kind(code: Code, flags: fn(&mut Failure)) -> Kind {
+    fn kind(code: Code, flags: fn(&mut Failure)) -> ErrorKind {
         let mut failure = Failure::of(code).unwrap();
         flags(&mut failure);
-        failure.transactional("commit", Kind::Unknown).kind
+        failure.transactional("commit", ErrorKind::Unknown).kind
     }
 
     #[test]
     fn transactional_errors_follow_their_flags() {
         use rd::rd_kafka_resp_err_t::*;
-        assert_eq!(kind(RD_KAFKA_RESP_ERR__FENCED, |f| f.fatal = true), Kind::Fenced);
-        assert_eq!(kind(RD_KAFKA_RESP_ERR__STATE, |f| f.requires_abort = true), Kind::Abort);
-        assert_eq!(kind(RD_KAFKA_RESP_ERR__TIMED_OUT, |f| f.retriable = true), Kind::Unknown);
-        assert_eq!(kind(RD_KAFKA_RESP_ERR__STATE, |_| ()), Kind::Unknown);
-        assert_eq!(kind(RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION, |f| f.requires_abort = true), Kind::Abort);
-        assert_eq!(kind(RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID, |_| ()), Kind::Abort);
-        assert_eq!(kind(RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID, |f| f.fatal = true), Kind::Abort);
-        assert_eq!(kind(RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED, |f| f.fatal = true), Kind::Refused);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR__FENCED, |f| f.fatal = true), ErrorKind::Fenced);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR__STATE, |f| f.requires_abort = true), ErrorKind::Abort);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR__TIMED_OUT, |f| f.retriable = true), ErrorKind::Unknown);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR__STATE, |_| ()), ErrorKind::Unknown);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION, |f| f.requires_abort = true), ErrorKind::Abort);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID, |_| ()), ErrorKind::Abort);
+        assert_eq!(kind(RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID, |f| f.fatal = true), ErrorKind::Abort);
+        assert_eq!(
+            kind(RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED, |f| f.fatal = true),
+            ErrorKind::Refused
+        );
     }
 
     #[test]
     fn interrupted_login_is_not_taken_for_a_wrong_password() {
         let login = |message: &str| Failure::new(Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, message).plain("login").kind;
-        assert_eq!(login("SASL authentication error: invalid credentials"), Kind::Refused);
+        assert_eq!(login("SASL authentication error: invalid credentials"), ErrorKind::Refused);
         let broken = "SASL PLAIN mechanism handshake failed: Local: Broker transport failure";
-        assert_eq!(login(broken), Kind::Retry);
+        assert_eq!(login(broken), ErrorKind::Retry);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::member::Member;
 use super::native::Signal;
-use crate::cluster::{Error, GroupEvent, Kind, Member as _};
+use crate::cluster::{Error, ErrorKind, GroupEvent, Member as _};
 
 /// How long a rebalance may delay leaving.
 const UNSUBSCRIBE_DEADLINE: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl Member {
         while !self.client.has_left() {
             if Instant::now() >= deadline {
                 let message = "the group was not left in time: the others wait for the session to time out";
-                return Err(Error::new(Kind::Retry, message));
+                return Err(Error::new(ErrorKind::Retry, message));
             }
             // Any event from now on has one possible acknowledgement, which has to come at once, or closing hangs.
             if let Some(event) = self.client.next_event(LEAVE_STEP)
@@ -61,7 +61,7 @@ impl Member {
         // This call also wakes librdkafka's main thread, which may otherwise sleep for a second.
         while self.membership().is_some() {
             if Instant::now() >= deadline {
-                return Err(Error::new(Kind::Retry, "a rebalance delays leaving the group"));
+                return Err(Error::new(ErrorKind::Retry, "a rebalance delays leaving the group"));
             }
             match self.pending.take() {
                 Some(GroupEvent::Assigned(partitions)) => self.accept_assigned(&partitions)?,

@@ -1,7 +1,7 @@
 //! Looks at what a changelog holds from an offset on: its first committed record there, using a shared client.
 //!
-//! **Failure**: what cannot be read in time, or is no longer there, is [`Kind::Retry`]; a missing right is
-//! [`Kind::Refused`].
+//! **Failure**: what cannot be read in time, or is no longer there, is [`ErrorKind::Retry`]; a missing right is
+//! [`ErrorKind::Refused`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::native::Batch;
 use super::native::{Client, c_string};
 use super::reader::Reader;
-use crate::cluster::{Error, Kind, Reader as _, RecordBatch, Seen, SeenRecord};
+use crate::cluster::{Error, ErrorKind, Reader as _, RecordBatch, Seen, SeenRecord};
 use crate::format::ChangelogOffset;
 use crate::record::TopicPartition;
 
@@ -38,14 +38,17 @@ pub(super) fn look(
         // Records that were removed meanwhile are no reason to stop.
         reader.read(&mut batch, 1, left).map_err(|error| match error.is_denied() {
             true => error,
-            false => Error { kind: Kind::Retry, ..error },
+            false => Error { kind: ErrorKind::Retry, ..error },
         })?;
         let first = (!batch.is_empty()).then(|| SeenRecord::of(&batch.record(0)));
         if first.is_some() || reader.position() >= end.0 {
             return Ok(Seen { from, first: first.filter(|first| first.offset < end) });
         }
         if left.is_zero() {
-            return Err(Error::new(Kind::Retry, format!("looking at {changelog} from offset {from} on: no answer")));
+            return Err(Error::new(
+                ErrorKind::Retry,
+                format!("looking at {changelog} from offset {from} on: no answer"),
+            ));
         }
     }
 }

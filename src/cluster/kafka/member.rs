@@ -5,8 +5,8 @@
 //! loss; a partition's records come in ascending offsets from where it was started; while a group
 //! event is unacknowledged, nothing is read.
 //!
-//! **Failure**: an error from which librdkafka recovers is reported once as [`Kind::Retry`]; a position that the
-//! broker no longer has (`auto.offset.reset=error`) and missing rights are [`Kind::Refused`].
+//! **Failure**: an error from which librdkafka recovers is reported once as [`ErrorKind::Retry`]; a position that the
+//! broker no longer has (`auto.offset.reset=error`) and missing rights are [`ErrorKind::Refused`].
 
 use std::sync::Arc;
 use std::thread;
@@ -17,7 +17,7 @@ use super::errors::{Code, Failure};
 use super::native::{Batch, Client, GroupMetadata, List, NO_OFFSET, Queue, Signal};
 use super::properties::Properties;
 use super::slots::{self, Slots};
-use crate::cluster::{self, Error, GroupEvent, Kind};
+use crate::cluster::{self, Error, ErrorKind, GroupEvent};
 use crate::record::TopicPartition;
 
 /// How long a started partition's fetcher may take to become ready, and a seek to complete.
@@ -253,7 +253,7 @@ pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epo
                 | Code::RD_KAFKA_RESP_ERR__TIMED_OUT
         );
         if !coming_up || Instant::now() >= deadline {
-            return Err(Error::new(Kind::Retry, format!("starting {partition} at {offset}: {failure}")));
+            return Err(Error::new(ErrorKind::Retry, format!("starting {partition} at {offset}: {failure}")));
         }
         thread::sleep(SEEK_PAUSE);
     }
@@ -312,7 +312,7 @@ impl cluster::Member for Member {
         if slot.stopped {
             // A fetcher that met an offset which does not exist has stopped for good. A new
             // fetcher needs a new assignment, which the group could take for the response to a rebalance.
-            return Err(Error::new(Kind::Fenced, format!("{partition} can only be read again by a new member")));
+            return Err(Error::new(ErrorKind::Fenced, format!("{partition} can only be read again by a new member")));
         }
         seek(&self.client, partition, offset, epoch)?;
         // Again: an earlier fetcher of this partition that was still stopping may have taken back the queue.
@@ -349,7 +349,7 @@ impl cluster::Member for Member {
 
     fn metadata(&self) -> Result<Metadata, Error> {
         let unjoined =
-            || Error::new(Kind::Abort, "the member has not joined its group yet: its commits would not be fenced");
+            || Error::new(ErrorKind::Abort, "the member has not joined its group yet: its commits would not be fenced");
         self.note_markers()?;
         let metadata = self.membership().ok_or_else(unjoined)?;
         (metadata.proof().generation() >= 0).then_some(metadata).ok_or_else(unjoined)

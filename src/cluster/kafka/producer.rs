@@ -7,8 +7,8 @@
 //! returns, and nothing else.
 //!
 //! **Failure**: see [`Failure::transactional`]. A commit that exceeds its deadline is
-//! [`Kind::Unknown`], unless it is certain that it was not yet requested. After a connection broke around
-//! the end of a transaction, every further transaction is refused as [`Kind::Fenced`]: a late copy of the request could
+//! [`ErrorKind::Unknown`], unless it is certain that it was not yet requested. After a connection broke around
+//! the end of a transaction, every further transaction is refused as [`ErrorKind::Fenced`]: a late copy of the request could
 //! end it.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::native::{Client, List, Listener, SendBatch, Topic, c_string};
 use super::properties::Properties;
 use super::send::{Patience, SEND_RECORDS_MAX};
 use super::threads::{Caller, Reports, Watched};
-use crate::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Ticket};
+use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 
 /// How long [`Producer::open`] may take: the broker first aborts what a predecessor left open.
@@ -56,7 +56,7 @@ pub struct Producer {
     client: Arc<Client>,
     caller: Caller,
     reports: Arc<Reports>,
-    topics: Topics,
+    topics: TopicHandles,
     delivery_timeout: Duration,
     transaction_timeout: Duration,
     /// Whether every request of the last commit got its response.
@@ -66,7 +66,7 @@ pub struct Producer {
     ended: Option<Ended>,
 }
 
-type Topics = HashMap<Box<str>, Topic, ahash::RandomState>;
+type TopicHandles = HashMap<Box<str>, Topic, ahash::RandomState>;
 
 /// A transaction that has ended, as far as the client knows.
 #[derive(Clone, Copy)]
@@ -120,8 +120,8 @@ impl Producer {
         });
         let failure = match opened {
             Watched::Done(Ok(())) => None,
-            Watched::Done(Err(failure)) => Some(failure.transactional(&what, Kind::Retry)),
-            Watched::GivenUp => Some(Error::new(Kind::Retry, format!("{what}: no answer"))),
+            Watched::Done(Err(failure)) => Some(failure.transactional(&what, ErrorKind::Retry)),
+            Watched::GivenUp => Some(Error::new(ErrorKind::Retry, format!("{what}: no answer"))),
         };
         if let Some(error) = failure {
             return Err(error);
@@ -155,9 +155,13 @@ impl Producer {
             // Whatever it was, nothing has been committed.
             .map_err(|failure| {
                 answered.store(failure.is_stale_membership(), Ordering::Release);
-                failure.transactional("adding the offsets to the transaction", Kind::Abort)
+                failure.transactional("adding the offsets to the transaction", ErrorKind::Abort)
             })
-            .map_err(|error| if error.kind == Kind::Unknown { Error::new(Kind::Abort, error.message) } else { error })
+            .map_err(
+                |error| {
+                    if error.kind == ErrorKind::Unknown { Error::new(ErrorKind::Abort, error.message) } else { error }
+                },
+            )
     }
 
     /// Waits, on the calls' thread, until the records' offsets are known, if any are expected. The end of the
@@ -168,23 +172,23 @@ impl Producer {
         }
         while !client.flush(FLUSH_AHEAD) && !reports.has_failed() {
             if Instant::now() >= deadline {
-                return Err(Error::new(Kind::Abort, "the records were not delivered in time"));
+                return Err(Error::new(ErrorKind::Abort, "the records were not delivered in time"));
             }
         }
         let Some((number, offset)) = reports.below_expected() else { return Ok(()) };
         let message = format!("a record of number {number} has come to stand at offset {offset}, where others stood");
-        Err(Error::new(Kind::Abort, message))
+        Err(Error::new(ErrorKind::Abort, message))
     }
 
     /// Ends the transaction, on the calls' thread.
     fn end(client: &Client, deadline: Instant) -> Result<(), Error> {
         until(deadline, |wait| client.commit_transaction(wait))
-            .map_err(|failure| failure.transactional("committing the transaction", Kind::Unknown))
+            .map_err(|failure| failure.transactional("committing the transaction", ErrorKind::Unknown))
     }
 }
 
 /// The handle of the topic `name`, kept in `topics`.
-fn topic<'t>(topics: &'t mut Topics, client: &Arc<Client>, name: &str) -> Result<&'t Topic, Error> {
+fn topic<'t>(topics: &'t mut TopicHandles, client: &Arc<Client>, name: &str) -> Result<&'t Topic, Error> {
     if !topics.contains_key(name) {
         let topic = Topic::new(client, &c_string(name)?).map_err(|failure| failure.plain(name))?;
         topics.insert(name.into(), topic);
@@ -194,8 +198,8 @@ fn topic<'t>(topics: &'t mut Topics, client: &Arc<Client>, name: &str) -> Result
 
 /// Makes an error `Fenced` if the producer is lost: a record that it does not accept is not its task's trouble.
 fn as_doubted(reports: &Reports, error: Error) -> Error {
-    let lost = error.kind == Kind::Abort && reports.is_doubted();
-    if lost { Error { kind: Kind::Fenced, ..error } } else { error }
+    let lost = error.kind == ErrorKind::Abort && reports.is_doubted();
+    if lost { Error { kind: ErrorKind::Fenced, ..error } } else { error }
 }
 
 /// Repeats a call for as long as that is allowed, until the deadline; `call` is passed how long it may wait.
@@ -222,7 +226,7 @@ impl cluster::Producer for Producer {
         const WHAT: &str = "beginning a transaction";
         if self.reports.is_doubted() {
             let message = "a connection broke while a transaction ended: a new producer is needed to be certain";
-            return Err(Error::new(Kind::Fenced, message));
+            return Err(Error::new(ErrorKind::Fenced, message));
         }
         if let Some(ended) = self.ended {
             std::thread::sleep(ended.pause(Instant::now()));
@@ -232,8 +236,8 @@ impl cluster::Producer for Producer {
         self.begun_at = Instant::now();
         match begun {
             Watched::Done(None) => Ok(()),
-            Watched::Done(Some(failure)) => Err(failure.transactional(WHAT, Kind::Unknown)),
-            Watched::GivenUp => Err(Error::new(Kind::Unknown, format!("{WHAT}: no answer"))),
+            Watched::Done(Some(failure)) => Err(failure.transactional(WHAT, ErrorKind::Unknown)),
+            Watched::GivenUp => Err(Error::new(ErrorKind::Unknown, format!("{WHAT}: no answer"))),
         }
     }
 
@@ -313,7 +317,7 @@ impl cluster::Producer for Producer {
             Self::check_deliveries(client, &reports, deadline)?;
             let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
             if !may_end {
-                return Err(Error::new(Kind::Abort, "the commit was given up before the transaction ended"));
+                return Err(Error::new(ErrorKind::Abort, "the commit was given up before the transaction ended"));
             }
             Self::end(client, deadline)
         });
@@ -330,7 +334,7 @@ impl cluster::Producer for Producer {
             Watched::Done(result) => result,
             Watched::GivenUp => {
                 let unasked = phase.compare_exchange(PREPARING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
-                let kind = if unasked { Kind::Abort } else { Kind::Unknown };
+                let kind = if unasked { ErrorKind::Abort } else { ErrorKind::Unknown };
                 Err(Error::new(kind, format!("{WHAT}: no answer")))
             }
         }
@@ -349,8 +353,8 @@ impl cluster::Producer for Producer {
             .call(timeout + GRACE, move |client| until(asked + timeout, |wait| client.abort_transaction(wait)));
         self.reports.answered(Instant::now());
         match aborted {
-            Watched::Done(result) => result.map_err(|failure| failure.transactional(WHAT, Kind::Unknown)),
-            Watched::GivenUp => Err(Error::new(Kind::Unknown, format!("{WHAT}: no answer"))),
+            Watched::Done(result) => result.map_err(|failure| failure.transactional(WHAT, ErrorKind::Unknown)),
+            Watched::GivenUp => Err(Error::new(ErrorKind::Unknown, format!("{WHAT}: no answer"))),
         }
     }
 }

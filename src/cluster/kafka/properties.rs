@@ -2,7 +2,7 @@
 //! that exactly-once depends on and that nobody may change.
 //!
 //! **Failure**: a property that ratchet sets itself, one that librdkafka does not know and an invalid value
-//! are [`Kind::Refused`]. No message ever contains a value: it may be a password.
+//! are [`ErrorKind::Refused`]. No message ever contains a value: it may be a password.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::errors::Failure;
 use super::native::{Conf, RECORD_OVERHEAD_BYTES, Role};
-use crate::cluster::{Error, Kind, Queues};
+use crate::cluster::{Error, ErrorKind, Queues};
 
 /// Properties that ratchet sets itself; giving one of them is an error.
 pub const OWNED: &[&str] = &[
@@ -160,7 +160,7 @@ impl Login {
     /// Whether a failure is one that a person has to fix. A login that was accepted once will be accepted again, at the
     /// latest when it is put right: a broker that restarts may reject it before it knows who may log in.
     pub fn is_refused_by(&self, failure: &Failure) -> bool {
-        failure.plain("").kind == Kind::Refused && !(failure.is_login() && self.0.load(Ordering::Relaxed))
+        failure.plain("").kind == ErrorKind::Refused && !(failure.is_login() && self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -289,7 +289,7 @@ fn put_all(values: &mut BTreeMap<String, String>, pairs: &[(&str, &str)]) {
 }
 
 fn refused(message: String) -> Error {
-    Error::new(Kind::Refused, message)
+    Error::new(ErrorKind::Refused, message)
 }
 
 #[cfg(test)]
@@ -305,7 +305,7 @@ mod tests {
 
     fn message(result: Result<impl Sized, Error>) -> String {
         let error = result.err().unwrap();
-        assert_eq!(error.kind, Kind::Refused);
+        assert_eq!(error.kind, ErrorKind::Refused);
         error.message
     }
 

@@ -4,8 +4,8 @@
 //! compacted gaps) it advances when a broker's response says that there is nothing more up to an offset
 //! (librdkafka's end-of-partition event); that offset is never taken for the end of the partition.
 //!
-//! **Failure**: an offset that the partition does not have is [`Kind::Refused`]; a cluster that cannot be
-//! reached is [`Kind::Retry`], and reading resumes when it can.
+//! **Failure**: an offset that the partition does not have is [`ErrorKind::Refused`]; a cluster that cannot be
+//! reached is [`ErrorKind::Retry`], and reading resumes when it can.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::native::{Batch, Client, Consuming, Incoming, Signal, c_string};
 use super::properties::Properties;
 use super::slots::{is_fetched_again, truncated, unreadable};
 #[cfg(doc)]
-use crate::cluster::Kind;
+use crate::cluster::ErrorKind;
 use crate::cluster::{self, Error};
 use crate::record::TopicPartition;
 
@@ -34,12 +34,12 @@ pub struct Reader {
     partition: TopicPartition,
     partitions: Arc<[TopicPartition]>,
     consuming: Consuming,
-    place: Place,
+    place: ReadPosition,
     epochs: Option<Arc<Epochs>>,
 }
 
 /// A reader's position, and what it has met there.
-struct Place {
+struct ReadPosition {
     position: i64,
     /// What was returned and is not yet recorded, if it is to be.
     read: Option<EpochRanges>,
@@ -72,7 +72,7 @@ impl Reader {
             .map_err(|failure| failure.plain(format!("reading {partition}")))?;
         let partitions = Arc::from([partition.clone()]);
         let read = epochs.is_some().then(EpochRanges::default);
-        let place = Place { position: offset, read, trouble: None, is_stuck: false };
+        let place = ReadPosition { position: offset, read, trouble: None, is_stuck: false };
         let reader = Self { partition: partition.clone(), partitions, consuming, place, epochs };
         let known = reader.epochs.as_ref().and_then(|epochs| epochs.begin(partition, offset));
         if known.is_some() {
@@ -94,7 +94,7 @@ impl Reader {
     }
 }
 
-impl Place {
+impl ReadPosition {
     /// Processes a message of the partition; returns whether it is a record to be returned.
     fn sort(&mut self, message: Incoming<'_>, partition: &TopicPartition) -> bool {
         if self.is_stuck {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::errors::{Code, Failure};
-use crate::cluster::{Error, Kind};
+use crate::cluster::{Error, ErrorKind};
 
 /// Maximum number of records handed over in one call.
 pub(super) const SEND_RECORDS_MAX: usize = 1024;
@@ -28,18 +28,18 @@ impl Patience {
     pub fn wait_or_fail(&mut self, failure: &Failure, topic: &str, partition: i32) -> Result<(), Error> {
         let what = format_args!("sending to {topic}:{partition}");
         if failure.refuses_record() {
-            return Err(Error::new(Kind::Refused, format!("{what}: {failure}")));
+            return Err(Error::new(ErrorKind::Refused, format!("{what}: {failure}")));
         }
         if failure.code != Code::RD_KAFKA_RESP_ERR__QUEUE_FULL {
             let kind = match failure.code {
-                Code::RD_KAFKA_RESP_ERR__FATAL | Code::RD_KAFKA_RESP_ERR__FENCED => Kind::Fenced,
+                Code::RD_KAFKA_RESP_ERR__FATAL | Code::RD_KAFKA_RESP_ERR__FENCED => ErrorKind::Fenced,
                 // A missing topic or partition concerns the task, not this record alone.
-                _ => Kind::Abort,
+                _ => ErrorKind::Abort,
             };
             return Err(Error::new(kind, format!("{what}: {failure}")));
         }
         if self.since.get_or_insert_with(Instant::now).elapsed() >= self.max {
-            return Err(Error::new(Kind::Abort, format!("{what}: the queue has been full for too long")));
+            return Err(Error::new(ErrorKind::Abort, format!("{what}: the queue has been full for too long")));
         }
         std::thread::sleep(QUEUE_STEP);
         Ok(())

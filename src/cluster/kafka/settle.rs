@@ -7,8 +7,8 @@
 //! settle at once: one that reads uncommitted records (it sees the end), one that reads committed ones (it sees the
 //! last stable offset), and two in the group, which never subscribe: one waits for pending offsets, the other does not.
 //!
-//! **Failure**: temporary errors are retried until [`DEADLINE`] and then reported as [`Kind::Retry`]; missing rights
-//! are [`Kind::Refused`] at once, and so is a topic still unknown after [`MISSING_WAIT`]: brokers learn of a new topic
+//! **Failure**: temporary errors are retried until [`DEADLINE`] and then reported as [`ErrorKind::Retry`]; missing rights
+//! are [`ErrorKind::Refused`] at once, and so is a topic still unknown after [`MISSING_WAIT`]: brokers learn of a new topic
 //! one after the other, and one that lags behind gives the same response as for a topic that does not exist.
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ use super::pool::{Next, Pool, Query};
 use super::properties::Properties;
 use super::reader::with_eof_events;
 use super::threads::spawn;
-use crate::cluster::{self, CommittedOffset, Detail, Error, Inquiry, Kind, MISSING_WAIT, Settled, TopicId};
+use crate::cluster::{self, CommittedOffset, Detail, Error, ErrorKind, Inquiry, MISSING_WAIT, Settled, TopicId};
 use crate::format::{ChangelogOffset, OffsetMetadata};
 use crate::record::TopicPartition;
 
@@ -234,7 +234,9 @@ impl cluster::Settling for Settling {
         match self.answer.try_recv() {
             Ok(answer) => Some(answer),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(Error::new(Kind::Retry, "settling ended without an answer"))),
+            Err(TryRecvError::Disconnected) => {
+                Some(Err(Error::new(ErrorKind::Retry, "settling ended without an answer")))
+            }
         }
     }
 }
@@ -336,7 +338,7 @@ impl Takeover {
         let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.clients, &self.inquiry.changelog))?;
         // Only now: the markers of everything that was open are written.
         let changelog_time =
-            if self.inquiry.asks_time { latest_time(&self.clients.ends()?, &self.inquiry.changelog)? } else { None };
+            if self.inquiry.wants_time { latest_time(&self.clients.ends()?, &self.inquiry.changelog)? } else { None };
         let seen = self.inquiry.looks_from.map(|from| {
             let bounds = (changelog_start, changelog_end);
             look(&self.clients.stable_ends()?, &self.inquiry.changelog, from, bounds, self.patience)
@@ -397,7 +399,7 @@ impl Takeover {
                 self.inquiry.changelog.topic,
                 self.inquiry.changelog.partition
             );
-            return Err(Error::new(Kind::Retry, message));
+            return Err(Error::new(ErrorKind::Retry, message));
         }
         self.pause = (self.pause * 2).min(LOOK_MAX);
         Ok(stable >= end)
@@ -407,7 +409,7 @@ impl Takeover {
     fn may_retry(&mut self, error: &Error) -> bool {
         if !error.is_missing() {
             self.missed = None;
-            return error.kind != Kind::Refused && !self.is_over();
+            return error.kind != ErrorKind::Refused && !self.is_over();
         }
         self.missed.get_or_insert_with(Instant::now).elapsed() < MISSING_WAIT && !self.is_over()
     }
@@ -430,10 +432,12 @@ fn topic_id(clients: &QueryClients, partition: &TopicPartition) -> Result<TopicI
     let outline = native::outline(&clients.ends()?, topic);
     let outline = outline.map_err(|failure| failure.plain(format_args!("describing the topic {topic}")))?;
     match outline {
-        None => Err(Error::new(Kind::Refused, format!("the topic {topic} does not exist")).with(Some(Detail::Missing))),
-        Some(outline) if outline.id.is_told() => Ok(outline.id),
+        None => {
+            Err(Error::new(ErrorKind::Refused, format!("the topic {topic} does not exist")).with(Some(Detail::Missing)))
+        }
+        Some(outline) if outline.id.is_known() => Ok(outline.id),
         // Clusters without topic ids are reported before anything starts.
-        Some(_) => Err(Error::new(Kind::Retry, format!("the broker gives no id for the topic {topic}"))),
+        Some(_) => Err(Error::new(ErrorKind::Retry, format!("the broker gives no id for the topic {topic}"))),
     }
 }
 
@@ -460,8 +464,8 @@ pub(super) fn watermarks(
     };
     let outline = native::outline(client, &partition.topic).map_err(|failure| failure.plain(what()))?;
     match outline {
-        Some(topic) if partition.partition < topic.partition_count && error.kind == Kind::Refused => {
-            Err(Error::new(Kind::Retry, error.message))
+        Some(topic) if partition.partition < topic.partition_count && error.kind == ErrorKind::Refused => {
+            Err(Error::new(ErrorKind::Retry, error.message))
         }
         _ => Err(error),
     }

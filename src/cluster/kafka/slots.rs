@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::epochs::EpochRanges;
 use super::errors::{Code, Failure};
 use super::native::{Incoming, Rejection, allowed_bytes, c_string, rejection};
-use crate::cluster::{Error, Kind};
+use crate::cluster::{Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::yaml::units;
 
@@ -86,7 +86,7 @@ impl Slots {
     /// An assigned partition, mutably.
     pub fn find(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
         let index = self.position(partition);
-        let missing = || Error::new(Kind::Abort, format!("{partition} is not assigned to this member"));
+        let missing = || Error::new(ErrorKind::Abort, format!("{partition} is not assigned to this member"));
         index.map(|index| &mut self.slots[index]).ok_or_else(missing)
     }
 
@@ -197,19 +197,19 @@ pub(super) fn truncated(partition: &TopicPartition, offset: i64) -> Error {
          topology a new name and a new output topic to begin anew, or, to accept that loss, stop all instances and \
          reset the group to offset {offset}"
     );
-    Error::new(Kind::Refused, message).of(partition)
+    Error::new(ErrorKind::Refused, message).of(partition)
 }
 
 /// The error for a partition that cannot be read any further.
 pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
     match failure.code {
         Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => Error::new(
-            Kind::Refused,
+            ErrorKind::Refused,
             format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
         )
         .of(partition),
         Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION if rejection(&failure.message) == Some(Rejection::TooLarge) => Error::new(
-            Kind::Refused,
+            ErrorKind::Refused,
             format!(
                 "{partition} cannot be read at offset {offset}: the batch there unpacks to more than the {} that \
                  `unpacked` allows; raise it, or, if nothing in the batch is wanted, give it up (docs/operations.md says \
@@ -219,7 +219,7 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
         )
         .of(partition),
         Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => Error::new(
-            Kind::Refused,
+            ErrorKind::Refused,
             format!(
                 "{partition} cannot be read at offset {offset}: {failure}; if the batch there unpacks to more than \
                  receive.message.max.bytes, raise that below kafka:; else the batch, or a record's headers, are damaged on \

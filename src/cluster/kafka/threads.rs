@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::errors::{Code, Failure};
 use super::native::{Client, Signal, Undelivered};
-use crate::cluster::{DeliveryFailure, Error, Kind, Ticket};
+use crate::cluster::{DeliveryFailure, Error, ErrorKind, Ticket};
 
 /// How long the reports' thread waits for an event before it checks whether to stop.
 const POLL_STEP: Duration = Duration::from_millis(100);
@@ -290,7 +290,7 @@ impl<T> Pending<'_, T> {
 /// Starts a thread.
 pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     let started = thread::Builder::new().name(name.to_owned()).spawn(body);
-    started.map(drop).map_err(|error| Error::new(Kind::Retry, format!("no thread for {name}: {error}")))
+    started.map(drop).map_err(|error| Error::new(ErrorKind::Retry, format!("no thread for {name}: {error}")))
 }
 
 #[cfg(test)]

@@ -487,12 +487,12 @@ fn each_refusal_gets_its_own_action() {
         rules.actions.invalid = action(3);
         let cases = [Reason::NullValue, Reason::IdentityMissing, Reason::Unsendable, Reason::ValueMalformed];
         for (n, reason) in cases.into_iter().enumerate() {
-            let decision = refuse(&rules, &Refusal::new(reason, ""));
+            let decision = reject(&rules, &Rejection::new(reason, ""));
             assert!(is(decision, by(action(n), Verdict::Invalid), reason, action(n)));
         }
     }
     rules.actions.invalid = Action::DeadLetter;
-    let with = |reason| refuse(&rules, &Refusal::new(reason, ""));
+    let with = |reason| reject(&rules, &Rejection::new(reason, ""));
     for reason in [
         Reason::IdentityNotScalar,
         Reason::IdentityTooLong,
@@ -512,9 +512,9 @@ fn timestamp_far_ahead_of_the_wall_clock_is_refused() {
     let check = |timestamp, stream_time| check_time(&rules, &progress(stream_time, 0), timestamp, 1000);
     assert_eq!(check(None, NO_TIME), None);
     assert_eq!(check(Some(1010), NO_TIME), None);
-    let refusal = check(Some(1011), NO_TIME).unwrap();
-    assert_eq!(refusal.reason, Reason::TimestampInFuture);
-    assert_eq!(refusal.message, "the timestamp 1011 is 11 ms beyond the wall clock, more than the limit of 10 ms");
+    let rejection = check(Some(1011), NO_TIME).unwrap();
+    assert_eq!(rejection.reason, Reason::TimestampInFuture);
+    assert_eq!(rejection.message, "the timestamp 1011 is 11 ms beyond the wall clock, more than the limit of 10 ms");
     // Stream time is already there, so the wall clock must have been set back.
     assert_eq!(check(Some(1011), 1011), None);
     assert!(check(Some(i64::MAX), 1011).is_some());

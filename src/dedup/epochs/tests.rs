@@ -218,7 +218,7 @@ fn restored_scopes_decide_alike() {
          1 x b 9 epoch_changed!
          2 x a 7 epoch_changed!",
     );
-    let again = Epochs::from_scopes(task.progress.epochs.scopes().to_vec(), &Bounds::USUAL);
+    let again = Epochs::from_scopes(task.progress.epochs.scopes().to_vec(), &Bounds::DEFAULT);
     assert_eq!(again, task.progress.epochs);
     for (offset, scope, version) in [(3, b"a", 7), (3, b"b", 9), (3, b"b", 10), (1, b"b", 1)] {
         let number = again.number(scope);

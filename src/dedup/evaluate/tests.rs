@@ -70,7 +70,7 @@ fn scoped() -> Rules {
 fn scope_beyond_the_bound_fails_before_anything_changes() {
     let mut site = Site::new(scoped());
     site.wall_ms = 100;
-    site.progress.epochs = Epochs::from_scopes(Vec::new(), &Bounds { scopes_max: 1, ..Bounds::USUAL });
+    site.progress.epochs = Epochs::from_scopes(Vec::new(), &Bounds { scopes_max: 1, ..Bounds::DEFAULT });
     assert_eq!(site.reason(&record(0, br#"{"k":1,"v":5,"e":"a"}"#)), Reason::First);
     let (progress, entries) = (site.progress.clone(), site.entries.0.clone());
     let more = Record { timestamp: Some(50), ..record(1, br#"{"k":1,"v":1,"e":"b"}"#) };

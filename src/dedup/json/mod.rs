@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use cursor::Cursor;
 pub(super) use cursor::unescape;
-pub(super) use tape::{Kind, Tape};
+pub(super) use tape::{Tape, TokenKind};
 
 /// Why a document is not JSON, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -152,10 +152,10 @@ pub(super) struct Scanner {
 
 /// A wanted place, to pass to [`Scanner::found`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(pub usize);
+pub(super) struct PathIndex(pub usize);
 
 impl Scanner {
-    /// A scanner for these paths into a document; [`Place`] i is where path i leads. `looking_through`: also through
+    /// A scanner for these paths into a document; [`PathIndex`] i is where path i leads. `looking_through`: also through
     /// Kafka Connect's and Avro's wrappings, see the module.
     pub fn new(paths: &[&[String]], depth_max: usize, looking_through: bool) -> Self {
         let (schema, payload) = ("schema".to_owned(), "payload".to_owned());
@@ -186,7 +186,7 @@ impl Scanner {
 
     /// What the last scanned document has at `place`.
     #[inline]
-    pub fn found(&self, place: Place) -> Found {
+    pub fn found(&self, place: PathIndex) -> Found {
         let places = match &self.wrapping {
             Some(wrapping) if self.wrapped => &wrapping.places,
             _ => &self.places,

@@ -10,7 +10,7 @@ use super::cursor::{Cursor, Text, unescape};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::dedup) enum Kind {
+pub(in crate::dedup) enum TokenKind {
     Null,
     Bool(bool),
     Number,
@@ -24,7 +24,7 @@ pub(in crate::dedup) enum Kind {
 /// A value, or a field's name.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::dedup) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     /// The token after this one and everything inside it.
     pub next: usize,
     /// Number of elements or fields; a field is two tokens, its name and its value.
@@ -69,7 +69,7 @@ impl Tape {
     /// A text's bytes, without escapes, or a number as written in `document`.
     pub fn bytes<'a>(&'a self, at: usize, document: &'a [u8]) -> &'a [u8] {
         let token = self.tokens[at];
-        let from = if token.kind == Kind::Escaped { &self.text[..] } else { document };
+        let from = if token.kind == TokenKind::Escaped { &self.text[..] } else { document };
         from.get(token.from..token.to).unwrap_or_default()
     }
 
@@ -121,18 +121,18 @@ impl Tape {
         fields.truncate(kept + 1);
     }
 
-    fn push(&mut self, kind: Kind, from: usize, to: usize) {
+    fn push(&mut self, kind: TokenKind, from: usize, to: usize) {
         let next = self.tokens.len() + 1;
         self.tokens.push(Token { kind, next, count: 0, from, to });
     }
 
     fn push_text(&mut self, cursor: &Cursor<'_>, text: Text) {
         if !text.escaped {
-            return self.push(Kind::Text, text.from, text.to);
+            return self.push(TokenKind::Text, text.from, text.to);
         }
         let from = self.text.len();
         unescape(cursor.bytes(text.from, text.to), &mut self.text);
-        self.push(Kind::Escaped, from, self.text.len());
+        self.push(TokenKind::Escaped, from, self.text.len());
     }
 
     /// Reads a value, or the opening bracket of an object or array.
@@ -145,16 +145,16 @@ impl Tape {
             }
             b'-' | b'0'..=b'9' => {
                 let (from, to) = cursor.number()?;
-                self.push(Kind::Number, from, to);
+                self.push(TokenKind::Number, from, to);
             }
             open @ (b'{' | b'[') => {
                 cursor.bump();
                 self.open.push(self.tokens.len());
-                self.push(if open == b'{' { Kind::Object } else { Kind::Array }, 0, 0);
+                self.push(if open == b'{' { TokenKind::Object } else { TokenKind::Array }, 0, 0);
             }
-            b't' => cursor.literal(b"true").map(|()| self.push(Kind::Bool(true), 0, 0))?,
-            b'f' => cursor.literal(b"false").map(|()| self.push(Kind::Bool(false), 0, 0))?,
-            b'n' => cursor.literal(b"null").map(|()| self.push(Kind::Null, 0, 0))?,
+            b't' => cursor.literal(b"true").map(|()| self.push(TokenKind::Bool(true), 0, 0))?,
+            b'f' => cursor.literal(b"false").map(|()| self.push(TokenKind::Bool(false), 0, 0))?,
+            b'n' => cursor.literal(b"null").map(|()| self.push(TokenKind::Null, 0, 0))?,
             _ => return Err(cursor.malformed("expected a value")),
         }
         Ok(())
@@ -165,7 +165,7 @@ impl Tape {
         loop {
             let Some(&open) = self.open.last() else { return Ok(false) };
             let opened = open + 1 == self.tokens.len();
-            let is_object = self.tokens[open].kind == Kind::Object;
+            let is_object = self.tokens[open].kind == TokenKind::Object;
             cursor.skip_space();
             if cursor.peek() == if is_object { b'}' } else { b']' } {
                 cursor.bump();

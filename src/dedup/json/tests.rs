@@ -20,7 +20,7 @@ fn scan(document: &[u8], names: &[&str]) -> Result<Found, Malformed> {
     let path = steps(names);
     let mut scanner = Scanner::new(&[&path], DEPTH_MAX, false);
     scanner.scan(document)?;
-    Ok(scanner.found(Place(0)))
+    Ok(scanner.found(PathIndex(0)))
 }
 
 fn text_at(document: &str, names: &[&str]) -> Option<String> {
@@ -68,7 +68,7 @@ fn scanner_keeps_nothing_of_the_previous_document() {
     scanner.scan(br#"{"a":1}"#).unwrap();
     scanner.scan(b"[[[").unwrap_err();
     scanner.scan(br#"{"b":1}"#).unwrap();
-    assert_eq!(scanner.found(Place(0)), Found::Missing);
+    assert_eq!(scanner.found(PathIndex(0)), Found::Missing);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn path_and_its_prefix_are_both_found() {
     let (short, long) = (steps(&["a"]), steps(&["a", "b"]));
     let mut scanner = Scanner::new(&[&long, &short, &long], DEPTH_MAX, false);
     scanner.scan(br#"{"a":{"b":true}}"#).unwrap();
-    let found = [0, 1, 2].map(|i| scanner.found(Place(i)));
+    let found = [0, 1, 2].map(|i| scanner.found(PathIndex(i)));
     assert_eq!(found, [Found::Bool(true), Found::Composite { from: 5, to: 15 }, Found::Bool(true)]);
 }
 
@@ -338,7 +338,7 @@ proptest! {
         let mut scanner = Scanner::new(&borrowed, DEPTH_MAX, false);
         prop_assert_eq!(scanner.scan(document.as_bytes()), Ok(()));
         for (i, path) in paths.iter().enumerate() {
-            let (found, expected) = (scanner.found(Place(i)), look_up(&value, path));
+            let (found, expected) = (scanner.found(PathIndex(i)), look_up(&value, path));
             prop_assert!(is_same(&document, found, expected), "{:?}: {:?} instead of {:?}", path, found, expected);
         }
     }

@@ -515,7 +515,7 @@ proptest! {
                 (model.entries, model.next) = (committed.1.clone(), committed.3);
             }
             let scopes = model.progress.epochs.scopes().to_vec();
-            prop_assert_eq!(&crate::dedup::Epochs::from_scopes(scopes, &crate::dedup::Bounds::USUAL), &model.progress.epochs);
+            prop_assert_eq!(&crate::dedup::Epochs::from_scopes(scopes, &crate::dedup::Bounds::DEFAULT), &model.progress.epochs);
         }
         prop_assert_eq!(entries(&model), entries(&straight));
         prop_assert_eq!(model.progress(), straight.progress());

@@ -39,7 +39,7 @@ fn only_a_believable_timestamp_moves_stream_time() {
     let future = Record { timestamp: Some(day), ..record(0, br#"{"k":1,"v":1}"#) };
     assert_eq!(model.judge(&future, 0).reason, Reason::TimestampInFuture);
     assert_eq!(model.progress().stream_time, NO_TIME);
-    assert!(model.refusal().unwrap().message.contains("wall clock"));
+    assert!(model.rejection().unwrap().message.contains("wall clock"));
     let malformed = Record { timestamp: Some(1000), ..record(1, b"{") };
     assert_eq!(model.judge(&malformed, 0).reason, Reason::ValueMalformed);
     assert_eq!(model.progress().stream_time, 1000);
@@ -68,7 +68,7 @@ fn last_record_is_explained() {
     assert_eq!(model.version().as_deref(), Some("18446744073709551616"));
     model.judge(&record(1, b"{}"), 0);
     assert_eq!((model.identity(), model.version()), (None, None));
-    assert_eq!(model.refusal().unwrap().reason, Reason::IdentityMissing);
+    assert_eq!(model.rejection().unwrap().reason, Reason::IdentityMissing);
 }
 
 /// A record for the comparison below.

@@ -19,7 +19,7 @@ fn continuous_read_is_one_range() {
 
 #[test]
 fn skip_starts_a_new_range_and_filling_it_joins_them() {
-    let mut ranges = Ranges::from_pairs([(20, 30), (0, 10)], &Bounds::USUAL).unwrap();
+    let mut ranges = Ranges::from_pairs([(20, 30), (0, 10)], &Bounds::DEFAULT).unwrap();
     assert_eq!(ranges.as_pairs(), [(0, 10), (20, 30)]);
     ranges.add_range(10, 15).unwrap();
     ranges.add_range(15, 18).unwrap();
@@ -33,7 +33,7 @@ fn skip_starts_a_new_range_and_filling_it_joins_them() {
 
 #[test]
 fn full_ranges_reject_a_new_one_but_still_grow() {
-    let mut ranges = Ranges::from_pairs((0..RANGES_MAX as i64).map(|i| (i * 3, i * 3 + 1)), &Bounds::USUAL).unwrap();
+    let mut ranges = Ranges::from_pairs((0..RANGES_MAX as i64).map(|i| (i * 3, i * 3 + 1)), &Bounds::DEFAULT).unwrap();
     assert_eq!(ranges.add(100_000), Err(Error::TooManyRanges(RANGES_MAX)));
     assert_eq!(ranges.as_pairs().len(), RANGES_MAX);
     ranges.add(1).unwrap();
@@ -57,7 +57,7 @@ proptest! {
             prop_assert!(ranges.as_pairs().iter().all(|(from, to)| from < to));
             prop_assert!(ranges.as_pairs().windows(2).all(|pair| pair[0].1 < pair[1].0));
         }
-        prop_assert_eq!(Ranges::from_pairs(ranges.as_pairs().iter().rev().copied(), &Bounds::USUAL), Ok(ranges));
+        prop_assert_eq!(Ranges::from_pairs(ranges.as_pairs().iter().rev().copied(), &Bounds::DEFAULT), Ok(ranges));
     }
 }
 

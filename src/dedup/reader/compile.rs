@@ -1,7 +1,7 @@
 //! Rules with everything resolved that does not depend on a record: which paths lead into which document, and what is
 //! compared with what.
 
-use crate::dedup::json::{Place, Scanner};
+use crate::dedup::json::{PathIndex, Scanner};
 use crate::dedup::number;
 use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::rules::{Kinds, Rules, VersionPart};
@@ -18,8 +18,8 @@ const DEPTH_MAX: usize = 512;
 pub(super) enum Target {
     Key,
     Value,
-    InKey(Place),
-    InValue(Place),
+    InKey(PathIndex),
+    InValue(PathIndex),
     Header(Vec<u8>),
     Topic,
     Partition,
@@ -147,7 +147,7 @@ impl<'r> Compiler<'r> {
     fn inside(&mut self, path: &'r Path) -> Option<Target> {
         let add = |paths: &mut Vec<&'r [String]>| {
             paths.push(&path.steps);
-            Place(paths.len() - 1)
+            PathIndex(paths.len() - 1)
         };
         match path.source {
             Source::Key => Some(Target::InKey(add(&mut self.key))),

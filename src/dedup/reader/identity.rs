@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use crate::dedup::fingerprint::{self, Except, fingerprint};
 use crate::dedup::identity;
-use crate::dedup::json::{self, Kind as TokenKind, Tape};
+use crate::dedup::json::{self, Tape, TokenKind};
 use crate::dedup::path::{Path, Source};
 use crate::dedup::rules::{Limits, Names, Part};
 
-use super::Refusal;
+use super::Rejection;
 use super::compile::{Compiler, Spot};
-use super::refusal;
+use super::rejection;
 use super::view::{Value, View};
 
 /// Maximum number of fields that identify a row.
@@ -96,20 +96,20 @@ pub(super) struct Rows {
 pub(super) enum Error<'p> {
     /// The value at this path is missing or null.
     Missing(&'p Path),
-    Refused(Refusal),
+    Rejected(Rejection),
 }
 
-impl From<Refusal> for Error<'_> {
-    fn from(refusal: Refusal) -> Self {
-        Error::Refused(refusal)
+impl From<Rejection> for Error<'_> {
+    fn from(rejection: Rejection) -> Self {
+        Error::Rejected(rejection)
     }
 }
 
-impl From<Error<'_>> for Refusal {
+impl From<Error<'_>> for Rejection {
     fn from(trouble: Error<'_>) -> Self {
         match trouble {
-            Error::Missing(path) => refusal::identity_missing(path),
-            Error::Refused(refusal) => refusal,
+            Error::Missing(path) => rejection::identity_missing(path),
+            Error::Rejected(rejection) => rejection,
         }
     }
 }
@@ -135,7 +135,7 @@ impl<'a> Parts<'a, '_> {
         }
         let all = (self.arena.len() - self.from).saturating_mul(ends.len().saturating_sub(1));
         if all.saturating_add(bytes.len()) > self.limits.record_bytes_max {
-            return Err(refusal::rows_too_long(self.limits.record_bytes_max).into());
+            return Err(rejection::rows_too_long(self.limits.record_bytes_max).into());
         }
         Ok(ends.len())
     }
@@ -163,9 +163,9 @@ impl<'a> Parts<'a, '_> {
                 None => self.scalar(of)?,
                 Some(document) => {
                     let Scratch { tape, fingerprint: scratch, .. } = &mut *self.scratch;
-                    tape.read(document).map_err(|_| refusal::not_a_document(&of.path))?;
+                    tape.read(document).map_err(|_| rejection::not_a_document(&of.path))?;
                     let digest = fingerprint(tape, document, except, scratch);
-                    let digest = digest.map_err(|_| refusal::exponent_too_long(&of.path))?;
+                    let digest = digest.map_err(|_| rejection::exponent_too_long(&of.path))?;
                     identity::push_digest(&digest, self.arena);
                     &of.path
                 }
@@ -179,7 +179,7 @@ impl<'a> Parts<'a, '_> {
             PartPlan::Rows { of, named } => self.rows(of, named)?,
         };
         if self.arena.len() - self.from > self.limits.identity_bytes_max {
-            return Err(refusal::identity_too_long(path, self.limits.identity_bytes_max).into());
+            return Err(rejection::identity_too_long(path, self.limits.identity_bytes_max).into());
         }
         Ok(())
     }
@@ -197,10 +197,10 @@ impl<'a> Parts<'a, '_> {
             return Ok(&spot.path);
         };
         let Scratch { tape, fields, .. } = &mut *self.scratch;
-        tape.read(document).map_err(|_| refusal::not_a_document(&spot.path))?;
+        tape.read(document).map_err(|_| rejection::not_a_document(&spot.path))?;
         fields.clear();
         identity::push_content(tape, document, 0, fields, self.arena)
-            .map_err(|_| refusal::exponent_too_long(&spot.path))?;
+            .map_err(|_| rejection::exponent_too_long(&spot.path))?;
         Ok(&spot.path)
     }
 
@@ -221,13 +221,13 @@ impl<'a> Parts<'a, '_> {
         }
         match missing {
             Some(path) => Err(Error::Missing(path)),
-            None => Err(refusal::no_alternative().into()),
+            None => Err(rejection::no_alternative().into()),
         }
     }
 
     /// Reads the rows of an object or array.
     fn rows(&mut self, of: &'a [Spot], named: &'a NamesPlan) -> Result<&'a Path, Error<'a>> {
-        let Some(first) = of.first() else { return Err(refusal::no_alternative().into()) };
+        let Some(first) = of.first() else { return Err(rejection::no_alternative().into()) };
         let found = of.iter().find(|spot| !self.view.look_up(&spot.target).is_missing());
         let spot = found.ok_or(Error::Missing(&first.path))?;
         let names_read;
@@ -240,11 +240,11 @@ impl<'a> Parts<'a, '_> {
         };
         let document = match self.view.look_up(&spot.target) {
             Value::Composite(document) => document,
-            _ => return Err(refusal::no_rows(&spot.path).into()),
+            _ => return Err(rejection::no_rows(&spot.path).into()),
         };
         let looking_through = self.view.is_looking_through(&spot.target);
         let Scratch { tape, rows, .. } = &mut *self.scratch;
-        tape.read(document).map_err(|_| refusal::not_a_document(&spot.path))?;
+        tape.read(document).map_err(|_| rejection::not_a_document(&spot.path))?;
         // A second list of rows is a contradiction that `Rules::problems` reports: only its first row counts.
         let is_second = rows.at.is_some();
         let row = Row { tape, document, names, looking_through, path: &spot.path };
@@ -262,7 +262,7 @@ impl<'a> Parts<'a, '_> {
         }
         for element in tape.elements(0) {
             if tape.token(element).kind != TokenKind::Object {
-                return Err(refusal::no_rows(&spot.path).into());
+                return Err(rejection::no_rows(&spot.path).into());
             }
             row.push(element, if is_second { self.arena } else { &mut rows.bytes })?;
             if is_second {
@@ -278,14 +278,14 @@ impl<'a> Parts<'a, '_> {
         let document = match self.view.look_up(&at.target) {
             Value::Missing => return Err(Error::Missing(&at.path)),
             Value::Composite(document) => document,
-            _ => return Err(refusal::no_names(&at.path).into()),
+            _ => return Err(rejection::no_names(&at.path).into()),
         };
         let tape = &mut self.scratch.tape;
-        tape.read(document).map_err(|_| refusal::not_a_document(&at.path))?;
+        tape.read(document).map_err(|_| rejection::not_a_document(&at.path))?;
         let token = tape.token(0);
         let is_text = |at: usize| matches!(tape.token(at).kind, TokenKind::Text | TokenKind::Escaped);
         if token.kind != TokenKind::Array || token.count > NAMES_MAX || !tape.elements(0).all(is_text) {
-            return Err(refusal::no_names(&at.path).into());
+            return Err(rejection::no_names(&at.path).into());
         }
         if token.count == 0 {
             return Err(Error::Missing(&at.path));
@@ -338,14 +338,14 @@ impl<'a> Row<'a, '_> {
             TokenKind::Object if self.looking_through && token.count == 1 => {
                 let name = self.tape.bytes(at + 1, self.document);
                 if !json::is_scalar_type(name) {
-                    return Err(refusal::identity_not_scalar(self.path).into());
+                    return Err(rejection::identity_not_scalar(self.path).into());
                 }
                 // A union does not hold another union.
                 Row { looking_through: false, ..*self }.push_scalar(at + 2, out)
             }
-            TokenKind::Object | TokenKind::Array => Err(refusal::identity_not_scalar(self.path).into()),
+            TokenKind::Object | TokenKind::Array => Err(rejection::identity_not_scalar(self.path).into()),
             _ => identity::push_content(self.tape, self.document, at, &mut Vec::new(), out)
-                .map_err(|_| refusal::exponent_too_long(self.path).into()),
+                .map_err(|_| rejection::exponent_too_long(self.path).into()),
         }
     }
 }
@@ -355,9 +355,9 @@ impl<'a> Row<'a, '_> {
 pub(super) fn push_scalar<'p>(value: Value<'_>, path: &'p Path, arena: &mut Vec<u8>) -> Result<(), Error<'p>> {
     match value {
         Value::Missing => return Err(Error::Missing(path)),
-        Value::Composite(_) => return Err(refusal::identity_not_scalar(path).into()),
+        Value::Composite(_) => return Err(rejection::identity_not_scalar(path).into()),
         Value::Bool(value) => identity::push_bool(value, arena),
-        Value::Number(text) => identity::push_number(text, arena).map_err(|_| refusal::exponent_too_long(path))?,
+        Value::Number(text) => identity::push_number(text, arena).map_err(|_| rejection::exponent_too_long(path))?,
         Value::Integer(value) => identity::push_i64(value, arena),
         Value::Text(text) => identity::push_text(text, arena),
         Value::Escaped(raw) => identity::push_escaped_text(raw, arena),

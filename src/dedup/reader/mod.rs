@@ -1,7 +1,7 @@
 //! Reads from a record what it is judged by: identity, version, scope, kind.
 //!
 //! Only what the rules name is read. A key or value in which they name nothing is not parsed and may hold anything; one
-//! in which they do is checked as a whole, so that a record is refused for what is wrong with it and not for what the
+//! in which they do is checked as a whole, so that a record is rejected for what is wrong with it and not for what the
 //! rules happen to need.
 //!
 //! **A null value** is left to `on_null_value`. If that follows deletes, the identity is read from what such a record
@@ -27,11 +27,11 @@ use super::{explain, identity as bytes};
 
 mod compile;
 mod identity;
-mod refusal;
+mod rejection;
 mod version;
 mod view;
 
-pub use refusal::Refusal;
+pub use rejection::Rejection;
 
 use compile::{Compiled, KindsPlan, Plan};
 use identity::Parts;
@@ -63,16 +63,16 @@ pub enum Reading {
     /// It can be judged row by row; there are at least two.
     Rows(Vec<Row>),
     /// It cannot be judged.
-    Refused(Refusal),
+    Rejected(Rejection),
 }
 
 impl Reading {
-    /// The rows to judge: none if the record was refused.
+    /// The rows to judge: none if the record was rejected.
     pub fn rows(&self) -> &[Row] {
         match self {
             Reading::Row(row) => std::slice::from_ref(row),
             Reading::Rows(rows) => rows,
-            Reading::Refused(_) => &[],
+            Reading::Rejected(_) => &[],
         }
     }
 }
@@ -104,14 +104,14 @@ impl Reader {
     }
 
     /// Appends store keys (kind byte and identity, or its digest), the version's bytes and the scope's to `arena`; the
-    /// rows' ranges point into it. A refused record leaves the arena as it was.
+    /// rows' ranges point into it. A rejected record leaves the arena as it was.
     pub fn read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Reading {
         let from = arena.len();
         match self.try_read(record, arena) {
             Ok(reading) => reading,
-            Err(refusal) => {
+            Err(rejection) => {
                 arena.truncate(from);
-                Reading::Refused(refusal)
+                Reading::Rejected(rejection)
             }
         }
     }
@@ -131,7 +131,7 @@ impl Reader {
         bytes::describe_scope(scope)
     }
 
-    fn try_read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Result<Reading, Refusal> {
+    fn try_read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Result<Reading, Rejection> {
         self.scan(record)?;
         let Self { rules, plan, key, value, identity, version, word } = self;
         let view = View { record, key: key.as_ref(), value: value.as_ref() };
@@ -177,7 +177,7 @@ impl Reader {
     }
 
     /// Checks the record's size and its documents, and notes what is in the wanted places.
-    fn scan(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn scan(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         let limits = &self.rules.limits;
         let (key, value) = (record.key.map_or(0, <[u8]>::len), record.value.map_or(0, <[u8]>::len));
         let headers = record.headers.as_bytes().len();
@@ -187,16 +187,16 @@ impl Reader {
             ("the headers take", headers, limits.header_bytes_max),
         ];
         if let Some((what, bytes, bytes_max)) = sizes.into_iter().find(|(_, bytes, bytes_max)| bytes > bytes_max) {
-            return Err(refusal::too_large(what, bytes, bytes_max));
+            return Err(rejection::too_large(what, bytes, bytes_max));
         }
         if record.value.is_none() && self.rules.actions.null_value != OnNull::FollowDelete {
-            return Err(refusal::null_value());
+            return Err(rejection::null_value());
         }
         if let (Some(scanner), Some(key)) = (&mut self.key, record.key) {
-            scanner.scan(key).map_err(|e| refusal::malformed(Reason::KeyMalformed, &e))?;
+            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e))?;
         }
         if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
-            scanner.scan(value).map_err(|e| refusal::malformed(Reason::ValueMalformed, &e))?;
+            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e))?;
         }
         Ok(())
     }
@@ -205,8 +205,8 @@ impl Reader {
 /// The range that `append` added, if it returns true; otherwise the arena is left as it was.
 fn ranged(
     arena: &mut Vec<u8>,
-    append: impl FnOnce(&mut Vec<u8>) -> Result<bool, Refusal>,
-) -> Result<Option<Range<usize>>, Refusal> {
+    append: impl FnOnce(&mut Vec<u8>) -> Result<bool, Rejection>,
+) -> Result<Option<Range<usize>>, Rejection> {
     let from = arena.len();
     if append(arena)? {
         return Ok(Some(from..arena.len()));
@@ -236,14 +236,14 @@ fn append_rows(parts: &mut Parts<'_, '_>, first: &Range<usize>, rows: usize) -> 
 }
 
 /// Appends the store key of the record's table; `parts` starts after its kind byte.
-fn read_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<Range<usize>, Refusal> {
+fn read_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<Range<usize>, Rejection> {
     parts.arena.extend_from_slice(&[KIND_IDENTITY, bytes::TABLE]);
     push_table(parts, kinds)?;
     bytes::shorten(parts.from - 1, parts.arena);
     Ok(parts.from - 1..parts.arena.len())
 }
 
-fn push_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<(), Refusal> {
+fn push_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<(), Rejection> {
     for places in &kinds.table {
         match parts.view.first(places, |_| false) {
             None => bytes::push_null(parts.arena),
@@ -251,7 +251,7 @@ fn push_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<(), Refusa
                 identity::push_scalar(value, &spot.path, parts.arena)?;
                 let bytes_max = parts.limits.identity_bytes_max;
                 if parts.arena.len() - parts.from > bytes_max {
-                    return Err(refusal::identity_too_long(&spot.path, bytes_max));
+                    return Err(rejection::identity_too_long(&spot.path, bytes_max));
                 }
             }
         }
@@ -260,7 +260,7 @@ fn push_table(parts: &mut Parts<'_, '_>, kinds: &KindsPlan) -> Result<(), Refusa
 }
 
 /// Appends a message's store key up to its version.
-fn read_message<'a>(parts: &mut Parts<'a, '_>, plan: &'a Plan, kinds: &KindsPlan) -> Result<Range<usize>, Refusal> {
+fn read_message<'a>(parts: &mut Parts<'a, '_>, plan: &'a Plan, kinds: &KindsPlan) -> Result<Range<usize>, Rejection> {
     parts.arena.extend_from_slice(&[KIND_IDENTITY, bytes::MESSAGE]);
     let from = parts.arena.len();
     match parts.read(&plan.identity) {
@@ -269,7 +269,7 @@ fn read_message<'a>(parts: &mut Parts<'a, '_>, plan: &'a Plan, kinds: &KindsPlan
             parts.arena.truncate(from);
             push_table(parts, kinds)?;
         }
-        Err(identity::Error::Refused(refusal)) => return Err(refusal),
+        Err(identity::Error::Rejected(rejection)) => return Err(rejection),
     }
     Ok(parts.from - 1..parts.arena.len())
 }

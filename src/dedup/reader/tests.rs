@@ -10,7 +10,7 @@ use crate::record::HeaderBuf;
 
 mod forms;
 
-fn read(rules: Rules, record: &Record<'_>) -> Result<(String, Option<String>), Refusal> {
+fn read(rules: Rules, record: &Record<'_>) -> Result<(String, Option<String>), Rejection> {
     let mut arena = b"what was there before".to_vec();
     let before = arena.clone();
     let mut reader = Reader::new(Arc::new(rules));
@@ -21,9 +21,9 @@ fn read(rules: Rules, record: &Record<'_>) -> Result<(String, Option<String>), R
             Ok((describe_identity(&arena[row.key]), version))
         }
         Reading::Rows(_) => panic!("not of several rows"),
-        Reading::Refused(refusal) => {
+        Reading::Rejected(rejection) => {
             assert_eq!(arena, before);
-            Err(refusal)
+            Err(rejection)
         }
     }
 }
@@ -112,9 +112,9 @@ fn null_header_is_missing_even_after_one_with_a_value() {
 #[test]
 fn limits_are_enforced() {
     let nested = format!("{{\"id\":1,\"x\":{}{}}}", "[".repeat(500), "]".repeat(500));
-    let refusal = read(rules(&["value.id"], None), &record(0, nested.as_bytes())).unwrap_err();
-    assert_eq!(refusal.reason, Reason::ValueMalformed);
-    assert!(refusal.message.contains("nested too deep"), "{}", refusal.message);
+    let rejection = read(rules(&["value.id"], None), &record(0, nested.as_bytes())).unwrap_err();
+    assert_eq!(rejection.reason, Reason::ValueMalformed);
+    assert!(rejection.message.contains("nested too deep"), "{}", rejection.message);
 
     let mut small = rules(&["value"], None);
     small.limits.record_bytes_max = 10;
@@ -137,8 +137,8 @@ fn limits_are_enforced() {
         read(short.clone(), &Record { headers: headers.as_headers(), ..record(0, b"123456") })
     };
     assert!(headed(b"12345678").is_ok());
-    let refusal = headed(b"123456789").unwrap_err();
-    assert_eq!(refusal.message, "the headers take 21 bytes, more than the limit of 20");
+    let rejection = headed(b"123456789").unwrap_err();
+    assert_eq!(rejection.message, "the headers take 21 bytes, more than the limit of 20");
 
     let mut short = rules(&["value"], None);
     short.limits.identity_bytes_max = 12;
@@ -187,8 +187,8 @@ fn documents_not_named_in_rules_are_not_parsed() {
 #[test]
 fn messages_contain_nothing_of_the_record() {
     for value in [&br#"{"k":{"secret":1}}"#[..], br#"{"k":1,"v":"secret"}"#, br#"{"k":"secret"#, br#"{"secret":1}"#] {
-        let refusal = read(rules(&["value.k"], Some("value.v")), &record(0, value)).unwrap_err();
-        assert!(!refusal.message.contains("secret"), "{}", refusal.message);
+        let rejection = read(rules(&["value.k"], Some("value.v")), &record(0, value)).unwrap_err();
+        assert!(!rejection.message.contains("secret"), "{}", rejection.message);
     }
 }
 
@@ -200,8 +200,8 @@ fn reader_keeps_nothing_of_the_previous_record() {
     let mut arena = Vec::new();
     let first = Record { key: Some(br#"{"id":1}"#), ..record(0, br#"{"v":1}"#) };
     assert!(matches!(reader.read(&first, &mut arena), Reading::Row(_)));
-    let Reading::Refused(refusal) = reader.read(&Record { key: None, ..first }, &mut arena) else { panic!() };
-    assert_eq!(refusal.reason, Reason::IdentityMissing);
+    let Reading::Rejected(rejection) = reader.read(&Record { key: None, ..first }, &mut arena) else { panic!() };
+    assert_eq!(rejection.reason, Reason::IdentityMissing);
     let Reading::Row(row) = reader.read(&Record { value: Some(b"{}"), ..first }, &mut arena) else { panic!() };
     assert_eq!(row.version, None);
 }

@@ -8,10 +8,10 @@ use crate::dedup::timestamp;
 use crate::dedup::version::{self, MISSING_HIGHEST, MISSING_LOWEST, NotVersion, PRESENT};
 use crate::dedup::vocabulary::{MissingPart, VersionKind};
 
-use super::Refusal;
+use super::Rejection;
 use super::compile::{EpochPlan, Plan, Spot, VersionPlan, Word};
 use super::identity::push_scalar;
-use super::refusal;
+use super::rejection;
 use super::view::{Value, View};
 
 /// Scratch space for versions.
@@ -35,7 +35,7 @@ pub(super) struct Versions<'a, 's> {
 
 impl<'a> Versions<'a, '_> {
     /// Appends the version's bytes; returns whether there is one. If not, what was appended does not count.
-    pub fn read(&mut self, parts: &'a [VersionPlan], arena: &mut Vec<u8>) -> Result<bool, Refusal> {
+    pub fn read(&mut self, parts: &'a [VersionPlan], arena: &mut Vec<u8>) -> Result<bool, Rejection> {
         let mut bases = self.scratch.bases.take().unwrap_or_default();
         bases.clear();
         self.scratch.bases = Some(bases);
@@ -71,23 +71,23 @@ impl<'a> Versions<'a, '_> {
     }
 
     /// Appends one part's bytes at `start`, the arena's end; returns whether the part is there.
-    fn part(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<bool, Refusal> {
+    fn part(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<bool, Rejection> {
         let Scratch { limbs, text, digits, tape, bases } = &mut *self.scratch;
         let Some((spot, value)) = find(self.view, &part.of, &part.none, text) else { return Ok(false) };
         let (limits, kind) = (self.limits, part.kind);
         let digits_max = limits.version_digits_max;
-        let refuse = |error| refusal::not_version(&spot.path, kind, error, digits_max);
+        let reject = |error| rejection::not_version(&spot.path, kind, error, digits_max);
         let mut number = [0; 20];
         let bytes = match value {
             Value::Missing => return Ok(false),
             Value::Integer(value) if kind == VersionKind::Integer => {
                 version::push_i64(value, arena);
-                return check_min(part, &arena[start..]).map(|()| true).map_err(refuse);
+                return check_min(part, &arena[start..]).map(|()| true).map_err(reject);
             }
             Value::Integer(value) => number::format_i64(value, &mut number),
             Value::Number(text) | Value::Text(text) | Value::Bytes(text) => text,
             Value::Composite(document) if kind == VersionKind::Sequence => document,
-            Value::Bool(_) | Value::Composite(_) => return Err(refuse(NotVersion::Malformed)),
+            Value::Bool(_) | Value::Composite(_) => return Err(reject(NotVersion::Malformed)),
             Value::Escaped(raw) => {
                 text.clear();
                 json::unescape(raw, text);
@@ -116,12 +116,12 @@ impl<'a> Versions<'a, '_> {
             },
         }
         .and_then(|()| check_min(part, &arena[start..]))
-        .map_err(refuse)?;
+        .map_err(reject)?;
         Ok(true)
     }
 
     /// Raises the integer whose bytes begin at `start` to the greatest of those that it must be at least.
-    fn raise(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn raise(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<(), Rejection> {
         let Scratch { limbs, text, tape, .. } = &mut *self.scratch;
         let Some((spot, value)) = self.view.first(&part.at_least, |_| false) else { return Ok(()) };
         let digits_max = self.limits.version_digits_max;
@@ -138,12 +138,12 @@ impl<'a> Versions<'a, '_> {
             }
         };
         let raised = version::raise_integer(bytes, digits_max, tape, limbs, start, arena);
-        raised.map_err(|error| refusal::not_at_least(&spot.path, error, digits_max))
+        raised.map_err(|error| rejection::not_at_least(&spot.path, error, digits_max))
     }
 
     /// Appends the scope's bytes, after the version was read; returns whether the record is in one. If not, what was
     /// appended does not count.
-    pub fn read_scope(&mut self, plan: &'a Plan, arena: &mut Vec<u8>) -> Result<bool, Refusal> {
+    pub fn read_scope(&mut self, plan: &'a Plan, arena: &mut Vec<u8>) -> Result<bool, Rejection> {
         let from = arena.len();
         for EpochPlan { of, none } in &plan.epoch {
             let Some((spot, value)) = self.view.first(of, |_| false) else {
@@ -154,9 +154,9 @@ impl<'a> Versions<'a, '_> {
                 return Ok(false);
             }
             if matches!(value, Value::Composite(_)) {
-                return Err(refusal::epoch_not_scalar(&spot.path));
+                return Err(rejection::epoch_not_scalar(&spot.path));
             }
-            push_scalar(value, &spot.path, arena).map_err(|_| refusal::exponent_too_long(&spot.path))?;
+            push_scalar(value, &spot.path, arena).map_err(|_| rejection::exponent_too_long(&spot.path))?;
         }
         if plan.binlog {
             match &self.scratch.bases {
@@ -166,7 +166,7 @@ impl<'a> Versions<'a, '_> {
         }
         let length_max = self.limits.identity_bytes_max;
         if arena.len() - from > length_max {
-            return Err(refusal::epoch_too_long(length_max));
+            return Err(rejection::epoch_too_long(length_max));
         }
         Ok(!plan.epoch.is_empty() || plan.binlog)
     }

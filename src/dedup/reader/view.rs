@@ -1,6 +1,6 @@
 //! A record whose documents have been scanned, and what a target leads to in it.
 
-use crate::dedup::json::{self, Found, Place, Scanner};
+use crate::dedup::json::{self, Found, PathIndex, Scanner};
 use crate::dedup::number;
 use crate::dedup::path::Scalar;
 use crate::record::Record;
@@ -133,7 +133,7 @@ impl<'a> View<'a> {
 
 /// What a scanned document has at `place`. A null key has nothing anywhere.
 #[inline]
-fn inside<'a>(scanner: Option<&Scanner>, place: Place, document: Option<&'a [u8]>) -> Value<'a> {
+fn inside<'a>(scanner: Option<&Scanner>, place: PathIndex, document: Option<&'a [u8]>) -> Value<'a> {
     let (Some(scanner), Some(document)) = (scanner, document) else { return Value::Missing };
     found_in(scanner.found(place), document)
 }

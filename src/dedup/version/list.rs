@@ -1,6 +1,6 @@
 //! Versions that are lists of integers: hex groups, binlog positions, sequences.
 
-use crate::dedup::json::{Kind, Tape};
+use crate::dedup::json::{Tape, TokenKind};
 
 use super::{NotVersion, push_head, push_integer};
 
@@ -116,7 +116,7 @@ pub(in crate::dedup) fn raise_integer(
 
 /// Reads `document` into `tape`; returns whether it is a JSON array.
 fn is_array(document: &[u8], tape: &mut Tape) -> bool {
-    tape.read(document).is_ok() && tape.token(0).kind == Kind::Array
+    tape.read(document).is_ok() && tape.token(0).kind == TokenKind::Array
 }
 
 /// Calls `each` with the elements of the array that `tape` holds: integers and decimal strings, nulls as `None`.
@@ -129,11 +129,11 @@ fn elements(
     let mut digits_left = digits_max.min(super::DIGITS_MAX);
     for element in tape.elements(0) {
         let length = match tape.token(element).kind {
-            Kind::Null => {
+            TokenKind::Null => {
                 each(None)?;
                 1
             }
-            Kind::Number | Kind::Text | Kind::Escaped => {
+            TokenKind::Number | TokenKind::Text | TokenKind::Escaped => {
                 let text = tape.bytes(element, document);
                 each(Some(text))?;
                 let zeros = text.iter().take_while(|byte| matches!(byte, b'0' | b'-')).count();

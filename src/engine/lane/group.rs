@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, GroupEvent, Kind, Member};
+use crate::cluster::{self, Cluster, ErrorKind, GroupEvent, Member};
 use crate::engine::catalog::Growth;
 use crate::engine::claims::Ownership;
 use crate::engine::failure::{Cause, Failure};
@@ -46,7 +46,7 @@ impl<C: Cluster> Lane<C> {
                 tracing::warn!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions lost");
                 if self.transactor.is_open() {
                     let message = "the partitions belong to another member";
-                    self.abort_and_restore(Failure::cluster(cluster::Error::new(Kind::Abort, message)));
+                    self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, message)));
                 }
                 self.release_all(&partitions);
                 self.member.accept_revoked(&partitions)
@@ -56,18 +56,21 @@ impl<C: Cluster> Lane<C> {
 
     pub(super) fn on_poll_error(&mut self, error: cluster::Error) -> Result<(), cluster::Error> {
         match error.kind {
-            Kind::Retry => {
+            ErrorKind::Retry => {
                 tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading failed; trying again");
                 Ok(())
             }
             // Something cannot be read at its position: the restore finds out what, task by task.
-            Kind::Refused => {
+            ErrorKind::Refused => {
                 tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading is refused");
                 let of_task = |id: &TaskId| error.partition.as_ref().is_none_or(|of| self.tasks[id].input == *of);
                 let mut concerned = self.tasks_in(|phase| matches!(phase, Phase::Running));
                 concerned.retain(of_task);
                 if concerned.iter().any(|id| self.transactor.touches(*id)) {
-                    self.abort_and_restore(Failure::cluster(cluster::Error::new(Kind::Abort, error.message.clone())));
+                    self.abort_and_restore(Failure::cluster(cluster::Error::new(
+                        ErrorKind::Abort,
+                        error.message.clone(),
+                    )));
                 }
                 for id in concerned {
                     // An error that is not about one partition says nothing about the next record.
@@ -80,7 +83,7 @@ impl<C: Cluster> Lane<C> {
                 }
                 Ok(())
             }
-            Kind::Abort | Kind::Fenced | Kind::Unknown => Err(error),
+            ErrorKind::Abort | ErrorKind::Fenced | ErrorKind::Unknown => Err(error),
         }
     }
 
@@ -107,7 +110,7 @@ impl<C: Cluster> Lane<C> {
         }
         self.rechecked = recreated;
         self.batch = C::Batch::default();
-        self.abort_and_restore(Failure::cluster(cluster::Error::new(Kind::Abort, "a topic was recreated")));
+        self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, "a topic was recreated")));
         let concerned = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Queued { .. }));
         concerned.into_iter().for_each(|id| self.restart(id));
     }
@@ -125,7 +128,7 @@ impl<C: Cluster> Lane<C> {
         let concerned: Vec<(TaskId, Growth)> = concerned.filter_map(|(id, task)| Some((*id, grown(task)?))).collect();
         if concerned.iter().any(|(id, _)| self.transactor.touches(*id)) {
             self.abort_and_restore(Failure::cluster(cluster::Error::new(
-                Kind::Abort,
+                ErrorKind::Abort,
                 "partitions were added to a topic",
             )));
         }
@@ -156,7 +159,10 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn take_over(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
         let Some(topic) = self.context.topics.get(&partition.topic) else {
             // The topic was removed since: a new member does not subscribe to it.
-            return Err(cluster::Error::new(Kind::Fenced, format!("{partition} was assigned but is no longer read")));
+            return Err(cluster::Error::new(
+                ErrorKind::Fenced,
+                format!("{partition} was assigned but is no longer read"),
+            ));
         };
         let task_count = topic.task_count;
         let mut task = Task::new(&self.context, partition, topic, Phase::Waiting { until: Duration::ZERO });

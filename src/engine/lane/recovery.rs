@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Kind, Member};
+use crate::cluster::{self, Cluster, ErrorKind, Member};
 use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
 use crate::engine::failure::{Cause, Failure};
@@ -33,7 +33,7 @@ impl<C: Cluster> Lane<C> {
             tracing::debug!(reason = %error.message, "no producer yet");
         }
         // A fenced producer says nothing about the output.
-        let fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == Kind::Fenced);
+        let fenced = matches!(&failure.cause, Cause::Cluster(error) if error.kind == ErrorKind::Fenced);
         for id in aborted.tasks() {
             if self.continues_by_sabotage(id, &failure.cause) {
                 continue;
@@ -65,7 +65,7 @@ impl<C: Cluster> Lane<C> {
         if sabotage::is_on(Sabotage::TasksNotRestarted) {
             return true;
         }
-        let unknown = matches!(cause, Cause::Cluster(error) if error.kind == Kind::Unknown);
+        let unknown = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Unknown);
         if !(unknown && sabotage::is_on(Sabotage::UnknownTakenForAbort)) {
             return false;
         }
@@ -192,7 +192,7 @@ impl<C: Cluster> Lane<C> {
             self.loading |= matches!(stepped, Ok(Slice::Worked));
             let ready = match stepped {
                 Ok(Slice::Ready) => match self.begin_work(id) {
-                    Err(error) if error.kind == Kind::Fenced => return Err(error),
+                    Err(error) if error.kind == ErrorKind::Fenced => return Err(error),
                     begun => begun.map_err(Setback::from),
                 },
                 Ok(Slice::Waiting | Slice::Worked) => Ok(()),
@@ -293,7 +293,9 @@ impl<C: Cluster> Lane<C> {
                     task.quarantine = None;
                     self.restart(id);
                 }
-                Outcome::SetBack(Cause::Cluster(error)) if error.kind == Kind::Refused && error.partition.is_some() => {
+                Outcome::SetBack(Cause::Cluster(error))
+                    if error.kind == ErrorKind::Refused && error.partition.is_some() =>
+                {
                     tracing::warn!(task = %self.tasks[&id].input, reason = %error.message, "reading is refused");
                     // The right to read may be granted again; a task that works alone has read before.
                     if error.is_denied() { self.restart(id) } else { self.on_unreadable(id, &error.message) }

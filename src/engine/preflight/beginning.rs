@@ -4,7 +4,7 @@
 //! A topology has been started before if its group has committed anything for one of its inputs, or if there is a
 //! changelog under its name: an instance creates that before it writes. Such a topology is never refused for this.
 
-use crate::cluster::{self, Cluster, Kind};
+use crate::cluster::{self, Cluster, ErrorKind};
 use crate::record::TopicPartition;
 use crate::topology::{Existing, Topology};
 
@@ -34,7 +34,7 @@ pub fn problem_with<C: Cluster>(
         if let Some(unknown) = inputs.iter().find(|facts| !is_committed_known(facts)) {
             let (group, input) = (topology.group(), &unknown.input.name);
             let message = format!("what the group {group} has committed for {input:?} is not known yet");
-            return Err(cluster::Error::new(Kind::Retry, message));
+            return Err(cluster::Error::new(ErrorKind::Retry, message));
         }
         return Ok(Some(finding(topology, name)));
     }

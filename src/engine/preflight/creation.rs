@@ -1,6 +1,6 @@
 //! Topics that `run` creates: their settings, and the advice if the cluster refuses.
 
-use crate::cluster::{self, Cluster, Detail, Kind, NewTopic};
+use crate::cluster::{self, Cluster, Detail, ErrorKind, NewTopic};
 use crate::config;
 use crate::words::{agreeing, counted};
 
@@ -13,7 +13,7 @@ use super::judge::Role;
 const SIDE_TOPIC_BYTES_MAX: usize = 17 << 20;
 
 /// The settings of a topic created for this role.
-pub fn settings_of(role: Role, settings: &config::Topics) -> Vec<(&'static str, String)> {
+pub fn settings_of(role: Role, settings: &config::TopicSettings) -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("min.insync.replicas", settings.min_insync_replicas.to_string()),
         // Whatever the brokers' default: a leader that lacks records would lose what was committed.
@@ -30,8 +30,8 @@ pub fn settings_of(role: Role, settings: &config::Topics) -> Vec<(&'static str, 
 }
 
 /// The finding if a topic cannot be created; `None` if it may work another time.
-pub fn problem(name: &str, error: &cluster::Error, settings: &config::Topics) -> Option<Finding> {
-    if error.kind != Kind::Refused {
+pub fn problem(name: &str, error: &cluster::Error, settings: &config::TopicSettings) -> Option<Finding> {
+    if error.kind != ErrorKind::Refused {
         return None;
     }
     let help = match error.detail {
@@ -59,7 +59,7 @@ pub fn rehearse<C: Cluster>(
     role: Role,
     topic: &Named,
     partition_count: Option<i32>,
-    settings: &config::Topics,
+    settings: &config::TopicSettings,
 ) -> Result<Option<Finding>, cluster::Error> {
     let (Seen::Missing, Some(partition_count)) = (&topic.seen, partition_count) else { return Ok(None) };
     if !role.is_created(settings.create) {
@@ -80,9 +80,10 @@ mod tests {
 
     #[test]
     fn too_few_brokers_lead_to_a_help_with_their_number() {
-        let settings = config::Topics { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
+        let settings =
+            config::TopicSettings { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
         let help = |brokers: Option<i32>| {
-            let error = cluster::Error::new(Kind::Refused, "no").with(brokers.map(Detail::TooFewBrokers));
+            let error = cluster::Error::new(ErrorKind::Refused, "no").with(brokers.map(Detail::TooFewBrokers));
             problem("t", &error, &settings).expect("it is refused").help
         };
         let one = "`topics: {replication_factor: 1, min_insync_replicas: 1}` in the configuration: there is 1 broker";
@@ -94,7 +95,8 @@ mod tests {
 
     #[test]
     fn topics_are_created_as_configured_and_changelogs_are_compacted() {
-        let settings = config::Topics { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
+        let settings =
+            config::TopicSettings { create: config::Create::All, replication_factor: 3, min_insync_replicas: 2 };
         let replicas = ("min.insync.replicas", "2".to_owned());
         let (clean, compacted) =
             (("unclean.leader.election.enable", "false".to_owned()), ("cleanup.policy", "compact".to_owned()));

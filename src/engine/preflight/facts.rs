@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, CommittedOffset, Denied, Kind, Rights, TopicDescription, TopicId};
+use crate::cluster::{self, Cluster, CommittedOffset, Denied, ErrorKind, Rights, TopicDescription, TopicId};
 use crate::engine::resume::processed_of;
 use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
@@ -43,7 +43,7 @@ impl Seen {
         match cluster.describe_topic(topic) {
             Ok(Some(topic)) => Ok(Self::There(Box::new(topic))),
             Ok(None) => Ok(Self::Missing),
-            Err(error) if error.kind == Kind::Refused => {
+            Err(error) if error.kind == ErrorKind::Refused => {
                 let denied = error.denied();
                 Ok(Self::Withheld { words: error.message, denied })
             }
@@ -117,7 +117,7 @@ impl Facts {
             if committed.as_ref().is_ok_and(Vec::is_empty) {
                 let words =
                     "the changelog does not exist, and whether the group has committed anything is not known yet";
-                return Err(cluster::Error::new(Kind::Retry, words));
+                return Err(cluster::Error::new(ErrorKind::Retry, words));
             }
             // Once more, after what depends on it: another instance may have created it, and committed, meanwhile.
             changelog = Named::ask(cluster, changelog.name)?;
@@ -128,7 +128,7 @@ impl Facts {
 
 /// The stores that remember what was processed of this input. One that cannot be read may remember anything.
 fn remembering(survey: &Survey, topology: &str, topic: &str, input_id: TopicId) -> Result<Vec<String>, cluster::Error> {
-    let later = |error: state::Error| cluster::Error::new(Kind::Retry, error.to_string());
+    let later = |error: state::Error| cluster::Error::new(ErrorKind::Retry, error.to_string());
     let mut all = Vec::new();
     for found in survey.stores(topology, topic).map_err(later)? {
         let path = found.path.display();
@@ -163,8 +163,8 @@ fn committed<C: Cluster>(
     match cluster.committed(group, partitions, COMMITTED_WAIT) {
         Ok(committed) => Ok(Ok(committed)),
         // If something is pending, the restore checks again.
-        Err(error) if error.kind == Kind::Retry => Ok(Ok(Vec::new())),
-        Err(error) if error.kind == Kind::Refused => Ok(Err(error.message)),
+        Err(error) if error.kind == ErrorKind::Retry => Ok(Ok(Vec::new())),
+        Err(error) if error.kind == ErrorKind::Refused => Ok(Err(error.message)),
         Err(error) => Err(error),
     }
 }

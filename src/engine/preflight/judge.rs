@@ -25,7 +25,7 @@ pub struct Judge<'a> {
     /// Its rules' digest.
     pub rules_digest: &'a [u8; 32],
     /// The worker's settings for topics.
-    pub settings: &'a config::Topics,
+    pub settings: &'a config::TopicSettings,
     /// Whether other programs may write to the cluster's topics.
     pub is_shared: bool,
 }
@@ -244,7 +244,7 @@ fn elections(role: Role, name: &str, topic: &TopicDescription, findings: &mut Ve
 
 /// The finding about a topic without a known id: its recreation would go unnoticed.
 fn identity(role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec<Finding>) {
-    if !topic.id.is_told() {
+    if !topic.id.is_known() {
         let noun = role.noun();
         findings.push(Finding::refused(
             format!(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cluster::{self, Cluster, Kind, embedded::Embedded, kafka::Kafka};
+use crate::cluster::{self, Cluster, ErrorKind, embedded::Embedded, kafka::Kafka};
 use crate::config::{ClusterKind, Config};
 use crate::state::Survey;
 use crate::topology::Topology;
@@ -37,7 +37,7 @@ fn check_exists(dir: &Path) -> Result<(), cluster::Error> {
         return Ok(());
     }
     let message = format!("the embedded cluster's folder {} does not exist yet", dir.display());
-    Err(cluster::Error::new(Kind::Retry, message))
+    Err(cluster::Error::new(ErrorKind::Retry, message))
 }
 
 /// The same on a given cluster.
@@ -46,7 +46,7 @@ fn ask_on<C: Cluster>(cluster: &C, config: &Config, topologies: &[&Topology]) ->
     cluster.list_topics().map_err(|error| Unasked::of(config, &error))?;
     let asked = topologies.iter().map(|topology| ask_about(cluster, config, topology));
     asked.collect::<Result<_, _>>().map_err(|error| {
-        let is_refused = error.kind == Kind::Refused;
+        let is_refused = error.kind == ErrorKind::Refused;
         Unasked::with_help(
             error,
             if is_refused { "run would be refused alike" } else { "check again; run keeps trying" },

@@ -1,7 +1,7 @@
 //! What to say if the cluster cannot be queried or an input does not exist: what happened, and what to do. `run` and
 //! `check --online` say the same about a cluster that does not respond or rejects this client.
 
-use crate::cluster::{self, Kind};
+use crate::cluster::{self, ErrorKind};
 use crate::config::{ClusterKind, Config};
 
 use super::finding::Finding;
@@ -10,7 +10,7 @@ use super::finding::Finding;
 #[derive(Clone, Debug)]
 pub struct Unasked {
     /// Whether trying again may help.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// The finding.
     pub finding: Finding,
 }
@@ -29,7 +29,7 @@ impl Unasked {
 
 /// The finding for an error that concerns the whole cluster.
 fn unreached(config: &Config, error: &cluster::Error) -> Finding {
-    let happened = if error.kind == Kind::Refused { "cannot be used" } else { "does not answer" };
+    let happened = if error.kind == ErrorKind::Refused { "cannot be used" } else { "does not answer" };
     match &config.cluster {
         ClusterKind::Kafka => Finding::refused(
             format!("the cluster at {:?} {happened}: {error}", config.kafka.addresses()),
@@ -42,8 +42,8 @@ fn unreached(config: &Config, error: &cluster::Error) -> Finding {
     }
 }
 
-fn kafka_help(protocol: &str, kind: Kind) -> String {
-    if kind == Kind::Refused {
+fn kafka_help(protocol: &str, kind: ErrorKind) -> String {
+    if kind == ErrorKind::Refused {
         return PROPERTIES_HELP.to_owned();
     }
     let speaks = if protocol.ends_with("SSL") { "does it speak TLS" } else { "does it speak without TLS" };

@@ -18,8 +18,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::cluster::{
-    self, Cluster, CommittedOffset, Fencing, Inquiry, Kind, NewTopic, Settled, Settling, TopicDescription, TopicId,
-    embedded::Embedded, kafka::Kafka,
+    self, Cluster, CommittedOffset, ErrorKind, Fencing, Inquiry, NewTopic, Settled, Settling, TopicDescription,
+    TopicId, embedded::Embedded, kafka::Kafka,
 };
 use crate::config::{self, ClusterKind, Config};
 use crate::format::ChangelogOffset;
@@ -252,7 +252,7 @@ impl Plan {
     }
 
     /// Creates the changelog if it is gone.
-    fn create<C: Cluster>(&self, cluster: &C, settings: &config::Topics) -> Result<(), Error> {
+    fn create<C: Cluster>(&self, cluster: &C, settings: &config::TopicSettings) -> Result<(), Error> {
         if self.described.is_some() {
             return Ok(());
         }
@@ -353,7 +353,7 @@ fn candidates(found: &[Found]) -> Result<Vec<Candidate>, Error> {
 /// Writes what was planned, after checking that nothing is in the way.
 fn carry_out<C: Cluster>(
     cluster: &C,
-    settings: &config::Topics,
+    settings: &config::TopicSettings,
     topology: &Topology,
     (plans, inputs): (&mut [Plan], &[String]),
 ) -> Result<(), Error> {
@@ -438,6 +438,6 @@ impl Deadline {
         if self.0.monotonic() < self.1 {
             return Ok(());
         }
-        Err(cluster::Error::new(Kind::Retry, format!("{what} took too long; try again")).into())
+        Err(cluster::Error::new(ErrorKind::Retry, format!("{what} took too long; try again")).into())
     }
 }

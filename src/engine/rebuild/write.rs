@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{
-    Cluster, CommittedOffset, GroupEvent, Kind, Member, Message, OffsetCommit, Producer, RecordBatch, Settled, Ticket,
+    Cluster, CommittedOffset, ErrorKind, GroupEvent, Member, Message, OffsetCommit, Producer, RecordBatch, Settled,
+    Ticket,
 };
 use crate::engine::crash;
 use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
@@ -54,7 +55,7 @@ impl<C: Cluster> Writer<C> {
                 }
                 Ok(Some(GroupEvent::Revoked(_) | GroupEvent::Lost(_))) => return another_member(),
                 // It resolves itself, or the deadline passes.
-                Err(error) if error.kind == Kind::Retry => {}
+                Err(error) if error.kind == ErrorKind::Retry => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -176,7 +177,7 @@ impl<C: Cluster> Writer<C> {
         match self.member.poll(&mut self.batch, 1, Duration::ZERO) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => another_member(),
-            Err(error) if error.kind == Kind::Retry => Ok(()),
+            Err(error) if error.kind == ErrorKind::Retry => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

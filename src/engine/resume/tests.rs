@@ -1,4 +1,4 @@
-//! Goal: a store that only looks current is told from one that is, and every position that must not be continued from
+//! Goal: a store that only looks current is distinguished from one that is, and every position that must not be continued from
 //! is refused.
 
 use super::*;
@@ -81,7 +81,7 @@ fn resume(settled: &Settled, position: Option<&PositionRecord>) -> Result<Resump
     super::resumption(
         settled,
         position,
-        Own { rules_digest: &DIGEST, task_count: 4, start: Start::Earliest, bounds: &Bounds::USUAL },
+        Own { rules_digest: &DIGEST, task_count: 4, start: Start::Earliest, bounds: &Bounds::DEFAULT },
     )
 }
 
@@ -255,7 +255,7 @@ fn offset_that_went_back_over_a_sweep_is_resumed_from() {
 #[test]
 fn offset_that_went_back_to_the_start_is_resumed_from() {
     // A first transaction that has processed nothing: a start at the end, or a stop before the first record.
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     for (recorded, next, origin) in [
         (&[(0, 300)][..], 0, Origin::Reset),
         (&[(700, 700)], 700, Origin::Committed),
@@ -290,7 +290,7 @@ fn fresh_task_starts_where_the_topology_says() {
     let settled = settled(None);
     let resumption = resume(&settled, None).unwrap();
     assert_eq!((resumption.next, resumption.origin), (0, Origin::Fresh));
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     assert_eq!(super::resumption(&settled, None, own).unwrap().next, 1000);
 }
 
@@ -319,14 +319,14 @@ fn reset_group_is_read_from_its_offset_as_replayed() {
 
 #[test]
 fn deleted_group_resumes_from_the_position_record() {
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     let resumption = super::resumption(&settled(None), Some(&position(9, &[(0, 300)])), own).unwrap();
     assert_eq!((resumption.next, resumption.origin), (300, Origin::GroupDeleted));
 }
 
 #[test]
 fn position_is_known_even_if_nothing_before_it_was_processed() {
-    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::USUAL };
+    let own = Own { rules_digest: &DIGEST, task_count: 4, start: Start::Latest, bounds: &Bounds::DEFAULT };
     // A first start on an idle input; a reset back into what had been skipped, or forward over more.
     let cases: [(&[(i64, i64)], i64); 4] = [
         (&[(700, 700)], 700),
@@ -381,7 +381,7 @@ fn recreated_input_is_refused_even_at_the_same_offset() {
 #[test]
 fn other_rules_and_another_partition_count_are_refused() {
     let own =
-        |digest, task_count| Own { rules_digest: digest, task_count, start: Start::Earliest, bounds: &Bounds::USUAL };
+        |digest, task_count| Own { rules_digest: digest, task_count, start: Start::Earliest, bounds: &Bounds::DEFAULT };
     let settled_now = settled(committed(300, metadata(token(9))));
     let position = position(9, &[(0, 300)]);
     let other = super::resumption(&settled_now, Some(&position), own(&[4; 32], 4));

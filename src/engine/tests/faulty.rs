@@ -130,7 +130,7 @@ impl cluster::Producer for FaultyProducer {
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), cluster::Error> {
         if Some(message.topic) == self.faults.failing_output {
             match self.faults.sent.fetch_add(1, Ordering::SeqCst) {
-                0 => return Err(cluster::Error::new(Kind::Abort, "the output is not there")),
+                0 => return Err(cluster::Error::new(ErrorKind::Abort, "the output is not there")),
                 1 if self.faults.panics_when_sent_again => panic!("on purpose, at a record"),
                 _ => {}
             }
@@ -182,10 +182,10 @@ impl cluster::Producer for FaultyProducer {
     fn commit(&mut self, offsets: &[OffsetCommit], group: Self::Metadata) -> Result<(), cluster::Error> {
         let is_below = |(number, at): &(u64, i64)| self.expected.iter().any(|(of, from)| of == number && at < from);
         if self.delivered.iter().any(is_below) {
-            return Err(cluster::Error::new(Kind::Abort, "a record was delivered to an offset that was taken"));
+            return Err(cluster::Error::new(ErrorKind::Abort, "a record was delivered to an offset that was taken"));
         }
         if !self.failures.is_empty() {
-            return Err(cluster::Error::new(Kind::Abort, "a record could not be delivered"));
+            return Err(cluster::Error::new(ErrorKind::Abort, "a record could not be delivered"));
         }
         self.inner.commit(offsets, group)
     }
@@ -215,9 +215,8 @@ impl cluster::Reader for FaultyReader {
         batch.holding = None;
         if faults.unreadable == Some(&*partition.topic) {
             faults.read.fetch_add(1, Ordering::SeqCst);
-            return Err(
-                cluster::Error::new(Kind::Refused, format!("{partition} cannot be read at offset 0")).of(partition)
-            );
+            return Err(cluster::Error::new(ErrorKind::Refused, format!("{partition} cannot be read at offset 0"))
+                .of(partition));
         }
         if &*partition.topic == faults.alone.input
             && partition.partition < faults.alone.silent_below.load(Ordering::SeqCst)
@@ -267,7 +266,7 @@ impl Cluster for Faulty {
     fn open_transaction(&self, partition: &TopicPartition, wait: Duration) -> Result<Option<i64>, cluster::Error> {
         let Some(watched) = &self.faults.watched else { return self.inner.open_transaction(partition, wait) };
         watched(Some(wait));
-        Err(cluster::Error::new(Kind::Retry, "the leader is gone"))
+        Err(cluster::Error::new(ErrorKind::Retry, "the leader is gone"))
     }
 
     fn list_topics(&self) -> Result<Vec<String>, cluster::Error> {

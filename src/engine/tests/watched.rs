@@ -68,7 +68,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         proven: Proven::default(),
         held_up: HeldUp::default(),
         ids: Ids::default(),
-        limits: Limits::USUAL,
+        limits: Limits::DEFAULT,
         clock,
     }
 }

@@ -187,7 +187,7 @@ fn malformed_position_gets_a_hint_what_to_set() {
         let (headers, timestamp) = (headers.as_headers(), Some(1));
         let record = Record { topic: "in", partition: 0, offset: 0, timestamp, key, value, headers };
         match reader.read(&record, &mut Vec::new()) {
-            Reading::Refused(refusal) => topology.refusal(&refusal).into_owned(),
+            Reading::Rejected(rejection) => topology.rejection(&rejection).into_owned(),
             other => panic!("{other:?}"),
         }
     };

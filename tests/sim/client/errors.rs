@@ -1,7 +1,7 @@
 //! What a broker's error means to a lane: the same table as `src/cluster/kafka/errors.rs`, and before that what
 //! librdkafka does with it in a transactional call (`rdkafka_txnmgr.c`).
 
-use ratchet::cluster::{Error, Kind};
+use ratchet::cluster::{Error, ErrorKind};
 
 use crate::kafka::Code;
 use crate::world::Broken;
@@ -51,11 +51,11 @@ pub fn is_stale_membership(code: Code) -> bool {
 pub fn plain(code: Code, message: String) -> Error {
     let kind = match code {
         Code::UnknownTopicOrPartition | Code::OffsetOutOfRange | Code::RecordTooLarge | Code::InvalidRecord => {
-            Kind::Refused
+            ErrorKind::Refused
         }
-        code if is_stale_membership(code) => Kind::Abort,
-        Code::ProducerFenced | Code::InvalidProducerEpoch => Kind::Fenced,
-        _ => Kind::Retry,
+        code if is_stale_membership(code) => ErrorKind::Abort,
+        Code::ProducerFenced | Code::InvalidProducerEpoch => ErrorKind::Fenced,
+        _ => ErrorKind::Retry,
     };
     Error::new(kind, message)
 }

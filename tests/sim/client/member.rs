@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet::cluster::{self, Error, GroupEvent, Kind, OffsetCommit, RecordBatch};
+use ratchet::cluster::{self, Error, ErrorKind, GroupEvent, OffsetCommit, RecordBatch};
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Code, Committed, Isolation, MS, Partition, SECOND, Time};
@@ -50,7 +50,7 @@ impl Member {
     }
 
     fn slot(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
-        let missing = || Error::new(Kind::Abort, format!("{partition} is not assigned to this member"));
+        let missing = || Error::new(ErrorKind::Abort, format!("{partition} is not assigned to this member"));
         self.slots.iter_mut().find(|slot| slot.partition == *partition).ok_or_else(missing)
     }
 
@@ -137,7 +137,7 @@ impl Member {
                 return Ok(());
             }
             if self.process.now() >= deadline {
-                return Err(Error::new(Kind::Retry, "the group was not left in time"));
+                return Err(Error::new(ErrorKind::Retry, "the group was not left in time"));
             }
             self.process.sleep(5 * MS);
         }
@@ -207,7 +207,7 @@ impl cluster::Member for Member {
         self.process.pause();
         let slot = self.slot(partition)?;
         if slot.stopped {
-            return Err(Error::new(Kind::Fenced, format!("{partition} can only be read again by a new member")));
+            return Err(Error::new(ErrorKind::Fenced, format!("{partition} can only be read again by a new member")));
         }
         (slot.next, slot.started, slot.passed) = (offset, true, false);
         Ok(())
@@ -230,7 +230,7 @@ impl cluster::Member for Member {
         let shared = self.membership.lock();
         let (group, member, generation) = (self.membership.group.clone(), shared.member.clone(), shared.generation);
         if generation < 0 || member.is_empty() {
-            return Err(Error::new(Kind::Abort, "the member has not joined its group yet"));
+            return Err(Error::new(ErrorKind::Abort, "the member has not joined its group yet"));
         }
         Ok(Metadata { group, member, generation })
     }

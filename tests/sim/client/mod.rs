@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ratchet::cluster::{Cluster, CommittedOffset, Error, Inquiry, Kind, NewTopic, Rights, TopicDescription, TopicId};
+use ratchet::cluster::{
+    Cluster, CommittedOffset, Error, ErrorKind, Inquiry, NewTopic, Rights, TopicDescription, TopicId,
+};
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Settings, Time};
@@ -88,7 +90,7 @@ impl Sim {
             input: theirs(&inquiry.input),
             changelog: theirs(&inquiry.changelog),
             fencing: inquiry.fencing,
-            asks_time: inquiry.asks_time,
+            wants_time: inquiry.wants_time,
             looks_from: inquiry.looks_from,
             waits,
         })
@@ -103,11 +105,11 @@ impl Sim {
         loop {
             match self.process.ask(what, request.clone()) {
                 Ok(result) => return Ok(result),
-                Err(Broken::Code(code)) if errors::plain(code, String::new()).kind != Kind::Retry => {
+                Err(Broken::Code(code)) if errors::plain(code, String::new()).kind != ErrorKind::Retry => {
                     return Err(errors::plain(code, format!("{what}: {code:?}")));
                 }
                 Err(broken) if self.process.now() >= deadline || self.process.is_dead() => {
-                    return Err(Error::new(Kind::Retry, format!("{what}: {broken:?}")));
+                    return Err(Error::new(ErrorKind::Retry, format!("{what}: {broken:?}")));
                 }
                 Err(_) => self.process.sleep(50 * MS),
             }

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ratchet::cluster::{self, DeliveryFailure, Error, Kind, Message, OffsetCommit, Producer as _, Ticket};
+use ratchet::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Producer as _, Ticket};
 
 use crate::judge::heard;
 use crate::kafka::{Code, Identity, MS, Partition, Record, SECOND, Time};
@@ -46,10 +46,12 @@ pub fn init(process: &Process, id: &Arc<str>) -> Result<Identity, Error> {
         match found {
             Ok((producer, epoch)) => return Ok(Identity { id: id.clone(), producer, epoch }),
             Err(Broken::Code(Code::ProducerFenced | Code::InvalidProducerEpoch)) => {
-                return Err(Error::new(Kind::Fenced, format!("opening the transactional id {id}: fenced")));
+                return Err(Error::new(ErrorKind::Fenced, format!("opening the transactional id {id}: fenced")));
             }
             Err(_) if process.now() < deadline && !process.is_dead() => process.sleep(INIT_RETRY_PAUSE),
-            Err(_) => return Err(Error::new(Kind::Retry, format!("opening the transactional id {id}: no response"))),
+            Err(_) => {
+                return Err(Error::new(ErrorKind::Retry, format!("opening the transactional id {id}: no response")));
+            }
         }
     }
 }
@@ -109,7 +111,7 @@ impl Producer {
     fn check_failed(&self) -> Result<(), Error> {
         let outbox = self.outbox();
         let Some((action, message)) = &outbox.failed else { return Ok(()) };
-        let kind = if *action == Action::Fatal { Kind::Fenced } else { Kind::Abort };
+        let kind = if *action == Action::Fatal { ErrorKind::Fenced } else { ErrorKind::Abort };
         Err(Error::new(kind, message.clone()))
     }
 
@@ -121,7 +123,7 @@ impl Producer {
                 return Ok(());
             }
             if self.process.now() >= deadline || self.process.is_dead() {
-                return Err(Error::new(Kind::Abort, "the records were not delivered in time"));
+                return Err(Error::new(ErrorKind::Abort, "the records were not delivered in time"));
             }
             self.process.sleep(MS);
         }
@@ -133,7 +135,7 @@ impl Producer {
         let is_below = |(number, offset): &&(u64, i64)| outbox.expected.get(number).is_some_and(|from| offset < from);
         match outbox.delivered.iter().find(is_below) {
             None => Ok(()),
-            Some((_, offset)) => Err(Error::new(Kind::Abort, format!("a record was written at offset {offset}"))),
+            Some((_, offset)) => Err(Error::new(ErrorKind::Abort, format!("a record was written at offset {offset}"))),
         }
     }
 
@@ -144,7 +146,10 @@ impl Producer {
             let fatal = !stale && errors::transactional(broken) == Action::Fatal;
             (
                 stale,
-                Error::new(if fatal { Kind::Fenced } else { Kind::Abort }, format!("adding the offsets: {broken:?}")),
+                Error::new(
+                    if fatal { ErrorKind::Fenced } else { ErrorKind::Abort },
+                    format!("adding the offsets: {broken:?}"),
+                ),
             )
         };
         if offsets.is_empty() {
@@ -182,13 +187,13 @@ impl Producer {
             }
             Err((action, broken)) => {
                 let kind = match action {
-                    Action::Fatal => Kind::Fenced,
-                    Action::Abort => Kind::Abort,
+                    Action::Fatal => ErrorKind::Fenced,
+                    Action::Abort => ErrorKind::Abort,
                     Action::Retry => {
                         let mut state = self.process.lock();
                         state.reach("a commit's outcome stayed unknown");
                         state.memory.unknown(&self.who.id, number);
-                        Kind::Unknown
+                        ErrorKind::Unknown
                     }
                 };
                 Err(Error::new(kind, format!("committing the transaction: {broken:?}")))
@@ -223,11 +228,11 @@ impl cluster::Producer for Producer {
 
     fn begin(&mut self) -> Result<(), Error> {
         if self.in_doubt() {
-            return Err(Error::new(Kind::Fenced, "a connection broke while the last transaction ended"));
+            return Err(Error::new(ErrorKind::Fenced, "a connection broke while the last transaction ended"));
         }
         self.outbox().expected.clear();
         match &self.outbox().failed {
-            Some((_, message)) => Err(Error::new(Kind::Fenced, message.clone())),
+            Some((_, message)) => Err(Error::new(ErrorKind::Fenced, message.clone())),
             None => Ok(()),
         }
     }
@@ -251,7 +256,7 @@ impl cluster::Producer for Producer {
         {
             let mut outbox = self.outbox();
             if let Some((action, message)) = &outbox.failed {
-                let kind = if *action == Action::Fatal { Kind::Fenced } else { Kind::Abort };
+                let kind = if *action == Action::Fatal { ErrorKind::Fenced } else { ErrorKind::Abort };
                 return Err(Error::new(kind, message.clone()));
             }
             let partition = Partition::new(message.topic, message.partition);
@@ -315,7 +320,7 @@ impl cluster::Producer for Producer {
         }
         let fatal = self.outbox().failed.as_ref().is_some_and(|(action, _)| *action == Action::Fatal);
         if fatal {
-            return Err(Error::new(Kind::Fenced, "aborting the transaction: the producer is fenced"));
+            return Err(Error::new(ErrorKind::Fenced, "aborting the transaction: the producer is fenced"));
         }
         let is_open = self.outbox().is_open;
         let ended = match is_open {
@@ -330,8 +335,8 @@ impl cluster::Producer for Producer {
                 self.continue_under(epoch);
                 Ok(())
             }
-            Err((Action::Fatal, broken)) => Err(Error::new(Kind::Fenced, format!("aborting: {broken:?}"))),
-            Err((_, broken)) => Err(Error::new(Kind::Unknown, format!("aborting: {broken:?}"))),
+            Err((Action::Fatal, broken)) => Err(Error::new(ErrorKind::Fenced, format!("aborting: {broken:?}"))),
+            Err((_, broken)) => Err(Error::new(ErrorKind::Unknown, format!("aborting: {broken:?}"))),
         }
     }
 

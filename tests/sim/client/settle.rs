@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ratchet::cluster::{self, CommittedOffset, Error, Fencing, Kind, Seen, SeenRecord, Settled, TopicId};
+use ratchet::cluster::{self, CommittedOffset, Error, ErrorKind, Fencing, Seen, SeenRecord, Settled, TopicId};
 use ratchet::format::{ChangelogOffset, OffsetMetadata};
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Target, Time};
@@ -36,7 +36,7 @@ pub struct Query {
     pub input: Partition,
     pub changelog: Partition,
     pub fencing: Fencing,
-    pub asks_time: bool,
+    pub wants_time: bool,
     pub looks_from: Option<ChangelogOffset>,
     pub waits: Waits,
 }
@@ -114,7 +114,7 @@ impl Queries {
         }
         let changelog_id = self.topic_id(changelog)?;
         let of = changelog.clone();
-        let changelog_time = match self.query.asks_time {
+        let changelog_time = match self.query.wants_time {
             true => self.retry("latest time", move |broker| broker.latest_time(&of))?,
             false => None,
         };
@@ -166,7 +166,7 @@ impl Queries {
                 return result;
             }
             if self.query.process.is_dead() {
-                return Err(Error::new(Kind::Retry, "settling ended without a result"));
+                return Err(Error::new(ErrorKind::Retry, "settling ended without a result"));
             }
             self.query.process.sleep(MS);
         }
@@ -192,7 +192,7 @@ impl Queries {
             }
             if self.is_over() {
                 let message = format!("a transaction has been open on {:?} for too long", self.query.changelog);
-                return Err(Error::new(Kind::Retry, message));
+                return Err(Error::new(ErrorKind::Retry, message));
             }
             if pause == LOOK_MIN {
                 let changelog = Target::Log(self.query.changelog.clone());
@@ -230,9 +230,9 @@ impl Queries {
             };
             let error = match broken {
                 Broken::Code(code) => errors::plain(code, format!("{what}: {code:?}")),
-                Broken::Lost => Error::new(Kind::Retry, format!("{what}: no response")),
+                Broken::Lost => Error::new(ErrorKind::Retry, format!("{what}: no response")),
             };
-            if error.kind == Kind::Refused || self.is_over() {
+            if error.kind == ErrorKind::Refused || self.is_over() {
                 return Err(error);
             }
             let unstable = broken == Broken::Code(Code::UnstableOffsetCommit);

@@ -117,7 +117,7 @@ impl History {
             tombstones_go: false,
             starts_latest: false,
             release: (None, BTreeSet::new()),
-            bounds: Bounds::USUAL,
+            bounds: Bounds::DEFAULT,
             upheavals: BTreeSet::new(),
             committed: (0..partitions).map(of).collect(),
             ahead_ms: 0,

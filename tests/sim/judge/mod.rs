@@ -202,7 +202,7 @@ pub fn liveness(broker: &Broker, history: &History) -> Vec<Violation> {
 
 /// For each partition, the first record that would take the task beyond its bounds on history.
 pub fn bounds_met(broker: &Broker, history: &History) -> Vec<(i32, i64)> {
-    if history.bounds == Bounds::USUAL {
+    if history.bounds == Bounds::DEFAULT {
         return Vec::new();
     }
     let case = Case::new(broker, history);

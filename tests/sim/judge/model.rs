@@ -337,11 +337,11 @@ fn integer(value: &Value) -> Option<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::Kind;
+    use crate::input::InputKind;
     use crate::judge::rules::rules;
 
     /// The verdicts on these values, in order.
-    fn verdicts(kind: Kind, values: &[Option<&str>]) -> Vec<Verdict> {
+    fn verdicts(kind: InputKind, values: &[Option<&str>]) -> Vec<Verdict> {
         let mut model = Model::new(rules(kind));
         let apply = |(value, offset): (&Option<&str>, i64)| {
             let value = value.map(|value| value.as_bytes().into());
@@ -360,14 +360,14 @@ mod tests {
             (Some(r#"{"id":"a","version":"x"}"#), "version_malformed"),
         ];
         for (value, reason) in of {
-            assert_eq!(verdicts(Kind::Versions, &[value]), [Verdict::DeadLettered(reason)]);
+            assert_eq!(verdicts(InputKind::Versions, &[value]), [Verdict::DeadLettered(reason)]);
         }
-        assert_eq!(verdicts(Kind::Epochs, &[None, None]), [Verdict::Forwarded; 2]);
+        assert_eq!(verdicts(InputKind::Epochs, &[None, None]), [Verdict::Forwarded; 2]);
     }
 
     #[test]
     fn row_changes_and_truncates_get_their_verdicts() {
-        let mut model = Model::new(rules(Kind::Changes));
+        let mut model = Model::new(rules(InputKind::Changes));
         let mut apply = |id: &str, operation: &str, version: i64| {
             let key = (operation != "t").then(|| format!(r#"{{"id":"{id}"}}"#));
             let value = format!(r#"{{"op":"{operation}","table":"orders","version":{version}}}"#);
@@ -391,8 +391,10 @@ mod tests {
     #[test]
     fn records_rejected_by_the_output_are_not_remembered() {
         let text = "x".repeat(crate::input::OUTPUT_BYTES_MAX);
-        let of =
-            [(Kind::Versions, r#"{"id":"a","version":1}"#, "version_equal"), (Kind::Messages, r#"{"id":"a"}"#, "seen")];
+        let of = [
+            (InputKind::Versions, r#"{"id":"a","version":1}"#, "version_equal"),
+            (InputKind::Messages, r#"{"id":"a"}"#, "seen"),
+        ];
         for (kind, small, repeated) in of {
             let large = format!(r#"{},"text":"{text}"}}"#, small.trim_end_matches('}'));
             let (small, large) = (Some(small), Some(&large[..]));

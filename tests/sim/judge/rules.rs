@@ -1,6 +1,6 @@
 //! What a topology means, stated for the judge separately from the YAML.
 
-use crate::input::Kind;
+use crate::input::InputKind;
 
 /// A topology's rules: identity and version are fields of a JSON value.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +31,12 @@ pub struct Rules {
 }
 
 /// The rules for a kind of input.
-pub fn rules(kind: Kind) -> &'static Rules {
+pub fn rules(kind: InputKind) -> &'static Rules {
     match kind {
-        Kind::Versions => &SHOP,
-        Kind::Messages => &MESSAGES,
-        Kind::Epochs => &EPOCHS,
-        Kind::Changes => &CHANGES,
+        InputKind::Versions => &SHOP,
+        InputKind::Messages => &MESSAGES,
+        InputKind::Epochs => &EPOCHS,
+        InputKind::Changes => &CHANGES,
     }
 }
 

@@ -10,7 +10,7 @@ use ratchet::state::Store;
 use super::bytes::{Position, STORE_META_KEY, Token};
 use super::model::State;
 use super::*;
-use crate::input::Kind;
+use crate::input::InputKind;
 use crate::profile::Upheaval;
 use crate::stores::Stores;
 
@@ -96,7 +96,7 @@ fn model_compares_versions_across_epochs() {
         ..record("a", version)
     };
     let verdicts = |all: &[(u64, u64)]| -> Vec<bool> {
-        let mut model = model::Model::new(rules(Kind::Epochs));
+        let mut model = model::Model::new(rules(InputKind::Epochs));
         let mut apply = |(at, (epoch, version)): (usize, &(u64, u64))| {
             model.apply(at as i64, &of(*epoch, *version), (0, i64::MAX / 2), false) == model::Verdict::Forwarded
         };

@@ -65,7 +65,7 @@ impl fmt::Debug for Partition {
 
 /// Something that can be unreachable for a while.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Role {
     TransactionCoordinator,
     GroupCoordinator,
     Leader(Partition),
@@ -80,7 +80,7 @@ pub struct Broker {
     /// Whether the current request arrived after its connection had broken.
     pub late: bool,
     /// Until when a place is unreachable: a coordinator moves, or a partition has no leader.
-    away: BTreeMap<Place, Time>,
+    away: BTreeMap<Role, Time>,
 }
 
 impl Broker {
@@ -100,13 +100,13 @@ impl Broker {
         WALL_MS + (self.now / MS) as i64
     }
 
-    /// Makes a place unreachable until a time.
-    pub fn take_away(&mut self, place: Place, until: Time) {
-        self.away.insert(place, until);
+    /// Makes a role unreachable until a time.
+    pub fn take_away(&mut self, role: Role, until: Time) {
+        self.away.insert(role, until);
     }
 
-    fn is_away(&self, place: &Place) -> bool {
-        !self.away.is_empty() && self.away.get(place).is_some_and(|until| self.now < *until)
+    fn is_away(&self, role: &Role) -> bool {
+        !self.away.is_empty() && self.away.get(role).is_some_and(|until| self.now < *until)
     }
 
     /// Does what is due: removes members whose session has ended, ends rebalances that have waited long enough,
@@ -132,7 +132,7 @@ impl Broker {
         let wall_ms = self.wall_ms();
         match &marker.target {
             transactions::Target::Log(partition) => {
-                if self.is_away(&Place::Leader(partition.clone())) {
+                if self.is_away(&Role::Leader(partition.clone())) {
                     return false;
                 }
                 // A deleted topic needs no marker (TransactionMarkerChannelManager drops it).
@@ -144,7 +144,7 @@ impl Broker {
                 }
             }
             transactions::Target::Offsets(group) => {
-                if self.is_away(&Place::GroupCoordinator) {
+                if self.is_away(&Role::GroupCoordinator) {
                     return false;
                 }
                 self.groups.end_transaction(group, marker.producer, marker.epoch, marker.commit);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::transactions::Target;
-use super::{Broker, Code, Committed, Isolation, Log, Partition, Place, Record, Time, Writer};
+use super::{Broker, Code, Committed, Isolation, Log, Partition, Record, Role, Time, Writer};
 
 /// A transactional producer, as requests name it.
 #[derive(Clone, Debug)]
@@ -15,24 +15,24 @@ pub struct Identity {
 }
 
 impl Broker {
-    fn at(&self, place: Place) -> Result<(), Code> {
-        let code = if matches!(place, Place::Leader(_)) { Code::NotLeaderOrFollower } else { Code::NotCoordinator };
-        if self.is_away(&place) { Err(code) } else { Ok(()) }
+    fn at(&self, role: Role) -> Result<(), Code> {
+        let code = if matches!(role, Role::Leader(_)) { Code::NotLeaderOrFollower } else { Code::NotCoordinator };
+        if self.is_away(&role) { Err(code) } else { Ok(()) }
     }
 
     fn leader(&self, partition: &Partition) -> Result<(), Code> {
-        if self.away.is_empty() { Ok(()) } else { self.at(Place::Leader(partition.clone())) }
+        if self.away.is_empty() { Ok(()) } else { self.at(Role::Leader(partition.clone())) }
     }
 
     /// `InitProducerId`.
     pub fn init_producer(&mut self, id: &Arc<str>, timeout: Time) -> Result<(i64, i16), Code> {
-        self.at(Place::TransactionCoordinator)?;
+        self.at(Role::TransactionCoordinator)?;
         self.coordinator.init(id, timeout)
     }
 
     /// `AddPartitionsToTxn`.
     pub fn add_partitions(&mut self, who: &Identity, partitions: &[Partition]) -> Result<(), Code> {
-        self.at(Place::TransactionCoordinator)?;
+        self.at(Role::TransactionCoordinator)?;
         // All or nothing (`KafkaApis.handleAddPartitionsToTxnRequest`: OPERATION_NOT_ATTEMPTED for the others).
         if partitions.iter().any(|partition| self.topics.log(partition).is_none()) {
             return Err(Code::UnknownTopicOrPartition);
@@ -43,7 +43,7 @@ impl Broker {
 
     /// `AddOffsetsToTxn`.
     pub fn add_offsets(&mut self, who: &Identity, group: &Arc<str>) -> Result<(), Code> {
-        self.at(Place::TransactionCoordinator)?;
+        self.at(Role::TransactionCoordinator)?;
         let target = Target::Offsets(group.clone());
         self.coordinator.add(self.now, (&who.id, who.producer, who.epoch), [target])
     }
@@ -90,7 +90,7 @@ impl Broker {
         membership: (&str, i32),
         offsets: &[(Partition, Committed)],
     ) -> Result<(), Code> {
-        self.at(Place::GroupCoordinator)?;
+        self.at(Role::GroupCoordinator)?;
         let target = Target::Offsets(group.clone());
         self.coordinator.verify((&who.id, who.producer, who.epoch), &target).map_err(|code| match code {
             Code::ProducerFenced => Code::InvalidProducerEpoch,
@@ -101,7 +101,7 @@ impl Broker {
 
     /// `EndTxn`; returns the epoch to continue with.
     pub fn end_transaction(&mut self, who: &Identity, commit: bool) -> Result<i16, Code> {
-        self.at(Place::TransactionCoordinator)?;
+        self.at(Role::TransactionCoordinator)?;
         self.coordinator.end((&who.id, who.producer, who.epoch), commit)
     }
 
@@ -112,19 +112,19 @@ impl Broker {
         membership: (&str, i32),
         offsets: &[(Partition, Committed)],
     ) -> Result<(), Code> {
-        self.at(Place::GroupCoordinator)?;
+        self.at(Role::GroupCoordinator)?;
         self.groups.commit(self.now, group, membership, offsets)
     }
 
     /// `OffsetFetch` of one partition.
     pub fn fetch_offset(&self, group: &str, partition: &Partition, stable: bool) -> Result<Option<Committed>, Code> {
-        self.at(Place::GroupCoordinator)?;
+        self.at(Role::GroupCoordinator)?;
         self.groups.committed(group, partition, stable)
     }
 
     /// Whether the group's coordinator is reachable.
     pub fn group_coordinator(&self) -> Result<(), Code> {
-        self.at(Place::GroupCoordinator)
+        self.at(Role::GroupCoordinator)
     }
 
     /// `Fetch` of one partition; returns where to continue, and the high watermark.

@@ -85,8 +85,8 @@ fn unreachable_places_come_back() {
     broker.add_partitions(&who, &[out(0)]).unwrap();
     broker.produce(&who, &out(0), 0, &[record(1)]).unwrap();
     broker.end_transaction(&who, true).unwrap();
-    broker.take_away(Place::Leader(out(0)), 5 * MS);
-    broker.take_away(Place::TransactionCoordinator, 5 * MS);
+    broker.take_away(Role::Leader(out(0)), 5 * MS);
+    broker.take_away(Role::TransactionCoordinator, 5 * MS);
     assert_eq!(broker.end_transaction(&who, true), Err(Code::NotCoordinator));
     assert_eq!(broker.ends(&out(0), Isolation::Committed), Err(Code::NotLeaderOrFollower));
     let marker = broker.markers().remove(0);

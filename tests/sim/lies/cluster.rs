@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ratchet::cluster::{
-    self, Cluster, CommittedOffset, DeliveryFailure, Error, GroupEvent, Inquiry, Kind, Message, NewTopic, OffsetCommit,
-    Producer as _, RecordBatch, Rights, Settled, Ticket, TopicDescription,
+    self, Cluster, CommittedOffset, DeliveryFailure, Error, ErrorKind, GroupEvent, Inquiry, Message, NewTopic,
+    OffsetCommit, Producer as _, RecordBatch, Rights, Settled, Ticket, TopicDescription,
 };
-use ratchet::format::{POSITION_KEY, PositionRecord};
+use ratchet::format::{ChangelogOffset, POSITION_KEY, PositionRecord};
 use ratchet::record::{Headers, TopicPartition};
 
 use crate::client::{self, Batch, Metadata, Sim, Waits};
@@ -276,7 +276,10 @@ impl cluster::Producer for Producer {
             offsets.clear();
         }
         match self.inner.commit(&offsets, group) {
-            Err(error) if !matches!(error.kind, Kind::Abort | Kind::Fenced) && is_told(Lie::UnknownTakenForCommit) => {
+            Err(error)
+                if !matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced)
+                    && is_told(Lie::UnknownTakenForCommit) =>
+            {
                 Ok(())
             }
             committed => committed,
@@ -331,12 +334,12 @@ pub struct Settling(client::Settling);
 impl cluster::Settling for Settling {
     fn poll(&mut self) -> Option<Result<Settled, Error>> {
         let mut settled = self.0.poll()?;
-        if let Ok(told) = &mut settled {
+        if let Ok(settled) = &mut settled {
             if is_told(Lie::TruncatedRebuilt) {
-                told.changelog_start = 0;
+                settled.changelog_start = ChangelogOffset(0);
             }
             if is_told(Lie::KafkaTimeNotAsked) {
-                told.changelog_time = told.changelog_time.map(|_| i64::MIN);
+                settled.changelog_time = settled.changelog_time.map(|_| i64::MIN);
             }
         }
         Some(settled)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ratchet::cluster::Kind;
+use ratchet::cluster::ErrorKind;
 use ratchet::dedup::{Bounds, Epochs};
 use ratchet::engine::failure::Cause;
 use ratchet::engine::fallback;
@@ -16,7 +16,7 @@ use ratchet::state::Store;
 use crate::client::{Batch, Sim};
 use crate::driver::alone;
 use crate::input::{CHANGELOG, GROUP};
-use crate::kafka::{Code, MS, Place, SECOND};
+use crate::kafka::{Code, MS, Role, SECOND};
 
 use super::site::{Lane, Restored, Site, entry, reason_of};
 
@@ -94,11 +94,11 @@ fn commit_of_unknown_outcome_is_restored_before_the_task_continues() {
                 }
                 let (away, broker) = (watch.now() + 60 * SECOND, &mut watch.lock().broker);
                 broker.end_transaction(&producer, true).expect("it is open");
-                broker.take_away(Place::TransactionCoordinator, away);
+                broker.take_away(Role::TransactionCoordinator, away);
             });
             let failure = lane.commit(3, entry(2, 3)).expect_err("there is no response");
             let Cause::Cluster(error) = &failure.cause else { panic!("{:?}", failure.cause) };
-            assert_eq!(error.kind, Kind::Unknown, "seed {seed}: {error}");
+            assert_eq!(error.kind, ErrorKind::Unknown, "seed {seed}: {error}");
             let aborted = lane.transactor.abort(&site.sim, &failure.cause, &Metrics::new().lane("shop"));
             assert!(!aborted.ended, "seed {seed}");
             assert_eq!(process.lock().broker.groups.fall_back(GROUP), 1);
@@ -349,7 +349,7 @@ fn unreadable_position_record_is_refused_before_anything_is_sent() {
         site.restore(&mut task);
         let reached = (0..43_700).map(|offset| Reached { offset, version: vec![1] }).collect();
         let scope = Scope { bytes: vec![4], segments: vec![Segment { above: None, began: 0 }], reached };
-        task.committed.progress.epochs = Epochs::from_scopes(vec![scope], &Bounds::USUAL);
+        task.committed.progress.epochs = Epochs::from_scopes(vec![scope], &Bounds::DEFAULT);
         let mut lane = Lane::with(&site, task);
         let end = site.changelog_end();
         let failure = lane.commit(2, entry(1, 2)).expect_err("it would be unreadable");

@@ -114,10 +114,10 @@ impl<'a> Site<'a> {
             topics.log_mut(&input).expect("just created").append(vec![Record::default(); 8]);
         }
         let plan = Plan {
-            topology: TOPOLOGIES[input::Kind::Versions as usize].clone(),
+            topology: TOPOLOGIES[input::InputKind::Versions as usize].clone(),
             lanes: 1,
             commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
-            limits: Limits::USUAL,
+            limits: Limits::DEFAULT,
         };
         let sim = Sim::new(process.clone());
         let disk = SimulatedDisk::new(Loads::default());

@@ -6,7 +6,7 @@ use crate::input;
 use crate::instance::Instance;
 use crate::judge;
 use crate::judge::stores::{Held, Life};
-use crate::kafka::{Partition, Place};
+use crate::kafka::{Partition, Role};
 use crate::profile::Release;
 
 use super::{Fault, Run};
@@ -45,18 +45,18 @@ impl Run<'_> {
                 self.stop(who);
             }
             Fault::TransactionsMove(length) => {
-                self.world.lock().broker.take_away(Place::TransactionCoordinator, now + length)
+                self.world.lock().broker.take_away(Role::TransactionCoordinator, now + length)
             }
-            Fault::GroupsMove(length) => self.world.lock().broker.take_away(Place::GroupCoordinator, now + length),
+            Fault::GroupsMove(length) => self.world.lock().broker.take_away(Role::GroupCoordinator, now + length),
             Fault::GroupsFallBack(length) => {
                 let mut state = self.world.lock();
                 self.history.look(&state.broker);
-                state.broker.take_away(Place::GroupCoordinator, now + length);
+                state.broker.take_away(Role::GroupCoordinator, now + length);
                 self.fell_back |= state.broker.groups.fall_back(input::GROUP) > 0;
             }
             Fault::Leaderless(topic, partition, length) => {
-                let place = Place::Leader(Partition::new(topic, partition));
-                self.world.lock().broker.take_away(place, now + length);
+                let role = Role::Leader(Partition::new(topic, partition));
+                self.world.lock().broker.take_away(role, now + length);
             }
             Fault::Compact(partition, rest) => {
                 let mut state = self.world.lock();

@@ -71,9 +71,9 @@ fn second_producer_with_the_same_id_fences_the_first() {
     first.begin().unwrap();
     first.send(ticket(1), &message("in", 0, "a", Some("zombie"))).unwrap();
     let mut second = cluster.producer("p").unwrap();
-    assert_eq!(first.commit(&[], member.metadata().unwrap()).unwrap_err().kind, Kind::Fenced);
-    assert_eq!(first.abort().unwrap_err().kind, Kind::Fenced);
-    assert_eq!(first.begin().unwrap_err().kind, Kind::Fenced);
+    assert_eq!(first.commit(&[], member.metadata().unwrap()).unwrap_err().kind, ErrorKind::Fenced);
+    assert_eq!(first.abort().unwrap_err().kind, ErrorKind::Fenced);
+    assert_eq!(first.begin().unwrap_err().kind, ErrorKind::Fenced);
     drop(first);
     second.begin().unwrap();
     second.commit(&[], member.metadata().unwrap()).unwrap();
@@ -106,7 +106,7 @@ fn committed_data_is_there_after_reopening() {
 fn open_folder_is_refused_with_the_reason() {
     let (dir, cluster) = cluster();
     let error = Embedded::open(dir.path(), 1).unwrap_err();
-    assert_eq!(error.kind, Kind::Refused);
+    assert_eq!(error.kind, ErrorKind::Refused);
     assert!(error.message.contains("one process at a time"), "{error}");
     drop(cluster);
     Embedded::open(dir.path(), 1).unwrap();
@@ -129,7 +129,7 @@ fn recreated_topic_has_another_id_and_is_empty() {
     assert_eq!(new.partition_count, 1, "the second creation found it there");
     assert_eq!(pairs(&cluster, "t", 0), vec![]);
     assert_eq!(cluster.committed("g", &[tp("t", 0)], LONG).unwrap(), vec![None]);
-    assert_eq!(reader.read(&mut Batch::default(), 10, LONG).unwrap_err().kind, Kind::Refused);
+    assert_eq!(reader.read(&mut Batch::default(), 10, LONG).unwrap_err().kind, ErrorKind::Refused);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn unsendable_record_is_refused_alone_and_failure_is_reported() {
         message("in", -1, "k", None),
     ];
     for message in bad {
-        assert_eq!(producer.send(ticket(0), &message).unwrap_err().kind, Kind::Refused, "{message:?}");
+        assert_eq!(producer.send(ticket(0), &message).unwrap_err().kind, ErrorKind::Refused, "{message:?}");
     }
     producer.send(ticket(1), &message("small", 0, "k", Some("v"))).unwrap();
     producer.commit(&[], member.metadata().unwrap()).unwrap();
@@ -159,7 +159,7 @@ fn unsendable_record_is_refused_alone_and_failure_is_reported() {
     producer.send(ticket(9), &message("timed", 0, "late", None)).unwrap();
     let failures = producer.take_failures();
     assert_eq!((failures[0].number, failures[0].refused), (9, true));
-    assert_eq!(producer.commit(&[], member.metadata().unwrap()).unwrap_err().kind, Kind::Abort);
+    assert_eq!(producer.commit(&[], member.metadata().unwrap()).unwrap_err().kind, ErrorKind::Abort);
     producer.abort().unwrap();
     assert_eq!(pairs(&cluster, "timed", 0), vec![]);
 }
@@ -175,7 +175,7 @@ fn deleting_a_topic_aborts_transactions_that_write_to_it() {
     producer.send(ticket(1), &message("out", 0, "k", None)).unwrap();
     cluster.delete_topic("out").unwrap();
     create(&cluster, "out", 1, &[]);
-    assert_eq!(producer.commit(&[], member.metadata().unwrap()).unwrap_err().kind, Kind::Abort);
+    assert_eq!(producer.commit(&[], member.metadata().unwrap()).unwrap_err().kind, ErrorKind::Abort);
     assert_eq!(pairs(&cluster, "out", 0), vec![]);
 }
 
@@ -206,12 +206,12 @@ fn missing_offsets_are_refused() {
     cluster.append("t", 0, &[message("t", 0, "a", None), message("t", 0, "b", None)]).unwrap();
     cluster.delete_records("t", 0, 1).unwrap();
     assert_eq!((cluster.start("t", 0).unwrap(), cluster.end("t", 0).unwrap()), (1, 2));
-    assert_eq!(cluster.reader(&tp("t", 0), 0).err().unwrap().kind, Kind::Refused);
-    assert_eq!(cluster.reader(&tp("t", 0), 3).err().unwrap().kind, Kind::Refused);
-    assert_eq!(cluster.delete_records("t", 0, 3).unwrap_err().kind, Kind::Refused);
+    assert_eq!(cluster.reader(&tp("t", 0), 0).err().unwrap().kind, ErrorKind::Refused);
+    assert_eq!(cluster.reader(&tp("t", 0), 3).err().unwrap().kind, ErrorKind::Refused);
+    assert_eq!(cluster.delete_records("t", 0, 3).unwrap_err().kind, ErrorKind::Refused);
     let mut member = joined(&cluster, "g", "t");
     let mut batch = Batch::default();
-    assert_eq!(member.poll(&mut batch, 10, LONG).unwrap_err().kind, Kind::Refused);
+    assert_eq!(member.poll(&mut batch, 10, LONG).unwrap_err().kind, ErrorKind::Refused);
     assert_eq!(member.poll(&mut batch, 10, NOT_AT_ALL).unwrap(), None, "it is reported once");
     member.start(&tp("t", 0), 1).unwrap();
     member.poll(&mut batch, 10, LONG).unwrap();
@@ -231,7 +231,7 @@ fn takeover_settles_at_once() {
     assert_eq!((settled.input_end, settled.input_start, settled.changelog_start), (0, 0, 0));
     assert_eq!(settled.changelog_id, cluster.describe_topic("log").unwrap().unwrap().id);
     let missing = cluster.settle(crate::cluster::Inquiry::of("g", &tp("in", 0), &tp("nolog", 0))).poll().unwrap();
-    assert_eq!(missing.unwrap_err().kind, Kind::Refused);
+    assert_eq!(missing.unwrap_err().kind, ErrorKind::Refused);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn folder_of_a_later_format_is_refused_by_name() {
     db.put(layout::folder_meta_key(), [layout::FORMAT + 1, 0xff, 0xff, 0xff]).unwrap();
     drop(db);
     let error = Embedded::open(dir.path(), 1).unwrap_err();
-    assert_eq!(error.kind, Kind::Refused);
+    assert_eq!(error.kind, ErrorKind::Refused);
     for words in ["embedded cluster's folder", "has format 2, this release reads 1", "start the release that wrote it"]
     {
         assert!(error.message.contains(words), "{words:?} is missing in {}", error.message);

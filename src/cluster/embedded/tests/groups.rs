@@ -54,7 +54,7 @@ fn stale_generations_and_former_members_cannot_commit() {
     let (_dir, cluster) = cluster();
     create(&cluster, "in", 2, &[]);
     let mut first = cluster.member("g", &[Arc::from("in")]).unwrap();
-    assert_eq!(first.metadata().unwrap_err().kind, Kind::Abort, "it has not joined");
+    assert_eq!(first.metadata().unwrap_err().kind, ErrorKind::Abort, "it has not joined");
     settle_in(&mut first);
     let stale = first.metadata().unwrap();
     let mut second = cluster.member("g", &[Arc::from("in")]).unwrap();
@@ -71,11 +71,11 @@ fn stale_generations_and_former_members_cannot_commit() {
         settle_in(&mut second);
         settle_in(&mut first);
     }
-    assert_eq!(commit(stale), Err(Kind::Abort), "an older generation");
+    assert_eq!(commit(stale), Err(ErrorKind::Abort), "an older generation");
     let left = second.metadata().unwrap();
     assert_eq!(commit(left.clone()), Ok(()));
     drop(second);
-    assert_eq!(commit(left), Err(Kind::Abort), "no longer a member");
+    assert_eq!(commit(left), Err(ErrorKind::Abort), "no longer a member");
     assert_eq!(pairs(&cluster, "in", 0).len(), 2);
 }
 
@@ -103,10 +103,10 @@ fn expelled_member_loses_all_and_rejoins() {
     let mut member = joined(&cluster, "g", "in");
     let stale = member.metadata().unwrap();
     assert_eq!(cluster.expel_members("g").unwrap(), 1);
-    assert_eq!(member.metadata().unwrap_err().kind, Kind::Abort);
+    assert_eq!(member.metadata().unwrap_err().kind, ErrorKind::Abort);
     let mut producer = cluster.producer("p").unwrap();
     producer.begin().unwrap();
-    assert_eq!(producer.commit(&[], stale).unwrap_err().kind, Kind::Abort);
+    assert_eq!(producer.commit(&[], stale).unwrap_err().kind, ErrorKind::Abort);
     let events = settle_in(&mut member);
     assert_eq!(events, vec![GroupEvent::Lost(names(&[0, 1])), GroupEvent::Assigned(names(&[0, 1]))]);
     producer.commit(&[], member.metadata().unwrap()).unwrap();
@@ -124,7 +124,7 @@ fn expulsion_is_reported_after_a_pending_event_is_acknowledged() {
     accept(&mut member, &event);
     let events = settle_in(&mut member);
     assert_eq!(events, vec![GroupEvent::Lost(names(&[0])), GroupEvent::Assigned(names(&[0]))]);
-    assert_eq!(member.accept_assigned(&[]).unwrap_err().kind, Kind::Refused, "there was no event");
+    assert_eq!(member.accept_assigned(&[]).unwrap_err().kind, ErrorKind::Refused, "there was no event");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn member_reads_its_partitions_in_turn_from_their_start_offsets() {
     assert_eq!(member.position(&tp("in", 1)), None, "before the first read");
     member.poll(&mut batch, 100, LONG).unwrap();
     assert_eq!((batch.len(), batch.record(0).offset), (2, 8));
-    assert_eq!(member.start(&tp("in", 5), 0).unwrap_err().kind, Kind::Refused);
+    assert_eq!(member.start(&tp("in", 5), 0).unwrap_err().kind, ErrorKind::Refused);
 }
 
 #[derive(Clone, Debug)]

@@ -32,7 +32,7 @@ fn lane(cluster: &Embedded, id: &str, polls: usize, leaves: bool) {
             batch.partitions().iter().map(|p| commit_at(p, member.position(p).unwrap(), "")).collect();
         let committed = member.metadata().and_then(|group| producer.commit(&offsets, group));
         if let Err(error) = committed {
-            assert_eq!(error.kind, Kind::Abort, "{error}");
+            assert_eq!(error.kind, ErrorKind::Abort, "{error}");
             producer.abort().unwrap();
             for partition in batch.partitions() {
                 rewind(cluster, &mut member, partition);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::cluster::{
-    GroupEvent, Kind, Member as _, Message, OffsetCommit, Producer as _, Reader as _, RecordBatch, Settling as _,
+    ErrorKind, GroupEvent, Member as _, Message, OffsetCommit, Producer as _, Reader as _, RecordBatch, Settling as _,
     Ticket,
 };
 use crate::record::{HeaderBuf, Headers};

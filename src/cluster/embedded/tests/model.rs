@@ -125,7 +125,7 @@ impl Run {
                 let mut second = cluster.producer("p").unwrap();
                 let offsets = [commit_at(&tp("plain", 0), -1, "zombie")];
                 let kind = producer.commit(&offsets, member.metadata().unwrap()).unwrap_err().kind;
-                assert_eq!(kind, Kind::Fenced);
+                assert_eq!(kind, ErrorKind::Fenced);
                 second.begin().unwrap();
                 *producer = second;
                 self.model.pending.clear();
@@ -135,7 +135,7 @@ impl Run {
                 cluster.expel_members("g").unwrap();
                 settle_in(member);
                 let kind = producer.commit(&[commit_at(&tp("plain", 0), -1, "stale")], stale).unwrap_err().kind;
-                assert_eq!(kind, Kind::Abort);
+                assert_eq!(kind, ErrorKind::Abort);
                 producer.abort().unwrap();
                 producer.begin().unwrap();
                 self.model.pending.clear();

@@ -12,7 +12,7 @@ use rdkafka::bindings as rd;
 
 use super::super::errors::{Code, Failure};
 use super::{Client, Event, List, Queue, c_millis, c_string};
-use crate::cluster::{Denied, Detail, Error, Kind, NewTopic, Rights, TopicId};
+use crate::cluster::{Denied, Detail, Error, ErrorKind, NewTopic, Rights, TopicId};
 use crate::record::TopicPartition;
 
 /// How long to wait for a response.
@@ -386,7 +386,7 @@ fn new_topic(topic: &NewTopic<'_>) -> Result<NewTopicHandle, Error> {
     // SAFETY: librdkafka ends what it wrote with NUL, and the buffer began as zeros.
     let explain = || {
         Error::new(
-            Kind::Refused,
+            ErrorKind::Refused,
             format!("creating the topic {}: {}", topic.name, unsafe { c_text(explained.as_ptr()) }),
         )
     };

@@ -12,7 +12,7 @@ use rdkafka::bindings as rd;
 
 use super::super::errors::Code;
 use super::Conf;
-use crate::cluster::{Error, Kind};
+use crate::cluster::{Error, ErrorKind};
 
 /// The interceptors' name in librdkafka's logs.
 const NAME: &CStr = c"ratchet";
@@ -62,7 +62,7 @@ impl Listener {
         };
         match code {
             Code::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
-            code => Err(Error::new(Kind::Refused, format!("librdkafka rejects the interceptor: {code:?}"))),
+            code => Err(Error::new(ErrorKind::Refused, format!("librdkafka rejects the interceptor: {code:?}"))),
         }
     }
 }

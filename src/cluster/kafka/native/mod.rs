@@ -18,7 +18,7 @@ use rdkafka::bindings as rd;
 
 use super::errors::{Code, Failure};
 use super::properties::Properties;
-use crate::cluster::{Error, Kind};
+use crate::cluster::{Error, ErrorKind};
 use trouble::LastTrouble;
 
 mod admin;
@@ -60,7 +60,7 @@ pub(super) enum Role {
 
 /// `text` as a C string; topics and groups with a NUL byte cannot exist.
 pub(super) fn c_string(text: &str) -> Result<CString, Error> {
-    CString::new(text).map_err(|_| Error::new(Kind::Refused, format!("{text:?} holds a NUL byte")))
+    CString::new(text).map_err(|_| Error::new(ErrorKind::Refused, format!("{text:?} holds a NUL byte")))
 }
 
 /// Whole milliseconds for C, at least one unless zero.
@@ -100,12 +100,15 @@ impl Conf {
         match result {
             rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK => Ok(()),
             rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_UNKNOWN => {
-                Err(Error::new(Kind::Refused, format!("{name} is no kafka property that librdkafka knows")))
+                Err(Error::new(ErrorKind::Refused, format!("{name} is no kafka property that librdkafka knows")))
             }
             rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_INVALID => {
                 let message = read_message(&message);
                 let message = if value.is_empty() { message } else { message.replace(value, "***") };
-                Err(Error::new(Kind::Refused, format!("the kafka property {name} has an invalid value: {message}")))
+                Err(Error::new(
+                    ErrorKind::Refused,
+                    format!("the kafka property {name} has an invalid value: {message}"),
+                ))
             }
         }
     }
@@ -198,7 +201,7 @@ impl Client {
         NonNull::new(raw).ok_or_else(|| {
             drop(std::mem::ManuallyDrop::into_inner(conf));
             let message = properties.redact(&read_message(&message));
-            Error::new(Kind::Refused, format!("no kafka client can be created with these properties: {message}"))
+            Error::new(ErrorKind::Refused, format!("no kafka client can be created with these properties: {message}"))
         })
     }
 

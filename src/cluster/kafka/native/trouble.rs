@@ -90,7 +90,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Kind;
+    use crate::cluster::ErrorKind;
 
     fn failure(code: Code, message: &str) -> Failure {
         Failure::new(code, message)
@@ -112,7 +112,7 @@ mod tests {
         LastTrouble::new(&Arc::default())
     }
 
-    fn explained(last_trouble: &LastTrouble, refused: Option<Failure>) -> (Kind, String) {
+    fn explained(last_trouble: &LastTrouble, refused: Option<Failure>) -> (ErrorKind, String) {
         let failure = last_trouble.explain(late(), refused);
         (failure.plain("asking").kind, failure.message)
     }
@@ -121,13 +121,13 @@ mod tests {
     fn missing_response_is_explained_by_connection_trouble() {
         let last_trouble = last_trouble();
         let (kind, message) = explained(&last_trouble, None);
-        assert!(kind == Kind::Retry && message.contains("no connection came about"), "{message}");
+        assert!(kind == ErrorKind::Retry && message.contains("no connection came about"), "{message}");
         last_trouble.set(Some(broken()));
         let (kind, message) = explained(&last_trouble, None);
-        assert!(kind == Kind::Retry && message.contains("Timed out: a:1: Connection refused"), "{message}");
-        assert_eq!(explained(&last_trouble, Some(password())), (Kind::Refused, "wrong password".to_owned()));
+        assert!(kind == ErrorKind::Retry && message.contains("Timed out: a:1: Connection refused"), "{message}");
+        assert_eq!(explained(&last_trouble, Some(password())), (ErrorKind::Refused, "wrong password".to_owned()));
         last_trouble.set(Some(password()));
-        assert_eq!(explained(&last_trouble, None), (Kind::Refused, "wrong password".to_owned()));
+        assert_eq!(explained(&last_trouble, None), (ErrorKind::Refused, "wrong password".to_owned()));
     }
 
     #[test]
@@ -148,6 +148,6 @@ mod tests {
         assert!(!refused(&password()) && refused(&other));
         last_trouble.set(Some(password()));
         let (kind, message) = explained(&last_trouble, None);
-        assert!(kind == Kind::Retry && message.contains("Timed out: wrong password"), "{message}");
+        assert!(kind == ErrorKind::Retry && message.contains("Timed out: wrong password"), "{message}");
     }
 }

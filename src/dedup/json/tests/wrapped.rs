@@ -6,7 +6,7 @@ fn through(document: &str, names: &[&str]) -> Option<String> {
     let path = steps(names);
     let mut scanner = Scanner::new(&[&path], DEPTH_MAX, true);
     scanner.scan(document.as_bytes()).unwrap();
-    match scanner.found(Place(0)) {
+    match scanner.found(PathIndex(0)) {
         Found::Missing => None,
         Found::Null => Some("null".to_owned()),
         Found::Bool(value) => Some(value.to_string()),
@@ -104,7 +104,7 @@ proptest! {
         let value: Value = serde_json::from_str(&document).unwrap();
         let mut scanner = Scanner::new(&[&path], DEPTH_MAX, true);
         prop_assert_eq!(scanner.scan(document.as_bytes()), Ok(()));
-        let found = scanner.found(Place(0));
+        let found = scanner.found(PathIndex(0));
         prop_assert!(is_same(&document, found, look_up(&value, &path)) || document.contains('.') || document.contains("u00"));
     }
 

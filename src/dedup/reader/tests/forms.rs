@@ -48,13 +48,13 @@ struct Contents {
     table: Option<String>,
 }
 
-fn try_read(rules: &Rules, record: &Record<'_>) -> Result<Contents, Refusal> {
+fn try_read(rules: &Rules, record: &Record<'_>) -> Result<Contents, Rejection> {
     let mut reader = Reader::new(Arc::new(rules.clone()));
     let mut arena = b"before".to_vec();
     let reading = reader.read(record, &mut arena);
-    if let Reading::Refused(refusal) = reading {
+    if let Reading::Rejected(rejection) = reading {
         assert_eq!(arena, b"before");
-        return Err(refusal);
+        return Err(rejection);
     }
     let first = reading.rows()[0].clone();
     Ok(Contents {

@@ -127,12 +127,12 @@ fn numeric_timestamps_are_exact() {
 
 #[test]
 fn decimals_and_texts_beyond_their_bounds_are_rejected() {
-    let refused = |text: &str| push_decimal(text.as_bytes(), 300, &mut Vec::new(), &mut Vec::new());
+    let rejected = |text: &str| push_decimal(text.as_bytes(), 300, &mut Vec::new(), &mut Vec::new());
     for text in ["", "-", ".5", "1.", "+1", "1e", "1e+", "0x1", "1 ", "1.2.3", "--1"] {
-        assert_eq!(refused(text), Err(NotVersion::Malformed), "{text}");
+        assert_eq!(rejected(text), Err(NotVersion::Malformed), "{text}");
     }
-    assert_eq!(refused(&"9".repeat(301)), Err(NotVersion::TooLong(301)));
-    assert!(matches!(refused("1e9999999999999999999"), Err(NotVersion::TooLong(_))));
+    assert_eq!(rejected(&"9".repeat(301)), Err(NotVersion::TooLong(301)));
+    assert!(matches!(rejected("1e9999999999999999999"), Err(NotVersion::TooLong(_))));
     assert_eq!(described(&decimal("007.50"), VersionKind::Decimal), "7.5");
     assert_eq!(described(&decimal("-1e999999999999999999"), VersionKind::Decimal), "-1e999999999999999999");
     let long = [b'x'; TEXT_BYTES_MAX + 1];

@@ -63,11 +63,11 @@ fn sound() -> Facts {
     }
 }
 
-fn settings() -> config::Topics {
-    config::Topics { create: Create::Internal, replication_factor: 3, min_insync_replicas: 2 }
+fn settings() -> config::TopicSettings {
+    config::TopicSettings { create: Create::Internal, replication_factor: 3, min_insync_replicas: 2 }
 }
 
-fn judge<'a>(topology: &'a Topology, settings: &'a config::Topics) -> Judge<'a> {
+fn judge<'a>(topology: &'a Topology, settings: &'a config::TopicSettings) -> Judge<'a> {
     Judge { topology, rules_digest: &DIGEST, settings, is_shared: true }
 }
 

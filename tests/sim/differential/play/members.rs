@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ratchet::cluster::{Cluster, Error, GroupEvent, Kind, Member as _, RecordBatch as _};
+use ratchet::cluster::{Cluster, Error, ErrorKind, GroupEvent, Member as _, RecordBatch as _};
 use ratchet::record::TopicPartition;
 
 use super::{Play, QUIET_MS, STEP, kind, seen, shown};
@@ -169,7 +169,7 @@ impl<C: Cluster, G: Ground> Play<C, G> {
         while self.ground.now_ms() < until {
             // Errors that go away by themselves are reported once.
             if let Err(error) = self.reading(name).poll()
-                && error.kind != Kind::Retry
+                && error.kind != ErrorKind::Retry
             {
                 return kind(&error);
             }

@@ -22,9 +22,9 @@ fn default_limits_hold_at_their_edges() {
     let text = Rules { version: Some(Version { parts: vec![text] }), ..number };
     let version = |bytes: usize| format!(r#"{{"id":1,"v":"{}"}}"#, "v".repeat(bytes));
     assert!(try_read(&text, &record(0, version(1024).as_bytes())).is_ok());
-    let refusal = try_read(&text, &record(0, version(1025).as_bytes())).unwrap_err();
-    assert_eq!(refusal.reason, Reason::VersionMalformed);
-    assert!(refusal.message.ends_with("takes 1025 bytes, more than the limit of 1024"), "{}", refusal.message);
+    let rejection = try_read(&text, &record(0, version(1025).as_bytes())).unwrap_err();
+    assert_eq!(rejection.reason, Reason::VersionMalformed);
+    assert!(rejection.message.ends_with("takes 1025 bytes, more than the limit of 1024"), "{}", rejection.message);
 
     let epoch = Epoch { parts: vec![EpochPart { of: paths(&["value.e"]), none: Vec::new() }] };
     let short = Limits { identity_bytes_max: 100, ..Limits::default() };
@@ -32,9 +32,9 @@ fn default_limits_hold_at_their_edges() {
     // A text takes two extra bytes, for its tag and its length.
     let scope = |bytes: usize| format!(r#"{{"id":1,"v":"v","e":"{}"}}"#, "e".repeat(bytes));
     assert!(try_read(&scoped, &record(0, scope(98).as_bytes())).is_ok());
-    let refusal = try_read(&scoped, &record(0, scope(99).as_bytes())).unwrap_err();
-    assert_eq!(refusal.reason, Reason::VersionMalformed);
-    assert_eq!(refusal.message, "the epoch takes more bytes than the limit of 100");
+    let rejection = try_read(&scoped, &record(0, scope(99).as_bytes())).unwrap_err();
+    assert_eq!(rejection.reason, Reason::VersionMalformed);
+    assert_eq!(rejection.message, "the epoch takes more bytes than the limit of 100");
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn rows_larger_than_a_record_may_be_are_refused() {
     // The first identity (102 bytes for the id and 8 for the row), once for each further row; and all rows.
     let bytes = (102 + 8) * 49 + 8 * 50;
     assert_eq!(within(bytes).unwrap().rows.len(), 50);
-    let refusal = within(bytes - 1).unwrap_err();
-    assert_eq!(refusal.reason, Reason::IdentityTooLong);
-    assert!(refusal.message.starts_with("the rows' identities take more bytes"), "{}", refusal.message);
+    let rejection = within(bytes - 1).unwrap_err();
+    assert_eq!(rejection.reason, Reason::IdentityTooLong);
+    assert!(rejection.message.starts_with("the rows' identities take more bytes"), "{}", rejection.message);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn keys_may_be_nested_as_deep_as_values() {
     let key = |depth: usize| format!(r#"{{"id":1,"x":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
     let deepest = rules.limits.json_depth_max;
     assert!(try_read(&rules, &keyed(&key(deepest), "")).is_ok());
-    let refusal = try_read(&rules, &keyed(&key(deepest + 1), "")).unwrap_err();
-    assert_eq!(refusal.reason, Reason::KeyMalformed);
-    assert!(refusal.message.contains("nested too deep"), "{}", refusal.message);
+    let rejection = try_read(&rules, &keyed(&key(deepest + 1), "")).unwrap_err();
+    assert_eq!(rejection.reason, Reason::KeyMalformed);
+    assert!(rejection.message.contains("nested too deep"), "{}", rejection.message);
 }

@@ -65,9 +65,9 @@ fn every_kind_of_version_is_read_from_a_record() {
         (VersionKind::Sequence, r#"{"a":1}"#),
         (VersionKind::Integer, "[1]"),
     ] {
-        let refusal = read(kind, v).unwrap_err();
-        assert_eq!(refusal.reason, Reason::VersionMalformed, "{kind} {v}");
-        assert!(refusal.message.contains("`value.v`"), "{}", refusal.message);
+        let rejection = read(kind, v).unwrap_err();
+        assert_eq!(rejection.reason, Reason::VersionMalformed, "{kind} {v}");
+        assert!(rejection.message.contains("`value.v`"), "{}", rejection.message);
     }
 }
 
@@ -81,7 +81,7 @@ fn unreadable_value_of_a_lenient_part_is_missing() {
 }
 
 /// What a part with this `min` reads.
-fn no_less_than(min: i64, part: VersionPart, v: &str) -> Result<Option<String>, Refusal> {
+fn no_less_than(min: i64, part: VersionPart, v: &str) -> Result<Option<String>, Rejection> {
     let parts = vec![VersionPart { min: Some(min), ..part }];
     let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts }));
     try_read(&rules, &record(0, format!(r#"{{"v":{v}}}"#).as_bytes())).map(|contents| contents.version)
@@ -91,9 +91,9 @@ fn no_less_than(min: i64, part: VersionPart, v: &str) -> Result<Option<String>, 
 fn part_below_its_minimum_is_malformed() {
     let part = || VersionPart::new(path("value.v"), VersionKind::Integer);
     for v in ["-1", r#""-1""#, r#""-0001""#, r#""\u002d58""#, "-9223372036854775808", "-99999999999999999999"] {
-        let refusal = no_less_than(0, part(), v).unwrap_err();
-        assert_eq!(refusal.reason, Reason::VersionMalformed, "{v}");
-        assert_eq!(refusal.message, "`value.v`, the version, is less than the minimum of 0");
+        let rejection = no_less_than(0, part(), v).unwrap_err();
+        assert_eq!(rejection.reason, Reason::VersionMalformed, "{v}");
+        assert_eq!(rejection.message, "`value.v`, the version, is less than the minimum of 0");
         let lenient = VersionPart { lenient: true, ..part() };
         assert_eq!(no_less_than(0, lenient, v).unwrap(), None, "{v}");
         // Raising it would not make it one.
@@ -126,13 +126,13 @@ proptest! {
         let text = if is_text { format!("\"{v}\"") } else { v.to_string() };
         match no_less_than(min, part(), &text) {
             Ok(version) => prop_assert!(v >= i128::from(min) && version == Some(v.to_string())),
-            Err(refusal) => prop_assert!(v < i128::from(min) && refusal.reason == Reason::VersionMalformed),
+            Err(rejection) => prop_assert!(v < i128::from(min) && rejection.reason == Reason::VersionMalformed),
         }
     }
 }
 
 /// What a part with `at_least: value.s` reads if `value.v` is 5.
-fn at_least_5(s: &str) -> Result<String, Refusal> {
+fn at_least_5(s: &str) -> Result<String, Rejection> {
     let at_least = Some(paths(&["value.none", "value.s"]));
     let part = VersionPart { at_least, ..VersionPart::new(path("value.v"), VersionKind::Integer) };
     let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts: vec![part] }));
@@ -150,9 +150,9 @@ fn part_is_raised_to_the_greatest_of_at_least() {
     let long = "1".repeat(200);
     assert_eq!(at_least_5(&format!(r#"["7","{long}"]"#)).unwrap(), long);
     for s in ["true", "{}", r#""x""#, "[[1]]", "1.5", r#""""#, r#"["x"]"#, &format!("[{long},{long}]")] {
-        let refusal = at_least_5(s).unwrap_err();
-        assert_eq!(refusal.reason, Reason::VersionMalformed, "{s}");
-        assert!(refusal.message.contains("`value.s`"), "{}", refusal.message);
+        let rejection = at_least_5(s).unwrap_err();
+        assert_eq!(rejection.reason, Reason::VersionMalformed, "{s}");
+        assert!(rejection.message.contains("`value.s`"), "{}", rejection.message);
     }
     // A missing value is not raised: it stays missing.
     let part = VersionPart { at_least: Some(paths(&["value.1"])), ..integers()[0].clone() };

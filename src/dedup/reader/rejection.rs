@@ -7,99 +7,99 @@ use crate::dedup::vocabulary::{Reason, VersionKind};
 
 /// Why a record cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// The reason, for counting and for choosing the action.
     pub reason: Reason,
     /// What exactly is wrong, for people; contains nothing of the record's content.
     pub message: String,
 }
 
-impl Refusal {
+impl Rejection {
     pub(in crate::dedup) fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
 }
 
 #[cold]
-pub(super) fn null_value() -> Refusal {
-    Refusal::new(Reason::NullValue, "the value is null")
+pub(super) fn null_value() -> Rejection {
+    Rejection::new(Reason::NullValue, "the value is null")
 }
 
 #[cold]
-pub(super) fn too_large(what: &str, bytes: usize, bytes_max: usize) -> Refusal {
+pub(super) fn too_large(what: &str, bytes: usize, bytes_max: usize) -> Rejection {
     let message = format!("{what} {bytes} bytes, more than the limit of {bytes_max}");
-    Refusal::new(Reason::RecordTooLarge, message)
+    Rejection::new(Reason::RecordTooLarge, message)
 }
 
 #[cold]
-pub(super) fn malformed(reason: Reason, error: &Malformed) -> Refusal {
+pub(super) fn malformed(reason: Reason, error: &Malformed) -> Rejection {
     let what = if reason == Reason::KeyMalformed { "key" } else { "value" };
-    Refusal::new(reason, format!("the {what} cannot be read as JSON: {error}"))
+    Rejection::new(reason, format!("the {what} cannot be read as JSON: {error}"))
 }
 
 #[cold]
-pub(super) fn identity_missing(path: &Path) -> Refusal {
-    Refusal::new(Reason::IdentityMissing, format!("`{path}`, a part of the identity, is missing or null"))
+pub(super) fn identity_missing(path: &Path) -> Rejection {
+    Rejection::new(Reason::IdentityMissing, format!("`{path}`, a part of the identity, is missing or null"))
 }
 
 #[cold]
-pub(super) fn no_alternative() -> Refusal {
-    Refusal::new(Reason::IdentityMissing, "a part of the identity has no alternatives")
+pub(super) fn no_alternative() -> Rejection {
+    Rejection::new(Reason::IdentityMissing, "a part of the identity has no alternatives")
 }
 
 #[cold]
-pub(super) fn identity_not_scalar(path: &Path) -> Refusal {
+pub(super) fn identity_not_scalar(path: &Path) -> Rejection {
     let message = format!("`{path}`, a part of the identity, is an object or an array");
-    Refusal::new(Reason::IdentityNotScalar, message)
+    Rejection::new(Reason::IdentityNotScalar, message)
 }
 
 #[cold]
-pub(super) fn no_rows(path: &Path) -> Refusal {
+pub(super) fn no_rows(path: &Path) -> Rejection {
     let message = format!("`{path}`, rows of the identity, is neither an object nor an array of objects");
-    Refusal::new(Reason::IdentityMissing, message)
+    Rejection::new(Reason::IdentityMissing, message)
 }
 
 #[cold]
-pub(super) fn no_names(path: &Path) -> Refusal {
+pub(super) fn no_names(path: &Path) -> Rejection {
     let message = format!("`{path}`, the names of the fields that identify a row, is not a short array of strings");
-    Refusal::new(Reason::IdentityMissing, message)
+    Rejection::new(Reason::IdentityMissing, message)
 }
 
 #[cold]
-pub(super) fn not_a_document(path: &Path) -> Refusal {
-    Refusal::new(Reason::IdentityNotScalar, format!("`{path}`, a part of the identity, is not JSON"))
+pub(super) fn not_a_document(path: &Path) -> Rejection {
+    Rejection::new(Reason::IdentityNotScalar, format!("`{path}`, a part of the identity, is not JSON"))
 }
 
 #[cold]
-pub(super) fn identity_too_long(path: &Path, bytes_max: usize) -> Refusal {
+pub(super) fn identity_too_long(path: &Path, bytes_max: usize) -> Rejection {
     let message = format!("the identity up to `{path}` takes more bytes than the limit of {bytes_max}");
-    Refusal::new(Reason::IdentityTooLong, message)
+    Rejection::new(Reason::IdentityTooLong, message)
 }
 
 #[cold]
-pub(super) fn rows_too_long(bytes_max: usize) -> Refusal {
+pub(super) fn rows_too_long(bytes_max: usize) -> Rejection {
     let message = format!("the rows' identities take more bytes than the limit of {bytes_max}");
-    Refusal::new(Reason::IdentityTooLong, message)
+    Rejection::new(Reason::IdentityTooLong, message)
 }
 
 #[cold]
-pub(super) fn exponent_too_long(path: &Path) -> Refusal {
+pub(super) fn exponent_too_long(path: &Path) -> Rejection {
     let message = format!("`{path}` is or holds a number with an exponent of more than 18 digits");
-    Refusal::new(Reason::IdentityTooLong, message)
+    Rejection::new(Reason::IdentityTooLong, message)
 }
 
 #[cold]
-pub(super) fn epoch_not_scalar(path: &Path) -> Refusal {
-    Refusal::new(Reason::VersionMalformed, format!("`{path}`, a part of the epoch, is an object or an array"))
+pub(super) fn epoch_not_scalar(path: &Path) -> Rejection {
+    Rejection::new(Reason::VersionMalformed, format!("`{path}`, a part of the epoch, is an object or an array"))
 }
 
 #[cold]
-pub(super) fn epoch_too_long(bytes_max: usize) -> Refusal {
-    Refusal::new(Reason::VersionMalformed, format!("the epoch takes more bytes than the limit of {bytes_max}"))
+pub(super) fn epoch_too_long(bytes_max: usize) -> Rejection {
+    Rejection::new(Reason::VersionMalformed, format!("the epoch takes more bytes than the limit of {bytes_max}"))
 }
 
 #[cold]
-pub(super) fn not_version(path: &Path, kind: VersionKind, error: NotVersion, digits_max: usize) -> Refusal {
+pub(super) fn not_version(path: &Path, kind: VersionKind, error: NotVersion, digits_max: usize) -> Rejection {
     let expected = match kind {
         VersionKind::Integer => "neither a JSON integer nor a decimal integer as text",
         VersionKind::Decimal => "neither a JSON number nor a decimal as text",
@@ -117,11 +117,11 @@ pub(super) fn not_version(path: &Path, kind: VersionKind, error: NotVersion, dig
 }
 
 #[cold]
-pub(super) fn not_at_least(path: &Path, error: NotVersion, digits_max: usize) -> Refusal {
+pub(super) fn not_at_least(path: &Path, error: NotVersion, digits_max: usize) -> Rejection {
     not_a_part(path, "neither an integer nor an array of integers, decimal strings and nulls", error, digits_max)
 }
 
-fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize) -> Refusal {
+fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize) -> Rejection {
     let message = match error {
         NotVersion::Malformed => format!("`{path}`, the version, is {expected}"),
         NotVersion::TooLong(digits) => {
@@ -134,5 +134,5 @@ fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize)
         NotVersion::TooFine => format!("`{path}`, the version, is a moment between two nanoseconds"),
         NotVersion::TooLow(min) => format!("`{path}`, the version, is less than the minimum of {min}"),
     };
-    Refusal::new(Reason::VersionMalformed, message)
+    Rejection::new(Reason::VersionMalformed, message)
 }
