@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ratchet::dedup::{
-    Epoch, EpochPart, Evaluator, Format, Identity, Kinds, Memory, Number, OnNull, Part, Path, Progress, Reader, Rules,
-    Scalar, Source, Subject, Version, VersionKind, VersionPart, evaluate,
+    Epoch, EpochPart, Evaluator, Format, Identity, IdentityPart, Kinds, Memory, Number, OnNull, Path, Progress, Reader,
+    Rules, Scalar, Source, Subject, Version, VersionKind, VersionPart, evaluate,
 };
 use ratchet::format::EntryRef;
 use ratchet::record::{Headers, Record};
@@ -84,7 +84,7 @@ fn debezium() -> Arc<Rules> {
     let db = || places(["__source_db", "__db", "source.db"]);
     let constant = Path { source: Source::Const(number("1")), steps: Vec::new() };
     let mut rules = Rules::new(
-        Identity { parts: vec![Part::Content(path("key"))] },
+        Identity { parts: vec![IdentityPart::Content(path("key"))] },
         Some(Version { parts: vec![version, within] }),
     );
     (rules.key_format, rules.value_format) = (Format::ConnectJson, Format::ConnectJson);

@@ -81,7 +81,7 @@ pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Bounds, Progress, RANGES_MAX, Ranges};
 pub use reader::{Reader, Reading, Rejection, Row};
 pub use rules::{
-    Actions, Epoch, EpochPart, Identity, Kinds, Limits, Names, OnNull, Part, Places, Retention, Rules, Version,
+    Actions, Epoch, EpochPart, Identity, IdentityPart, Kinds, Limits, Names, OnNull, Places, Retention, Rules, Version,
     VersionPart,
 };
 pub use version::describe as describe_version;

@@ -10,7 +10,7 @@ mod canonical;
 mod part;
 mod problems;
 
-pub use part::{Names, Part};
+pub use part::{IdentityPart, Names};
 pub use problems::Error;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -118,13 +118,13 @@ pub type Places = Vec<Path>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The parts that make up the identity, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<IdentityPart>,
 }
 
 impl Identity {
     /// The identity made up of these scalars.
     pub fn of_paths(paths: impl IntoIterator<Item = Path>) -> Self {
-        Self { parts: paths.into_iter().map(Part::Scalar).collect() }
+        Self { parts: paths.into_iter().map(IdentityPart::Scalar).collect() }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::cluster::Queues;
 use crate::config::Commit;
 
 use super::limits::Limits;
-use super::process::Room;
+use super::process::Capacity;
 
 /// How many tasks of a lane load at once.
 const LOADS_MAX: u64 = Limits::DEFAULT.loads_max as u64;
@@ -44,7 +44,7 @@ pub struct Budget {
     /// The bounds of a transaction: as configured, or lower if there is no room for that much.
     pub commit: Commit,
     /// The room in an isolated task's transaction.
-    pub isolated_room: Room,
+    pub isolated_room: Capacity,
 }
 
 impl Budget {
@@ -64,7 +64,7 @@ impl Budget {
                 records_max: at_most(commit.records_max, part / RECORD_BYTES),
                 bytes_max: at_most(commit.bytes_max, part),
             },
-            isolated_room: Room::of(
+            isolated_room: Capacity::of(
                 at_most(commit.records_max, isolated_part / RECORD_BYTES),
                 at_most(commit.bytes_max, isolated_part),
             ),

@@ -100,7 +100,7 @@ impl<C: Cluster> Ownership<'_, C> {
                 wanted.push(*other);
             }
         }
-        self.name(wanted, Some(&id))
+        self.commit_owner(wanted, Some(&id))
     }
 
     /// Records that these tasks have nothing open any more; only those whose owner's id starts with `own`. After an
@@ -108,11 +108,11 @@ impl<C: Cluster> Ownership<'_, C> {
     pub fn release(self, mut wanted: Vec<TaskId>, own: &str) -> Result<(), cluster::Error> {
         let owner = |task: &Task<C>| task.commitment.as_ref().and_then(|known| known.metadata.owner.clone());
         wanted.retain(|id| self.tasks.get(id).and_then(owner).is_some_and(|owner| owner.starts_with(own)));
-        self.name(wanted, None)
+        self.commit_owner(wanted, None)
     }
 
     /// Puts an owner beside these tasks' committed offsets.
-    fn name(self, wanted: Vec<TaskId>, owner: Option<&str>) -> Result<(), cluster::Error> {
+    fn commit_owner(self, wanted: Vec<TaskId>, owner: Option<&str>) -> Result<(), cluster::Error> {
         let mut named: Vec<(TaskId, Commitment)> = Vec::new();
         for id in wanted {
             let known = self.tasks.get(&id).and_then(|task| task.commitment.as_ref());

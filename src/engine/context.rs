@@ -17,7 +17,7 @@ use super::claims::Ids;
 use super::clock::Clock;
 use super::held_up::HeldUp;
 use super::limits::Limits;
-use super::process::Room;
+use super::process::Capacity;
 
 /// What all lanes of a topology share.
 pub struct Context {
@@ -34,7 +34,7 @@ pub struct Context {
     /// The bounds at which a transaction ends.
     pub commit: Commit,
     /// The room in an isolated task's transaction.
-    pub isolated_room: Room,
+    pub isolated_room: Capacity,
     /// The folder of the stores.
     pub state_dir: Arc<StateDir>,
     /// The stores' shared memory.

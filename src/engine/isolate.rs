@@ -16,10 +16,10 @@ use crate::cluster::{self, Cluster, ErrorKind, Reader, RecordBatch};
 use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
+use super::changelog_loss;
 use super::claims::Ownership;
 use super::context::{Context, backoff};
 use super::failure::{Cause, Failure};
-use super::fallback;
 use super::process::{Portion, Scratch, process};
 use super::resume::Refusal;
 use super::share::{Stop, TaskId};
@@ -141,21 +141,21 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
     task.set_phase(Phase::Waiting { until: Duration::ZERO });
     task.unsettle();
     let aborted = isolated.transactor.abort(means.cluster, &failure.cause, means.metrics);
-    if let Some(fallen_back) = fallback::detect(means.tasks, &aborted.delivered).pop() {
+    if let Some(fallen_back) = changelog_loss::detect(means.tasks, &aborted.delivered).pop() {
         return Outcome::SetBack(fallen_back.cause);
     }
     let task = means.tasks.get_mut(&id).expect("still there");
     let refused = aborted.undelivered.into_iter().find(|failure| failure.refused).map(|failure| failure.message);
     let last = aborted.shares.first().map(|share| share.position.next - 1);
-    let tried = (isolated.tried, last.unwrap_or(task.committed.next));
-    Outcome::SetBack(learn(means.context, task, refused, tried).unwrap_or(failure.cause))
+    let tried = (isolated.tried, last.unwrap_or(task.committed.next - 1));
+    Outcome::SetBack(narrow_down(means.context, task, refused, tried).unwrap_or(failure.cause))
 }
 
 /// Learns from a failed try: if a single record was refused, it is unsendable; if it was one of several, half as many
 /// are tried next; after any other failure the task tries again later. Returns the reason to stop if there is no way
 /// forward, because the dead letter topic refuses the record as well. `tried` records were sent, the last of them from
 /// offset `last`.
-fn learn<C: Cluster>(
+fn narrow_down<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,
     refused: Option<String>,

@@ -224,7 +224,7 @@ impl<C: Cluster> Lane<C> {
                 let end = self.member.end(&task.input);
                 self.context.held_up.note(&task.input, stuck_at(task, end), now);
                 gauge(task, end, wall_ms);
-                task.letters.log_if_due(&task.input, &self.context.topology.dead_letter, now);
+                task.dead_letters.log_if_due(&task.input, &self.context.topology.dead_letter, now);
             }
         }
         self.report();

@@ -204,7 +204,9 @@ impl<C: Cluster> Loading<C> {
             self.progressed = now;
         }
         self.report.at(now, position.since(self.from), self.settled.changelog_end.since(position), input, metrics);
-        metrics.restored(self.records - before.records);
+        if worked {
+            metrics.restored(self.records - before.records);
+        }
         if now.saturating_sub(self.progressed) > NO_PROGRESS_WAIT {
             let end = self.settled.changelog_end;
             return Err(Setback::Silent { waited: NO_PROGRESS_WAIT, position, end });

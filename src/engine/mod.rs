@@ -10,9 +10,9 @@
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   record who may have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
-//! - [`audit`] explains what was dropped, [`letters`] log what was set aside, and [`sweep`] removes what has expired
+//! - [`audit`] explains what was dropped, [`dead_letter_log`] logs what was set aside, and [`sweep`] removes what has expired
 //! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
-//!   transaction, `disks` disks that do not respond, and [`fallback`] a changelog that has lost records; [`long_work`]
+//!   transaction, `disks` disks that do not respond, and [`changelog_loss`] a changelog that has lost records; [`long_work`]
 //!   reports on long-running work
 //! - [`panics`] are handled like any other trouble; [`present`] decides what time it is
 //!
@@ -36,13 +36,14 @@ use crate::words::agreeing;
 pub mod audit;
 pub mod budget;
 pub mod catalog;
+pub mod changelog_loss;
 pub mod claims;
 pub mod clock;
 pub mod context;
 pub mod crash;
+pub mod dead_letter_log;
 mod disks;
 pub mod failure;
-pub mod fallback;
 pub mod feeding;
 pub mod held_up;
 pub mod hold;
@@ -50,10 +51,10 @@ pub mod isolate;
 mod judge;
 pub mod lag;
 pub mod lane;
-pub mod letters;
 pub mod limits;
 pub mod load;
 pub mod long_work;
+pub mod output;
 pub mod panics;
 pub mod preflight;
 pub mod present;

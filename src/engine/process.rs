@@ -1,15 +1,14 @@
-//! A batch's way through a task: each record is judged (`judge`) and sent where its verdict says.
+//! A batch's way through a task: each record is judged (`judge`) and sent where its verdict says (`output`).
 
-use std::borrow::Cow;
-
-use crate::cluster::{self, Cluster, ErrorKind, Message, Producer, RecordBatch, Ticket};
-use crate::dedup::{self, Action, Decision, Evaluation, Reason, Rejection, Verdict};
-use crate::record::{HeaderBuf, Headers, Record};
+use crate::cluster::{self, Cluster, RecordBatch};
+use crate::dedup::{Action, Decision, Evaluation, Reason};
+use crate::record::{HeaderBuf, Record};
 
 use super::context::Context;
 use super::crash;
-use super::failure::{Cause, Failure, Unprocessable};
+use super::failure::{Failure, Unprocessable};
 use super::judge::Judge;
+use super::output::{Added, Outlet, words};
 use super::panics::InProgress;
 use super::present::Doubt;
 use super::resume;
@@ -43,12 +42,12 @@ pub struct Portion<'a, B> {
     /// The indices of its records, in offset order.
     pub indices: &'a [usize],
     /// What the transaction has room for.
-    pub room: Room,
+    pub room: Capacity,
 }
 
 /// How much more fits into a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct Capacity {
     /// Records decided.
     pub records: usize,
     /// Bytes held by the producer for what is sent. The record that uses up the last of them is still processed.
@@ -58,7 +57,7 @@ pub struct Room {
     pub read_bytes: usize,
 }
 
-impl Room {
+impl Capacity {
     /// Room for this much.
     pub fn of(records: usize, bytes: usize) -> Self {
         Self { records, bytes, read_bytes: bytes }
@@ -80,19 +79,6 @@ impl Room {
 
 /// Roughly how much a record may grow on its way: a dead letter carries the reason.
 const ADDED_BYTES: usize = 1 << 10;
-
-/// What a batch has added to a transaction.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Added {
-    /// Records decided, counted from the first.
-    pub records: usize,
-    /// Bytes held by the producer for what was sent.
-    pub bytes: usize,
-    /// Records sent to the dead letter topic.
-    pub dead_letters: u64,
-    /// Records that began an epoch.
-    pub epoch_changes: u64,
-}
 
 /// Takes a task's records into its share of the open transaction, which must be aborted after an error.
 ///
@@ -191,150 +177,4 @@ fn stops_at(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> 
     let (verdict, reason) = (verdict.as_str(), reason.as_str());
     let words = words(context, evaluation);
     format!("{location} is {verdict} ({reason}): {words}; the topology says `fail`")
-}
-
-/// Why a record is set aside or the task stops before it, in words.
-fn words<'a>(context: &Context, evaluation: &'a Evaluation) -> Cow<'a, str> {
-    match &evaluation.rejection {
-        Some(rejection) => context.topology.rejection(rejection),
-        None => context.topology.meaning(evaluation.decision.reason),
-    }
-}
-
-/// Where the records of a transaction go.
-struct Outlet<'a, C: Cluster> {
-    context: &'a Context,
-    work: &'a Work<'a, C>,
-    share: &'a mut Share,
-    producer: &'a mut C::Producer,
-    headers: &'a mut HeaderBuf,
-    added: &'a mut Added,
-}
-
-impl<C: Cluster> Outlet<'_, C> {
-    /// Sends the record where its evaluation says. Returns the decision that was carried out: a different one if the
-    /// output refuses the record.
-    fn emit(&mut self, record: &Record<'_>, evaluation: &Evaluation) -> Result<Decision, Failure> {
-        let refusal = match evaluation.decision.action {
-            Action::Drop => return Ok(evaluation.decision),
-            Action::DeadLetter => {
-                self.dead_letter(record, evaluation.decision.reason, &words(self.context, evaluation))?;
-                return Ok(evaluation.decision);
-            }
-            Action::Fail => unreachable!("the caller stops before"),
-            Action::Forward => match self.unsendable(record) {
-                Some(message) => message.to_owned(),
-                None => match self.forward(record)? {
-                    None => return Ok(evaluation.decision),
-                    Some(message) => message,
-                },
-            },
-        };
-        let rejection =
-            Rejection { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
-        let decision = dedup::reject(&self.context.rules, &rejection);
-        match decision.action {
-            Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &rejection.message)?,
-            Action::Fail => {
-                return Err(Failure::refused_at(
-                    self.share.task,
-                    record.offset,
-                    Unprocessable::Failed(rejection.message),
-                ));
-            }
-            Action::Forward | Action::Drop => {}
-        }
-        Ok(Decision { verdict: Verdict::Invalid, ..decision })
-    }
-
-    /// The cluster's message if it has refused the record before.
-    fn unsendable(&self, record: &Record<'_>) -> Option<&str> {
-        let (offset, message) = self.work.task.quarantine.as_ref()?.unsendable.as_ref()?;
-        (*offset == record.offset).then_some(message)
-    }
-
-    /// Forwards the record unchanged; returns the cluster's message if it refuses it.
-    fn forward(&mut self, record: &Record<'_>) -> Result<Option<String>, Failure> {
-        let message = Message {
-            topic: &self.work.task.output,
-            partition: record.partition,
-            key: record.key,
-            value: record.value,
-            headers: record.headers,
-            timestamp: record.timestamp,
-        };
-        self.send(&message)
-    }
-
-    fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Failure> {
-        match self.producer.send(Ticket { number: self.share.task, report: false }, message) {
-            Ok(()) => {
-                self.added.bytes += message.held_bytes();
-                Ok(None)
-            }
-            Err(error) if error.kind == ErrorKind::Refused => Ok(Some(error.message)),
-            // A record that cannot even be handed to the producer is its task's trouble, not the lane's.
-            Err(error) if error.kind == ErrorKind::Abort => {
-                Err(Failure { task: Some(self.share.task), cause: Cause::Cluster(error) })
-            }
-            Err(error) => Err(Failure::cluster(error)),
-        }
-    }
-
-    /// Sends the original bytes to the dead letter topic, with headers that say where the record was and what is wrong
-    /// with it. A timestamp that a topic may refuse is replaced by the current time.
-    fn dead_letter(&mut self, record: &Record<'_>, reason: Reason, message: &str) -> Result<(), Failure> {
-        self.headers.clear();
-        self.headers.extend(record.headers);
-        let name = &self.context.topology.name;
-        let coordinates = [record.partition.to_string(), record.offset.to_string()];
-        for (field, value) in [
-            ("topology", name.as_str()),
-            ("topic", record.topic),
-            ("partition", &coordinates[0]),
-            ("offset", &coordinates[1]),
-            ("reason", reason.as_str()),
-            ("message", message),
-        ] {
-            self.headers.push(format!("__ratchet.errors.{field}").as_bytes(), Some(value.as_bytes()));
-        }
-        let believable = !matches!(reason, Reason::TimestampInFuture | Reason::Unsendable);
-        let headers = std::mem::take(self.headers);
-        let letter = Message {
-            topic: &self.context.topology.dead_letter,
-            partition: record.partition % self.work.task.topic.dead_letter_partitions,
-            key: record.key,
-            value: record.value,
-            headers: headers.as_headers(),
-            timestamp: record.timestamp.filter(|_| believable),
-        };
-        let refusal = self.send(&letter)?;
-        *self.headers = headers;
-        if let Some(refusal) = refusal {
-            return Err(Failure::refused_at(self.share.task, record.offset, Unprocessable::Letter(refusal)));
-        }
-        self.added.dead_letters += 1;
-        self.share.set_aside.add(record, reason, message);
-        Ok(())
-    }
-
-    /// Sends the explanation of a drop to the audit topic. If a topic has refused the record before, that may have been
-    /// because of its timestamp, so the current time is used instead.
-    fn explain(&mut self, record: &Record<'_>, topic: &str, value: &[u8]) -> Result<(), Failure> {
-        let believable = self.unsendable(record).is_none();
-        let explanation = Message {
-            topic,
-            partition: record.partition % self.work.task.topic.audit_partitions,
-            key: record.key,
-            value: Some(value),
-            headers: Headers::default(),
-            timestamp: record.timestamp.filter(|_| believable),
-        };
-        match self.send(&explanation)? {
-            None => Ok(()),
-            Some(refusal) => {
-                Err(Failure::refused_at(self.share.task, record.offset, Unprocessable::Explanation(refusal)))
-            }
-        }
-    }
 }

@@ -7,7 +7,7 @@ use crate::dedup::Progress;
 use crate::format::Token;
 use crate::state::Overlay;
 
-use super::letters::SetAside;
+use super::dead_letter_log::SetAside;
 use super::present::Doubt;
 
 mod tally;

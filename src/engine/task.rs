@@ -17,11 +17,11 @@ use crate::state::Store;
 use super::catalog::InputTopic;
 use super::claims::Commitment;
 use super::context::Context;
+use super::dead_letter_log::DeadLetterLog;
 use super::failure::Unprocessable;
 use super::hold::{Applied, Held};
 use super::isolate::{Isolated, Quarantine};
 use super::lag::Lag;
-use super::letters::Letters;
 use super::load::Loading;
 use super::panics::Panics;
 use super::present::{Disagreement, Doubt, Present};
@@ -108,7 +108,7 @@ pub struct Task<C: Cluster> {
     /// The position after the last committed transaction.
     pub committed: Position,
     /// Dead letters that are still to be logged.
-    pub letters: Letters,
+    pub dead_letters: DeadLetterLog,
     /// The input topic's id, as settled.
     pub input_id: TopicId,
     /// The input partition's end, as settled.
@@ -172,7 +172,7 @@ impl<C: Cluster> Task<C> {
             held: None,
             damaged: None,
             committed: Position::default(),
-            letters: Letters::default(),
+            dead_letters: DeadLetterLog::default(),
             input_id: TopicId::default(),
             input_end: 0,
             commit_start: false,
@@ -309,7 +309,7 @@ impl<C: Cluster> Task<C> {
     /// reused.
     pub fn take_committed(&mut self, share: &mut Share, wall_ms: i64) {
         share.tally.publish(&self.metrics);
-        self.letters.add(&mut share.set_aside);
+        self.dead_letters.add(&mut share.set_aside);
         self.metrics.removed(share.removed);
         std::mem::swap(&mut self.committed, &mut share.position);
         self.lag.committed(share.last_timestamp);

@@ -9,16 +9,17 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::observe::{LaneMetrics, TransactionResult};
-use crate::record::Headers;
+use crate::record::{Headers, TopicPartition};
 use crate::sabotage::{self, Sabotage};
+use crate::state::Overlay;
 
 use super::claims::{Commitment, Ids, InUse};
 use super::context::Context;
 use super::crash;
 use super::failure::{Cause, Failure};
-use super::fallback;
 use super::hold::Applied;
-use super::process::{Added, Room};
+use super::output::Added;
+use super::process::Capacity;
 use super::resume::Refusal;
 use super::share::{Position, Share, Stop, TaskId};
 use super::task::{Task, Tasks};
@@ -40,7 +41,7 @@ pub struct Transactor<C: Cluster> {
     transactions: u64,
     producer: Option<C::Producer>,
     open: Option<Open>,
-    /// Shares of ended transactions, whose memory is reused.
+    /// The shares of ended transactions, at most one of each task, whose memory is reused.
     spare: Vec<Share>,
 }
 
@@ -126,6 +127,11 @@ impl<C: Cluster> Transactor<C> {
         }
     }
 
+    /// Frees the memory kept for a task that leaves.
+    pub fn release(&mut self, task: TaskId) {
+        self.spare.retain(|share| share.task != task);
+    }
+
     /// Whether `task` is in the open transaction.
     pub fn touches(&self, task: TaskId) -> bool {
         let is_named = |open: &Open| open.named.contains(&task);
@@ -151,11 +157,11 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// The room left in the open transaction, or in the next one.
-    pub fn room(&self, context: &Context) -> Room {
+    pub fn room(&self, context: &Context) -> Capacity {
         let used = self.open.as_ref().map(|open| open.added).unwrap_or_default();
         let (records_max, bytes_max) = (context.commit.records_max, context.commit.bytes_max);
         let bytes = bytes_max.saturating_sub(used.bytes);
-        Room {
+        Capacity {
             records: records_max.saturating_sub(used.records),
             bytes,
             read_bytes: bytes.max(READ_BYTES_MIN.min(bytes_max)),
@@ -176,7 +182,9 @@ impl<C: Cluster> Transactor<C> {
         let Self { open, producer, spare, .. } = self;
         let (open, producer) = open.as_mut().zip(producer.as_mut()).expect("just opened");
         let at = open.shares.iter().position(|share| share.task == task).unwrap_or_else(|| {
-            let mut share = spare.pop().unwrap_or_default();
+            // The task's own, which is as large as its transactions are.
+            let own = spare.iter().position(|share| share.task == task);
+            let mut share = own.map(|own| spare.swap_remove(own)).unwrap_or_default();
             share.begin(task, committed);
             open.shares.push(share);
             open.shares.len() - 1
@@ -264,7 +272,7 @@ impl<C: Cluster> Transactor<C> {
             // At or beyond everything the store has applied; otherwise records there were lost.
             let held = task.held.as_ref().expect("a task at work holds its store");
             producer.expect_from(id, held.applied.next.0);
-            fallback::send(producer, id, &task.changelog, &share.overlay).map_err(Failure::cluster)?;
+            send_changelog(producer, id, &task.changelog, &share.overlay).map_err(Failure::cluster)?;
             let last = Message {
                 topic: &task.changelog.topic,
                 partition: task.changelog.partition,
@@ -406,6 +414,27 @@ fn undelivered<P: Producer>(producer: &mut P) -> Vec<DeliveryFailure> {
         }
     }
     of_tasks
+}
+
+/// Sends a task's changelog records; the offset of the first is reported ([`super::changelog_loss`]).
+fn send_changelog<P: Producer>(
+    producer: &mut P,
+    id: TaskId,
+    changelog: &TopicPartition,
+    overlay: &Overlay,
+) -> Result<(), cluster::Error> {
+    let mut entries = overlay.iter();
+    let Some((key, value)) = entries.next() else { return Ok(()) };
+    let first = Message {
+        topic: &changelog.topic,
+        partition: changelog.partition,
+        key: Some(key),
+        value,
+        headers: Headers::default(),
+        timestamp: None,
+    };
+    producer.send(Ticket { number: id, report: true }, &first)?;
+    producer.send_all(id, changelog, entries)
 }
 
 /// What the open transaction commits for a task.

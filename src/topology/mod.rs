@@ -16,7 +16,7 @@
 //! | `input.pattern`, `input.exclude` | regular expressions for topics, including those created later | none |
 //! | `input.key_format`, `input.value_format` | `bytes`, `json` or `connect_json` | `bytes`, `json` |
 //! | `input.start` | `earliest` or `latest`: where a new group starts | `earliest` |
-//! | `identity` | a part or a list of parts ([`crate::dedup::Part`]) | required |
+//! | `identity` | a part or a list of parts ([`crate::dedup::IdentityPart`]) | required |
 //! | `version` | a part or a list of parts ([`crate::dedup::VersionPart`]) | none |
 //! | `epoch` | what scopes versions, a part or a list of parts ([`crate::dedup::EpochPart`]) | none |
 //! | `kinds` | how to tell a record's kind of change ([`crate::dedup::Kinds`]) | none |

@@ -61,12 +61,12 @@ pub fn store_meta(meta: &StoreMeta) -> Value {
     let mut fields = json!({
         "changelog_id": hex(&meta.changelog_id),
         "partition": meta.partition,
-        "changelog_offset": meta.changelog_offset,
+        "changelog_offset": meta.changelog_offset.0,
         "token": meta.token.as_ref().map(token),
         "synced_at": meta.synced_at,
     });
     if let Some(offset) = meta.position_offset {
-        fields["position_offset"] = offset.into();
+        fields["position_offset"] = offset.0.into();
     }
     fields
 }

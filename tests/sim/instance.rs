@@ -14,7 +14,7 @@ use ratchet::engine::held_up::HeldUp;
 use ratchet::engine::limits::Limits;
 use ratchet::engine::panics::caught;
 use ratchet::engine::preflight::{Admitted, Preflight};
-use ratchet::engine::process::Room;
+use ratchet::engine::process::Capacity;
 use ratchet::engine::{self, keep_watch};
 use ratchet::observe::{Health, Metrics};
 use ratchet::state::{Registry, Survey};
@@ -92,8 +92,13 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
 }
 
 fn limits(plan: &Plan) -> Limits {
-    let is_unbounded = [Lie::RangesUnbounded, Lie::ScopesUnbounded].into_iter().any(lies::is_told);
-    let kept = if is_unbounded { Bounds::DEFAULT } else { plan.limits.kept };
+    let mut kept = plan.limits.kept;
+    if lies::is_told(Lie::RangesUnbounded) {
+        kept.ranges_max = Bounds::DEFAULT.ranges_max;
+    }
+    if lies::is_told(Lie::ScopesUnbounded) {
+        kept.scopes_max = Bounds::DEFAULT.scopes_max;
+    }
     Limits { kept, ..plan.limits }
 }
 

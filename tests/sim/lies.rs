@@ -58,8 +58,8 @@ lies! {
     OffsetWithoutPlusOne,
     /// a transaction carries the offsets of only one of its tasks
     OffsetsOfOneTask,
-    /// a transaction that has forwarded nothing carries no offsets
-    OffsetsOnlyWithOutput,
+    /// a transaction that has read nothing carries no offsets
+    SweepWithoutOffsets,
     /// a commit with an unknown outcome is taken for done
     UnknownTakenForCommit,
     /// an aborted transaction is never ended

@@ -7,7 +7,7 @@ use crate::dedup::fingerprint::{self, Except, fingerprint};
 use crate::dedup::identity;
 use crate::dedup::json::{self, Tape, TokenKind};
 use crate::dedup::path::{Path, Source};
-use crate::dedup::rules::{Limits, Names, Part};
+use crate::dedup::rules::{IdentityPart, Limits, Names};
 
 use super::Rejection;
 use super::compile::{Compiler, Spot};
@@ -17,7 +17,7 @@ use super::view::{Value, View};
 /// Maximum number of fields that identify a row.
 const NAMES_MAX: usize = 64;
 
-/// See [`Part`].
+/// See [`IdentityPart`].
 #[derive(Debug)]
 pub(super) enum PartPlan {
     Scalar(Spot),
@@ -38,26 +38,26 @@ pub(super) enum NamesPlan {
 
 impl<'r> Compiler<'r> {
     /// The plans of these parts.
-    pub(super) fn parts(&mut self, parts: &'r [Part]) -> Vec<PartPlan> {
+    pub(super) fn parts(&mut self, parts: &'r [IdentityPart]) -> Vec<PartPlan> {
         parts.iter().map(|part| self.part(part)).collect()
     }
 
-    fn part(&mut self, part: &'r Part) -> PartPlan {
+    fn part(&mut self, part: &'r IdentityPart) -> PartPlan {
         match part {
-            Part::Scalar(path) => PartPlan::Scalar(self.spot(path)),
-            Part::Content(path) => PartPlan::Content(self.document(path)),
-            Part::Fingerprint { of, except } => {
+            IdentityPart::Scalar(path) => PartPlan::Scalar(self.spot(path)),
+            IdentityPart::Content(path) => PartPlan::Content(self.document(path)),
+            IdentityPart::Fingerprint { of, except } => {
                 let inside = except.iter().filter_map(|path| path.within(of));
                 PartPlan::Fingerprint { of: self.document(of), except: Except::new(inside) }
             }
-            Part::Bucket { ms } => {
+            IdentityPart::Bucket { ms } => {
                 let timestamp = Path { source: Source::Timestamp, steps: Vec::new() };
                 PartPlan::Bucket { ms: (*ms).max(1), timestamp }
             }
-            Part::FirstOf(alternatives) => {
+            IdentityPart::FirstOf(alternatives) => {
                 PartPlan::FirstOf(alternatives.iter().map(|parts| self.parts(parts)).collect())
             }
-            Part::Rows { of, named } => {
+            IdentityPart::Rows { of, named } => {
                 let of = of.iter().map(|path| self.document(path)).collect();
                 let named = match named {
                     Names::Given(names) => {

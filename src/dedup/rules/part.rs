@@ -10,7 +10,7 @@ use crate::dedup::path::{Path, Scalar, Source};
 
 /// A part of an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum IdentityPart {
     /// The scalar at this path.
     Scalar(Path),
     /// The JSON at this path, whatever it is: the order of fields and whitespace do not matter, types do.
@@ -28,7 +28,7 @@ pub enum Part {
         ms: i64,
     },
     /// The first alternative with no missing part.
-    FirstOf(Vec<Vec<Part>>),
+    FirstOf(Vec<Vec<IdentityPart>>),
     /// Fields of an object, or of each object in an array: the record then has several rows.
     Rows {
         /// The object or array.
@@ -47,7 +47,7 @@ pub enum Names {
     At(Path),
 }
 
-impl Part {
+impl IdentityPart {
     /// Whether it is the same for all records.
     pub fn is_constant(&self) -> bool {
         match self {
@@ -153,16 +153,19 @@ impl Part {
 }
 
 /// The largest number of parts producing rows that an identity with these parts can have.
-pub(super) fn rows(parts: &[Part]) -> usize {
-    let count = |part: &Part| match part {
-        Part::Rows { .. } => 1,
-        Part::FirstOf(alternatives) => alternatives.iter().map(|parts| rows(parts)).max().unwrap_or(0),
-        Part::Scalar(_) | Part::Content(_) | Part::Fingerprint { .. } | Part::Bucket { .. } => 0,
+pub(super) fn rows(parts: &[IdentityPart]) -> usize {
+    let count = |part: &IdentityPart| match part {
+        IdentityPart::Rows { .. } => 1,
+        IdentityPart::FirstOf(alternatives) => alternatives.iter().map(|parts| rows(parts)).max().unwrap_or(0),
+        IdentityPart::Scalar(_)
+        | IdentityPart::Content(_)
+        | IdentityPart::Fingerprint { .. }
+        | IdentityPart::Bucket { .. } => 0,
     };
     parts.iter().map(count).sum()
 }
 
-impl Display for Part {
+impl Display for IdentityPart {
     /// As in the rules' digest: this must not change.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,6 @@
 //! How rules contradict themselves.
 
-use super::part::{self, Part};
+use super::part::{self, IdentityPart};
 use super::{Kinds, Rules, VersionPart};
 use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::vocabulary::{Format, MissingPart, TimeUnit, VersionKind};
@@ -114,7 +114,7 @@ impl Rules {
         let mut problems = Vec::new();
         if self.identity.parts.is_empty() {
             problems.push(Error::NoIdentity);
-        } else if self.identity.parts.iter().all(Part::is_constant) {
+        } else if self.identity.parts.iter().all(IdentityPart::is_constant) {
             problems.push(Error::ConstantIdentity);
         }
         self.paths().into_iter().for_each(|path| problems.extend(self.path_problem(path)));

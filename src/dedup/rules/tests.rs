@@ -65,28 +65,31 @@ fn contradictions_are_reported() {
 
 #[test]
 fn contradictions_in_documents_lists_and_kinds_are_reported() {
-    use crate::dedup::{Epoch, EpochPart, Kinds, Names, Part, TimeUnit, VersionKind, VersionPart};
+    use crate::dedup::{Epoch, EpochPart, IdentityPart, Kinds, Names, TimeUnit, VersionKind, VersionPart};
     let path = |text: &str| Path::parse(text).unwrap();
     let of = |part| Rules::new(Identity { parts: vec![part] }, None).problems();
     let document = |form, path: &str| Error::NotDocument { form, path: path.to_owned() };
-    assert_eq!(of(Part::Content(path("value"))), []);
-    assert_eq!(of(Part::Content(path("key"))), [Error::BytesAsDocument { form: "content", path: "key".to_owned() }]);
-    assert_eq!(of(Part::Content(path("key.a"))).len(), 1);
-    assert_eq!(of(Part::Content(path("header.a"))), [document("content", "header.a")]);
+    assert_eq!(of(IdentityPart::Content(path("value"))), []);
+    assert_eq!(
+        of(IdentityPart::Content(path("key"))),
+        [Error::BytesAsDocument { form: "content", path: "key".to_owned() }]
+    );
+    assert_eq!(of(IdentityPart::Content(path("key.a"))).len(), 1);
+    assert_eq!(of(IdentityPart::Content(path("header.a"))), [document("content", "header.a")]);
     let except = ["value.a", "value.b.c", "value.b", "key"].map(path).to_vec();
     let outside = |path: &str| Error::ExceptOutside { path: path.to_owned(), of: "value.b".to_owned() };
     assert_eq!(
-        of(Part::Fingerprint { of: path("value.b"), except }),
+        of(IdentityPart::Fingerprint { of: path("value.b"), except }),
         [outside("value.a"), outside("value.b"), outside("key")]
     );
-    assert_eq!(of(Part::Bucket { ms: 0 }), [Error::NoBucket]);
-    assert!(of(Part::FirstOf(vec![])).contains(&Error::Empty { what: "first_of", of: "alternative" }));
-    assert!(of(Part::FirstOf(vec![vec![]])).contains(&Error::Empty { what: "first_of", of: "path" }));
-    let rows = |named| Part::Rows { of: vec![path("value.data")], named };
+    assert_eq!(of(IdentityPart::Bucket { ms: 0 }), [Error::NoBucket]);
+    assert!(of(IdentityPart::FirstOf(vec![])).contains(&Error::Empty { what: "first_of", of: "alternative" }));
+    assert!(of(IdentityPart::FirstOf(vec![vec![]])).contains(&Error::Empty { what: "first_of", of: "path" }));
+    let rows = |named| IdentityPart::Rows { of: vec![path("value.data")], named };
     assert_eq!(of(rows(Names::Given(vec![]))), [Error::Empty { what: "named", of: "field" }]);
     assert_eq!(of(rows(Names::At(path("header.pk")))), [document("named", "header.pk")]);
     let at = || rows(Names::At(path("value.pk")));
-    assert_eq!(of(Part::FirstOf(vec![vec![at()], vec![at()]])), []);
+    assert_eq!(of(IdentityPart::FirstOf(vec![vec![at()], vec![at()]])), []);
     assert_eq!(Rules::new(Identity { parts: vec![at(), at()] }, None).problems(), [Error::SeveralRows]);
 
     let mut rules = rules(&["value.a"], Some("value.v"));

@@ -211,7 +211,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn release(&mut self, id: TaskId) {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
         let Some(mut task) = self.tasks.remove(&id) else { return };
-        task.letters.log(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
+        task.dead_letters.log(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
         if let Phase::Isolated(Some(isolated)) = &mut task.phase {
             isolated.abandon(&self.cluster, &self.metrics);
         }
@@ -222,6 +222,7 @@ impl<C: Cluster> Lane<C> {
             tracing::warn!(task = %task.input, reason = %error, "store not flushed; it will be restored from further back");
         }
         self.shares.retain(|(of, _)| *of != id);
+        self.transactor.release(id);
     }
 }
 

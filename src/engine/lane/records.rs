@@ -187,5 +187,7 @@ impl<C: Cluster> Lane<C> {
 
 /// Whether the task's records may be read into the open transaction.
 fn takes<C: Cluster>(transactor: &Transactor<C>, id: TaskId, task: &Task<C>) -> bool {
-    matches!(task.phase, Phase::Running) && transactor.share(id).is_none_or(|share| share.stop.is_none())
+    matches!(task.phase, Phase::Running)
+        && task.held.is_some()
+        && transactor.share(id).is_none_or(|share| share.stop.is_none())
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind, Member};
+use crate::engine::changelog_loss;
 use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
 use crate::engine::failure::{Cause, Failure};
-use crate::engine::fallback;
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::panics::{InProgress, Panic, caught};
 use crate::engine::present::Doubt;
@@ -23,7 +23,7 @@ impl<C: Cluster> Lane<C> {
     /// Aborts the open transaction and sends its tasks through their restore.
     pub(super) fn abort_and_restore(&mut self, failure: Failure) {
         let aborted = self.transactor.abort(&self.cluster, &failure.cause, &self.metrics);
-        let fallen_back = fallback::detect(&mut self.tasks, &aborted.delivered);
+        let fallen_back = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
         tracing::warn!(
             topology = self.context.topology.name, reason = %failure.cause, tasks = aborted.tasks().count(),
             "transaction aborted; its tasks restore"
@@ -94,6 +94,7 @@ impl<C: Cluster> Lane<C> {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
         let Some(mut former) = self.tasks.remove(&id) else { return };
+        self.transactor.release(id);
         former.panics.note(at, panic);
         let wait = backoff(former.panics.times().saturating_sub(1));
         let until = self.context.clock.monotonic() + wait;
@@ -127,7 +128,8 @@ impl<C: Cluster> Lane<C> {
             "what is in the open transaction goes on, or the transaction is given up"
         );
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        if matches!(task.phase, Phase::Failed) {
+        // One whose means a panic has taken is recreated, and waits for as long as its panics say.
+        if matches!(task.phase, Phase::Failed | Phase::Isolated(None)) {
             return;
         }
         if let Err(error) = self.member.pause(&task.input) {

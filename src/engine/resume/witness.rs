@@ -5,6 +5,7 @@
 //! that record is there, with its token, nothing before it can be lost: a tail is lost from its end backwards, and
 //! nobody writes that transaction again. It stays until something committed follows it, since the cleaner removes only
 //! superseded records and every transaction ends with a position record.
+//!
 //! | at its offset | then | verdict |
 //! |---|---|---|
 //! | the position record | anything | nothing that the store has applied was lost |
@@ -18,7 +19,7 @@
 //!
 //! Who can make a changelog grow after it has lost its tail, and how that is noticed:
 //!
-//! - **Its task at work**: by the delivery of its next transaction ([`crate::engine::fallback`]), which is then not
+//! - **Its task at work**: by the delivery of its next transaction ([`crate::engine::changelog_loss`]), which is then not
 //!   committed. If it is killed before its store has noted that, its aborted records remain: the last but one row.
 //! - **An instance that rebuilds its store** does not start: the group names a transaction that it does not find.
 //!   Unless the group was reset, or the group's own topic has lost its tail as well: then the instance continues

@@ -1,6 +1,6 @@
 //! Checks what identity, version, epoch and kinds mean together.
 
-use crate::dedup::{Format, Part, Source, VersionKind, VersionPart};
+use crate::dedup::{Format, IdentityPart, Source, VersionKind, VersionPart};
 use crate::yaml::Place;
 
 use super::Compiler;
@@ -71,11 +71,11 @@ impl Compiler<'_> {
                 let message = "this part stands in `identity` twice".to_owned();
                 self.mistake(part.place, message, "again", "remove one of them");
             }
-            if let Part::FirstOf(alternatives) = &part.value {
+            if let IdentityPart::FirstOf(alternatives) = &part.value {
                 self.check_alternatives(alternatives, part.place);
             }
         }
-        if let Some(second) = parts.iter().filter(|part| matches!(part.value, Part::Rows { .. })).nth(1) {
+        if let Some(second) = parts.iter().filter(|part| matches!(part.value, IdentityPart::Rows { .. })).nth(1) {
             let message = "`identity` has several `rows`: those of a record come from one place".to_owned();
             let help = "write one, e.g. `{rows: {first_of: [value.after, value.before]}, named: [id]}`";
             self.mistake(second.place, message, "another one", help);
@@ -88,9 +88,9 @@ impl Compiler<'_> {
     }
 
     /// Alternatives that are never reached, or that say nothing.
-    fn check_alternatives(&mut self, alternatives: &[Vec<Part>], place: Place) {
-        let never_missing = |part: &Part| match part {
-            Part::Scalar(path) => {
+    fn check_alternatives(&mut self, alternatives: &[Vec<IdentityPart>], place: Place) {
+        let never_missing = |part: &IdentityPart| match part {
+            IdentityPart::Scalar(path) => {
                 matches!(path.source, Source::Const(_) | Source::Topic | Source::Partition | Source::Offset)
             }
             _ => false,
@@ -103,7 +103,8 @@ impl Compiler<'_> {
             let help = "put what is never missing last";
             self.mistake(place, message, "that one is never missing", help);
         }
-        let same = |parts: &Vec<Part>| !parts.is_empty() && parts.iter().all(Part::is_same_within_a_partition);
+        let same =
+            |parts: &Vec<IdentityPart>| !parts.is_empty() && parts.iter().all(IdentityPart::is_same_within_a_partition);
         if alternatives.iter().any(same) && !alternatives.iter().all(same) {
             let message = "an alternative of this `first_of` is the same for all records of a partition".to_owned();
             let help = "records that have nothing else would be one thing: remove it, and see `on_missing`";

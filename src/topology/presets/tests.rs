@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::dedup::{Action, Format, OnNull, Part, Reader, Reading, Reason};
+use crate::dedup::{Action, Format, IdentityPart, OnNull, Reader, Reading, Reason};
 use crate::record::{HeaderBuf, Record};
 use crate::topology::tests::{golden_file, load_text};
 use crate::topology::{Loaded, Topology};
@@ -137,7 +137,7 @@ fn input_is_merged_key_by_key() {
 fn own_identity_loses_the_presets_partitioning() {
     let text = bare("debezium-postgres@2") + "identity: {first_of: [[value.after.id], [key]]}\n";
     let loaded = load(&text);
-    assert!(matches!(loaded.topology.rules.identity.parts.as_slice(), [Part::FirstOf(_)]));
+    assert!(matches!(loaded.topology.rules.identity.parts.as_slice(), [IdentityPart::FirstOf(_)]));
     assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
 }
 

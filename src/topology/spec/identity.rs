@@ -1,6 +1,6 @@
 //! `identity`: its parts.
 
-use crate::dedup::{Names, Part};
+use crate::dedup::{IdentityPart, Names};
 use crate::topology::keys;
 use crate::yaml::{Field, Fields, Placed, Value};
 
@@ -9,7 +9,7 @@ use super::paths::SpecReader;
 /// An identity as written.
 #[derive(Debug, Default)]
 pub struct IdentitySpec {
-    pub parts: Vec<Placed<Part>>,
+    pub parts: Vec<Placed<IdentityPart>>,
     /// Whether [`IdentitySpec::parts`] is complete.
     pub complete: bool,
 }
@@ -26,11 +26,11 @@ impl SpecReader<'_, '_> {
         IdentitySpec { parts, complete }
     }
 
-    fn part(&mut self, field: &Field<'_>) -> Option<Placed<Part>> {
+    fn part(&mut self, field: &Field<'_>) -> Option<Placed<IdentityPart>> {
         let place = field.place();
         if !matches!(field.node.value, Value::Mapping(_)) {
             let path = self.path(field)?;
-            return Some(Placed { value: Part::Scalar(path.value), place: path.place });
+            return Some(Placed { value: IdentityPart::Scalar(path.value), place: path.place });
         }
         if self.is_split_path(field) {
             return None;
@@ -43,12 +43,13 @@ impl SpecReader<'_, '_> {
         };
         self.needs(&fields);
         let value = match *form {
-            "const" => Part::Scalar(self.constant(of)?.value),
-            "content" => Part::Content(self.json_path(of)?.value),
+            "const" => IdentityPart::Scalar(self.constant(of)?.value),
+            "content" => IdentityPart::Content(self.json_path(of)?.value),
             "fingerprint" => self.fingerprint(of, fields.get("except"))?,
-            "bucket" => Part::Bucket { ms: self.reader.duration_ms(of)?.value },
-            "first_of" => Part::FirstOf(self.alternatives(of)?),
-            _ => self.rows(&fields, of)?,
+            "bucket" => IdentityPart::Bucket { ms: self.reader.duration_ms(of)?.value },
+            "first_of" => IdentityPart::FirstOf(self.alternatives(of)?),
+            "rows" => self.rows(&fields, of)?,
+            form => unreachable!("{form} is not among the table's forms"),
         };
         Some(Placed { value, place })
     }
@@ -76,9 +77,9 @@ impl SpecReader<'_, '_> {
         }
     }
 
-    fn fingerprint(&mut self, of: &Field<'_>, except: Option<&Field<'_>>) -> Option<Part> {
+    fn fingerprint(&mut self, of: &Field<'_>, except: Option<&Field<'_>>) -> Option<IdentityPart> {
         let of = self.json_path(of);
-        let Some(except) = except else { return Some(Part::Fingerprint { of: of?.value, except: Vec::new() }) };
+        let Some(except) = except else { return Some(IdentityPart::Fingerprint { of: of?.value, except: Vec::new() }) };
         let items = self.reader.list(except)?;
         let paths: Vec<_> = items.iter().filter_map(|item| self.json_path(item)).collect();
         let complete = paths.len() == items.len();
@@ -96,10 +97,10 @@ impl SpecReader<'_, '_> {
                 self.reader.mistake(path.place, message, "again", "remove one of them");
             }
         }
-        complete.then(|| Part::Fingerprint { of, except: paths.into_iter().map(|path| path.value).collect() })
+        complete.then(|| IdentityPart::Fingerprint { of, except: paths.into_iter().map(|path| path.value).collect() })
     }
 
-    fn alternatives(&mut self, field: &Field<'_>) -> Option<Vec<Vec<Part>>> {
+    fn alternatives(&mut self, field: &Field<'_>) -> Option<Vec<Vec<IdentityPart>>> {
         let items = self.reader.list(field)?;
         let read = |this: &mut Self, item: &Field<'_>| {
             let alternative = this.identity(item);
@@ -109,7 +110,7 @@ impl SpecReader<'_, '_> {
         (alternatives.len() == items.len()).then_some(alternatives)
     }
 
-    fn rows(&mut self, fields: &Fields<'_>, of: &Field<'_>) -> Option<Part> {
+    fn rows(&mut self, fields: &Fields<'_>, of: &Field<'_>) -> Option<IdentityPart> {
         let of = self.places(of, true);
         let named = fields.require("named", self.reader)?;
         let named = match &named.node.value {
@@ -128,6 +129,6 @@ impl SpecReader<'_, '_> {
             }
             _ => self.json_path(named).map(|path| Names::At(path.value)),
         };
-        Some(Part::Rows { of: of?, named: named? })
+        Some(IdentityPart::Rows { of: of?, named: named? })
     }
 }

@@ -1,5 +1,6 @@
 //! A simulated cluster that lies.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl Cluster for Liar {
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
         let inner = self.0.producer(transactional_id)?;
-        Ok(Producer { inner, held_back: Vec::new(), forwards: false, writes: false })
+        Ok(Producer { inner, held_back: Vec::new(), read_up_to: BTreeMap::new(), writes: false })
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
@@ -170,8 +171,8 @@ pub struct Producer {
     inner: client::Producer,
     /// Entries to send after their position record.
     held_back: Vec<HeldBack>,
-    /// Whether the open transaction has records outside the changelog.
-    forwards: bool,
+    /// The offsets committed last.
+    read_up_to: BTreeMap<TopicPartition, i64>,
     /// Whether it has any records.
     writes: bool,
 }
@@ -187,14 +188,15 @@ impl Producer {
     /// Sends a position record, then the entries that were held back for it.
     fn send_position(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         let record = message.value.and_then(|value| PositionRecord::decode(value).ok());
-        let altered = record.map(|mut record| {
+        let altered = record.and_then(|mut record| {
             if is_told(Lie::EpochsNotWritten) {
                 record.scopes.clear();
-            }
-            if is_told(Lie::PositionNotRecorded) {
+            } else if is_told(Lie::PositionNotRecorded) {
                 record.processed.retain(|(from, to)| from < to);
+            } else {
+                return None;
             }
-            record.encode()
+            Some(record.encode())
         });
         self.inner.send(ticket, &Message { value: altered.as_deref().or(message.value), ..*message })?;
         for HeldBack { ticket, to, key, value } in std::mem::take(&mut self.held_back) {
@@ -214,7 +216,7 @@ impl cluster::Producer for Producer {
     }
 
     fn begin(&mut self) -> Result<(), Error> {
-        (self.forwards, self.writes) = (false, false);
+        self.writes = false;
         self.held_back.clear();
         self.inner.begin()
     }
@@ -222,7 +224,6 @@ impl cluster::Producer for Producer {
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         self.writes = true;
         if !is_changelog(message.topic) {
-            self.forwards = true;
             let timestamp = message.timestamp.filter(|_| !is_told(Lie::TimestampReplaced));
             return self.inner.send(ticket, &Message { timestamp, ..*message });
         }
@@ -272,9 +273,11 @@ impl cluster::Producer for Producer {
         if is_told(Lie::OffsetsOfOneTask) && self.writes {
             offsets.truncate(1);
         }
-        if is_told(Lie::OffsetsOnlyWithOutput) && self.writes && !self.forwards {
+        let has_read = |of: &OffsetCommit| self.read_up_to.get(&of.partition) != Some(&of.committed.offset);
+        if is_told(Lie::SweepWithoutOffsets) && self.writes && !offsets.iter().any(has_read) {
             offsets.clear();
         }
+        self.read_up_to.extend(offsets.iter().map(|of| (of.partition.clone(), of.committed.offset)));
         match self.inner.commit(&offsets, group) {
             Err(error)
                 if !matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced)

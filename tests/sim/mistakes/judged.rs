@@ -80,7 +80,7 @@ const CASES: [Case; 50] = [
     (Told(Lie::TimestampReplaced), "calm", 20),
     (Told(Lie::OffsetWithoutPlusOne), "calm", 20),
     (Told(Lie::OffsetsOfOneTask), "calm", 50),
-    (Told(Lie::OffsetsOnlyWithOutput), "forgetful", 100),
+    (Told(Lie::SweepWithoutOffsets), "forgetful", 100),
     (Done(Sabotage::SweepByWallClock), "forgetful", 500),
     (Told(Lie::TombstoneDropped), "forgetful", 500),
     (Told(Lie::PositionNotLast), "calm", 20),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ratchet::cluster::ErrorKind;
 use ratchet::dedup::{Bounds, Epochs};
+use ratchet::engine::changelog_loss;
 use ratchet::engine::failure::Cause;
-use ratchet::engine::fallback;
 use ratchet::engine::restore::{self, Slice};
 use ratchet::engine::task::{Phase, Task, Tasks};
 use ratchet::format::{ChangelogOffset, Reached, Scope, Segment};
@@ -378,8 +378,10 @@ fn every_task_whose_changelog_has_fallen_back_is_refused() {
         };
         let mut tasks: Tasks<Sim> = (0..4).map(task).collect();
         // Nothing is known about the third, and nothing has happened to the fourth.
-        let failures =
-            fallback::detect(&mut tasks, &[(0, 5), (1, 8), (1, 12), (3, 9)].map(|(id, at)| (id, ChangelogOffset(at))));
+        let failures = changelog_loss::detect(
+            &mut tasks,
+            &[(0, 5), (1, 8), (1, 12), (3, 9)].map(|(id, at)| (id, ChangelogOffset(at))),
+        );
         failures.into_iter().map(|failure| (failure.task, failure.cause.to_string())).collect::<Vec<_>>()
     });
     let of: Vec<_> = refused.iter().map(|(task, _)| *task).collect();

@@ -228,7 +228,7 @@ fn takeover_settles_at_once() {
     let settled =
         cluster.settle(crate::cluster::Inquiry::of("g", &tp("in", 0), &tp("log", 0))).poll().unwrap().unwrap();
     assert_eq!((settled.committed.unwrap().metadata.as_str(), settled.changelog_end.0), ("m", 1));
-    assert_eq!((settled.input_end, settled.input_start, settled.changelog_start), (0, 0, 0));
+    assert_eq!((settled.input_end, settled.input_start, settled.changelog_start.0), (0, 0, 0));
     assert_eq!(settled.changelog_id, cluster.describe_topic("log").unwrap().unwrap().id);
     let missing = cluster.settle(crate::cluster::Inquiry::of("g", &tp("in", 0), &tp("nolog", 0))).poll().unwrap();
     assert_eq!(missing.unwrap_err().kind, ErrorKind::Refused);

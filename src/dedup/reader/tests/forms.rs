@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::*;
 use crate::dedup::tests::paths;
 use crate::dedup::{
-    Action, Epoch, EpochPart, Kinds, Limits, MissingPart, Names, OnNull, Part, TimeUnit, VersionKind, VersionPart,
-    describe_scope,
+    Action, Epoch, EpochPart, IdentityPart, Kinds, Limits, MissingPart, Names, OnNull, TimeUnit, VersionKind,
+    VersionPart, describe_scope,
 };
 
 mod any;
@@ -20,7 +20,7 @@ fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
 }
 
-fn json(parts: Vec<Part>) -> Rules {
+fn json(parts: Vec<IdentityPart>) -> Rules {
     Rules { key_format: Format::Json, ..Rules::new(Identity { parts }, None) }
 }
 
@@ -77,7 +77,7 @@ fn because(rules: &Rules, record: &Record<'_>) -> Reason {
 fn debezium() -> Rules {
     let text = |word: &str| Scalar::Text(word.to_owned());
     let mut rules = Rules::new(
-        Identity { parts: vec![Part::Content(path("key"))] },
+        Identity { parts: vec![IdentityPart::Content(path("key"))] },
         Some(Version {
             parts: vec![VersionPart {
                 none: vec![Scalar::Number(Number::parse("0").unwrap())],

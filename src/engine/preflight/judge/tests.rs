@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::{CommittedOffset, TopicId};
-use crate::dedup::{Identity, Part, Path, Retention, Rules};
+use crate::dedup::{Identity, IdentityPart, Path, Retention, Rules};
 use crate::engine::preflight::finding::Severity;
 use crate::format::OffsetMetadata;
 use crate::topology::{Existing, Input, Start};
@@ -261,7 +261,7 @@ fn topics_that_stamp_records_are_warned_of() {
         change(&mut facts.output, |output| output.stamps = true);
     });
     says(Warning, &["input topic \"in\" stamps", "read the timestamp"], |topology, facts| {
-        let identity = Identity { parts: vec![Part::FirstOf(vec![vec![Part::Bucket { ms: 1 }]])] };
+        let identity = Identity { parts: vec![IdentityPart::FirstOf(vec![vec![IdentityPart::Bucket { ms: 1 }]])] };
         topology.rules = Arc::new(Rules { identity, ..(*topology.rules).clone() });
         change(&mut facts.input, |input| input.stamps = true);
     });

@@ -32,18 +32,18 @@ fn any_form() -> impl Strategy<Value = Rules> {
     ])
     .prop_map(path);
     let leaf = prop_oneof![
-        part.clone().prop_map(Part::Scalar),
-        part.clone().prop_map(Part::Content),
+        part.clone().prop_map(IdentityPart::Scalar),
+        part.clone().prop_map(IdentityPart::Content),
         (part.clone(), prop::collection::vec(part.clone(), 0..3))
-            .prop_map(|(of, except)| Part::Fingerprint { of, except }),
-        (-1_i64..9).prop_map(|ms| Part::Bucket { ms }),
+            .prop_map(|(of, except)| IdentityPart::Fingerprint { of, except }),
+        (-1_i64..9).prop_map(|ms| IdentityPart::Bucket { ms }),
         (prop::collection::vec(part.clone(), 0..3), prop::collection::vec("[ab]", 0..3))
-            .prop_map(|(of, names)| Part::Rows { of, named: Names::Given(names) }),
+            .prop_map(|(of, names)| IdentityPart::Rows { of, named: Names::Given(names) }),
         (prop::collection::vec(part.clone(), 0..3), part.clone())
-            .prop_map(|(of, at)| Part::Rows { of, named: Names::At(at) }),
+            .prop_map(|(of, at)| IdentityPart::Rows { of, named: Names::At(at) }),
     ];
     let form = leaf.prop_recursive(2, 6, 3, |inner| {
-        prop::collection::vec(prop::collection::vec(inner, 0..3), 0..3).prop_map(Part::FirstOf)
+        prop::collection::vec(prop::collection::vec(inner, 0..3), 0..3).prop_map(IdentityPart::FirstOf)
     });
     let places = || prop::collection::vec(part.clone(), 0..3);
     let version = (
@@ -119,7 +119,7 @@ proptest! {
     #[test]
     fn contents_are_equal_if_serde_json_says_so(a in any_document(), b in any_document(), pretty in any::<bool>()) {
         prop_assume!(!a.is_null() && !b.is_null());
-        let rules = json(vec![Part::Content(path("key"))]);
+        let rules = json(vec![IdentityPart::Content(path("key"))]);
         let bytes = |text: String| {
             let mut arena = Vec::new();
             Reader::new(Arc::new(rules.clone())).read(&keyed(&text, ""), &mut arena);

@@ -4,12 +4,12 @@ use super::*;
 
 #[test]
 fn content_is_whatever_the_path_leads_to() {
-    let key = json(vec![Part::Content(path("key"))]);
+    let key = json(vec![IdentityPart::Content(path("key"))]);
     assert_eq!(row(&key, &keyed(r#"{ "b":[1,null,true], "a":"x", "a":1.0 }"#, "")), r#"[{"a":1,"b":[1,null,true]}]"#);
     assert_eq!(row(&key, &keyed("7", "")), "[7]");
     assert_eq!(because(&key, &keyed("null", "")), Reason::IdentityMissing);
     assert_eq!(because(&key, &keyed("{", "")), Reason::KeyMalformed);
-    let inner = json(vec![Part::Content(path("value.a"))]);
+    let inner = json(vec![IdentityPart::Content(path("value.a"))]);
     assert_eq!(row(&inner, &keyed("", r#"{"a":{}}"#).with_null_key()), "[{}]");
     assert_eq!(because(&inner, &keyed("", r#"{"b":{}}"#).with_null_key()), Reason::IdentityMissing);
     let long = because(&inner, &keyed("", r#"{"a":[1e9999999999999999999]}"#).with_null_key());
@@ -18,7 +18,7 @@ fn content_is_whatever_the_path_leads_to() {
 
 #[test]
 fn fingerprint_leaves_out_excepted_places() {
-    let rules = json(vec![Part::Fingerprint { of: path("value.doc"), except: paths(&["value.doc.sent_at"]) }]);
+    let rules = json(vec![IdentityPart::Fingerprint { of: path("value.doc"), except: paths(&["value.doc.sent_at"]) }]);
     let of = |value: &str| row(&rules, &record(0, value.as_bytes()));
     let first = of(r#"{"doc":{"a":1,"sent_at":5}}"#);
     // SHA-256 of {"a":1}.
@@ -30,7 +30,7 @@ fn fingerprint_leaves_out_excepted_places() {
 
 #[test]
 fn buckets_tumble_with_the_timestamp() {
-    let rules = json(vec![Part::Bucket { ms: 3_600_000 }]);
+    let rules = json(vec![IdentityPart::Bucket { ms: 3_600_000 }]);
     let at = |timestamp| row(&rules, &Record { timestamp, ..record(0, b"") });
     assert_eq!(at(Some(3_599_999)), "[0]");
     assert_eq!(at(Some(3_600_000)), "[3600000]");
@@ -40,11 +40,11 @@ fn buckets_tumble_with_the_timestamp() {
 
 #[test]
 fn first_alternative_without_a_missing_part_counts() {
-    let scalar = |text| Part::Scalar(path(text));
-    let rules = json(vec![Part::FirstOf(vec![
+    let scalar = |text| IdentityPart::Scalar(path(text));
+    let rules = json(vec![IdentityPart::FirstOf(vec![
         vec![scalar("value.id")],
         vec![scalar("value.a"), scalar("value.b")],
-        vec![Part::Content(path("value.c"))],
+        vec![IdentityPart::Content(path("value.c"))],
     ])]);
     let of = |value: &str| row(&rules, &record(0, value.as_bytes()));
     assert_eq!(of(r#"{"id":1,"a":2,"b":3}"#), "[1]");
@@ -64,9 +64,9 @@ fn first_alternative_without_a_missing_part_counts() {
 fn rows_are_read_from_an_object_or_an_array() {
     let rows = |named| {
         json(vec![
-            Part::Scalar(path("value.table")),
-            Part::Rows { of: paths(&["value.data", "value.old"]), named },
-            Part::Scalar(path("meta.topic")),
+            IdentityPart::Scalar(path("value.table")),
+            IdentityPart::Rows { of: paths(&["value.data", "value.old"]), named },
+            IdentityPart::Scalar(path("meta.topic")),
         ])
     };
     let given = rows(Names::Given(vec!["b".into(), "a".into()]));
@@ -113,7 +113,7 @@ fn rows_are_read_from_an_object_or_an_array() {
 
 #[test]
 fn long_rows_are_identified_by_their_digests() {
-    let rules = json(vec![Part::Rows { of: paths(&["value"]), named: Names::Given(vec!["a".into()]) }]);
+    let rules = json(vec![IdentityPart::Rows { of: paths(&["value"]), named: Names::Given(vec!["a".into()]) }]);
     let (x, y) = ("x".repeat(200), "y".repeat(200));
     let rows =
         try_read(&rules, &record(0, format!(r#"[{{"a":"{x}"}},{{"a":1}},{{"a":"{y}"}}]"#).as_bytes())).unwrap().rows;

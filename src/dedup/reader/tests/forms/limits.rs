@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn default_limits_hold_at_their_edges() {
-    let rows = json(vec![Part::Rows { of: paths(&["value.data"]), named: Names::At(path("value.names")) }]);
+    let rows = json(vec![IdentityPart::Rows { of: paths(&["value.data"]), named: Names::At(path("value.names")) }]);
     let fields = |count: usize| {
         let names: Vec<String> = (0..count).map(|n| format!("\"f{n}\"")).collect();
         let fields: Vec<String> = (0..count).map(|n| format!("\"f{n}\":1")).collect();
@@ -13,7 +13,7 @@ fn default_limits_hold_at_their_edges() {
     assert!(try_read(&rows, &record(0, fields(64).as_bytes())).is_ok());
     assert_eq!(because(&rows, &record(0, fields(65).as_bytes())), Reason::IdentityMissing);
 
-    let number = json(vec![Part::Scalar(path("value.id"))]);
+    let number = json(vec![IdentityPart::Scalar(path("value.id"))]);
     let exponent = |digits: usize| format!(r#"{{"id":1e{}}}"#, "9".repeat(digits));
     assert!(try_read(&number, &record(0, exponent(18).as_bytes())).is_ok());
     assert_eq!(because(&number, &record(0, exponent(19).as_bytes())), Reason::IdentityTooLong);
@@ -39,8 +39,8 @@ fn default_limits_hold_at_their_edges() {
 
 #[test]
 fn rows_larger_than_a_record_may_be_are_refused() {
-    let row = Part::Rows { of: paths(&["value.data"]), named: Names::Given(vec!["a".into()]) };
-    let rows = json(vec![Part::Scalar(path("value.id")), row]);
+    let row = IdentityPart::Rows { of: paths(&["value.data"]), named: Names::Given(vec!["a".into()]) };
+    let rows = json(vec![IdentityPart::Scalar(path("value.id")), row]);
     let value = format!(r#"{{"id":"{}","data":[{}]}}"#, "i".repeat(100), [r#"{"a":"v"}"#; 50].join(","));
     let within = |record_bytes_max: usize| {
         let limits = Limits { record_bytes_max, ..Limits::default() };
@@ -56,7 +56,7 @@ fn rows_larger_than_a_record_may_be_are_refused() {
 
 #[test]
 fn keys_may_be_nested_as_deep_as_values() {
-    let rules = json(vec![Part::Scalar(path("key.id"))]);
+    let rules = json(vec![IdentityPart::Scalar(path("key.id"))]);
     let key = |depth: usize| format!(r#"{{"id":1,"x":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
     let deepest = rules.limits.json_depth_max;
     assert!(try_read(&rules, &keyed(&key(deepest), "")).is_ok());

@@ -17,7 +17,7 @@ const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a sc
 
 /// A task's dead letters that are still to be logged.
 #[derive(Debug, Default)]
-pub struct Letters {
+pub struct DeadLetterLog {
     /// Those that were committed and not logged yet.
     unlogged: SetAside,
     /// When the last line was logged, on the monotonic clock.
@@ -68,7 +68,7 @@ impl SetAside {
     }
 }
 
-impl Letters {
+impl DeadLetterLog {
     /// A transaction that has set these aside is committed.
     pub fn add(&mut self, committed: &mut SetAside) {
         let unlogged = &mut self.unlogged;
@@ -133,14 +133,15 @@ mod tests {
         }
     }
 
-    fn unlogged(letters: &Letters) -> (u64, u64, Option<i64>) {
+    fn unlogged(letters: &DeadLetterLog) -> (u64, u64, Option<i64>) {
         let SetAside { first, framed, .. } = &letters.unlogged;
         (letters.unlogged.records(), *framed, first.as_ref().map(|first| first.offset))
     }
 
     #[test]
     fn every_committed_dead_letter_is_logged_exactly_once() {
-        let (mut letters, mut open, task) = (Letters::default(), SetAside::default(), TopicPartition::new("t", 0));
+        let (mut letters, mut open, task) =
+            (DeadLetterLog::default(), SetAside::default(), TopicPartition::new("t", 0));
         let framed = [0, 0, 0, 0, 7, 2];
         for (offset, value) in [(5, &b"{"[..]), (6, &framed)] {
             open.add(&record(offset, value), Reason::ValueMalformed, "no JSON");

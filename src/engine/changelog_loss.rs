@@ -12,37 +12,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{self, Cluster, Message, Producer, Ticket};
+use crate::cluster::Cluster;
 use crate::format::{CHANGELOG_LOST, ChangelogOffset, StoreMeta};
-use crate::record::{Headers, TopicPartition};
-use crate::state::{self, Overlay};
+use crate::state;
 
 use super::failure::Failure;
 use super::hold::Held;
 use super::resume::Refusal;
 use super::share::TaskId;
 use super::task::Tasks;
-
-/// Sends a task's changelog records; the offset of the first is reported.
-pub fn send<P: Producer>(
-    producer: &mut P,
-    id: TaskId,
-    changelog: &TopicPartition,
-    overlay: &Overlay,
-) -> Result<(), cluster::Error> {
-    let mut entries = overlay.iter();
-    let Some((key, value)) = entries.next() else { return Ok(()) };
-    let first = Message {
-        topic: &changelog.topic,
-        partition: changelog.partition,
-        key: Some(key),
-        value,
-        headers: Headers::default(),
-        timestamp: None,
-    };
-    producer.send(Ticket { number: id, report: true }, &first)?;
-    producer.send_all(id, changelog, entries)
-}
 
 /// The failures of the tasks in an aborted transaction whose records were delivered to offsets that their stores have
 /// already applied. One broker that has lost its last records may have led several of their changelogs.

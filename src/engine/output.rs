@@ -1,0 +1,172 @@
+//! Where a judged record goes: the output, the dead letter topic, the audit topic. A record that the output refuses
+//! goes where `on_unsendable` says.
+
+use std::borrow::Cow;
+
+use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
+use crate::dedup::{self, Action, Decision, Evaluation, Reason, Rejection, Verdict};
+use crate::record::{HeaderBuf, Headers, Record};
+
+use super::context::Context;
+use super::failure::{Cause, Failure, Unprocessable};
+use super::share::Share;
+use super::task::Work;
+
+/// What a batch has added to a transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Added {
+    /// Records decided, counted from the first.
+    pub records: usize,
+    /// Bytes held by the producer for what was sent.
+    pub bytes: usize,
+    /// Records sent to the dead letter topic.
+    pub dead_letters: u64,
+    /// Records that began an epoch.
+    pub epoch_changes: u64,
+}
+
+/// Where the records of a transaction go.
+pub(super) struct Outlet<'a, C: Cluster> {
+    pub(super) context: &'a Context,
+    pub(super) work: &'a Work<'a, C>,
+    pub(super) share: &'a mut Share,
+    pub(super) producer: &'a mut C::Producer,
+    pub(super) headers: &'a mut HeaderBuf,
+    pub(super) added: &'a mut Added,
+}
+
+impl<C: Cluster> Outlet<'_, C> {
+    /// Sends the record where its evaluation says. Returns the decision that was carried out: a different one if the
+    /// output refuses the record.
+    pub(super) fn emit(&mut self, record: &Record<'_>, evaluation: &Evaluation) -> Result<Decision, Failure> {
+        let refusal = match evaluation.decision.action {
+            Action::Drop => return Ok(evaluation.decision),
+            Action::DeadLetter => {
+                self.dead_letter(record, evaluation.decision.reason, &words(self.context, evaluation))?;
+                return Ok(evaluation.decision);
+            }
+            Action::Fail => unreachable!("the caller stops before"),
+            Action::Forward => match self.unsendable(record) {
+                Some(message) => message.to_owned(),
+                None => match self.forward(record)? {
+                    None => return Ok(evaluation.decision),
+                    Some(message) => message,
+                },
+            },
+        };
+        let rejection =
+            Rejection { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
+        let decision = dedup::reject(&self.context.rules, &rejection);
+        match decision.action {
+            Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &rejection.message)?,
+            Action::Fail => {
+                return Err(Failure::refused_at(
+                    self.share.task,
+                    record.offset,
+                    Unprocessable::Failed(rejection.message),
+                ));
+            }
+            Action::Forward | Action::Drop => {}
+        }
+        Ok(Decision { verdict: Verdict::Invalid, ..decision })
+    }
+
+    /// The cluster's message if it has refused the record before.
+    fn unsendable(&self, record: &Record<'_>) -> Option<&str> {
+        let (offset, message) = self.work.task.quarantine.as_ref()?.unsendable.as_ref()?;
+        (*offset == record.offset).then_some(message)
+    }
+
+    /// Forwards the record unchanged; returns the cluster's message if it refuses it.
+    fn forward(&mut self, record: &Record<'_>) -> Result<Option<String>, Failure> {
+        let message = Message {
+            topic: &self.work.task.output,
+            partition: record.partition,
+            key: record.key,
+            value: record.value,
+            headers: record.headers,
+            timestamp: record.timestamp,
+        };
+        self.send(&message)
+    }
+
+    fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Failure> {
+        match self.producer.send(Ticket { number: self.share.task, report: false }, message) {
+            Ok(()) => {
+                self.added.bytes += message.held_bytes();
+                Ok(None)
+            }
+            Err(error) if error.kind == ErrorKind::Refused => Ok(Some(error.message)),
+            // A record that cannot even be handed to the producer is its task's trouble, not the lane's.
+            Err(error) if error.kind == ErrorKind::Abort => {
+                Err(Failure { task: Some(self.share.task), cause: Cause::Cluster(error) })
+            }
+            Err(error) => Err(Failure::cluster(error)),
+        }
+    }
+
+    /// Sends the original bytes to the dead letter topic, with headers that say where the record was and what is wrong
+    /// with it. A timestamp that a topic may refuse is replaced by the current time.
+    fn dead_letter(&mut self, record: &Record<'_>, reason: Reason, message: &str) -> Result<(), Failure> {
+        self.headers.clear();
+        self.headers.extend(record.headers);
+        let name = &self.context.topology.name;
+        let coordinates = [record.partition.to_string(), record.offset.to_string()];
+        for (field, value) in [
+            ("topology", name.as_str()),
+            ("topic", record.topic),
+            ("partition", &coordinates[0]),
+            ("offset", &coordinates[1]),
+            ("reason", reason.as_str()),
+            ("message", message),
+        ] {
+            self.headers.push(format!("__ratchet.errors.{field}").as_bytes(), Some(value.as_bytes()));
+        }
+        let believable = !matches!(reason, Reason::TimestampInFuture | Reason::Unsendable);
+        let headers = std::mem::take(self.headers);
+        let letter = Message {
+            topic: &self.context.topology.dead_letter,
+            partition: record.partition % self.work.task.topic.dead_letter_partitions,
+            key: record.key,
+            value: record.value,
+            headers: headers.as_headers(),
+            timestamp: record.timestamp.filter(|_| believable),
+        };
+        let refusal = self.send(&letter)?;
+        *self.headers = headers;
+        if let Some(refusal) = refusal {
+            return Err(Failure::refused_at(self.share.task, record.offset, Unprocessable::Letter(refusal)));
+        }
+        self.added.dead_letters += 1;
+        self.share.set_aside.add(record, reason, message);
+        Ok(())
+    }
+
+    /// Sends the explanation of a drop to the audit topic. If a topic has refused the record before, that may have been
+    /// because of its timestamp, so the current time is used instead.
+    pub(super) fn explain(&mut self, record: &Record<'_>, topic: &str, value: &[u8]) -> Result<(), Failure> {
+        let believable = self.unsendable(record).is_none();
+        let explanation = Message {
+            topic,
+            partition: record.partition % self.work.task.topic.audit_partitions,
+            key: record.key,
+            value: Some(value),
+            headers: Headers::default(),
+            timestamp: record.timestamp.filter(|_| believable),
+        };
+        match self.send(&explanation)? {
+            None => Ok(()),
+            Some(refusal) => {
+                Err(Failure::refused_at(self.share.task, record.offset, Unprocessable::Explanation(refusal)))
+            }
+        }
+    }
+}
+
+/// Why a record is set aside or the task stops before it, in words.
+pub(super) fn words<'a>(context: &Context, evaluation: &'a Evaluation) -> Cow<'a, str> {
+    match &evaluation.rejection {
+        Some(rejection) => context.topology.rejection(rejection),
+        None => context.topology.meaning(evaluation.decision.reason),
+    }
+}
