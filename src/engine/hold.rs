@@ -75,6 +75,11 @@ impl Held {
         Ok(())
     }
 
+    /// Up to where the store has applied the changelog, where that is known.
+    pub fn changelog_offset(&self) -> Option<i64> {
+        self.store.meta().ok().flatten().map(|meta| meta.changelog_offset)
+    }
+
     /// Where in the changelog the store's position record stands, where that is known.
     pub fn position_offset(&self) -> Option<i64> {
         self.store.meta().ok().flatten()?.position_offset
