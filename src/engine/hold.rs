@@ -93,6 +93,11 @@ impl Held {
         Ok(())
     }
 
+    /// How far the store has applied the changelog, if known.
+    pub fn changelog_offset(&self) -> Option<ChangelogOffset> {
+        self.store.meta().ok().flatten().map(|meta| meta.changelog_offset)
+    }
+
     /// Where the store's position record is in the changelog, if known.
     pub fn position_offset(&self) -> Option<ChangelogOffset> {
         self.store.meta().ok().flatten()?.position_offset

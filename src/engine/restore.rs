@@ -139,6 +139,12 @@ pub fn step<C: Cluster>(
             resume::check_committed(&settled, own(context, task))?;
             if task.held.is_none() {
                 task.held = hold::take(context, task, &settled)?;
+                // Its former holder may have restored beyond the end that this task has settled with.
+                let stands = task.held.as_ref().and_then(Held::changelog_offset);
+                if stands.is_some_and(|stands| stands != CHANGELOG_LOST && stands > settled.changelog_end) {
+                    task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
+                    return Ok(Slice::Worked);
+                }
             }
             match &task.held {
                 Some(_) => begin(context, cluster, task, *settled, may_load),

@@ -75,7 +75,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         topics: Catalog::new(admitted.topics, BTreeMap::new()),
         topic_settings: TOPIC_SETTINGS,
         commit: plan.commit,
-        isolated_room: Room::of(plan.commit.records_max, plan.commit.bytes_max),
+        isolated_room: Capacity::of(plan.commit.records_max, plan.commit.bytes_max),
         state_dir: Arc::new(stores.state_dir()),
         memory: stores.memory(),
         registry: Registry::default(),

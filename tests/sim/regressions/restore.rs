@@ -417,3 +417,36 @@ fn current_store_does_not_wait_for_other_loads() {
         assert_eq!(phases, (Some(Slice::Ready), None, true), "seed {seed}");
     }
 }
+
+/// A lane that had left its group without knowing it wrote, aborted and restored up to the end of that, while another
+/// lane of its process, which had settled before, waited for the store. The store was then beyond the changelog's end as
+/// the second lane knew it, which looked like a changelog that had lost its tail, and the partition stood still.
+#[test]
+fn a_store_whose_former_holder_has_read_on_is_gone_on_with() {
+    for seed in 0..16 {
+        let (restored, expected) = alone(seed, move |process| {
+            let site = Site::new(process);
+            let last = site.commit(1, &[entry(0, 1)]);
+            let mut former = site.settled_task();
+            site.restore(&mut former);
+            let mut task = site.new_task();
+            while !matches!(task.phase, Phase::Locking { .. }) {
+                site.step(&mut task);
+            }
+            assert_eq!(site.step(&mut task), Slice::Waiting, "the other one has the store");
+            site.abort(2, 1);
+            former.set_phase(Phase::Waiting { until: Duration::ZERO });
+            site.restore(&mut former);
+            drop(former);
+            site.restore(&mut task);
+            let expected = Restored {
+                entries: BTreeMap::from([entry(0, 1)]),
+                position: Some(last),
+                named: Some(last),
+                offsets: [site.changelog_end(); 2],
+            };
+            (Restored::of(&task), expected)
+        });
+        assert_eq!(restored, expected, "seed {seed}");
+    }
+}
