@@ -11,7 +11,10 @@ use crate::format::StoreMeta;
 
 /// Records to be written: passes each of them, in key order, to its argument; `None` deletes. It may be called
 /// more than once.
-pub type Records<'a> = dyn Fn(&mut dyn FnMut(&[u8], Option<&[u8]>)) + 'a;
+pub type Records<'a> = dyn Fn(&mut Put<'_>) + 'a;
+
+/// Takes one record: a key, and its value or `None` to delete it.
+pub type Put<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 
 /// The storage beneath stores. The caller holds the lock on the folders named.
 pub trait Disk: Send + Sync {

@@ -17,7 +17,7 @@ use rocksdb::{
 };
 
 use super::build::{self, Built, PendingLoad, Work};
-use super::disk::{Disk, Files, Read, Records};
+use super::disk::{Disk, Files, Put, Read, Records};
 use super::load::LoadBuffer;
 use super::memory::RocksMemory;
 use super::stalls::DiskCall;
@@ -364,7 +364,7 @@ impl Drop for Rocks {
 }
 
 /// The records of a sorted buffer.
-fn all_of(buffer: &LoadBuffer) -> impl Fn(&mut dyn FnMut(&[u8], Option<&[u8]>)) {
+fn all_of(buffer: &LoadBuffer) -> impl Fn(&mut Put<'_>) {
     |put| buffer.iter().for_each(|(key, value)| put(key, value))
 }
 

@@ -15,7 +15,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::disk::{Files, Records};
+use super::disk::{Files, Put, Records};
 use super::load::{LoadBuffer, key_head};
 use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
@@ -74,7 +74,7 @@ impl Store {
         // RocksDB's write buffer is a sorted list: in order, each key is found starting from the one before.
         let key = |index: u32| overlay.at(index as usize).0;
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
-        let sorted = |put: &mut dyn FnMut(&[u8], Option<&[u8]>)| {
+        let sorted = |put: &mut Put<'_>| {
             for &(_, index) in &order {
                 let (key, value) = overlay.at(index as usize);
                 put(key, value);

@@ -4,9 +4,11 @@
 //! measured.
 //!
 //! - `scenarios`: the list; `kills`, `network`, `brokers`, `apart`, `elections`, `disk`, `topics`, `crowd`, `records`:
-//! what they do - `stage`: a job under load; `three`: three brokers behind proxies; `links`: proxies between them;
-//! `proxy`, `frames`: network faults - `report`: a scenario's result; `page`: docs/faults.md, written from the results;
-//! `console`: redirects what is printed
+//!   what they do
+//! - `stage`: a job under load; `three`: three brokers behind proxies; `links`: proxies between them; `proxy`,
+//!   `frames`: network faults
+//! - `report`: a scenario's result; `page`: docs/faults.md, written from the results; `console`: redirects what is
+//!   printed
 //!
 //! Scenarios run one after the other, so that the times mean something. `make test` runs a few of them, briefly; `make
 //! faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these words

@@ -2,10 +2,12 @@
 //! brokers that are restarted and killed, nothing is lost, repeated or torn; nothing grows without bound; nothing
 //! hangs. The judge is the checker that the other tests of real Kafka use: it shares no code with the program.
 //!
-//! - `plan`: how long, and how much of everything - `stage`: three brokers, a job, its instances and its feed -
-//! `turmoil`: what happens to them, each kind once in a round, in random order - `watch`: observes all of it from
-//! outside every two seconds; prints a line of progress every ten - `figures`: the results as a table, and whether
-//! something has grown - `page`: docs/soak.md, written after an hour or more
+//! - `plan`: how long, and how much of everything
+//! - `stage`: three brokers, a job, its instances and its feed
+//! - `turmoil`: what happens to them, each kind once in a round, in random order
+//! - `watch`: observes all of it from outside every two seconds; prints a line of progress every ten
+//! - `figures`: the results as a table, and whether something has grown
+//! - `page`: docs/soak.md, written after an hour or more
 //!
 //! `make soak HOURS=2` runs it. `RATCHET_TEST_SEED` repeats the random choices. Logs are left in the target folder
 //! below `kafka-VERSION/runs`. The judge holds all records in memory: half a gigabyte for each million of the input.

@@ -193,7 +193,10 @@ fn dead_letter_includes_the_presets_advice_on_its_version() {
     assert_eq!(site.cluster.read_all("clean", 0).unwrap().len(), 1);
     let letters = letters(&site);
     let [letter] = letters.as_slice() else { panic!("{letters:?}") };
-    assert!(letter.starts_with("version_malformed: `value.version`, the version, is less than the minimum of 4"), "{letter}");
+    assert!(
+        letter.starts_with("version_malformed: `value.version`, the version, is less than the minimum of 4"),
+        "{letter}"
+    );
     assert!(letter.contains("set `binlog_legacy_event_pos=ON`"), "{letter}");
 }
 

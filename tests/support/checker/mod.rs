@@ -7,12 +7,14 @@
 //! 1. output = model(input below the committed offset): order, key, value, headers and timestamp;
 //! 2. the versions of an identity strictly increase in the output, where nothing expires;
 //! 3. every input record is exactly one of forwarded, duplicate, stale and dead-lettered, and the dead letters are
-//! exactly those records; 4. a transaction is whole: its changelog records are what its range of the input changes in
-//! the model's state, the last of them is the position record, the ranges follow one another without gap or overlap,
-//! and the last range ends at the committed offset, whose metadata names the same token; 5. each store holds what the
-//! changelog says up to the store's position, byte for byte; 6. the changelog, folded, is the model's state; 7. a
-//! lane's transactions are in the order in which it made them, and the committed offset names an owner of the job's, or
-//! nobody.
+//!    exactly those records;
+//! 4. a transaction is whole: its changelog records are what its range of the input changes in the model's state, the
+//!    last of them is the position record, the ranges follow one another without gap or overlap, and the last range ends
+//!    at the committed offset, whose metadata names the same token;
+//! 5. each store holds what the changelog says up to the store's position, byte for byte;
+//! 6. the changelog, folded, is the model's state;
+//! 7. a lane's transactions are in the order in which it made them, and the committed offset names an owner of the
+//!    job's, or nobody.
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 pub mod bytes;
