@@ -7,14 +7,22 @@
 //!
 //! Each group has [`Epochs`] of its own: another may have read the same partition before it lost records, or after.
 //!
+//! A broker that leads no more, and has not heard of it, does not know the epoch that it is asked for. Nor does one of a
+//! cluster that has gone back in time. So that answer is asked for again for [`UNKNOWN_MAX`], by new clients, which learn
+//! anew who leads, before it counts as a loss.
+//!
 //! Invariant: what is noted of an offset is true of the partition as this group has read it. Where nothing is noted,
 //! nothing is compared: after a reset by hand, of an offset of an earlier release, and where reading begins, until a
 //! first record was read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::record::TopicPartition;
+
+/// For how long brokers may not know an epoch: longer than it takes a broker to hear that others lead.
+const UNKNOWN_MAX: Duration = Duration::from_secs(15);
 
 /// What is known for each group.
 #[derive(Default)]
@@ -41,13 +49,15 @@ struct Known {
     committed: Option<(i64, i32)>,
     /// What was read since.
     read: Stretches,
+    /// The offset before which no broker that was asked has known the epoch, and since when.
+    unknown: Option<(i64, Instant)>,
 }
 
 impl Epochs {
     /// Notes what the group was asked for and has committed, with or without an epoch. Without one, nobody shall compare.
     pub fn note_answer(&self, partition: &TopicPartition, offset: i64, epoch: Option<i32>) {
         let committed = epoch.map(|epoch| (offset, epoch));
-        self.with(partition, |known| *known = Known { committed, read: Stretches::default() });
+        self.with(partition, |known| (known.committed, known.read) = (committed, Stretches::default()));
     }
 
     /// Notes what is being committed for the group. What was read of the partition beyond it stays known.
@@ -63,7 +73,8 @@ impl Epochs {
     pub fn begin(&self, partition: &TopicPartition, offset: i64) -> Option<i32> {
         self.with(partition, |known| {
             let before = known.before(offset);
-            *known = Known { committed: before.map(|epoch| (offset, epoch)), read: Stretches::default() };
+            (known.committed, known.read) = (before.map(|epoch| (offset, epoch)), Stretches::default());
+            known.unknown = known.unknown.filter(|(of, _)| *of == offset);
             before
         })
     }
@@ -71,8 +82,21 @@ impl Epochs {
     /// Notes what was read since [`Epochs::begin`].
     pub fn note_read(&self, partition: &TopicPartition, read: &mut Stretches) {
         if !read.0.is_empty() {
-            self.with(partition, |known| read.0.drain(..).for_each(|stretch| known.read.add(stretch)));
+            self.with(partition, |known| {
+                known.unknown = None;
+                read.0.drain(..).for_each(|stretch| known.read.add(stretch));
+            });
         }
+    }
+
+    /// Notes that a broker does not know the epoch of the record before an offset. Says whether that has been so for too
+    /// long.
+    pub fn note_unknown(&self, partition: &TopicPartition, offset: i64, now: Instant) -> bool {
+        self.with(partition, |known| {
+            let since = known.unknown.filter(|(of, _)| *of == offset).map_or(now, |(_, since)| since);
+            known.unknown = Some((offset, since));
+            now.duration_since(since) >= UNKNOWN_MAX
+        })
     }
 
     /// The epoch of the record before this offset, if it is known.
@@ -188,6 +212,26 @@ mod tests {
         assert_eq!([8, 9].map(|offset| epochs.before(&partition, offset)), [Some(3), None]);
         assert_eq!(epochs.begin(&partition, 5), None);
         assert_eq!(epochs.before(&partition, 8), None);
+    }
+
+    #[test]
+    fn an_epoch_that_brokers_do_not_know_is_asked_for_until_it_was_long_enough() {
+        let (epochs, partition, began) = (Epochs::default(), TopicPartition::new("a", 0), Instant::now());
+        epochs.note_answer(&partition, 7, Some(3));
+        let unknown = |offset, after| epochs.note_unknown(&partition, offset, began + after);
+        let half = UNKNOWN_MAX / 2;
+        assert!(!unknown(7, Duration::ZERO) && !unknown(7, half));
+        // Restores and new clients do not end it.
+        epochs.note_answer(&partition, 7, Some(3));
+        assert_eq!(epochs.begin(&partition, 7), Some(3));
+        assert!(unknown(7, UNKNOWN_MAX));
+        // Another offset does, and something that was read.
+        assert!(!unknown(8, UNKNOWN_MAX));
+        assert!(unknown(8, UNKNOWN_MAX * 2));
+        epochs.note_read(&partition, &mut read([(8, 3)]));
+        assert!(!unknown(8, UNKNOWN_MAX * 2));
+        epochs.begin(&partition, 9);
+        assert!(!unknown(8, UNKNOWN_MAX * 4), "it has been read from elsewhere meanwhile");
     }
 
     #[test]

@@ -75,6 +75,17 @@ impl Failure {
     /// Whether the partition does not hold any more what was read of it: see [`super::epochs`]. librdkafka says so in
     /// words only.
     pub fn is_truncation(&self) -> bool {
+        self.is_of_truncation() && !self.is_unknown_epoch()
+    }
+
+    /// Whether the broker that was asked knows nothing of the epoch that was asked for, nor of a later one. A leader knows
+    /// its own, so this is one that leads no more and has not heard of it; or all of the cluster has gone back in time.
+    /// See `LeaderEpochFileCache.endOffsetFor` of Kafka.
+    pub fn is_unknown_epoch(&self) -> bool {
+        self.is_of_truncation() && self.message.contains("broker end offset is -1 (")
+    }
+
+    fn is_of_truncation(&self) -> bool {
         self.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
             && self.message.contains(&describe(Code::RD_KAFKA_RESP_ERR__LOG_TRUNCATION))
     }

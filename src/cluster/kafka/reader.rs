@@ -18,10 +18,8 @@ use super::errors::{Code, Failure};
 use super::member::seek;
 use super::native::{Client, Queue, Signal, Topic, c_string};
 use super::properties::Properties;
-use super::slots::{is_fetched_again, truncated, unreadable};
-#[cfg(doc)]
-use crate::cluster::Kind;
-use crate::cluster::{self, Error};
+use super::slots::{is_fetched_again, truncated, unknown_epoch, unreadable};
+use crate::cluster::{self, Error, Kind};
 use crate::record::TopicPartition;
 
 /// How long the broker holds a fetch that finds nothing: what follows the last record is known this late.
@@ -50,6 +48,8 @@ struct Place {
     trouble: Option<Error>,
     /// Whether librdkafka goes on behind the trouble, where nobody may.
     is_stuck: bool,
+    /// Whether a broker has not known the epoch of the record before the position, which is not noted yet.
+    is_epoch_unknown: bool,
 }
 
 impl Reader {
@@ -86,7 +86,7 @@ impl Reader {
         }
         let partitions = Arc::from([partition.clone()]);
         let read = epochs.is_some().then(Stretches::default);
-        let place = Place { position: offset, read, trouble: None, is_stuck: false };
+        let place = Place { position: offset, read, trouble: None, is_stuck: false, is_epoch_unknown: false };
         let reader = Self { partition: partition.clone(), partitions, queue, topic, place, epochs };
         let known = reader.epochs.as_ref().and_then(|epochs| epochs.begin(partition, offset));
         if known.is_some() {
@@ -125,6 +125,8 @@ impl Place {
         if failure.code == Code::RD_KAFKA_RESP_ERR__PARTITION_EOF {
             // Everything before this offset has come before this message.
             self.position = self.position.max(message.offset());
+        } else if failure.is_unknown_epoch() {
+            self.is_epoch_unknown = true;
         } else if failure.is_truncation() {
             self.trouble = Some(truncated(partition, self.position));
         } else if !is_fetched_again(&failure) {
@@ -150,8 +152,11 @@ impl cluster::Reader for Reader {
         }
         let Self { partition, partitions, queue, place, epochs, .. } = self;
         batch.fill(queue, partitions, records_max, wait, |message| place.sort(message, partition).then_some(0));
-        if let (Some(epochs), Some(read)) = (epochs, &mut place.read) {
+        if let (Some(epochs), Some(read)) = (&epochs, &mut place.read) {
             epochs.note_read(partition, read);
+        }
+        if let (Some(epochs), true) = (&epochs, std::mem::take(&mut place.is_epoch_unknown)) {
+            place.trouble = Some(unknown_epoch(epochs, partition, place.position, Kind::Abort));
         }
         // What came before the trouble is returned first.
         if !cluster::RecordBatch::is_empty(batch) {

@@ -9,9 +9,10 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::batch::Incoming;
-use super::epochs::Stretches;
+use super::epochs::{Epochs, Stretches};
 use super::errors::{Code, Failure};
 use super::native::{Refusal, allowed_bytes, c_string, refusal};
 use crate::cluster::{Error, Kind};
@@ -34,6 +35,8 @@ pub(super) struct Slot {
     pub stopped: bool,
     /// The offset that it stood at when the broker did not have what was read up to there any more.
     pub truncated: Option<i64>,
+    /// Whether a broker has not known the epoch of the record before `next`, which is not noted yet.
+    pub unknown: bool,
     /// What was returned and is not noted yet among the group's epochs.
     pub read: Stretches,
 }
@@ -48,6 +51,7 @@ impl Slot {
             trusted: true,
             stopped: false,
             truncated: None,
+            unknown: false,
             read: Stretches::default(),
         }
     }
@@ -172,6 +176,10 @@ impl Slots {
         if !slot.started {
             return;
         }
+        if failure.is_unknown_epoch() {
+            slot.unknown = true;
+            return;
+        }
         if message.is_passed_over() {
             // What comes behind it must not be taken for what comes next.
             slot.started = false;
@@ -199,6 +207,19 @@ pub(super) fn truncated(partition: &TopicPartition, offset: i64) -> Error {
          reset the group to offset {offset}"
     );
     Error::new(Kind::Refused, message).of(partition)
+}
+
+/// The error, of this kind, of a broker that does not know the epoch of the record before `offset`; or that of a loss, if
+/// that has been so for too long.
+pub(super) fn unknown_epoch(epochs: &Epochs, partition: &TopicPartition, offset: i64, kind: Kind) -> Error {
+    if epochs.note_unknown(partition, offset, Instant::now()) {
+        return truncated(partition, offset);
+    }
+    let message = format!(
+        "the broker that leads {partition}, as far as is known, does not know the leader under which the record before \
+         offset {offset} was written: it has not heard yet who leads now, it may be; asking again"
+    );
+    Error::new(kind, message)
 }
 
 /// The error of a partition that cannot be read on.
