@@ -7,14 +7,22 @@
 //!
 //! Each group has its own [`Epochs`]: another may have read the same partition before it lost records, or after.
 //!
+//! A broker that was replaced as the leader, and does not know it yet, does not know the epoch that it is asked for.
+//! Neither does any broker of a cluster that has gone back in time. So brokers are asked again for [`UNKNOWN_MAX`], by
+//! new clients, which look up the leader again, before that counts as a loss.
+//!
 //! Invariant: what is recorded for an offset holds for the partition as this group has read it. Where nothing is
 //! recorded, nothing is compared: after a manual reset, for an offset committed by an earlier release, and where
 //! reading begins, until a first record was read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::record::TopicPartition;
+
+/// How long brokers may not know an epoch: longer than it takes a broker to learn that it was replaced.
+const UNKNOWN_MAX: Duration = Duration::from_secs(15);
 
 /// The epochs known for each group.
 #[derive(Default)]
@@ -41,6 +49,8 @@ struct Known {
     committed: Option<(i64, i32)>,
     /// What was read since.
     read: EpochRanges,
+    /// The offset before which the brokers asked have not known the epoch, and since when.
+    unknown: Option<(i64, Instant)>,
 }
 
 impl Epochs {
@@ -48,7 +58,7 @@ impl Epochs {
     /// compared.
     pub fn note_answer(&self, partition: &TopicPartition, offset: i64, epoch: Option<i32>) {
         let committed = epoch.map(|epoch| (offset, epoch));
-        self.with(partition, |known| *known = Known { committed, read: EpochRanges::default() });
+        self.with(partition, |known| (known.committed, known.read) = (committed, EpochRanges::default()));
     }
 
     /// Records an offset that is being committed for the group. What was read beyond it remains known.
@@ -64,7 +74,8 @@ impl Epochs {
     pub fn begin(&self, partition: &TopicPartition, offset: i64) -> Option<i32> {
         self.with(partition, |known| {
             let before = known.before(offset);
-            *known = Known { committed: before.map(|epoch| (offset, epoch)), read: EpochRanges::default() };
+            (known.committed, known.read) = (before.map(|epoch| (offset, epoch)), EpochRanges::default());
+            known.unknown = known.unknown.filter(|(of, _)| *of == offset);
             before
         })
     }
@@ -72,8 +83,21 @@ impl Epochs {
     /// Records what was read since [`Epochs::begin`].
     pub fn note_read(&self, partition: &TopicPartition, read: &mut EpochRanges) {
         if !read.0.is_empty() {
-            self.with(partition, |known| read.0.drain(..).for_each(|range| known.read.add(range)));
+            self.with(partition, |known| {
+                known.unknown = None;
+                read.0.drain(..).for_each(|range| known.read.add(range));
+            });
         }
+    }
+
+    /// Records that a broker does not know the epoch of the record before an offset. Returns whether that has been so
+    /// for too long.
+    pub fn note_unknown(&self, partition: &TopicPartition, offset: i64, now: Instant) -> bool {
+        self.with(partition, |known| {
+            let since = known.unknown.filter(|(of, _)| *of == offset).map_or(now, |(_, since)| since);
+            known.unknown = Some((offset, since));
+            now.duration_since(since) >= UNKNOWN_MAX
+        })
     }
 
     /// The epoch of the record before this offset, if known.
@@ -189,6 +213,26 @@ mod tests {
         assert_eq!([8, 9].map(|offset| epochs.before(&partition, offset)), [Some(3), None]);
         assert_eq!(epochs.begin(&partition, 5), None);
         assert_eq!(epochs.before(&partition, 8), None);
+    }
+
+    #[test]
+    fn unknown_epoch_is_asked_for_again_up_to_a_limit() {
+        let (epochs, partition, start) = (Epochs::default(), TopicPartition::new("a", 0), Instant::now());
+        epochs.note_answer(&partition, 7, Some(3));
+        let unknown = |offset, after| epochs.note_unknown(&partition, offset, start + after);
+        let half = UNKNOWN_MAX / 2;
+        assert!(!unknown(7, Duration::ZERO) && !unknown(7, half));
+        // Restores and new clients do not reset it.
+        epochs.note_answer(&partition, 7, Some(3));
+        assert_eq!(epochs.begin(&partition, 7), Some(3));
+        assert!(unknown(7, UNKNOWN_MAX));
+        // Another offset does, and so does a record that was read.
+        assert!(!unknown(8, UNKNOWN_MAX));
+        assert!(unknown(8, UNKNOWN_MAX * 2));
+        epochs.note_read(&partition, &mut read([(8, 3)]));
+        assert!(!unknown(8, UNKNOWN_MAX * 2));
+        epochs.begin(&partition, 9);
+        assert!(!unknown(8, UNKNOWN_MAX * 4), "another offset was read from in between");
     }
 
     #[test]

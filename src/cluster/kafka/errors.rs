@@ -53,6 +53,17 @@ impl Failure {
     /// Whether the partition no longer holds what was read from it: see [`super::epochs`]. librdkafka says so
     /// only in the message.
     pub fn is_truncation(&self) -> bool {
+        self.is_of_truncation() && !self.is_unknown_epoch()
+    }
+
+    /// Whether the broker knows neither the epoch that it was asked for nor a later one. A leader knows its own, so this
+    /// broker was replaced and does not know it yet, or the whole cluster has gone back in time. See
+    /// `LeaderEpochFileCache.endOffsetFor` of Kafka.
+    pub fn is_unknown_epoch(&self) -> bool {
+        self.is_of_truncation() && self.message.contains("broker end offset is -1 (")
+    }
+
+    fn is_of_truncation(&self) -> bool {
         self.code == Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
             && self.message.contains(&describe(Code::RD_KAFKA_RESP_ERR__LOG_TRUNCATION))
     }

@@ -276,7 +276,15 @@ impl cluster::Member for Member {
         let Self { lane, slots, troubles, .. } = self;
         let partitions = Arc::clone(&slots.partitions);
         batch.fill(lane, &partitions, records_max, wait, |message| slots.sort(message, troubles));
-        slots.iter_mut().for_each(|(partition, slot)| self.epochs.note_read(partition, &mut slot.read));
+        for (partition, slot) in slots.iter_mut() {
+            self.epochs.note_read(partition, &mut slot.read);
+            if std::mem::take(&mut slot.unknown) {
+                // Its fetcher has stopped: only a new member can ask again.
+                let trouble = slots::unknown_epoch(&self.epochs, partition, slot.next, ErrorKind::Fenced);
+                slot.truncated = (trouble.kind == ErrorKind::Refused).then_some(slot.next);
+                troubles.push(trouble);
+            }
+        }
         Ok(None)
     }
 

@@ -15,10 +15,8 @@ use super::errors::Code;
 use super::member::seek;
 use super::native::{Batch, Client, Consuming, Incoming, Signal, c_string};
 use super::properties::Properties;
-use super::slots::{is_fetched_again, truncated, unreadable};
-#[cfg(doc)]
-use crate::cluster::ErrorKind;
-use crate::cluster::{self, Error};
+use super::slots::{is_fetched_again, truncated, unknown_epoch, unreadable};
+use crate::cluster::{self, Error, ErrorKind};
 use crate::record::TopicPartition;
 
 /// How long the broker holds a fetch that finds nothing: the end after the last record is known this late.
@@ -46,6 +44,8 @@ struct ReadPosition {
     trouble: Option<Error>,
     /// Whether librdkafka reads on after the trouble although nothing after it may be returned.
     is_stuck: bool,
+    /// Whether a broker did not know the epoch of the record before the position, which is not recorded yet.
+    is_epoch_unknown: bool,
 }
 
 impl Reader {
@@ -72,7 +72,7 @@ impl Reader {
             .map_err(|failure| failure.plain(format!("reading {partition}")))?;
         let partitions = Arc::from([partition.clone()]);
         let read = epochs.is_some().then(EpochRanges::default);
-        let place = ReadPosition { position: offset, read, trouble: None, is_stuck: false };
+        let place = ReadPosition { position: offset, read, trouble: None, is_stuck: false, is_epoch_unknown: false };
         let reader = Self { partition: partition.clone(), partitions, consuming, place, epochs };
         let known = reader.epochs.as_ref().and_then(|epochs| epochs.begin(partition, offset));
         if known.is_some() {
@@ -111,6 +111,8 @@ impl ReadPosition {
         if failure.code == Code::RD_KAFKA_RESP_ERR__PARTITION_EOF {
             // Everything before this offset came before this message.
             self.position = self.position.max(message.offset());
+        } else if failure.is_unknown_epoch() {
+            self.is_epoch_unknown = true;
         } else if failure.is_truncation() {
             self.trouble = Some(truncated(partition, self.position));
         } else if !is_fetched_again(&failure) {
@@ -138,8 +140,11 @@ impl cluster::Reader for Reader {
         batch.fill(consuming.queue(), partitions, records_max, wait, |message| {
             place.sort(message, partition).then_some(0)
         });
-        if let (Some(epochs), Some(read)) = (epochs, &mut place.read) {
+        if let (Some(epochs), Some(read)) = (&epochs, &mut place.read) {
             epochs.note_read(partition, read);
+        }
+        if let (Some(epochs), true) = (&epochs, std::mem::take(&mut place.is_epoch_unknown)) {
+            place.trouble = Some(unknown_epoch(epochs, partition, place.position, ErrorKind::Abort));
         }
         // Records from before the trouble are returned first.
         if !cluster::RecordBatch::is_empty(batch) {

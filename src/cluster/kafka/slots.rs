@@ -9,8 +9,9 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::epochs::EpochRanges;
+use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
 use super::native::{Incoming, Rejection, allowed_bytes, c_string, rejection};
 use crate::cluster::{Error, ErrorKind};
@@ -33,6 +34,8 @@ pub(super) struct Slot {
     pub stopped: bool,
     /// Its offset when the broker no longer had what was read up to there.
     pub truncated: Option<i64>,
+    /// Whether a broker did not know the epoch of the record before `next`, which is not recorded yet.
+    pub unknown: bool,
     /// What was returned and is not yet recorded among the group's epochs.
     pub read: EpochRanges,
 }
@@ -47,6 +50,7 @@ impl Slot {
             trusted: true,
             stopped: false,
             truncated: None,
+            unknown: false,
             read: EpochRanges::default(),
         }
     }
@@ -171,6 +175,10 @@ impl Slots {
         if !slot.started {
             return;
         }
+        if failure.is_unknown_epoch() {
+            slot.unknown = true;
+            return;
+        }
         if message.is_passed_over() {
             // What follows must not be taken for the next record.
             slot.started = false;
@@ -198,6 +206,19 @@ pub(super) fn truncated(partition: &TopicPartition, offset: i64) -> Error {
          reset the group to offset {offset}"
     );
     Error::new(ErrorKind::Refused, message).of(partition)
+}
+
+/// The error, of this kind, if a broker does not know the epoch of the record before `offset`; that of a truncated
+/// partition if this has lasted too long.
+pub(super) fn unknown_epoch(epochs: &Epochs, partition: &TopicPartition, offset: i64, kind: ErrorKind) -> Error {
+    if epochs.note_unknown(partition, offset, Instant::now()) {
+        return truncated(partition, offset);
+    }
+    let message = format!(
+        "the broker asked as the leader of {partition} does not know the leader that wrote the record before offset \
+         {offset}: it may have been replaced without knowing it yet; asking again"
+    );
+    Error::new(kind, message)
 }
 
 /// The error for a partition that cannot be read any further.
