@@ -38,7 +38,7 @@
 //! | [`state`] | stores; the only room that uses RocksDB as one |
 //! | [`observe`] | metrics, health, logs |
 //! | [`dedup`] | pure: what a record means and whether it is new |
-//! | [`format`], [`record`], [`yaml`], [`words`], [`lock`] | persisted bytes, records, YAML with positions, numbers with their nouns, a file lock |
+//! | [`mod@format`], [`record`], [`yaml`], [`words`], [`lock`] | persisted bytes, records, YAML with positions, numbers with their nouns, a file lock |
 //! | [`sabotage`] | for the simulation only |
 #![deny(missing_docs)]
 // Foreign input never ends a thread: errors are returned, and `expect` names each invariant. Indices are in bounds by

@@ -1,4 +1,4 @@
-//! Takes a record through the rules, in the order that [`super::decide`] documents. The engine and [`super::Model`]
+//! Takes a record through the rules, in the order that [`mod@super::decide`] documents. The engine and [`super::Model`]
 //! both use this, each with its own [`Memory`].
 //!
 //! [`read`] comes first, then [`Evaluator::evaluate`] decides. Once the record has gone where the decision says,

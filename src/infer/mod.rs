@@ -1,10 +1,10 @@
 //! Proposing a topology for captured records.
 //!
 //! - [`Sample`]: a bounded number of records, as trees
-//! - [`shape`]: which system the records are from, and its preset
-//! - [`rows`]: an identity from the row's columns, if the preset finds none
-//! - [`names`], [`cell`], [`fields`], [`choose`]: without a preset, which fields identify and version them
-//! - [`propose`]: the YAML, with its reasons as comments
+//! - `shape`: which system the records are from, and its preset
+//! - `rows`: an identity from the row's columns, if the preset finds none
+//! - `names`, `cell`, `fields`, `choose`: without a preset, which fields identify and version them
+//! - `propose`: the YAML, with its reasons as comments
 //! - [`Tally`]: the verdicts of the proposed topology on the sample
 //!
 //! **Failure**: a capture that cannot be read, or a proposal that does not load, which would be a bug here.

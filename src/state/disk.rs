@@ -1,4 +1,4 @@
-//! The storage beneath stores: RocksDB on this machine's disk ([`super::rocks`]), or a simulation's substitute.
+//! The storage beneath stores: RocksDB on this machine's disk (`rocks`), or a simulation's substitute.
 //!
 //! [`Store`](super::Store) and [`aside`](super::aside) depend on these promises of a disk: a write is atomic, writes
 //! reach the disk in order, what was flushed, renamed or synced is there after a crash, and a folder is never renamed

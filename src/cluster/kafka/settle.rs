@@ -199,7 +199,7 @@ fn init_once(
     }
 }
 
-/// A [`Settled`] in the making, on a thread of the [`Pool`]. See [`cluster::Settling`].
+/// A [`Settled`] in the making, on a thread of the pool. See [`cluster::Settling`].
 pub struct Settling {
     answer: Receiver<Result<Settled, Error>>,
     dropped: Arc<AtomicBool>,
