@@ -93,7 +93,7 @@ fn failure(error: Error) -> Failure {
     match error {
         Error::Refused(reasons) => {
             let help = "nothing that counts was written; docs/operations.md has the ways out under \"A changelog that is \
-                        gone\" and \"One that cannot be gone on with\"";
+                        gone\" and \"A changelog that cannot be used\"";
             Failure::input(reasons.join("\n"), help)
         }
         Error::Cluster(error) if error.kind == ErrorKind::Refused => {

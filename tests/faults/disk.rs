@@ -159,7 +159,7 @@ impl Disk {
 
     /// Frees space.
     fn lighten(&self, operator: &Operator) {
-        File::create(self.ballast(operator)).expect("the ballast can be thrown off");
+        File::create(self.ballast(operator)).expect("the ballast can be removed");
     }
 }
 

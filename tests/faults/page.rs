@@ -15,7 +15,7 @@ pub fn write() -> String {
 
 fn table() -> String {
     let mut text = String::from(
-        "| scenario | fault | times | ends | records judged | on again after, median, s | at most, s | drained after, s |\n\
+        "| scenario | fault | times | ends | records judged | recovered after, median, s | at most, s | drained after, s |\n\
          |---|---|---:|---|---:|---:|---:|---:|\n",
     );
     let (mut rows, mut records, mut seconds) = (0, 0, 0);

@@ -118,7 +118,7 @@ impl Report {
     /// In a few words.
     pub fn summary(&self) -> String {
         let longest = self.recoveries.iter().max();
-        let after = longest.map_or(String::new(), |time| format!(", on again within {:.1} s", time.as_secs_f64()));
+        let after = longest.map_or(String::new(), |time| format!(", recovered within {:.1} s", time.as_secs_f64()));
         format!("{}, {} times{after}", self.ending(), self.injected)
     }
 

@@ -17,7 +17,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// What a hand-over may take on a busy machine: less than a session timeout.
 const HAND_OVER_MAX: Duration = Duration::from_millis(1900);
 /// Logged by an operator that fences somebody.
-const FENCES: &str = "ending what may be open";
+const FENCES: &str = "fencing the former owner";
 
 /// A job whose transactions live for ten minutes.
 fn patient(theme: &str, partitions: i32) -> Job {

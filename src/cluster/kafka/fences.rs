@@ -72,7 +72,7 @@ impl Fences {
         if !self.ids().admit(id) {
             return;
         }
-        tracing::info!(transactional_id = id, "ending what may be open under the id of an owner that is gone");
+        tracing::info!(transactional_id = id, "fencing the former owner: aborting its open transaction");
         let (fences, owned) = (Arc::clone(self), id.to_owned());
         let put_up = move || {
             let began = Instant::now();
