@@ -249,8 +249,9 @@ impl Compiler<'_> {
         }
         let message =
             "duplicates are recognised within one partition only, and `identity` does not contain the key".to_owned();
-        let help = "if records of one identity always have the same key (or partition), write `partitioned_by_identity: true`; \
-                    else add `key` to the identity";
+        let help = "if the producer always sends one identity to one partition, write `partitioned_by_identity: true`; \
+                    else let the producer use the identity as the record's key (`key` added here would make records \
+                    with different keys different things)";
         let label = "are its records in one partition?";
         self.warning(self.spec.identity_place, message, label, help);
     }
