@@ -30,7 +30,10 @@ pub fn version(json: &str, rules: &Rules) -> Result<Option<Vec<u8>>, Rejection> 
     let written: Vec<usize> = match count {
         1 => vec![0],
         _ if root.kind == TokenKind::Array && root.count == count => tape.elements(0).collect(),
-        _ => return Err(malformed(format!("`{FIELD}` is no list of the {count} parts that the version has"))),
+        _ => {
+            let what = format!("`{FIELD}` must be a list of {count} values: this topology's version has {count} parts");
+            return Err(malformed(what));
+        }
     };
     let parts = version.parts.iter().zip(written);
     let parts: Vec<String> = parts.map(|(part, at)| part_json(part.kind, &tape, at, json)).collect();
@@ -152,7 +155,7 @@ mod tests {
         assert!(
             rejected(r#"[1, "x"]"#, &[VersionKind::Integer, VersionKind::Hex]).contains("`version.1`, the version")
         );
-        assert!(rejected("7", &[VersionKind::Integer, VersionKind::Integer]).contains("no list of the 2 parts"));
+        assert!(rejected("7", &[VersionKind::Integer, VersionKind::Integer]).contains("must be a list of 2 values"));
         assert!(rejected(r#"{"a":1}"#, &[VersionKind::Sequence]).contains("JSON array"));
         assert!(rejected("[[1]]", &[VersionKind::Sequence]).contains("JSON array"));
         let none = Rules::new(Identity::of_paths([Path::parse("key").unwrap()]), None);

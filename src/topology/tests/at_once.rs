@@ -111,7 +111,7 @@ fn impossible_version_is_reported_with_the_expected_form() {
     let [reported] = &messages(&entry("7", hex))[..] else { panic!("{:?}", messages(&entry("7", hex))) };
     assert!(reported.contains("groups of hex digits, like 00000027:00000758:0005"), "{reported}");
     let reported = messages(&entry("7", "version: [{of: value.v, as: hex}, {of: value.w, as: integer}]"));
-    assert!(reported[0].contains("no list of the 2 parts"), "{reported:?}");
+    assert!(reported[0].contains("`version` must be a list of 2 values"), "{reported:?}");
 }
 
 #[test]
