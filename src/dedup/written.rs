@@ -1,9 +1,10 @@
-//! Turns versions that a person has written as JSON back into the bytes that are compared.
+//! Turns versions and identities that a person has written as JSON into bytes that can be compared.
 
 use std::sync::Arc;
 
 use crate::record::{Headers, Record};
 
+use super::identity::push_content;
 use super::json::{Tape, TokenKind};
 use super::path::{Path, Source};
 use super::reader::{Reader, Reading, Rejection};
@@ -39,6 +40,16 @@ pub fn version(json: &str, rules: &Rules) -> Result<Option<Vec<u8>>, Rejection> 
     let parts: Vec<String> = parts.map(|(part, at)| part_json(part.kind, &tape, at, json)).collect();
     let value = if count == 1 { parts.concat() } else { format!("[{}]", parts.join(",")) };
     read(&format!("{{\"{FIELD}\":{value}}}"), version, rules)
+}
+
+/// An identity written as JSON, whether by a person or by [`super::explain::identity`], encoded like content: the order
+/// of fields, whitespace, and how texts and numbers are spelt do not matter. `None` for anything but JSON.
+pub fn identity(json: &str) -> Option<Vec<u8>> {
+    let mut tape = Tape::default();
+    tape.read(json.as_bytes()).ok()?;
+    let mut bytes = Vec::new();
+    push_content(&tape, json.as_bytes(), 0, &mut Vec::new(), &mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// The version of a record with this value, with the version's parts below [`FIELD`].
@@ -132,6 +143,19 @@ mod tests {
         }
         assert_eq!(version("null", &rules(&[Integer])), Ok(None));
         assert_eq!(version("[null, null]", &rules(&[Integer, Integer])), Ok(None));
+    }
+
+    #[test]
+    fn identity_is_the_same_however_it_is_written() {
+        let bytes = identity(r#"[{"order_id": 1, "line": 2}, "café"]"#);
+        assert!(bytes.is_some());
+        for same in [r#"[{"line":2.0,"order_id":1},"caf\u00e9"]"#, r#"[{"line":0,"order_id":1e0,"line":2},"café"]"#] {
+            assert_eq!(identity(same), bytes, "{same}");
+        }
+        for other in [r#"[{"line":"2","order_id":1},"café"]"#, r#"["café",{"line":2,"order_id":1}]"#] {
+            assert_ne!(identity(other), bytes, "{other}");
+        }
+        assert_eq!(identity("[1"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One of a topology's own tests: judges its records, and compares the result with what is expected.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
@@ -12,6 +12,9 @@ use crate::record::HeaderBuf;
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
 use crate::topology::{TestCase, Topology};
 use crate::words::{agreeing, counted};
+
+/// Maximum number of remembered identities that a difference lists.
+const REMEMBERED_MAX: usize = 8;
 
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +79,8 @@ pub enum Difference {
         expected: ExpectedEntry,
         /// The versions that are remembered for this identity, as JSON, one for each partition that knows it.
         got: Vec<String>,
+        /// If there are none, what is remembered instead, in words.
+        remembered: Vec<String>,
     },
 }
 
@@ -174,64 +179,68 @@ fn compare(case: &TestCase, judged: &[Option<Judged>], partitions: &Partitions) 
             differences.push(Difference::Output { expected: expected.clone(), got });
         }
     }
-    let entries = if case.entries.is_empty() { HashMap::new() } else { entries_of(partitions) };
-    for expected in &case.entries {
-        let got = entries.get(&plain_json(&expected.identity)).map(Vec::as_slice).unwrap_or_default();
-        // anything but a version was rejected when the topology was loaded
-        let version = expected.version.as_ref().map(|version| written::version(version, partitions.rules()).ok());
-        if !got.iter().any(|got| version.as_ref().is_none_or(|version| version.as_ref() == Some(got))) {
-            let shown = |version: &Option<Vec<u8>>| match version {
-                Some(version) => explain::version(version, partitions.rules()),
-                None => "null".to_owned(),
-            };
-            differences.push(Difference::Entry { expected: expected.clone(), got: got.iter().map(shown).collect() });
-        }
+    if !case.entries.is_empty() {
+        differences.extend(wrong_entries(&case.entries, partitions));
     }
     differences
 }
 
-/// The versions that are remembered for each identity, by the identity as plain JSON.
-fn entries_of(partitions: &Partitions) -> HashMap<String, Vec<Option<Vec<u8>>>> {
-    let mut entries: HashMap<String, Vec<Option<Vec<u8>>>> = HashMap::new();
+/// What is remembered for an identity.
+struct Remembered {
+    /// The identity as JSON.
+    identity: String,
+    /// The versions' bytes, one for each partition that knows it.
+    versions: Vec<Option<Vec<u8>>>,
+}
+
+/// The expected entries that are different, or missing.
+fn wrong_entries(expected: &[ExpectedEntry], partitions: &Partitions) -> Vec<Difference> {
+    let (entries, rules) = (entries_of(partitions), partitions.rules());
+    let shown = |version: &Option<Vec<u8>>| match version {
+        Some(version) => explain::version(version, rules),
+        None => "null".to_owned(),
+    };
+    let mut differences = Vec::new();
+    for expected in expected {
+        let known = written::identity(&expected.identity).and_then(|identity| entries.get(&identity));
+        let got = known.map(|known| known.versions.as_slice()).unwrap_or_default();
+        // anything but a version was rejected when the topology was loaded
+        let version = expected.version.as_ref().map(|version| written::version(version, rules).ok());
+        if got.iter().any(|got| version.as_ref().is_none_or(|version| version.as_ref() == Some(got))) {
+            continue;
+        }
+        let mut remembered = Vec::new();
+        if got.is_empty() {
+            remembered.extend(entries.values().take(REMEMBERED_MAX).map(|Remembered { identity, versions }| {
+                let versions: Vec<_> = versions.iter().map(shown).collect();
+                let is_versioned = rules.version.is_some();
+                if is_versioned {
+                    format!("{identity} with version {}", versions.join(" and "))
+                } else {
+                    identity.clone()
+                }
+            }));
+            let more = entries.len() - remembered.len();
+            remembered.extend((more > 0).then(|| format!("and {more} more")));
+        }
+        let got = got.iter().map(shown).collect();
+        differences.push(Difference::Entry { expected: expected.clone(), got, remembered });
+    }
+    differences
+}
+
+/// What is remembered, by the identity's encoding.
+fn entries_of(partitions: &Partitions) -> BTreeMap<Vec<u8>, Remembered> {
+    let mut entries: BTreeMap<Vec<u8>, Remembered> = BTreeMap::new();
     for (key, entry) in partitions.models().flat_map(|model| model.entries()) {
-        // never fails: the model has written it itself
-        let Ok(entry) = EntryRef::decode(entry) else { continue };
+        let identity = explain::identity(key);
+        // neither ever fails: the model has written both itself
+        let (Some(encoded), Ok(entry)) = (written::identity(&identity), EntryRef::decode(entry)) else { continue };
         let version = entry.version.map(<[u8]>::to_vec);
-        entries.entry(plain_json(&explain::identity(key))).or_default().push(version);
+        let known = entries.entry(encoded).or_insert_with(|| Remembered { identity, versions: Vec::new() });
+        known.versions.push(version);
     }
     entries
-}
-
-/// JSON without whitespace between tokens and with all strings escaped alike, so that equal documents are
-/// equal texts. Numbers are not parsed, which would round large ones.
-fn plain_json(json: &str) -> String {
-    let mut plain = String::with_capacity(json.len());
-    let mut rest = json;
-    while let Some(first) = rest.chars().next() {
-        let length = if first == '"' { string_length(rest) } else { first.len_utf8() };
-        let (token, after) = rest.split_at(length);
-        match serde_json::from_str::<String>(token) {
-            Ok(text) if first == '"' => plain.push_str(&serde_json::Value::from(text).to_string()),
-            _ if first.is_ascii_whitespace() => {}
-            _ => plain.push_str(token),
-        }
-        rest = after;
-    }
-    plain
-}
-
-/// The length in bytes of the quoted string at the start of `json`.
-fn string_length(json: &str) -> usize {
-    let mut escaped = false;
-    for (at, byte) in json.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    json.len()
 }
 
 impl Judged {
@@ -281,14 +290,15 @@ impl fmt::Display for Difference {
             Self::Output { expected, got } => {
                 write!(f, "output\n  expected records {expected:?}\n  got      records {got:?}")
             }
-            Self::Entry { expected: ExpectedEntry { identity, version }, got } => {
+            Self::Entry { expected: ExpectedEntry { identity, version }, got, remembered } => {
                 let expected = version.as_ref().map_or_else(String::new, |version| format!(" with version {version}"));
-                let got = if got.is_empty() {
-                    "nothing is remembered of it".to_owned()
-                } else {
-                    format!("one with version {}", got.join(", and one with version "))
+                let got = match (got.as_slice(), remembered.as_slice()) {
+                    ([], []) => "nothing is remembered at all".to_owned(),
+                    ([], _) => "nothing is remembered of it, but".to_owned(),
+                    (got, _) => format!("one with version {}", got.join(", and one with version ")),
                 };
-                write!(f, "entry {identity}\n  expected one{expected}\n  got      {got}")
+                write!(f, "entry {identity}\n  expected one{expected}\n  got      {got}")?;
+                remembered.iter().try_for_each(|entry| write!(f, "\n           {entry}"))
             }
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Difference, run_case};
-use crate::dedup::{self, Action, Identity, Reason, Rules, Verdict, Version};
+use crate::dedup::{self, Action, Format, Identity, IdentityPart, Reason, Rules, Verdict, Version};
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
 use crate::topology::{Existing, Input, Start, TestCase, Topology};
 
@@ -114,10 +114,46 @@ fn outputs_and_entries_are_compared() {
         differences(&payments(), &case),
         [
             Difference::Output { expected: vec![0, 1], got: vec![0] },
-            Difference::Entry { expected: wrong, got: vec!["1".to_owned()] },
-            Difference::Entry { expected: missing, got: vec![] },
+            Difference::Entry { expected: wrong, got: vec!["1".to_owned()], remembered: vec![] },
+            Difference::Entry {
+                expected: missing,
+                got: vec![],
+                remembered: vec![r#"[7,"charge"] with version 1"#.to_owned()]
+            },
         ]
     );
+}
+
+#[test]
+fn entry_matches_in_whatever_order_its_fields_are_written() {
+    let mut topology = payments();
+    let rules = Arc::make_mut(&mut topology.rules);
+    rules.identity = Identity { parts: vec![IdentityPart::Content(path("key"))] };
+    rules.key_format = Format::Json;
+    let of = |identity: &str| {
+        let mut record = given(FIRST);
+        record.key = Some(br#"{"line": 2, "order_id": 1}"#.to_vec());
+        let mut case = case(vec![record], &[(Verdict::Forwarded, None)]);
+        case.entries = vec![ExpectedEntry { identity: identity.to_owned(), version: Some("1".to_owned()) }];
+        differences(&topology, &case)
+    };
+    assert_eq!(of(r#"[{"order_id":1,"line":2}]"#), []);
+    assert_eq!(of(r#"[{"line":2.0,"order_id":1}]"#), []);
+    let text = of(r#"[{"order_id":1}]"#)[0].to_string();
+    assert!(
+        text.ends_with("nothing is remembered of it, but\n           [{\"line\":2,\"order_id\":1}] with version 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn few_of_many_remembered_identities_are_listed() {
+    let value = |id: usize| given(&format!(r#"{{"id":{id},"op":"charge","v":1}}"#));
+    let mut case = case((0..11).map(value).collect(), &[(Verdict::Forwarded, None); 11]);
+    case.entries = vec![ExpectedEntry { identity: r#"[11,"charge"]"#.to_owned(), version: None }];
+    let differences = differences(&payments(), &case);
+    let [Difference::Entry { remembered, .. }] = &differences[..] else { panic!("{differences:?}") };
+    assert_eq!((remembered.len(), remembered[8].as_str()), (9, "and 3 more"));
 }
 
 #[test]

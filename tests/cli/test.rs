@@ -66,6 +66,17 @@ fn failing_test_is_reported_with_its_place_and_differences() {
 }
 
 #[test]
+fn wrong_entry_is_reported_with_what_is_remembered() {
+    let room = room();
+    let tests = "tests: [{name: a, given: [{value: {order_id: 7, operation: charge, version: 1}}], expect: [forwarded], \
+                 entries: [{identity: [charge, 7]}]}]\n";
+    room.write("entry.yaml", PAYMENTS.to_owned() + tests);
+    let ran = room.run("test entry.yaml").ended(1).said(&["`entries` takes what is remembered as it is listed above"]);
+    assert!(!ran.stderr.contains("replay --explain"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("          [7,\"charge\"] with version 1\n"), "{}", ran.stdout);
+}
+
+#[test]
 fn version_may_be_expected_as_it_was_given() {
     let room = room();
     let of = |kind: &str, given: &str, expected: &str| {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::stderr::say;
 use super::{Failure, inputs};
 use crate::capture;
-use crate::rehearsal::{Outcome, run_case};
+use crate::rehearsal::{Difference, Outcome, run_case};
 use crate::topology::{self, Loaded, Process, TestCase};
 use crate::words::counted;
 
@@ -72,6 +72,12 @@ impl Ran<'_> {
 
     fn failed(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|outcome| !outcome.passed())
+    }
+
+    /// Whether only what is remembered differs.
+    fn differs_in_entries_alone(&self) -> bool {
+        let is_entry = |difference: &Difference| matches!(difference, Difference::Entry { .. });
+        self.outcome.as_ref().is_ok_and(|outcome| outcome.differences.iter().all(is_entry))
     }
 }
 
@@ -148,10 +154,11 @@ fn conclude(args: &Args, suites: &[Suite<'_>]) -> Result<(), Failure> {
     }
     if failed > 0 {
         let text = format!("{failed} of {} failed", counted(all.len(), "test"));
-        return Err(Failure::run_with_help(
-            text,
-            "`ratchet replay --explain` explains the verdict on any other record",
-        ));
+        let help = match all.iter().all(|ran| ran.differs_in_entries_alone()) {
+            true => "`entries` takes what is remembered as it is listed above: `{identity: [...], version: ...}`",
+            false => "`ratchet replay --explain` explains the verdict on any other record",
+        };
+        return Err(Failure::run_with_help(text, help));
     }
     match &args.only {
         Some(only) if all.is_empty() => {
