@@ -109,7 +109,7 @@ fn summary_goes_to_standard_error() {
         "duplicate 1 version_equal 1",
         "stale 2 version_older 2",
         "invalid 1 identity_missing 1",
-        "identities on several partitions of a topic: 0",
+        "identities on several partitions of a topic: not known, the lines name no partitions",
     ]);
 }
 

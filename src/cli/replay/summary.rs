@@ -50,6 +50,7 @@ pub struct Summary {
     streams: BTreeMap<(String, i32), Stream>,
     epochs: BTreeSet<String>,
     facts: Facts,
+    /// Lines without an envelope, up to [`LINES_CHECKED`].
     lines: u64,
 }
 
@@ -197,8 +198,12 @@ impl fmt::Display for Summary {
             let more = more(self.epochs.len());
             writeln!(f, "epochs: {}: {}{more}", self.epochs.len(), named.join(", "))?;
         }
-        let count = self.places.several;
-        write!(f, "identities on several partitions of a topic: {count}")?;
+        write!(f, "identities on several partitions of a topic: ")?;
+        if self.lines > 0 {
+            write!(f, "not known, the lines name no partitions")?;
+        } else {
+            write!(f, "{}", self.places.several)?;
+        }
         if self.places.is_full() {
             write!(f, " (only the first {IDENTITIES_MAX} identities were watched)")?;
         }
