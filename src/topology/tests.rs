@@ -457,6 +457,24 @@ fn duplicates_in_different_partitions_are_warned_about() {
 }
 
 #[test]
+fn path_with_a_mistake_is_reported_with_the_path_that_is_meant() {
+    for (written, help) in [
+        ("$.value.x", "| write `value.x`"),
+        ("$.value.items[0].sku", "| write `value.items.0.sku`"),
+        ("value.a[0]", "| write `value.a.0`"),
+        ("value[0]", "| write `value.0`"),
+        ("$.x", "`value.x`, one of the key `key.x`"),
+        ("value.a['b']", "| write e.g. `identity: value."),
+        ("header", "| write e.g. `header.id`"),
+        ("meta.time", "| write `meta.timestamp`"),
+        ("meta.partion", "| write `meta.partition`"),
+        ("meta.key", "| write e.g. `meta.timestamp`"),
+    ] {
+        refuses(&format!("identity: \"{written}\""), &[help]);
+    }
+}
+
+#[test]
 fn substituted_values_are_read_but_never_shown() {
     let env = Fake::default().with_variable("TOPIC", "s3cret topic").with_variable("NAME", "s3cret");
     let loaded = load_with(&with("name: ${env:NAME}\nretention: ${env:NONE:-1h}"), env.clone()).unwrap();

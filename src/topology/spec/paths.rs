@@ -10,6 +10,9 @@ use crate::yaml::{Field, Place, Placed, Reader, Shape, Value};
 /// The words that a path can begin with.
 pub const SOURCES: &[&str] = &["key", "value", "header", "meta"];
 
+/// The words that can follow `meta`.
+const META: &[&str] = &["topic", "partition", "offset", "timestamp"];
+
 /// Reads a spec: wraps the reader of nodes and collects every path.
 pub struct SpecReader<'r, 'a> {
     pub reader: &'r mut Reader<'a>,
@@ -156,16 +159,42 @@ fn read_path(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<Path>>
         true => Place::new(text.place.start + error.at, text.place.start + end),
         false => text.place,
     };
-    let (label, help) = match &error.problem {
-        Problem::UnknownSource(root) => match did_you_mean(root, SOURCES) {
-            Some(meant) => (format!("did you mean `{meant}`?"), format!("write `{meant}{}`", &written[root.len()..])),
-            None => (
-                "not a path".to_owned(),
-                format!("a field of the value is `value.{written}`, one of the key `key.{written}`"),
-            ),
-        },
-        _ => ("here".to_owned(), format!("write e.g. `{}`", field.shape.example)),
-    };
+    let (label, help) = advice(written, &error.problem, field.shape.example);
     reader.mistake(place, format!("`{}`: {error}", field.name), label, help);
     None
+}
+
+/// The label and the help for a text that is not a path.
+fn advice(written: &str, problem: &Problem, example: &str) -> (String, String) {
+    if let (Problem::UnknownSource(_) | Problem::Bracket, Some(path)) = (problem, from_json_path(written)) {
+        return ("here".to_owned(), format!("write `{path}`"));
+    }
+    match problem {
+        Problem::UnknownSource(root) => match did_you_mean(root, SOURCES) {
+            Some(meant) => (format!("did you mean `{meant}`?"), format!("write `{meant}{}`", &written[root.len()..])),
+            None => {
+                let field = written.strip_prefix("$.").unwrap_or(written);
+                let help = format!("a field of the value is `value.{field}`, one of the key `key.{field}`");
+                ("not a path".to_owned(), help)
+            }
+        },
+        Problem::UnknownMeta(name) => {
+            let begun = || META.iter().find(|known| !name.is_empty() && known.starts_with(name.as_str())).copied();
+            match did_you_mean(name, META).or_else(begun) {
+                Some(meant) => (format!("did you mean `{meant}`?"), format!("write `meta.{meant}`")),
+                None => ("here".to_owned(), "write e.g. `meta.timestamp`".to_owned()),
+            }
+        }
+        Problem::HeaderName => ("here".to_owned(), "write e.g. `header.id` for the header `id`".to_owned()),
+        _ => ("here".to_owned(), format!("write e.g. `{example}`")),
+    }
+}
+
+/// The path that is meant by a JSONPath such as `$.value.items[0]`, if it is one.
+fn from_json_path(written: &str) -> Option<String> {
+    if written.contains('"') {
+        return None;
+    }
+    let path = written.strip_prefix("$.").unwrap_or(written).replace('[', ".").replace(']', "");
+    Path::parse(&path).is_ok().then_some(path)
 }
