@@ -26,6 +26,8 @@ const NO_PROGRESS_WAIT: Duration = Duration::from_secs(60);
 const READ_RECORDS_MAX: usize = 2048;
 /// Reads per slice: some milliseconds, during which the lane's other tasks wait.
 const SLICE_READS_MAX: usize = 8;
+/// Fewer records than this have no rate: it would be that of starting up.
+const RATE_RECORDS_MIN: u64 = 500;
 
 /// A store being rebuilt.
 pub struct Loading<C: Cluster> {
@@ -274,12 +276,17 @@ impl<C: Cluster> Loading<C> {
             from = self.from.0,
             to = position.0,
             took_ms = took.as_millis() as u64,
-            records_per_second = (self.records as f64 / took.as_secs_f64().max(0.001)) as u64,
+            records_per_second = rate(self.records, took),
             "store restored"
         );
         let applied = Applied { next: position, position: self.last_position };
         LoadStep::Loaded { settled: Box::new(self.settled.clone()), applied, rest }
     }
+}
+
+/// Records per second, of enough records to mean something.
+fn rate(records: u64, took: Duration) -> Option<u64> {
+    (records >= RATE_RECORDS_MIN).then(|| (records as f64 / took.as_secs_f64().max(0.001)) as u64)
 }
 
 /// Has the store take in what is ready and reads a slice of the changelog. A load is handed over with the position
@@ -299,4 +306,15 @@ pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Ba
         None if worked => LoadStep::Worked,
         None => LoadStep::Waiting,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_of_few_records_is_left_out() {
+        let took = Duration::from_millis(20);
+        assert_eq!((rate(2, took), rate(499, took), rate(500, took)), (None, None, Some(25_000)));
+    }
 }

@@ -1,4 +1,5 @@
-//! The sweeper: walks slowly through a task's store and removes what has expired, from the changelog too.
+//! The sweeper: walks slowly through a task's store and removes what has expired, from the changelog too. A slice of
+//! the walk examines at most [`sweep_keys_max`](super::limits::Limits::sweep_keys_max) keys.
 //!
 //! Expired entries become tombstones in the task's share of the open transaction, so they are committed with the task's
 //! offsets or not at all: a stale owner's tombstones cannot commit. A key that the transaction has written is left
