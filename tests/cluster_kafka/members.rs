@@ -206,9 +206,7 @@ fn groups_of_one_process_are_checked_against_their_own_epochs() {
     }
     let (error, _) = refusal_of_members(&cluster, &lost, &from, 3);
     assert_eq!((error.kind, error.partition.as_ref()), (ErrorKind::Refused, Some(&from)), "{error}");
-    let mut member = cluster.member(&whole, &[Arc::clone(&input)]).unwrap();
-    joined(&mut member);
-    member.start(&from, 3).unwrap();
+    let mut member = reading(&cluster, &whole, &from, 3);
     assert_eq!(poll_records(&mut member, 2).len(), 2);
 }
 
@@ -232,19 +230,23 @@ fn offset_of_an_unknown_leader_epoch_is_refused_for_good() {
     // A reset by hand commits no epoch: the loss is accepted.
     commit_in_epoch(&group, &from, 3, -1);
     cluster.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap();
-    let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
-    joined(&mut member);
-    member.start(&from, 3).unwrap();
+    let mut member = reading(&cluster, &group, &from, 3);
     assert_eq!(poll_records(&mut member, 2).len(), 2);
+}
+
+/// A member of a group that owns the partition and reads it from an offset on.
+fn reading(cluster: &Kafka, group: &str, from: &TopicPartition, offset: i64) -> Member {
+    let mut member = cluster.member(group, &[Arc::clone(&from.topic)]).unwrap();
+    joined(&mut member);
+    member.start(from, offset).unwrap();
+    member
 }
 
 /// The error that members of a group end up with that read on from an offset, one after the other, and the last member.
 fn refusal_of_members(cluster: &Kafka, group: &str, from: &TopicPartition, offset: i64) -> (Error, Member) {
     let mut batch = Batch::default();
     eventually("a refusal", || {
-        let mut member = cluster.member(group, &[Arc::clone(&from.topic)]).unwrap();
-        joined(&mut member);
-        member.start(from, offset).unwrap();
+        let mut member = reading(cluster, group, from, offset);
         let error = eventually("a response", || member.poll(&mut batch, 10, STEP).err());
         assert_eq!(batch.len(), 0, "something was read");
         if error.kind != ErrorKind::Fenced {
@@ -252,7 +254,8 @@ fn refusal_of_members(cluster: &Kafka, group: &str, from: &TopicPartition, offse
         }
         // Only another one asks again.
         assert_eq!(member.start(from, offset).unwrap_err().kind, ErrorKind::Fenced);
-        assert!(error.message.contains("does not know the leader that wrote the record before offset 3"), "{error}");
+        let words = format!("does not know the leader that wrote the record before offset {offset}");
+        assert!(error.message.contains(&words), "{error}");
         member.leave().unwrap();
         None
     })
@@ -271,18 +274,14 @@ fn broker_that_does_not_know_a_later_leader_is_asked_again() {
     };
     // The broker has led under no other epoch than 0.
     commit(7);
-    let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
-    joined(&mut member);
-    member.start(&from, 3).unwrap();
+    let mut member = reading(&cluster, &group, &from, 3);
     let mut batch = Batch::default();
     let error = eventually("a response", || member.poll(&mut batch, 10, STEP).err());
     assert_eq!(error.kind, ErrorKind::Fenced, "{error}");
     member.leave().unwrap();
     // It knows by now.
     commit(0);
-    let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
-    joined(&mut member);
-    member.start(&from, 3).unwrap();
+    let mut member = reading(&cluster, &group, &from, 3);
     assert_eq!(poll_records(&mut member, 2).len(), 2);
 }
 
@@ -293,9 +292,7 @@ fn partition_that_ends_before_what_was_read_is_refused_at_once() {
     write(&from, numbered(5));
     commit_in_epoch(&group, &from, 9, 0);
     cluster.committed(&group, std::slice::from_ref(&from), PATIENCE).unwrap();
-    let mut member = cluster.member(&group, &[Arc::clone(&input)]).unwrap();
-    joined(&mut member);
-    member.start(&from, 9).unwrap();
+    let mut member = reading(&cluster, &group, &from, 9);
     let mut batch = Batch::default();
     let error = eventually("a refusal", || member.poll(&mut batch, 10, STEP).err());
     assert_eq!((error.kind, error.partition.as_ref()), (ErrorKind::Refused, Some(&from)), "{error}");
