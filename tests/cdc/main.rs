@@ -20,6 +20,8 @@ mod cluster;
 mod kafka;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../support/server.rs"]
+mod server;
 #[path = "../support/until.rs"]
 mod until;
 
@@ -31,7 +33,6 @@ mod operator;
 mod postgres;
 mod replica;
 mod scenario;
-mod server;
 mod session;
 mod workload;
 

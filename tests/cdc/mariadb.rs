@@ -25,7 +25,7 @@ pub struct MariaDb {
 impl MariaDb {
     /// Starts a server with an empty data folder, and creates the tables.
     pub fn start() -> MariaDb {
-        let home = Home::new(&["mysql", "nobody"]);
+        let home = Home::new("ratchet-cdc-", &["mysql", "nobody"]);
         let data = home.folder().join("data");
         let mut install = home.command(&program("mariadb-install-db", &FOLDERS, PACKAGE));
         install.arg("--no-defaults").arg(format!("--datadir={}", data.display()));

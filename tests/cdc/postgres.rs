@@ -30,7 +30,7 @@ impl Postgres {
 
     /// Starts a server with an empty data folder, and creates the tables. Its files and sessions get its name.
     pub fn named(name: &'static str) -> Postgres {
-        let home = Home::new(&["postgres", "nobody"]);
+        let home = Home::new("ratchet-cdc-", &["postgres", "nobody"]);
         let psql = program("psql", &FOLDERS, PACKAGE);
         let data = home.folder().join("data");
         let mut initdb = home.command(&program("initdb", &FOLDERS, PACKAGE));

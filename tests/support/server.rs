@@ -28,9 +28,9 @@ pub struct Home {
 }
 
 impl Home {
-    /// A folder for a server that runs as the first of these users that exists.
-    pub fn new(users: &[&str]) -> Home {
-        let folder = tempfile::Builder::new().prefix("ratchet-cdc-").tempdir().expect("a temporary folder");
+    /// A folder, whose name begins with `prefix`, for a server that runs as the first of these users that exists.
+    pub fn new(prefix: &str, users: &[&str]) -> Home {
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir().expect("a temporary folder");
         // SAFETY: a plain system call without arguments.
         let user = (unsafe { libc::geteuid() } == 0)
             .then(|| users.iter().find_map(|name| look_up(name)).unwrap_or_else(|| panic!("none of {users:?} exists")));
@@ -125,5 +125,5 @@ pub fn program(name: &str, folders: &[&str], package: &str) -> PathBuf {
         }
     }
     let found = places.iter().map(|place| place.join(name)).find(|place| place.is_file());
-    found.unwrap_or_else(|| panic!("the change data capture tests need {name}: `make cdc` installs it ({package})"))
+    found.unwrap_or_else(|| panic!("these tests need {name}: `scripts/setup.sh cdc` installs it ({package})"))
 }
