@@ -64,8 +64,16 @@ check_small_disk() {
 help: allow user namespaces ('sysctl kernel.apparmor_restrict_unprivileged_userns=0' on Ubuntu, '--security-opt seccomp=unconfined' in Docker), or test as root on a machine that allows them"
 }
 
+# The tests start their own servers, on free ports, in their own folders. The client programs come with the servers.
+check_postgres() {
+    if ! have psql || ! have_server initdb /usr/lib/postgresql/*/bin || ! have_server postgres /usr/lib/postgresql/*/bin; then
+        need postgresql "a database that topologies end in, and whose changes are captured"
+    fi
+}
+
 check_test() {
     check_small_disk
+    check_postgres
     if [[ -n ${RATCHET_TEST_BROKERS:-} ]]; then
         # Most tests run against the given Kafka and need neither.
         if [[ $(java_major) -lt 17 ]] || ! have mvn; then
@@ -88,14 +96,10 @@ have_server() { # PROGRAM FOLDER...
     return 1
 }
 
-# The databases are only installed here: the tests start their own servers, on free ports, in their own
-# folders. The client programs come with the servers.
 check_cdc() {
     [[ $(java_major) -ge 17 ]] || need "$(java_package)" "Java 17 or later, which runs Apache Kafka and Kafka Connect"
     have mvn || need maven "fetches Apache Kafka, Kafka Connect and Debezium"
-    if ! have psql || ! have_server initdb /usr/lib/postgresql/*/bin || ! have_server postgres /usr/lib/postgresql/*/bin; then
-        need postgresql "a database whose changes are captured"
-    fi
+    check_postgres
     if ! have mariadb || ! have_server mariadbd /usr/sbin /usr/libexec || ! have_server mariadb-install-db /usr/sbin; then
         need mariadb-server "another database whose changes are captured"
     fi

@@ -73,6 +73,10 @@
 //!
 //! Format 1 of a store's meta, which is still read, ends before the position offset, which is then unknown.
 //!
+//! # Redo
+//!
+//! The Kafka half of a task's transaction, kept in the row of a committing sink until Kafka has it: see [`Redo`].
+//!
 //! # Committed offset's metadata
 //!
 //! `ratchet/1 TOKEN DIGEST OWNER`, where TOKEN is a [`Token`] as text, DIGEST the first 16 hex digits of
@@ -80,6 +84,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+
+// By its path, since fuzzing takes this file by its own.
+#[path = "format/redo.rs"]
+mod redo;
+
+pub use redo::{REDO_FORMAT, Redo, RedoRecord, RedoWriter};
 
 /// An identity longer than this is stored as its SHA-256.
 pub const IDENTITY_BYTES_MAX: usize = 128;

@@ -35,6 +35,7 @@
 //! | [`topology`], [`config`] | what users write: a topology's YAML, its spec and compiled form; the worker's settings |
 //! | [`capture`] | records captured into files |
 //! | [`cluster`] | the traits that a lane uses; `cluster::kafka` and `cluster::embedded` |
+//! | [`effect`] | what a sink is, and its drivers |
 //! | [`state`] | stores; the only room that uses RocksDB as one |
 //! | [`observe`] | metrics, health, logs |
 //! | [`dedup`] | pure: what a record means and whether it is new |
@@ -54,6 +55,7 @@ pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod dedup;
+pub mod effect;
 pub mod engine;
 pub mod format;
 pub mod infer;

@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ratchet_fuzz::format::{EntryRef, OffsetMetadata, PositionRecord, StoreMeta};
+use ratchet_fuzz::format::{EntryRef, OffsetMetadata, PositionRecord, Redo, RedoWriter, StoreMeta};
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, bytes)) = data.split_first() else { return };
-    match kind % 4 {
+    match kind % 5 {
         0 => {
             if let Ok(entry) = EntryRef::decode(bytes) {
                 let mut written = Vec::new();
@@ -24,6 +24,14 @@ fuzz_target!(|data: &[u8]| {
         2 => {
             if let Ok(meta) = StoreMeta::decode(bytes) {
                 assert_eq!(StoreMeta::decode(&meta.encode()), Ok(meta));
+            }
+        }
+        3 => {
+            if let Ok(redo) = Redo::decode(bytes) {
+                let mut written = RedoWriter::default();
+                written.begin();
+                redo.records().for_each(|record| written.push(record));
+                assert_eq!(Redo::decode(written.finish(redo.began, redo.next)), Ok(redo));
             }
         }
         _ => {

@@ -22,4 +22,16 @@ pub mod words;
 #[path = "../../src/yaml/mod.rs"]
 pub mod yaml;
 
+#[path = "../../src/effect/postgres/url.rs"]
+mod postgres_url;
+
+/// What topologies ask of the room `effect`, without its drivers.
+pub mod effect {
+    pub mod postgres {
+        pub fn check_url(url: &str) -> Result<(), String> {
+            crate::postgres_url::Target::read(url).map(drop).map_err(|error| error.to_string())
+        }
+    }
+}
+
 pub mod world;

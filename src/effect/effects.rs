@@ -1,0 +1,224 @@
+//! What the records of a task cause in one transaction, in one piece of memory that is used again.
+
+use std::ops::Range;
+
+/// What the records of one task cause in one transaction, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// The text of all parameters, and the identities and versions for an inbox.
+    bytes: Vec<u8>,
+    /// Each parameter's range; `None` for null.
+    parameters: Vec<Option<Range<usize>>>,
+    /// Each call's statement and its range of parameters.
+    calls: Vec<(u32, Range<usize>)>,
+    records: Vec<Recorded>,
+}
+
+#[derive(Clone, Debug)]
+struct Recorded {
+    offset: i64,
+    calls: Range<usize>,
+    identity: Range<usize>,
+    version: Option<Range<usize>>,
+}
+
+/// What one record causes.
+#[derive(Clone, Copy, Debug)]
+pub struct Effect<'a> {
+    effects: &'a Effects,
+    record: &'a Recorded,
+}
+
+/// A statement to be carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    effects: &'a Effects,
+    statement: u32,
+    parameters: &'a [Option<Range<usize>>],
+}
+
+impl Effects {
+    /// Removes everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.parameters.clear();
+        self.calls.clear();
+        self.records.clear();
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// How many bytes the parameters take.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Begins the effects of the record at this source offset, with its identity and version for an inbox.
+    pub fn begin(&mut self, offset: i64, identity: &[u8], version: Option<&[u8]>) {
+        let identity = self.keep(identity);
+        let version = version.map(|version| self.keep(version));
+        let at = self.calls.len();
+        self.records.push(Recorded { offset, calls: at..at, identity, version });
+    }
+
+    /// Adds a call of the statement with this number to the record begun last.
+    pub fn call(&mut self, statement: u32) {
+        let at = self.parameters.len();
+        self.calls.push((statement, at..at));
+        self.records.last_mut().expect("a record was begun").calls.end = self.calls.len();
+    }
+
+    /// Adds a parameter to the call added last: its text, or `None` for null.
+    pub fn parameter(&mut self, text: Option<&str>) {
+        self.parameter_with(|bytes| {
+            text.is_some_and(|text| {
+                bytes.extend_from_slice(text.as_bytes());
+                true
+            })
+        });
+    }
+
+    /// Adds a parameter whose text `write` appends, which must be UTF-8; null if it returns false.
+    pub fn parameter_with(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let from = self.bytes.len();
+        let is_there = write(&mut self.bytes);
+        let range = from..self.bytes.len();
+        self.parameters.push(is_there.then_some(range));
+        self.calls.last_mut().expect("a call was added").1.end = self.parameters.len();
+    }
+
+    /// Takes the record begun last back.
+    pub fn take_back(&mut self) {
+        let Some(record) = self.records.pop() else { return };
+        let first = self.calls.get(record.calls.start).map(|(_, parameters)| parameters.start);
+        self.parameters.truncate(first.unwrap_or(self.parameters.len()));
+        self.calls.truncate(record.calls.start);
+        self.bytes.truncate(record.identity.start);
+    }
+
+    /// What the record at `index` causes; panics beyond [`Effects::len`].
+    pub fn get(&self, index: usize) -> Effect<'_> {
+        Effect { effects: self, record: &self.records[index] }
+    }
+
+    /// What each record causes, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Effect<'_>> {
+        self.records.iter().map(|record| Effect { effects: self, record })
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        from..self.bytes.len()
+    }
+}
+
+impl<'a> Effect<'a> {
+    /// The record's source offset.
+    pub fn offset(&self) -> i64 {
+        self.record.offset
+    }
+
+    /// The record's identity: its store key.
+    pub fn identity(&self) -> &'a [u8] {
+        &self.effects.bytes[self.record.identity.clone()]
+    }
+
+    /// The record's version, whose bytes sort as versions do; `None` if it has none.
+    pub fn version(&self) -> Option<&'a [u8]> {
+        self.record.version.clone().map(|version| &self.effects.bytes[version])
+    }
+
+    /// The statements to carry out, in order.
+    pub fn calls(&self) -> impl ExactSizeIterator<Item = Call<'a>> + use<'a> {
+        let effects = self.effects;
+        effects.calls[self.record.calls.clone()].iter().map(move |(statement, parameters)| Call {
+            effects,
+            statement: *statement,
+            parameters: &effects.parameters[parameters.clone()],
+        })
+    }
+}
+
+impl<'a> Call<'a> {
+    /// The statement's number.
+    pub fn statement(&self) -> u32 {
+        self.statement
+    }
+
+    /// The parameters' texts, `None` for null.
+    pub fn parameters(&self) -> impl ExactSizeIterator<Item = Option<&'a str>> + use<'a> {
+        let bytes = &self.effects.bytes;
+        self.parameters.iter().map(move |parameter| {
+            let text = parameter.clone().map(|range| std::str::from_utf8(&bytes[range]));
+            text.map(|text| text.expect("what is written is UTF-8"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call's statement and parameters.
+    type Written<'a> = (u32, Vec<Option<&'a str>>);
+
+    fn written(effects: &Effects) -> Vec<(i64, Vec<Written<'_>>)> {
+        let calls = |effect: Effect<'_>| -> Vec<_> {
+            effect.calls().map(|call| (call.statement(), texts(effects, &call))).collect()
+        };
+        fn texts<'a>(effects: &'a Effects, call: &Call<'_>) -> Vec<Option<&'a str>> {
+            let range = |text: &str| {
+                let from = text.as_ptr() as usize - effects.bytes.as_ptr() as usize;
+                std::str::from_utf8(&effects.bytes[from..from + text.len()]).unwrap()
+            };
+            call.parameters().map(|text| text.map(range)).collect()
+        }
+        effects.iter().map(|effect| (effect.offset(), calls(effect))).collect()
+    }
+
+    fn one(effects: &mut Effects, offset: i64, text: &str) {
+        effects.begin(offset, b"id", Some(b"v1"));
+        effects.call(0);
+        effects.parameter(Some(text));
+        effects.parameter(None);
+        effects.call(3);
+    }
+
+    #[test]
+    fn each_record_has_its_calls_and_each_call_its_parameters() {
+        let mut effects = Effects::default();
+        one(&mut effects, 7, "a");
+        one(&mut effects, 9, "");
+        let expected = |text| vec![(0, vec![Some(text), None]), (3, vec![])];
+        assert_eq!(written(&effects), [(7, expected("a")), (9, expected(""))]);
+        let effect = effects.get(1);
+        assert_eq!((effect.identity(), effect.version()), (&b"id"[..], Some(&b"v1"[..])));
+    }
+
+    #[test]
+    fn record_that_is_taken_back_leaves_nothing() {
+        let (mut effects, mut expected) = (Effects::default(), Effects::default());
+        one(&mut effects, 7, "a");
+        one(&mut effects, 8, "taken back");
+        effects.take_back();
+        one(&mut effects, 9, "b");
+        one(&mut expected, 7, "a");
+        one(&mut expected, 9, "b");
+        assert_eq!(written(&effects), written(&expected));
+        assert_eq!(effects.byte_len(), expected.byte_len());
+        effects.begin(10, b"x", None);
+        effects.take_back();
+        assert_eq!(effects.byte_len(), expected.byte_len(), "one without calls");
+        effects.clear();
+        assert!(effects.is_empty() && effects.byte_len() == 0);
+    }
+}

@@ -1,0 +1,186 @@
+//! What an error of PostgreSQL means: who can do something about it, and whether a record is to blame.
+
+use std::error::Error as _;
+use std::io;
+
+use tokio_postgres::Error as Failure;
+use tokio_postgres::error::{DbError, Severity};
+
+use crate::effect::{Error, ErrorKind};
+
+/// What is said where the server's sessions are not the driver's own.
+pub(super) const POOLER: &str = "a connection pooler is in between, which hands out the server's sessions or does not \
+                                 keep their settings, but a lane needs one of its own: name the server itself in the url";
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It passes by itself.
+    Passing,
+    /// It passes with another connection: this one's statements or server are out of date.
+    Anew,
+    /// The connection is gone.
+    Lost,
+    /// A person has to act.
+    Lasting,
+    /// The data is to blame: of a record, where the statement was a record's.
+    Data,
+}
+
+/// An error, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub class: Class,
+    /// In lower case, without a full stop; may quote a record, never a secret.
+    pub message: String,
+    /// Whether the server has said so: what was sent after it has had no effect.
+    pub is_answer: bool,
+    /// Whether the server's session has ended with it.
+    pub is_fatal: bool,
+}
+
+impl Trouble {
+    /// A person has to act.
+    pub fn lasting(message: impl Into<String>) -> Self {
+        Self { class: Class::Lasting, message: message.into(), is_answer: false, is_fatal: false }
+    }
+
+    /// It passes.
+    pub fn passing(message: impl Into<String>) -> Self {
+        Self { class: Class::Passing, message: message.into(), is_answer: false, is_fatal: false }
+    }
+
+    /// The connection cannot be used any more.
+    pub fn lost(message: impl Into<String>) -> Self {
+        Self { class: Class::Lost, message: message.into(), is_answer: false, is_fatal: false }
+    }
+
+    /// The record cannot be sent at all.
+    pub fn data(message: impl Into<String>) -> Self {
+        Self { class: Class::Data, message: message.into(), is_answer: false, is_fatal: false }
+    }
+
+    /// The same with what it happened to before it.
+    pub fn of(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// As callers of the driver see it.
+    pub fn into_error(self) -> Error {
+        let kind = match self.class {
+            Class::Passing | Class::Anew | Class::Lost => ErrorKind::Passing,
+            Class::Lasting | Class::Data => ErrorKind::Lasting,
+        };
+        Error { kind, message: self.message }
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        if let Some(error) = failure.as_db_error() {
+            let code = error.code().code();
+            // Whether the statement was carried out is not known, it says itself.
+            let is_answer = !["40003", "08007"].contains(&code);
+            let class = class(code, error.routine());
+            let mut message = said(error);
+            // Statements have names of their own within a session.
+            if code == "42P05" {
+                message = format!("{message}: {POOLER}");
+            }
+            return Self { class, message, is_answer, is_fatal: is_fatal(error) };
+        }
+        if failure.is_closed() {
+            return Self::lost("the connection was lost");
+        }
+        let cause = failure.source();
+        let message = match &cause {
+            Some(cause) => format!("{failure}: {}", chain(*cause)),
+            None => failure.to_string(),
+        };
+        let io = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+        let class = match io.map(io::Error::kind) {
+            // What TLS and certificates complain of.
+            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => Class::Lasting,
+            Some(_) => Class::Lost,
+            None => Class::Lasting,
+        };
+        Self { class, message, is_answer: false, is_fatal: false }
+    }
+}
+
+/// Whether the session ends with this error.
+fn is_fatal(error: &DbError) -> bool {
+    matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+}
+
+/// What PostgreSQL says, on one line.
+fn said(error: &DbError) -> String {
+    let mut text = error.message().to_owned();
+    if let Some(detail) = error.detail() {
+        text = format!("{text}: {detail}");
+    }
+    if let (Some(table), Some(column)) = (error.table(), error.column())
+        && !text.contains(column)
+    {
+        text = format!("{text}, column {column} of {table}");
+    }
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{} ({})", text.trim_end_matches('.'), error.code().code())
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// What an SQLSTATE means. `routine` is the server's function that has raised it.
+pub(super) fn class(code: &str, routine: Option<&str>) -> Class {
+    match code {
+        // A cached plan that must not change its result's type: a table was changed.
+        "0A000" if routine == Some("RevalidateCachedQuery") => Class::Anew,
+        // A statement that was prepared and is gone; a server that was demoted.
+        "26000" | "25006" => Class::Anew,
+        // A protocol violation is what poolers answer where they cannot do something.
+        "08P01" => Class::Lasting,
+        "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => Class::Passing,
+        "XX001" | "XX002" => Class::Lasting,
+        // Raised by a trigger or a function; a view's check option; a value too large for its index.
+        "P0001" | "P0002" | "P0003" | "P0004" | "44000" | "54000" => Class::Data,
+        _ => match code.get(..2) {
+            Some("08" | "40" | "53" | "58" | "XX") => Class::Passing,
+            Some("22" | "23") => Class::Data,
+            _ => Class::Lasting,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_of_errors_has_its_consequence() {
+        for code in ["40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53100", "53300", "08006", "25P03", "57014"]
+        {
+            assert_eq!(class(code, None), Class::Passing, "{code}");
+        }
+        for code in ["22P02", "22001", "22021", "23502", "23503", "23505", "23514", "P0001", "44000"] {
+            assert_eq!(class(code, None), Class::Data, "{code}");
+        }
+        for code in ["42P01", "42501", "42601", "28P01", "3D000", "0A000", "57P04", "08P01", "XX001", "U0001"] {
+            assert_eq!(class(code, None), Class::Lasting, "{code}");
+        }
+        for (code, routine) in [("0A000", Some("RevalidateCachedQuery")), ("26000", None), ("25006", None)] {
+            assert_eq!(class(code, routine), Class::Anew, "{code}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A connection: made, looked over, and with everything prepared that is carried out on it.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::class::{Class, POOLER, Trouble};
+use super::inbox::InboxSql;
+use super::pipeline::{Answered, Pipeline};
+use super::positions::RowSql;
+use super::statement::{self, Prepared};
+use super::{Settings, Shared, prepare, tls};
+
+/// The first release whose SQL this driver speaks: `materialized`.
+const VERSION_MIN: u32 = 120_000;
+/// How long TLS, the password and the first answers may take, beside connecting to each host.
+const GREETING_WAIT: Duration = Duration::from_secs(10);
+/// How long another's transaction may hold a lock that a commit needs.
+const LOCK_WAIT: &str = "5s";
+/// How long the server keeps an open transaction of a session that has gone silent: as long as a frozen owner can hold
+/// up its heir.
+const SILENCE_MAX: &str = "10s";
+/// How long the server is given to hear that a session ends.
+const FAREWELL_WAIT: Duration = Duration::from_millis(200);
+
+/// A connection, used by one session.
+pub(super) struct Connection {
+    pub client: Client,
+    /// The server's process, as text.
+    process: String,
+    pub rows: RowSql,
+    pub inbox: Option<InboxSql>,
+    statements: OnceCell<Vec<Prepared>>,
+    task: JoinHandle<()>,
+    /// Why the connection has ended.
+    ended: Arc<OnceLock<Trouble>>,
+    is_broken: Cell<bool>,
+}
+
+impl Connection {
+    /// Connects, creates own tables where they are missing and may be, and prepares own statements.
+    pub async fn open(shared: &Shared) -> Result<Self, Trouble> {
+        let (client, task, ended) = connect(shared).await?;
+        let process = greet(&client).await?;
+        let settings = &shared.settings;
+        prepare::ensure(&client, settings).await?;
+        let rows = RowSql::prepare(&client, &settings.schema).await?;
+        let inbox = match &settings.inbox {
+            Some(inbox) => Some(InboxSql::prepare(&client, settings, inbox).await?),
+            None => None,
+        };
+        let (statements, is_broken) = (OnceCell::new(), Cell::new(false));
+        Ok(Self { client, process, rows, inbox, statements, task, ended, is_broken })
+    }
+
+    /// The statements that calls carry out, prepared when they are asked for first.
+    pub async fn statements(&self, settings: &Settings) -> Result<&[Prepared], Trouble> {
+        if self.statements.get().is_none() {
+            let mut all = Vec::with_capacity(settings.statements.len());
+            for (number, statement) in settings.statements.iter().enumerate() {
+                let prepared = statement::prepare(&self.client, statement).await;
+                all.push(prepared.map_err(|trouble| trouble.of(&format!("statement {}", number + 1)))?);
+            }
+            // Nobody else can have set them: a connection has one user.
+            self.statements.set(all).ok();
+        }
+        Ok(self.statements.get().map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// A pipeline on this connection.
+    pub fn pipeline<T>(&self) -> Pipeline<'_, T> {
+        Pipeline::new(&self.client)
+    }
+
+    /// Sends one request and waits for it.
+    pub async fn one<'a>(&'a self, request: impl FnOnce(&mut Pipeline<'a, ()>)) -> Result<Answered, Trouble> {
+        let mut pipeline = self.pipeline();
+        request(&mut pipeline);
+        match pipeline.next().await {
+            Some(((), answered)) => answered.map_err(|trouble| self.explained(trouble)),
+            None => Ok(Answered::default()),
+        }
+    }
+
+    /// Checks that a transaction's first answer came from this session's own process.
+    pub fn check_process(&self, answered: &Answered) -> Result<(), Trouble> {
+        if answered.first.as_ref() == Some(&self.process) { Ok(()) } else { Err(self.broken(Trouble::lasting(POOLER))) }
+    }
+
+    /// Rolls back whatever is open. A connection that cannot is not used again.
+    pub async fn roll_back(&self) {
+        if self.one(|pipeline| pipeline.simple((), "rollback")).await.is_err() {
+            self.is_broken.set(true);
+        }
+    }
+
+    /// Whether it can be used again.
+    pub fn is_usable(&self) -> bool {
+        !self.is_broken.get() && !self.client.is_closed()
+    }
+
+    /// Says of a trouble that this connection cannot be used any more.
+    pub fn broken(&self, trouble: Trouble) -> Trouble {
+        self.is_broken.set(true);
+        trouble
+    }
+
+    /// The trouble with the reason, where all that was seen of it is that the connection is gone.
+    pub fn explained(&self, trouble: Trouble) -> Trouble {
+        match trouble.class {
+            Class::Lost => {
+                self.is_broken.set(true);
+                let reason = self.ended.get().filter(|ended| ended.message != trouble.message);
+                let reason = reason.map(|ended| format!("{}: {}", trouble.message, ended.message));
+                Trouble { message: reason.unwrap_or(trouble.message), ..trouble }
+            }
+            Class::Anew => self.broken(trouble),
+            _ if trouble.is_fatal => self.broken(trouble),
+            _ => trouble,
+        }
+    }
+
+    /// Ends it, telling the server if it still listens.
+    pub async fn close(self) {
+        let Self { client, task, rows, inbox, statements, .. } = self;
+        drop((rows, inbox, statements, client));
+        // Without an answer the socket is closed all the same.
+        tokio::time::timeout(FAREWELL_WAIT, task).await.ok();
+    }
+}
+
+pub(super) type Connected = (Client, JoinHandle<()>, Arc<OnceLock<Trouble>>);
+
+pub(super) async fn connect(shared: &Shared) -> Result<Connected, Trouble> {
+    let target = &shared.target;
+    let connector = tls::connector(target)?;
+    let mut config = target.config.clone();
+    config.application_name(format!("ratchet {}", shared.settings.topology));
+    let given = config.get_options().unwrap_or_default().to_owned();
+    // At the start, so that a pooler refuses them instead of handing them on to others.
+    config.options(format!(
+        "{given} -c lock_timeout={LOCK_WAIT} -c idle_in_transaction_session_timeout={SILENCE_MAX} -c statement_timeout=0 \
+         -c standard_conforming_strings=on -c default_transaction_isolation=read\\ committed"
+    ));
+    let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+    let each = config.get_connect_timeout().copied().unwrap_or_default();
+    let wait = each * u32::try_from(hosts).unwrap_or(u32::MAX) + GREETING_WAIT;
+    let connecting = tokio::time::timeout(wait, config.connect(connector)).await;
+    let (client, connection) = match connecting {
+        Ok(connected) => connected.map_err(refused)?,
+        Err(_) => return Err(Trouble::lost(format!("no connection within {} s", wait.as_secs()))),
+    };
+    let ended = Arc::new(OnceLock::new());
+    let task = tokio::spawn({
+        let ended = Arc::clone(&ended);
+        async move {
+            if let Err(error) = connection.await {
+                ended.set(Trouble::from(error)).ok();
+            }
+        }
+    });
+    Ok((client, task, ended))
+}
+
+fn refused(error: tokio_postgres::Error) -> Trouble {
+    let is_pooler = error.as_db_error().is_some_and(|error| error.message().contains("startup parameter"));
+    let trouble = Trouble::from(error);
+    let text = trouble.message.clone();
+    let said = if is_pooler { Trouble::lasting(format!("{POOLER} (it says: {text})")) } else { trouble };
+    said.of("cannot connect")
+}
+
+/// Checks the server's version and that the session is as it was asked for. Returns the server's process.
+pub(super) async fn greet(client: &Client) -> Result<String, Trouble> {
+    const QUERY: &str = "select pg_backend_pid(), current_setting('server_version_num'), current_setting('lock_timeout'), \
+                         current_setting('idle_in_transaction_session_timeout')";
+    let asked = tokio::time::timeout(GREETING_WAIT, client.simple_query(QUERY)).await;
+    let messages = asked.map_err(|_| Trouble::lost("the server does not answer"))?.map_err(Trouble::from)?;
+    let row = messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let text = |column| row.and_then(|row| row.get(column)).unwrap_or_default();
+    let version: u32 = text(1).parse().unwrap_or_default();
+    if version < VERSION_MIN {
+        let (version, least) = (version / 10_000, VERSION_MIN / 10_000);
+        return Err(Trouble::lasting(format!("the server is PostgreSQL {version}, ratchet needs {least} or later")));
+    }
+    if text(2) != LOCK_WAIT || text(3) != SILENCE_MAX {
+        return Err(Trouble::lasting(POOLER));
+    }
+    Ok(text(0).to_owned())
+}

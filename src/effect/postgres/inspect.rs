@@ -1,0 +1,200 @@
+//! What `check --online` asks the database: nothing is written, no statement is carried out.
+
+use tokio::runtime::Builder;
+use tokio_postgres::Client;
+
+use super::class::{Class, Trouble};
+use super::prepare::{self, State};
+use super::{Postgres, Settings, Shared, Statement, connection, constant, quoted, statement, upsert};
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whether nothing can be committed because of it; otherwise it is worth knowing.
+    pub is_error: bool,
+    /// The statement that it is about, by its number from 0.
+    pub statement: Option<usize>,
+    /// What was found, in lower case and without a full stop; never holds a secret.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Finding {
+    fn error(message: impl Into<String>) -> Self {
+        Self { is_error: true, statement: None, message: message.into(), help: None }
+    }
+
+    fn note(message: impl Into<String>) -> Self {
+        Self { is_error: false, ..Self::error(message) }
+    }
+
+    fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    fn of(mut self, statement: usize) -> Self {
+        self.statement = Some(statement);
+        self
+    }
+}
+
+/// Looks whether the database is as these settings need it. Takes some seconds where it cannot be reached.
+pub fn inspect(settings: &Settings) -> Vec<Finding> {
+    let shared = match Postgres::new(settings.clone()) {
+        Ok(postgres) => postgres.shared,
+        Err(error) => return vec![Finding::error(error.message)],
+    };
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return vec![Finding::error(format!("no runtime for a connection: {error}"))],
+    };
+    runtime.block_on(async {
+        let mut findings = Vec::new();
+        if let Err(trouble) = look_over(&shared, &mut findings).await {
+            findings.push(Finding::error(trouble.message));
+        }
+        findings
+    })
+}
+
+async fn look_over(shared: &Shared, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
+    let settings = &shared.settings;
+    let (client, _task, _) = connection::connect(shared).await?;
+    connection::greet(&client).await?;
+    let row = client.query_one("select current_setting('synchronous_commit'), pg_is_in_recovery()", &[]).await?;
+    if row.try_get::<_, &str>(0)? == "off" {
+        findings.push(
+            Finding::note("synchronous_commit is off: a crash of the server loses commits that it has answered")
+                .help("the task notices that and stops; 'alter role … set synchronous_commit = on' prevents it"),
+        );
+    }
+    if row.try_get(1)? {
+        findings.push(
+            Finding::error("the server is a replica and accepts no writes")
+                .help("name the primary in the url, or several hosts and target_session_attrs=read-write"),
+        );
+        return Ok(());
+    }
+    own_tables(&client, settings, findings).await?;
+    for (number, statement) in settings.statements.iter().enumerate() {
+        if let Err(trouble) = one_statement(&client, statement).await {
+            let finding = Finding::error(trouble.message.clone()).of(number);
+            if trouble.class == Class::Lost {
+                return Err(trouble);
+            }
+            findings.push(match help(&trouble.message, statement) {
+                Some(help) => finding.help(help),
+                None => finding,
+            });
+        }
+    }
+    Ok(())
+}
+
+async fn own_tables(client: &Client, settings: &Settings, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
+    let schema = &settings.schema;
+    match prepare::state(client, schema).await {
+        Ok(State::Ready) => rights(client, schema, findings).await,
+        Ok(State::Foreign(number)) => {
+            findings.push(
+                Finding::error(format!(
+                    "ratchet's own tables in schema {schema} have format {number}, of another release"
+                ))
+                .help("run the release that has created them, or name another schema"),
+            );
+            Ok(())
+        }
+        Ok(State::Missing(tables)) => {
+            let sql = "select case when exists (select from pg_catalog.pg_namespace where nspname = $1::text) \
+                       then has_schema_privilege($1::text, 'create') \
+                       else has_database_privilege(current_database(), 'create') end";
+            let may: bool = client.query_one(sql, &[schema]).await?.try_get(0)?;
+            let missing = format!("ratchet's own tables are missing ({}) in schema {schema}", tables.join(", "));
+            let ddl = || format!("let somebody who may create them run this:\n{}", prepare::ddl(schema));
+            findings.push(match (settings.create, may) {
+                (true, true) => Finding::note(format!("{missing}: 'ratchet run' creates them")),
+                (true, false) => Finding::error(format!("{missing}, and this role may not create them")).help(ddl()),
+                (false, _) => Finding::error(format!("{missing}, and ratchet is not to create them")).help(ddl()),
+            });
+            Ok(())
+        }
+        Err(trouble) if trouble.class == Class::Lasting => {
+            findings.push(Finding::error(trouble.message));
+            Ok(())
+        }
+        Err(trouble) => Err(trouble),
+    }
+}
+
+async fn rights(client: &Client, schema: &str, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
+    for table in ["position", "inbox"] {
+        let name = format!("{}.{table}", quoted(schema));
+        for right in ["select", "insert", "update", "delete"] {
+            if client.query_one("select has_table_privilege($1::text, $2::text)", &[&name, &right]).await?.try_get(0)? {
+                continue;
+            }
+            findings.push(
+                Finding::error(format!("this role may not {right} on ratchet's own table {name}"))
+                    .help(format!("grant {right} on {name} to …")),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Prepares a statement, and has it planned with nulls, which also looks at rights and at the key's unique index.
+async fn one_statement(client: &Client, statement: &Statement) -> Result<(), Trouble> {
+    statement::prepare(client, statement).await?;
+    let (sql, parameters) = match statement {
+        Statement::Sql { text, parameters, .. } => (text.clone(), *parameters),
+        Statement::Upsert { table, key, columns } => {
+            let table = upsert::Table::find(client, table).await?;
+            (table.upsert(key, columns.as_deref()).map_err(Trouble::lasting)?, 1)
+        }
+        Statement::DeleteRow { table, key } => {
+            let table = upsert::Table::find(client, table).await?;
+            (table.delete(key).map_err(Trouble::lasting)?, 1)
+        }
+        Statement::Truncate { table } => {
+            let table = upsert::Table::find(client, table).await?;
+            let sql = format!("select has_table_privilege({}, 'truncate')", constant(table.name()));
+            if client.query_one(&sql, &[]).await?.try_get(0)? {
+                return Ok(());
+            }
+            return Err(Trouble::lasting(format!("this role may not truncate {}", table.name())));
+        }
+    };
+    // It was prepared before, so it is one statement, and none that ends the transaction.
+    let nulls = if parameters == 0 { String::new() } else { format!("({})", vec!["null"; parameters].join(", ")) };
+    let planned = client
+        .batch_execute(&format!(
+            "begin read only; prepare ratchet_check as {sql}\n; explain execute ratchet_check{nulls}"
+        ))
+        .await;
+    client.batch_execute("rollback").await?;
+    // It outlives the transaction, if there is one.
+    client.batch_execute("deallocate ratchet_check").await.ok();
+    match planned.map_err(Trouble::from) {
+        Err(trouble) if ["(42501)", "(42P10)"].iter().any(|code| trouble.message.ends_with(code)) => Err(trouble),
+        // Others are about the nulls, or about what can be carried out, but not be prepared in SQL.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn help(message: &str, statement: &Statement) -> Option<String> {
+    if message.ends_with("(42501)") || message.starts_with("this role may not") {
+        return Some("grant the right to this role, or use another role in the url".to_owned());
+    }
+    match statement {
+        Statement::Upsert { table, key, .. } if message.ends_with("(42P10)") => {
+            let columns: Vec<_> = key.iter().map(|column| quoted(column)).collect();
+            Some(format!("create a unique index on {table} ({})", columns.join(", ")))
+        }
+        Statement::Sql { .. } if message.contains("is given") => {
+            Some("'with' lists one value for each of $1, $2, … of the statement".to_owned())
+        }
+        _ => None,
+    }
+}

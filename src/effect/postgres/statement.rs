@@ -1,0 +1,174 @@
+//! The users' statements: what may be one, and preparing them.
+
+use tokio_postgres::{Client, Statement as Sql};
+
+use super::class::{Class, Trouble};
+use super::{Statement, upsert};
+use crate::words::counted;
+
+/// What a statement may begin with. Whatever controls the transaction is not among them.
+const VERBS: [&str; 10] =
+    ["insert", "update", "delete", "merge", "select", "with", "values", "truncate", "call", "notify"];
+
+/// A statement that is ready to be carried out.
+pub(super) struct Prepared {
+    pub sql: Sql,
+    /// Whether the rows that it returns are part of the answer; they come as one column of JSON.
+    pub returns: bool,
+}
+
+/// Checks what can be checked without a database.
+pub(super) fn check(statement: &Statement) -> Result<(), String> {
+    match statement {
+        Statement::Sql { text, .. } => check_verb(text),
+        Statement::Upsert { table, key, columns } => {
+            upsert::parts(table)?;
+            if key.is_empty() {
+                return Err(format!("the key of table {table} is empty"));
+            }
+            let missing = columns.as_ref().and_then(|columns| key.iter().find(|column| !columns.contains(column)));
+            missing.map_or(Ok(()), |column| Err(format!("column {column} of the key is not among the columns")))
+        }
+        Statement::DeleteRow { table, key } if key.is_empty() => Err(format!("the key of table {table} is empty")),
+        Statement::DeleteRow { table, .. } | Statement::Truncate { table } => upsert::parts(table).map(drop),
+    }
+}
+
+fn check_verb(text: &str) -> Result<(), String> {
+    let verb = first_word(text).to_ascii_lowercase();
+    if VERBS.contains(&verb.as_str()) {
+        return Ok(());
+    }
+    let known = VERBS.join(", ");
+    if verb.is_empty() {
+        return Err(format!("there is no SQL in it: it has to begin with one of {known}"));
+    }
+    Err(format!(
+        "it begins with '{verb}', but has to begin with one of {known}: ratchet begins and ends the transaction"
+    ))
+}
+
+/// The first word behind white space, comments and parentheses.
+fn first_word(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
+        if let Some(comment) = rest.strip_prefix("--") {
+            rest = comment.split_once('\n').map_or("", |(_, after)| after);
+        } else if rest.starts_with("/*") {
+            rest = behind_comment(rest);
+        } else {
+            return rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        }
+    }
+}
+
+/// What follows the comment at the beginning; they nest.
+fn behind_comment(text: &str) -> &str {
+    let (mut depth, mut at) = (0_usize, 0);
+    loop {
+        let rest = &text[at..];
+        let opens = rest.find("/*");
+        let closes = rest.find("*/");
+        match (opens, closes) {
+            (_, None) => return "",
+            (Some(opens), Some(closes)) if opens < closes => (depth, at) = (depth + 1, at + opens + 2),
+            (_, Some(closes)) => {
+                (depth, at) = (depth.saturating_sub(1), at + closes + 2);
+                if depth == 0 {
+                    return &text[at..];
+                }
+            }
+        }
+    }
+}
+
+/// The SQL of a statement that returns rows, each as a JSON object.
+fn returning(text: &str) -> String {
+    let text = text.trim_end().trim_end_matches(';');
+    // Its last line may end in a comment.
+    format!("with ratchet_rows as (\n{text}\n) select row_to_json(ratchet_rows)::text from ratchet_rows")
+}
+
+/// Prepares a statement.
+///
+/// # Errors
+/// What PostgreSQL says of it, with the place, or a number of parameters that is not its own.
+pub(super) async fn prepare(client: &Client, statement: &Statement) -> Result<Prepared, Trouble> {
+    let (sql, returns) = match statement {
+        Statement::Sql { text, returns: true, .. } => (returning(text), true),
+        Statement::Sql { text, .. } => (text.clone(), false),
+        Statement::Upsert { table, key, columns } => {
+            let table = upsert::Table::find(client, table).await?;
+            (table.upsert(key, columns.as_deref()).map_err(Trouble::lasting)?, false)
+        }
+        Statement::DeleteRow { table, key } => {
+            let table = upsert::Table::find(client, table).await?;
+            (table.delete(key).map_err(Trouble::lasting)?, false)
+        }
+        Statement::Truncate { table } => (upsert::Table::find(client, table).await?.truncate(), false),
+    };
+    let prepared = client.prepare(&sql).await.map_err(|error| refused(error, statement, &sql))?;
+    let (has, given) = (prepared.params().len(), statement.parameters());
+    if has != given {
+        return Err(Trouble::lasting(format!("it has {}, but is given {given}", counted(has, "parameter"))));
+    }
+    Ok(Prepared { sql: prepared, returns })
+}
+
+/// What is wrong with a statement that cannot be prepared.
+fn refused(error: tokio_postgres::Error, statement: &Statement, sql: &str) -> Trouble {
+    use tokio_postgres::error::ErrorPosition;
+    let hint = error.as_db_error().and_then(|error| error.hint()).map(str::to_owned);
+    let position = error.as_db_error().and_then(|error| match error.position() {
+        Some(ErrorPosition::Original(position)) => Some(*position as usize),
+        _ => None,
+    });
+    let mut trouble = Trouble::from(error);
+    if trouble.class == Class::Data {
+        // A constant in it that cannot be read, say: no record is to blame.
+        trouble.class = Class::Lasting;
+    }
+    if let (Some(position), Statement::Sql { text, .. }) = (position, statement) {
+        // Characters are counted from 1, in what was sent.
+        let before = sql.find(text.trim_end().trim_end_matches(';')).unwrap_or_default();
+        let at = position.saturating_sub(sql[..before].chars().count() + 1);
+        let near: String = text.chars().skip(at).take(30).collect();
+        if !near.is_empty() {
+            trouble.message = format!("{}, at '{near}'", trouble.message);
+        }
+    }
+    if let Some(hint) = hint {
+        trouble.message = format!("{}; {}", trouble.message, hint.trim_end_matches('.'));
+    }
+    trouble
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sql(text: &str) -> Statement {
+        Statement::Sql { text: text.to_owned(), parameters: 0, returns: false }
+    }
+
+    #[test]
+    fn statements_that_control_the_transaction_are_refused() {
+        for text in
+            ["commit", "  ROLLBACK", "-- x\nbegin", "/* a /* b */ select */ end", "savepoint a", "set x = 1", "", "--"]
+        {
+            assert!(check(&sql(text)).is_err(), "{text}");
+        }
+        for text in
+            ["insert into t values ($1)", "/* x */ (Select 1)", "with a as (select 1) select 1", "-- x\n delete from t"]
+        {
+            assert_eq!(check(&sql(text)), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_that_come_back_are_asked_for_as_json() {
+        let sql = returning("insert into t values (1) returning id -- the id\n ; ");
+        assert!(sql.contains("-- the id\n \n) select row_to_json"), "{sql}");
+    }
+}

@@ -1,0 +1,122 @@
+//! TLS by rustls, with the meaning that libpq gives to `sslmode`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::class::Trouble;
+use super::url::{Check, Target};
+
+/// What to connect with.
+///
+/// # Errors
+/// A file of certificates or of a key that cannot be read; a person has to act.
+pub(super) fn connector(target: &Target) -> Result<MakeRustlsConnect, Trouble> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let authorities = match target.check {
+        Check::Nothing => None,
+        Check::Authority | Check::Host => Some(authorities(target.root.as_deref(), &provider)?),
+    };
+    let verifier = Verifier { authorities, check: target.check, provider: Arc::clone(&provider) };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Trouble::lasting(format!("TLS cannot be used: {error}")))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let config = match &target.certificate {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error))?;
+            config
+                .with_client_auth_cert(certificates(certificate)?, key)
+                .map_err(|error| unreadable(certificate, error))?
+        }
+    };
+    Ok(MakeRustlsConnect::new(config))
+}
+
+fn unreadable(file: &Path, error: impl std::fmt::Display) -> Trouble {
+    Trouble::lasting(format!("{} of the url cannot be used: {error}", file.display()))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+    let read = || CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>();
+    let found: Vec<_> = read().map_err(|error| unreadable(file, error))?;
+    if found.is_empty() { Err(unreadable(file, "it holds no certificate")) } else { Ok(found) }
+}
+
+fn authorities(file: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Trouble> {
+    let mut roots = RootCertStore::empty();
+    match file {
+        Some(file) => {
+            for certificate in certificates(file)? {
+                roots.add(certificate).map_err(|error| unreadable(file, error))?;
+            }
+        }
+        // Some of a system's certificates may be damaged; those that are not will do.
+        None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+    }
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build().map_err(|_| {
+        Trouble::lasting(
+            "the system has no certificates of authorities, which the url's sslmode asks for: install them \
+             (ca-certificates), or name a file with sslrootcert",
+        )
+    })
+}
+
+/// Checks as much of the server's certificate as was asked for.
+#[derive(Debug)]
+struct Verifier {
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    check: Check,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
+        match authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // The name is looked at last: everything else was found right.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if self.check == Check::Authority => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

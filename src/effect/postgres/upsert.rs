@@ -1,0 +1,287 @@
+//! The SQL of statements that name a table: upsert, delete by key, truncate.
+//!
+//! Their parameter is a JSON object. `json_to_record` hands each field's text to its column's own type, so that nothing
+//! is rounded, cut off or guessed; what Debezium says is an unchanged large value is taken out before. A field that is
+//! missing then keeps what its column has.
+//!
+//! An upsert updates first, and inserts if there was no row: an insert alone would have to satisfy NOT NULL for columns
+//! whose fields are missing, although the row that it is in conflict with has them.
+
+use std::fmt::Write as _;
+
+use tokio_postgres::Client;
+
+use super::class::Trouble;
+use super::{constant, quoted};
+
+/// What Debezium sends in place of a large value that was not changed.
+const UNAVAILABLE: &str = "__debezium_unavailable_value";
+/// The same where the column is `bytea`.
+const UNAVAILABLE_BASE64: &str = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+/// The parsed parameter, beside the columns of the table: a name that no table has.
+const OBJECT: &str = "\"ratchet: the object\"";
+
+/// A table, as the catalog describes it.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    /// Quoted, with its schema.
+    name: String,
+    columns: Vec<Column>,
+}
+
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    /// The type with its modifiers, as SQL writes it.
+    sql_type: String,
+    kind: Kind,
+    /// The default's SQL, if it has one.
+    default: Option<String>,
+    /// Whether it is `generated always as identity`: it can be inserted, but not updated.
+    is_identity_always: bool,
+}
+
+/// How a field becomes a column's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// As its type reads text, or JSON arrays and objects.
+    Plain,
+    /// As base64 or `\x…`.
+    Bytes,
+    /// As a JSON array of these.
+    ByteList,
+    /// As JSON: a string holds the JSON's text.
+    Json,
+}
+
+/// The parts of a table's name: separated by dots, with double quotes around a part that has one.
+pub(super) fn parts(name: &str) -> Result<Vec<String>, String> {
+    let wrong = || format!("'{name}' is no table's name: write table or schema.table");
+    let (mut parts, mut rest) = (Vec::new(), name);
+    loop {
+        let part = if let Some(inner) = rest.strip_prefix('"') {
+            let (mut part, mut characters) = (String::new(), inner.char_indices().peekable());
+            loop {
+                match characters.next().ok_or_else(wrong)? {
+                    (_, '"') if characters.next_if(|(_, next)| *next == '"').is_some() => part.push('"'),
+                    (at, '"') => {
+                        rest = &inner[at + 1..];
+                        break part;
+                    }
+                    (_, other) => part.push(other),
+                }
+            }
+        } else {
+            let (part, _) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
+            rest = &rest[part.len()..];
+            part.to_owned()
+        };
+        if part.is_empty() {
+            return Err(wrong());
+        }
+        parts.push(part);
+        match rest.strip_prefix('.') {
+            Some(after) => rest = after,
+            None if rest.is_empty() && parts.len() <= 2 => return Ok(parts),
+            None => return Err(wrong()),
+        }
+    }
+}
+
+impl Table {
+    /// Asks the catalog.
+    pub async fn find(client: &Client, name: &str) -> Result<Self, Trouble> {
+        let quoted_name: Vec<_> = parts(name).map_err(Trouble::lasting)?.iter().map(|part| quoted(part)).collect();
+        let sql = "select a.attname::text, format_type(a.atttypid, a.atttypmod), a.attidentity = 'a', \
+                   case when a.attidentity = '' then pg_get_expr(d.adbin, d.adrelid) \
+                   else format('nextval(%L::regclass)', pg_get_serial_sequence($1::text, a.attname::text)) end, \
+                   (with recursive base as (select a.atttypid as id union all \
+                    select t.typbasetype from base join pg_catalog.pg_type t on t.oid = base.id where t.typbasetype <> 0) \
+                    select case when 17 in (select id from base) then 'bytes' \
+                    when 1001 in (select id from base) then 'bytelist' \
+                    when exists (select from base where id in (114, 3802)) then 'json' else 'plain' end), \
+                   c.oid::regclass::text, n.nspname::text, c.relname::text \
+                   from pg_catalog.pg_class c \
+                   join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+                   join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped \
+                   left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum \
+                   where c.oid = to_regclass($1::text) and a.attgenerated = '' order by a.attnum";
+        let rows = client.query(sql, &[&quoted_name.join(".")]).await?;
+        let Some(first) = rows.first() else {
+            return Err(Trouble::lasting(format!(
+                "there is no table {name}, or none that this role sees; names are taken as they are written"
+            )));
+        };
+        let name = format!("{}.{}", quoted(first.try_get(6)?), quoted(first.try_get(7)?));
+        let column = |row: &tokio_postgres::Row| {
+            Ok(Column {
+                name: row.try_get(0)?,
+                sql_type: row.try_get(1)?,
+                is_identity_always: row.try_get(2)?,
+                default: row.try_get(3)?,
+                kind: match row.try_get(4)? {
+                    "bytes" => Kind::Bytes,
+                    "bytelist" => Kind::ByteList,
+                    "json" => Kind::Json,
+                    _ => Kind::Plain,
+                },
+            })
+        };
+        let columns = rows.iter().map(column).collect::<Result<_, tokio_postgres::Error>>()?;
+        Ok(Self { name, columns })
+    }
+
+    /// The table's quoted name, with its schema.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Truncates the table.
+    pub fn truncate(&self) -> String {
+        format!("truncate table {}", self.name)
+    }
+
+    /// Deletes the row whose key the parameter has.
+    pub fn delete(&self, key: &[String]) -> Result<String, String> {
+        let key = self.named(key)?;
+        let condition = equal(&key);
+        Ok(format!("{} delete from {} as t using x where {condition}", given(&key, &key), self.name))
+    }
+
+    /// Inserts the parameter as a row, or updates the row with its key.
+    pub fn upsert(&self, key: &[String], columns: Option<&[String]>) -> Result<String, String> {
+        let key = self.named(key)?;
+        let columns = match columns {
+            Some(names) => self.named(names)?,
+            None => self.columns.iter().collect(),
+        };
+        let is_key = |column: &Column| key.iter().any(|part| part.name == column.name);
+        let settable: Vec<_> =
+            columns.iter().copied().filter(|column| !is_key(column) && !column.is_identity_always).collect();
+        let names = list(&columns, |column| quoted(&column.name));
+        // A key that is missing would be given another one by its default.
+        let values = list(&columns, |column| if is_key(column) { value(column) } else { value_or_default(column) });
+        let conflict = list(&key, |column| quoted(&column.name));
+        let x = given(&columns, &key);
+        let insert = format!("insert into {} as t ({names}) overriding system value select {values} from x", self.name);
+        if settable.is_empty() {
+            return Ok(format!("{x} {insert} on conflict ({conflict}) do nothing"));
+        }
+        let set = list(&settable, |column| format!("{} = {}", quoted(&column.name), value_or_kept(column)));
+        let (table, condition) = (&self.name, equal(&key));
+        let again = list(&settable, |column| quoted(&column.name));
+        let kept = list(&settable, value_or_kept);
+        Ok(format!(
+            "{x}, u as (update {table} as t set {set} from x where {condition} returning 1) \
+             {insert} where not exists (select from u) \
+             on conflict ({conflict}) do update set ({again}) = (select {kept} from x)"
+        ))
+    }
+
+    /// These columns, without those that the database generates.
+    fn named(&self, names: &[String]) -> Result<Vec<&Column>, String> {
+        let column = |name: &String| self.columns.iter().find(|column| column.name == *name);
+        let known: Vec<_> = names.iter().filter_map(column).collect();
+        match names.iter().find(|name| column(name).is_none()) {
+            None => Ok(known),
+            Some(missing) => Err(format!("table {} has no column {missing} that can be written", self.name)),
+        }
+    }
+}
+
+fn list(columns: &[&Column], each: impl Fn(&Column) -> String) -> String {
+    columns.iter().map(|column: &&Column| each(column)).collect::<Vec<_>>().join(", ")
+}
+
+fn equal(key: &[&Column]) -> String {
+    let each = |column: &&Column| format!("t.{} = {}", quoted(&column.name), value(column));
+    key.iter().map(each).collect::<Vec<_>>().join(" and ")
+}
+
+/// The parameter, as a row `x` of the columns' types, beside the object itself.
+fn given(columns: &[&Column], key: &[&Column]) -> String {
+    let text = |column: &Column| match column.kind {
+        Kind::Plain => column.sql_type.clone(),
+        Kind::Bytes | Kind::ByteList | Kind::Json => "text".to_owned(),
+    };
+    let record = list(columns, |column| format!("{} {}", quoted(&column.name), text(column)));
+    let names = list(columns, |column| format!("r.{}", quoted(&column.name)));
+    // Without a key nothing would be found, silently. The cast fails, and says what it could not read.
+    let missing = key.iter().fold(String::new(), |mut sql, column| {
+        let field = constant(&column.name);
+        let says = constant(&format!("the row has no key field {}: ", column.name));
+        write!(sql, " when (o.j ->> {field}) is null then ({says} || o.j::text)::int").ok();
+        sql
+    });
+    let holds_bytes = |column: &&Column| matches!(column.kind, Kind::Bytes | Kind::ByteList);
+    let bytes: Vec<_> = columns.iter().copied().filter(holds_bytes).collect();
+    let is_bytes = match bytes.as_slice() {
+        [] => "false".to_owned(),
+        bytes => format!("e.key in ({})", list(bytes, |column| constant(&column.name))),
+    };
+    let (plain, base64) = (constant(UNAVAILABLE), constant(UNAVAILABLE_BASE64));
+    // An array's placeholder is an array that holds it. Most rows have none, and their text is used as it is.
+    let field = "case when json_typeof(e.value) = 'array' then \
+                 case when json_array_length(e.value) = 1 then e.value ->> 0 end \
+                 else e.value #>> '{}' end";
+    format!(
+        "with p as (select $1::text as t), \
+         o as materialized (select case when strpos(p.t, {plain}) = 0 and strpos(p.t, {base64}) = 0 then p.t::json \
+         else (select coalesce(json_object_agg(e.key, e.value), '{{}}') from json_each(p.t::json) as e \
+         where ({field}) is distinct from {plain} \
+         and (({field}) is distinct from {base64} or not {is_bytes})) end as j from p), \
+         x as materialized (select {names}, o.j as {OBJECT} from o, json_to_record(o.j) as r ({record}) \
+         where case{missing} else 0 end = 0)"
+    )
+}
+
+/// A field as its column's value; null if it is missing.
+fn value(column: &Column) -> String {
+    let field = format!("x.{}", quoted(&column.name));
+    match column.kind {
+        Kind::Plain => field,
+        Kind::Bytes => bytes_of(&field),
+        Kind::ByteList => format!(
+            "case when {field} is not null then array(select {} from json_array_elements_text({field}::json) \
+             with ordinality as e (v, n) order by e.n) end",
+            bytes_of("e.v")
+        ),
+        Kind::Json => format!("{field}::{}", column.sql_type),
+    }
+}
+
+/// A text as bytes.
+fn bytes_of(text: &str) -> String {
+    format!("case when left({text}, 2) = E'\\\\x' then {text}::bytea else decode({text}, 'base64') end")
+}
+
+/// Whether a field is missing, where it is known to be null.
+fn is_missing(column: &Column) -> String {
+    format!("(x.{OBJECT} -> {}) is null", constant(&column.name))
+}
+
+fn value_or_default(column: &Column) -> String {
+    match &column.default {
+        None => value(column),
+        Some(default) => format!("coalesce({}, case when {} then {default} end)", value(column), is_missing(column)),
+    }
+}
+
+fn value_or_kept(column: &Column) -> String {
+    format!("coalesce({}, case when {} then t.{} end)", value(column), is_missing(column), quoted(&column.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_one_or_two_parts() {
+        assert_eq!(parts("accounts"), Ok(vec!["accounts".to_owned()]));
+        assert_eq!(parts("bank.Accounts"), Ok(vec!["bank".to_owned(), "Accounts".to_owned()]));
+        assert_eq!(parts(r#""a.b"."c ""d""""#), Ok(vec!["a.b".to_owned(), "c \"d\"".to_owned()]));
+        for name in ["", ".", "a.", ".a", "a.b.c", "\"a", "\"a\"b", "\"\""] {
+            assert!(parts(name).is_err(), "{name}");
+        }
+    }
+}

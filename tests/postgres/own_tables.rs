@@ -1,0 +1,76 @@
+//! Ratchet's own tables: created, recognised, refused.
+
+use std::thread::spawn;
+
+use ratchet::effect::postgres::{Settings, ddl};
+use ratchet::effect::{Error, ErrorKind};
+
+use crate::database::{Database, shared};
+use crate::task::{Task, key, session, settings, settings_of};
+
+#[track_caller]
+fn refused(settings: &Settings) -> Error {
+    let error = session(settings).claim(&key(0), true).expect_err("it is refused");
+    assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
+    error
+}
+
+/// The role without rights, on this database.
+fn limited(database: &Database) -> Settings {
+    settings_of(&shared().url("limited", &database.name), vec![])
+}
+
+#[test]
+fn several_may_create_them_at_once() {
+    let database = Database::new();
+    let settings = Settings { schema: "my \"own\" schema".to_owned(), ..settings(&database, &[]) };
+    let all: Vec<_> = (0..8)
+        .map(|partition| {
+            let settings = settings.clone();
+            spawn(move || Task::claim(&mut *session(&settings), partition).mark.epoch)
+        })
+        .collect();
+    assert!(all.into_iter().all(|one| one.join().expect("it is claimed") == 1));
+    let tables = "select table_name from information_schema.tables where table_schema = 'my \"own\" schema' order by 1";
+    assert_eq!(database.rows(tables), ["format", "inbox", "position"]);
+}
+
+#[test]
+fn role_that_may_not_create_them_is_told_the_ddl() {
+    let database = Database::new();
+    database.run(&format!("revoke create on database {} from public", database.name));
+    let error = refused(&limited(&database));
+    assert!(error.message.contains("permission denied") && error.message.contains(&ddl("ratchet")), "{error}");
+    database.run(&ddl("ratchet"));
+    database.run(&ddl("ratchet"));
+    let error = refused(&limited(&database));
+    assert!(error.message.contains("grant usage"), "{error}");
+    database.run("grant usage on schema ratchet to limited; grant select, insert, update, delete on all tables in schema ratchet to limited");
+    Task::claim(&mut *session(&limited(&database)), 0);
+}
+
+/// The schema exists and may be used and written to: it is not created again.
+#[test]
+fn existing_schema_is_used() {
+    let database = Database::new();
+    database.run(&format!("revoke create on database {} from public", database.name));
+    database.run("create schema ratchet; grant usage, create on schema ratchet to limited");
+    Task::claim(&mut *session(&limited(&database)), 0);
+}
+
+#[test]
+fn they_are_not_created_unasked() {
+    let database = Database::new();
+    let error = refused(&Settings { create: false, ..settings(&database, &[]) });
+    assert!(error.message.contains(&ddl("ratchet")), "{error}");
+    assert_eq!(database.value("select count(*) from pg_namespace where nspname = 'ratchet'"), "0");
+}
+
+#[test]
+fn tables_of_a_later_release_are_left_alone() {
+    let database = Database::new();
+    database.run(&ddl("ratchet"));
+    database.run("update ratchet.format set number = 2");
+    let error = refused(&settings(&database, &[]));
+    assert!(error.message.contains("format 2"), "{error}");
+}
