@@ -192,7 +192,7 @@ fmt-check: ## Check the format of the sources
 	rustfmt --edition 2024 --check fuzz/fuzz_targets/*.rs fuzz/src/world.rs
 
 # Tests with their own recipes, which `cargo test` and `--all-targets` leave out.
-APART := cdc sim soak
+APART := cdc postgres sim soak
 
 .PHONY: clippy
 clippy: ## Run clippy on everything

@@ -3,7 +3,7 @@
 //! It reads a topic, drops records that it has already seen or that are older than what it has seen, and forwards
 //! the rest exactly once. These nouns mean the same in code, YAML, logs, metrics and docs:
 //!
-//! - **topology**: one YAML file: an input, how its records are identified and versioned, an output
+//! - **topology**: one YAML file: an input, how its records are identified and versioned, an output or a sink
 //! - **record**: one Kafka record of the input
 //! - **identity**: the bytes that say which thing a record is about
 //! - **version**: bytes whose order says which record is newer
@@ -22,6 +22,10 @@
 //! - **owner**: the transactional id that may have written for a partition; it is named beside the committed offset
 //! - **claim**: a transaction of offsets only that names a partition's new owner, before that writes for it
 //! - **stream time**: the highest record timestamp that a task has seen
+//! - **sink**: where survivors go when they do not go to a topic
+//! - **effect**: what one survivor causes in a sink
+//! - **row**: a committing sink's own word on how far a task has come
+//! - **redo**: the Kafka half of a transaction, kept by the sink until Kafka has it
 //! - **cluster**: where topics are: `kafka` or `embedded`
 //!
 //! The rooms, from the outside in. Each knows only rooms below it; docs/architecture.md says which:
@@ -32,6 +36,7 @@
 //! | [`engine`] | lanes that take records through the rules, exactly once |
 //! | [`infer`] | proposing a topology for captured records |
 //! | [`rehearsal`] | judging without a cluster; a topology's own tests |
+//! | [`rendering`] | what a record causes in a sink: statements and their parameters |
 //! | [`topology`], [`config`] | what users write: a topology's YAML, its spec and compiled form; the worker's settings |
 //! | [`capture`] | records captured into files |
 //! | [`cluster`] | the traits that a lane uses; `cluster::kafka` and `cluster::embedded` |
@@ -63,6 +68,7 @@ pub mod lock;
 pub mod observe;
 pub mod record;
 pub mod rehearsal;
+pub mod rendering;
 #[cfg(test)]
 mod rooms;
 pub mod sabotage;

@@ -76,6 +76,14 @@ acts! {
     ChangelogEndNotCompared,
     /// a longer retention moves the horizon back
     HorizonMovedBack,
+    /// a redo holds no dead letters, nor anything else for other topics than the changelog
+    RedoWithoutLetters,
+    /// a sink's row is compared with the text beside the group's offset
+    RowComparedWithText,
+    /// what a sink has committed and Kafka has not is decided anew, not played
+    RedoDecidedAnew,
+    /// records whose transaction the sink could not carry out are not read again
+    HeldSkipped,
 }
 
 #[cfg(feature = "sabotage")]

@@ -10,6 +10,12 @@ use crate::topology::{self, Input, Loaded, Preset, Process, Topology};
 use crate::yaml::units::show_duration_ms;
 
 mod online;
+mod promise;
+
+/// Width at which a line of the summary is folded, in characters.
+const WIDTH: usize = 110;
+/// Where the values of the summary begin.
+const INDENT: usize = 15;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -111,7 +117,7 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         // writing to a string never fails
-        let _ = writeln!(text, "  {name:<12} {value}");
+        let _ = writeln!(text, "  {name:<12} {}", folded(value));
     };
     line("name", &topology.name);
     preset.iter().for_each(|preset| line("preset", &preset.pinned()));
@@ -123,11 +129,13 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     rules.kinds.iter().for_each(|kinds| line("kinds", &show_kinds(kinds)));
     line("retention", &retention(rules.retention, rules.refresh));
     let (outputs, changelogs) = derived(topology);
-    line("output", &outputs);
+    outputs.iter().for_each(|outputs| line("output", outputs));
+    promise::sink_lines(topology).iter().for_each(|(name, value)| line(name, value));
     line("dead letter", &topology.dead_letter);
     topology.audit.iter().for_each(|audit| line("audit", audit));
     line("group", &topology.group());
     line("changelog", &changelogs);
+    line("promise", &promise::promise(topology));
     if !topology.tests.is_empty() {
         line("tests", &format!("{}, which `ratchet test` runs", topology.tests.len()));
     }
@@ -137,14 +145,35 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     text
 }
 
-/// The outputs and the changelogs; for a pattern, with `{topic}` in place of the topic.
-fn derived(topology: &Topology) -> (String, String) {
+/// A text folded at [`WIDTH`], its further lines indented.
+fn folded(text: &str) -> String {
+    let mut folded = String::new();
+    let mut column = INDENT;
+    for (number, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        if number > 0 && column + 1 + length > WIDTH {
+            folded.push('\n');
+            folded.push_str(&" ".repeat(INDENT));
+            column = INDENT;
+        } else if number > 0 {
+            folded.push(' ');
+            column += 1;
+        }
+        folded.push_str(word);
+        column += length;
+    }
+    folded
+}
+
+/// The outputs, unless it ends in a sink, and the changelogs; for a pattern, with `{topic}` in place of the topic.
+fn derived(topology: &Topology) -> (Option<String>, String) {
     let topics: Vec<String> = match &topology.input {
         Input::Topics(topics) => topics.clone(),
         Input::Pattern { .. } => vec!["{topic}".to_owned()],
     };
-    let each = |of: &dyn Fn(&str) -> String| topics.iter().map(|topic| of(topic)).collect::<Vec<_>>().join(", ");
-    (each(&|topic| topology.output_topic(topic)), each(&|topic| topology.changelog(topic)))
+    let outputs: Option<Vec<String>> = topics.iter().map(|topic| topology.output_topic(topic)).collect();
+    let changelogs: Vec<String> = topics.iter().map(|topic| topology.changelog(topic)).collect();
+    (outputs.map(|outputs| outputs.join(", ")), changelogs.join(", "))
 }
 
 fn show_places(places: &[Path]) -> String {

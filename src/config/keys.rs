@@ -182,6 +182,14 @@ pub static WORKER: &[Key] = &[
         show: |config| Some(config.topics.min_insync_replicas.to_string()),
     },
     Key {
+        name: "tables.create",
+        default: Omitted::Is("true"),
+        about: "whether to create ratchet's own tables, and their schema, in the database of a \
+                [sink](topologies.md#sinks) if they do not exist; with `false`, `check --online` prints what to create",
+        put: |draft, typed| put(&mut draft.config.tables_create, typed.choice(&[("true", true), ("false", false)])),
+        show: |config| Some(config.tables_create.to_string()),
+    },
+    Key {
         name: "log.format",
         default: Omitted::Is("text"),
         about: "`text` or `json`",

@@ -58,6 +58,8 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// What to do about topics that do not exist.
     pub topics: TopicSettings,
+    /// Whether to create ratchet's own tables in the database of a sink if they do not exist.
+    pub tables_create: bool,
     /// What to log, and how.
     pub log: Log,
     /// Warnings about the settings.

@@ -94,6 +94,7 @@ fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
         commit: Commit { interval_ms: 0, records_max: 0, bytes_max: 0 },
         http: None,
         topics: TopicSettings { create: Create::None, replication_factor: 0, min_insync_replicas: 0 },
+        tables_create: false,
         log: Log { format: LogFormat::Text, level: String::new() },
         warnings: Vec::new(),
         secrets: BTreeSet::new(),

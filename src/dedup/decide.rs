@@ -131,6 +131,7 @@ pub fn reject(rules: &Rules, rejection: &Rejection) -> Decision {
         Reason::VersionMissing => actions.missing_version,
         Reason::Late => actions.late,
         Reason::Unsendable => actions.unsendable,
+        Reason::Rejected => actions.rejected,
         _ => actions.invalid,
     };
     Decision::by_action(action, Verdict::Invalid, rejection.reason)

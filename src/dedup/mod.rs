@@ -76,10 +76,10 @@ pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, comb
 pub use epochs::Epochs;
 pub use evaluate::{Evaluation, Evaluator, Memory, Subject};
 pub use identity::{describe as describe_identity, describe_scope};
-pub use model::Model;
+pub use model::{Carried, Model};
 pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Bounds, Progress, RANGES_MAX, Ranges};
-pub use reader::{Reader, Reading, Rejection, Row};
+pub use reader::{Field, Fields, Reader, Reading, Rejection, Row, Wanted};
 pub use rules::{
     Actions, Epoch, EpochPart, Identity, IdentityPart, Kinds, Limits, Names, OnNull, Places, Retention, Rules, Version,
     VersionPart,

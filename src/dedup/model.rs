@@ -6,13 +6,24 @@ use std::sync::Arc;
 
 use crate::record::Record;
 
-use super::decide::Decision;
+use super::decide::{Decision, reject};
 use super::evaluate::{self, Evaluator, Memory, Subject};
 use super::explain;
 use super::progress::Progress;
 use super::reader::{Reader, Reading, Rejection, Row};
 use super::rules::Rules;
-use super::vocabulary::{Action, Kind};
+use super::vocabulary::{Action, Kind, Reason, Verdict};
+
+/// What became of a record that was to be forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// It was.
+    Out,
+    /// It is refused: nothing is remembered of it.
+    Refused(Rejection),
+    /// A sink's inbox has it already: it is a duplicate.
+    InInbox,
+}
 
 /// Judges one partition's records one after the other and remembers all of them in memory.
 ///
@@ -68,7 +79,18 @@ impl Model {
     /// Judges the next record; `wall_ms` is the wall clock, in milliseconds since the epoch. A record whose action is
     /// [`Action::Fail`] leaves everything as it was: the task would have stopped before it.
     pub fn judge(&mut self, record: &Record<'_>, wall_ms: i64) -> Decision {
-        self.judge_with(record, wall_ms, |reader, arena| reader.read(record, arena))
+        self.judge_and_carry(record, wall_ms, |_, _| Carried::Out)
+    }
+
+    /// Judges the next record, and carries it out by `carry` if it is to be forwarded, which gets its rows and what
+    /// their ranges point into.
+    pub fn judge_and_carry(
+        &mut self,
+        record: &Record<'_>,
+        wall_ms: i64,
+        carry: impl FnOnce(&[Row], &[u8]) -> Carried,
+    ) -> Decision {
+        self.judge_with(record, wall_ms, |reader, arena| reader.read(record, arena), carry)
     }
 
     /// Judges the next record as `read` reads it.
@@ -77,6 +99,7 @@ impl Model {
         record: &Record<'_>,
         wall_ms: i64,
         read: impl FnOnce(&mut Reader, &mut Vec<u8>) -> Reading,
+        carry: impl FnOnce(&[Row], &[u8]) -> Carried,
     ) -> Decision {
         let Self { rules, reader, evaluator, progress, entries, arena, .. } = self;
         arena.clear();
@@ -86,13 +109,34 @@ impl Model {
             .evaluate((rules, wall_ms), progress, subject, &&*entries, || true)
             .expect("the model decodes what it encoded itself")
             .expect("the wall clock is the only one");
-        let decision = evaluation.decision;
+        let mut decision = evaluation.decision;
         let against = evaluator.compared_with(progress, subject, &&*entries, decision);
         self.against = against.map(|entry| explain::entry(&entry, &progress.epochs, rules));
+        let rows = reading.as_ref().map(Reading::rows).unwrap_or_default();
+        let mut refused = None;
+        if decision.action == Action::Forward {
+            match carry(rows, arena) {
+                Carried::Out => {}
+                Carried::InInbox => {
+                    decision = Decision {
+                        verdict: Verdict::Duplicate,
+                        reason: Reason::InInbox,
+                        action: Action::Drop,
+                        ..decision
+                    };
+                }
+                Carried::Refused(rejection) => {
+                    decision = reject(rules, &rejection);
+                    refused = Some(rejection);
+                }
+            }
+        }
         if decision.action != Action::Fail {
-            evaluator.remember(progress, subject, |key, entry| {
-                entries.0.insert(key.into(), entry.to_vec());
-            });
+            if refused.is_none() {
+                evaluator.remember(progress, subject, |key, entry| {
+                    entries.0.insert(key.into(), entry.to_vec());
+                });
+            }
             if reading.is_some() {
                 let from = self.next.filter(|&from| from <= record.offset).unwrap_or(record.offset);
                 progress.processed.insert(from, record.offset.saturating_add(1));
@@ -101,7 +145,7 @@ impl Model {
         }
         let is_read = evaluation.rejection.is_none() || evaluation.full.is_some();
         self.reading = reading.filter(|_| is_read);
-        self.rejection = evaluation.rejection;
+        self.rejection = refused.or(evaluation.rejection);
         decision
     }
 

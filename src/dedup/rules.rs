@@ -64,6 +64,8 @@ pub struct Actions {
     pub late: Action,
     /// `on_unsendable`: the output refuses it.
     pub unsendable: Action,
+    /// `on_rejected`: the sink refuses what it causes.
+    pub rejected: Action,
 }
 
 impl Default for Actions {
@@ -77,6 +79,7 @@ impl Default for Actions {
             epoch_change: Action::Forward,
             late: Action::DeadLetter,
             unsendable: Action::DeadLetter,
+            rejected: Action::DeadLetter,
         }
     }
 }

@@ -206,6 +206,10 @@ vocabulary! {
         RecordTooLarge = "record_too_large",
         /// The output refuses it.
         Unsendable = "unsendable",
+        /// The sink refuses what it causes.
+        Rejected = "rejected",
+        /// The sink's inbox has it, or a newer one of its identity.
+        InInbox = "in_inbox",
     }
 }
 
@@ -240,6 +244,8 @@ impl Reason {
             Reason::Late => "the record is older than the retention horizon",
             Reason::RecordTooLarge => "the record, its key or its headers take more bytes than the limit allows",
             Reason::Unsendable => "the output refuses the record",
+            Reason::Rejected => "the sink refuses what the record causes",
+            Reason::InInbox => "the sink's inbox has the identity already",
         }
     }
 }

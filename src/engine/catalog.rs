@@ -25,6 +25,8 @@ pub struct InputTopic {
     pub dead_letter_partitions: i32,
     /// Partitions of the audit topic.
     pub audit_partitions: i32,
+    /// Partitions of the topic for a sink's results.
+    pub result_partitions: i32,
 }
 
 /// What was given more partitions, and its current count.

@@ -8,9 +8,10 @@ use std::time::Duration;
 use crate::cluster::Fencing;
 use crate::config::{self, Commit};
 use crate::dedup::Rules;
+use crate::effect::Sink;
 use crate::observe::{Health, Metrics};
 use crate::state::{Memory, Registry, StateDir};
-use crate::topology::Topology;
+use crate::topology::{self, Topology};
 
 use super::catalog::Catalog;
 use super::claims::Ids;
@@ -57,11 +58,18 @@ pub struct Context {
     pub ids: Ids,
     /// Bounds of the lanes' work.
     pub limits: Limits,
+    /// The sink, if survivors do not go to a topic.
+    pub sink: Option<Arc<dyn Sink>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Context {
+    /// The topic for the results of the sink's statements, if there is one.
+    pub fn results(&self) -> Option<&str> {
+        self.topology.sink().and_then(topology::sink::Sink::result)
+    }
+
     /// Whose transactions a takeover may end: those of this topology's owners outside this process.
     pub fn fencing(&self) -> Fencing {
         Fencing { prefix: self.topology.transactional_ids(), in_use: self.ids.in_use() }

@@ -16,6 +16,8 @@ const BEFORE_FREEZING: Duration = Duration::from_secs(1);
 /// Where a drill can kill or freeze the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
+    /// The sink has committed; nothing has been sent to Kafka.
+    AfterSink,
     /// A transaction's records are sent, including changelog and position; it is not committed.
     AfterSends,
     /// Kafka has committed; the store has not been written.
@@ -38,7 +40,8 @@ pub enum Point {
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::AfterSink,
         Self::AfterSends,
         Self::AfterCommit,
         Self::DuringRestore,
@@ -53,6 +56,7 @@ impl Point {
     /// Its name in `RATCHET_CRASH_AT`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::AfterSink => "after_sink",
             Self::AfterSends => "after_sends",
             Self::AfterCommit => "after_commit",
             Self::DuringRestore => "during_restore",

@@ -1,7 +1,7 @@
 //! What can go wrong in a transaction, and whose trouble it is. The way back is always the same: the transaction is
 //! aborted and its tasks restore. Only what follows for the task concerned differs.
 
-use crate::{cluster, state};
+use crate::{cluster, effect, state};
 
 use super::panics::{InProgress, Panic};
 use super::resume::Refusal;
@@ -23,6 +23,8 @@ pub enum Cause {
     Cluster(cluster::Error),
     /// A store operation failed.
     State(state::Error),
+    /// The sink has not committed, or not said so.
+    Sink(Undone),
     /// The task must not continue.
     Refused(Refusal),
     /// The task must not process the record at this offset; what comes before it is processed.
@@ -34,6 +36,17 @@ pub enum Cause {
         /// The panic.
         panic: Panic,
     },
+}
+
+/// A transaction that a sink has not committed, or whose commit has no answer.
+#[derive(Debug)]
+pub struct Undone {
+    /// Why.
+    pub failed: effect::Failed,
+    /// The tasks that were in it, by the numbers of their steps.
+    pub tasks: Vec<TaskId>,
+    /// The offsets of the records that the sink refuses, by task.
+    pub rejected: Vec<(TaskId, i64, String)>,
 }
 
 /// Why a record must not be processed.
@@ -85,6 +98,7 @@ impl std::fmt::Display for Cause {
         match self {
             Self::Cluster(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
+            Self::Sink(undone) => undone.failed.fmt(f),
             Self::Refused(reason) => reason.fmt(f),
             Self::RefusedAt(at, reason) => write!(f, "offset {at}: {reason}"),
             Self::Panicked { panic, .. } => write!(f, "panicked: {panic}"),

@@ -30,7 +30,7 @@ pub fn problem_with(topology: &Topology, topic: &str, inputs: &[String]) -> Opti
     if topology.audit.as_deref() == Some(topic) {
         return Some(is_written("the audit topic"));
     }
-    if let Some(other) = inputs.iter().find(|other| topology.output_topic(other) == topic) {
+    if let Some(other) = inputs.iter().find(|other| topology.output_topic(other).as_deref() == Some(topic)) {
         return Some(is_written(&format!("the output of {other:?}")));
     }
     let problem = topology.problem_with(topic)?;

@@ -13,18 +13,19 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind, Reader, RecordBatch};
+use crate::effect::Failed;
 use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
 use super::changelog_loss;
 use super::claims::Ownership;
 use super::context::{Context, backoff};
-use super::failure::{Cause, Failure};
+use super::failure::{Cause, Failure, Undone};
 use super::process::{Portion, Scratch, process};
 use super::resume::Refusal;
 use super::share::{Stop, TaskId};
 use super::task::{Phase, Task, Tasks};
-use super::transact::{Committed, Transactor};
+use super::transact::{Committed, OpenSink, Transactor};
 
 /// How long a task with a slot may find nothing to read while others wait for one.
 const IDLE_MAX: Duration = Duration::from_secs(2);
@@ -122,6 +123,8 @@ pub struct Means<'a, C: Cluster> {
     pub scratch: &'a mut Scratch,
     /// Where counts go.
     pub metrics: &'a LaneMetrics,
+    /// The way into the topology's sink, if it has one.
+    pub sink: Option<&'a mut OpenSink>,
 }
 
 /// Takes an isolated task one step further. Never waits for a delivery.
@@ -145,6 +148,9 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Outcome {
         return Outcome::SetBack(fallen_back.cause);
     }
     let task = means.tasks.get_mut(&id).expect("still there");
+    if means.sink.is_some() {
+        return Outcome::SetBack(set_back_by_sink(means.context, task, isolated.tried, failure.cause));
+    }
     let refused = aborted.undelivered.into_iter().find(|failure| failure.refused).map(|failure| failure.message);
     let last = aborted.shares.first().map(|share| share.position.next - 1);
     let tried = (isolated.tried, last.unwrap_or(task.committed.next - 1));
@@ -183,9 +189,24 @@ fn narrow_down<C: Cluster>(
     None
 }
 
+/// With a sink, what a topic has refused is already committed: its redo is played, and what cannot be played stops the
+/// task. A transaction that the sink refuses is tried with fewer records; anything else is tried again later.
+fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: usize, cause: Cause) -> Cause {
+    let Some(quarantine) = &mut task.quarantine else { return cause };
+    match &cause {
+        Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => quarantine.records_max = (tried / 2).max(1),
+        Cause::Sink(Undone { failed: Failed::Rejected(_), .. }) => {}
+        _ => {
+            quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
+            quarantine.attempts += 1;
+        }
+    }
+    cause
+}
+
 /// Reads the next records, takes them through the task and seals the transaction.
 fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
-    let Means { context, cluster, tasks, scratch, member, metrics } = means;
+    let Means { context, cluster, tasks, scratch, member, metrics, sink } = means;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
     let quarantine = task.quarantine.as_ref().expect("an isolated task is in quarantine");
     if task.committed.next >= quarantine.until {
@@ -218,7 +239,7 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     isolated.tried = added.records;
     isolated.taken += added.records;
     isolated.transactor.add(added);
-    isolated.transactor.seal(context, tasks)?;
+    isolated.transactor.seal(context, tasks, member, sink.as_deref_mut())?;
     isolated.sealed = true;
     Ok(Outcome::Worked)
 }

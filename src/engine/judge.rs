@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::cluster::{Cluster, RecordBatch};
 use crate::dedup::{
-    Candidate, Decision, Evaluation, Evaluator, Memory, Progress, Reader, Reading, Subject, evaluate, explain,
+    Candidate, Decision, Evaluation, Evaluator, Memory, Progress, Reader, Reading, Row, Subject, evaluate, explain,
 };
 use crate::format;
 use crate::record::Record;
@@ -223,6 +223,11 @@ impl Judge {
                 .and_then(|number| progress.epochs.scope(number))
                 .map(explain::epoch),
         }
+    }
+
+    /// What the record that was read as number `at` is identified and versioned by; ranges point into the returned bytes.
+    pub fn rows(&self, at: usize) -> (&[Row], &[u8]) {
+        (self.readings[at].as_ref().map(Reading::rows).unwrap_or_default(), &self.arena)
     }
 
     /// Puts the entries of the record judged last into the overlay. Returns whether that changed the epoch.

@@ -21,11 +21,12 @@ use super::process::Scratch;
 use super::share::TaskId;
 use super::status::{Counts, LaneStatus};
 use super::task::{Phase, Task, Tasks};
-use super::transact::Transactor;
+use super::transact::{OpenSink, Transactor};
 
 mod group;
 mod records;
 mod recovery;
+mod rows;
 
 /// How long an idle lane waits for a record before it serves the group again.
 const IDLE_WAIT: Duration = Duration::from_millis(20);
@@ -89,6 +90,12 @@ pub struct Lane<C: Cluster> {
     transactor: Transactor<C>,
     tasks: Tasks<C>,
     next_id: TaskId,
+    /// The way into the topology's sink, if it has one.
+    sink: Option<OpenSink>,
+    /// When the rows of idle tasks were last looked at.
+    looked_at: Duration,
+    /// Whether the sink may have more to tidy up.
+    tidying: bool,
     batch: C::Batch,
     restore_batch: C::Batch,
     scratch: Scratch,
@@ -145,6 +152,9 @@ impl<C: Cluster> Lane<C> {
             isolations: 0,
             tasks: Tasks::new(),
             next_id: 0,
+            sink: context.sink.as_ref().map(|sink| OpenSink::of(&context, sink.as_ref())),
+            looked_at: now,
+            tidying: false,
             batch: C::Batch::default(),
             restore_batch: C::Batch::default(),
             shares: Vec::new(),
@@ -181,6 +191,7 @@ impl<C: Cluster> Lane<C> {
         self.step_isolated();
         if drained {
             self.pass_markers();
+            self.tidy();
         }
         let due = drained || self.transactor.is_due(&self.context);
         if due {
@@ -228,6 +239,7 @@ impl<C: Cluster> Lane<C> {
             }
         }
         self.report();
+        self.look_at_rows(now);
         if now.saturating_sub(self.flushed_at) >= FLUSH_INTERVAL {
             self.flushed_at = now;
             self.to_flush = self.tasks_in(|phase| matches!(phase, Phase::Running));

@@ -29,6 +29,7 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, ErrorKind, MISSING_WAIT, embedded::Embedded, kafka::Kafka};
 use crate::config::{ClusterKind, Config};
 use crate::observe::{Health, Metrics};
+use crate::rendering;
 use crate::state::{self, Memory, Registry, StateDir, Survey};
 use crate::topology::Topology;
 use crate::words::agreeing;
@@ -60,8 +61,10 @@ pub mod preflight;
 pub mod present;
 pub mod process;
 pub mod rebuild;
+pub mod redoing;
 pub mod restore;
 pub mod resume;
+pub mod rows;
 pub mod share;
 pub mod status;
 pub mod sweep;
@@ -218,6 +221,14 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
                 continue;
             }
         };
+        let sink = match rendering::sink(&topology, config.tables_create) {
+            Ok(sink) => sink,
+            Err(error) => {
+                tracing::error!(topology = name, reason = %error, "topology refused");
+                outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
+                continue;
+            }
+        };
         let context = Context {
             rules: topology.rules.clone(),
             rules_digest,
@@ -237,6 +248,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             held_up: HeldUp::default(),
             ids: Ids::default(),
             limits: Limits::DEFAULT,
+            sink,
             clock: clock.clone(),
         };
         if context.topology.input.named().is_empty() {

@@ -4,12 +4,14 @@
 use std::borrow::Cow;
 
 use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
-use crate::dedup::{self, Action, Decision, Evaluation, Reason, Rejection, Verdict};
+use crate::dedup::{self, Action, Decision, Evaluation, Reason, Rejection, Row, Verdict};
+use crate::format::RedoRecord;
 use crate::record::{HeaderBuf, Headers, Record};
+use crate::rendering::Renderer;
 
 use super::context::Context;
 use super::failure::{Cause, Failure, Unprocessable};
-use super::share::Share;
+use super::share::{Asked, Share};
 use super::task::Work;
 
 /// What a batch has added to a transaction.
@@ -25,6 +27,16 @@ pub struct Added {
     pub epoch_changes: u64,
 }
 
+/// What a record that goes to a sink is known by, beside itself.
+pub(super) struct Known<'a> {
+    /// What was read of it, and the bytes that it points into.
+    pub(super) rows: (&'a [Row], &'a [u8]),
+    /// What renders its effects.
+    pub(super) renderer: &'a mut Renderer,
+    /// The audit record to write if the sink has it already; `None` if that is not asked.
+    pub(super) explanation: Option<Vec<u8>>,
+}
+
 /// Where the records of a transaction go.
 pub(super) struct Outlet<'a, C: Cluster> {
     pub(super) context: &'a Context,
@@ -38,27 +50,28 @@ pub(super) struct Outlet<'a, C: Cluster> {
 impl<C: Cluster> Outlet<'_, C> {
     /// Sends the record where its evaluation says. Returns the decision that was carried out: a different one if the
     /// output refuses the record.
-    pub(super) fn emit(&mut self, record: &Record<'_>, evaluation: &Evaluation) -> Result<Decision, Failure> {
-        let refusal = match evaluation.decision.action {
+    pub(super) fn emit(
+        &mut self,
+        record: &Record<'_>,
+        evaluation: &Evaluation,
+        known: Option<Known<'_>>,
+    ) -> Result<Decision, Failure> {
+        let rejection = match evaluation.decision.action {
             Action::Drop => return Ok(evaluation.decision),
             Action::DeadLetter => {
                 self.dead_letter(record, evaluation.decision.reason, &words(self.context, evaluation))?;
                 return Ok(evaluation.decision);
             }
             Action::Fail => unreachable!("the caller stops before"),
-            Action::Forward => match self.unsendable(record) {
-                Some(message) => message.to_owned(),
-                None => match self.forward(record)? {
-                    None => return Ok(evaluation.decision),
-                    Some(message) => message,
-                },
+            Action::Forward => match known {
+                Some(known) => self.affect(record, evaluation, known),
+                None => self.forward(record)?,
             },
         };
-        let rejection =
-            Rejection { reason: Reason::Unsendable, message: format!("the output refuses the record: {refusal}") };
+        let Some(rejection) = rejection else { return Ok(evaluation.decision) };
         let decision = dedup::reject(&self.context.rules, &rejection);
         match decision.action {
-            Action::DeadLetter => self.dead_letter(record, Reason::Unsendable, &rejection.message)?,
+            Action::DeadLetter => self.dead_letter(record, rejection.reason, &rejection.message)?,
             Action::Fail => {
                 return Err(Failure::refused_at(
                     self.share.task,
@@ -77,8 +90,40 @@ impl<C: Cluster> Outlet<'_, C> {
         (*offset == record.offset).then_some(message)
     }
 
-    /// Forwards the record unchanged; returns the cluster's message if it refuses it.
-    fn forward(&mut self, record: &Record<'_>) -> Result<Option<String>, Failure> {
+    /// Adds what the record causes in the sink; says why if it cannot be, or if the sink has refused it before.
+    fn affect(&mut self, record: &Record<'_>, evaluation: &Evaluation, known: Known<'_>) -> Option<Rejection> {
+        let Known { rows: (rows, arena), renderer, explanation } = known;
+        let rejected = |message: String| Some(Rejection { reason: Reason::Rejected, message });
+        if let Some(message) = self.work.task.rejected.get(&record.offset) {
+            return rejected(format!("the sink refuses what the record causes: {message}"));
+        }
+        let before = self.share.effects.byte_len();
+        if let Err(message) = renderer.render(record, rows, arena, &mut self.share.effects) {
+            return rejected(message);
+        }
+        self.added.bytes += self.share.effects.byte_len() - before;
+        if let Some(explanation) = explanation {
+            let topic = &self.work.task.topic;
+            self.share.asked.push(Asked {
+                partitions: [topic.result_partitions, topic.audit_partitions].map(|count| record.partition % count),
+                timestamp: record.timestamp,
+                key: record.key.map(<[u8]>::to_vec),
+                reason: evaluation.decision.reason,
+                explanation,
+            });
+        }
+        None
+    }
+
+    /// Forwards the record unchanged; says why if the output refuses it.
+    fn forward(&mut self, record: &Record<'_>) -> Result<Option<Rejection>, Failure> {
+        let refused = |refusal: &str| Rejection {
+            reason: Reason::Unsendable,
+            message: format!("the output refuses the record: {refusal}"),
+        };
+        if let Some(message) = self.unsendable(record) {
+            return Ok(Some(refused(message)));
+        }
         let message = Message {
             topic: &self.work.task.output,
             partition: record.partition,
@@ -87,10 +132,17 @@ impl<C: Cluster> Outlet<'_, C> {
             headers: record.headers,
             timestamp: record.timestamp,
         };
-        self.send(&message)
+        Ok(self.send(&message)?.as_deref().map(refused))
     }
 
+    /// Sends a message, or keeps it for after the sink's commit; returns the cluster's message if it refuses it.
     fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Failure> {
+        if self.context.sink.is_some() {
+            let Message { topic, partition, key, value, headers, timestamp } = *message;
+            self.share.redo.push(RedoRecord::Topic { topic, partition, timestamp, headers, key, value });
+            self.added.bytes += message.held_bytes();
+            return Ok(None);
+        }
         match self.producer.send(Ticket { number: self.share.task, report: false }, message) {
             Ok(()) => {
                 self.added.bytes += message.held_bytes();

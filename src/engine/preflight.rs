@@ -10,6 +10,7 @@ use crate::cluster::{self, Cluster, Detail, ErrorKind, NewTopic, Rights, TopicDe
 use crate::config;
 use crate::state::Survey;
 use crate::topology::Topology;
+use crate::topology::sink::Sink;
 
 use super::catalog::InputTopic;
 use super::feeding;
@@ -134,13 +135,19 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         let Some(input) = facts.input.there() else {
             return Err(refused(format!("input topic {:?} does not exist", facts.input.name)));
         };
-        self.ensure(Role::Output, facts.output.clone(), input.partition_count)?;
+        if let Some(output) = &facts.output {
+            self.ensure(Role::Output, output.clone(), input.partition_count)?;
+        }
         let changelog = self.ensure(Role::Changelog, facts.changelog.clone(), input.partition_count)?;
         let largest = input.message_bytes_max;
         let dead_letters = self.side_topic(Role::DeadLetter, &topology.dead_letter, partition_count, largest)?;
         let audit = match &topology.audit {
             None => 1,
             Some(audit) => self.side_topic(Role::Audit, audit, partition_count, largest)?,
+        };
+        let results = match topology.sink().and_then(Sink::result) {
+            None => 1,
+            Some(results) => self.side_topic(Role::Results, results, partition_count, largest)?,
         };
         Ok(InputTopic {
             input_id: input.id,
@@ -149,6 +156,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
             delete_retention_ms: changelog.delete_retention_ms,
             dead_letter_partitions: dead_letters,
             audit_partitions: audit,
+            result_partitions: results,
         })
     }
 

@@ -1,14 +1,15 @@
 //! A batch's way through a task: each record is judged (`judge`) and sent where its verdict says (`output`).
 
 use crate::cluster::{self, Cluster, RecordBatch};
-use crate::dedup::{Action, Decision, Evaluation, Reason};
+use crate::dedup::{Action, Decision, Evaluation, Reason, Verdict};
 use crate::record::{HeaderBuf, Record};
+use crate::rendering::Renderer;
 
 use super::context::Context;
 use super::crash;
 use super::failure::{Failure, Unprocessable};
 use super::judge::Judge;
-use super::output::{Added, Outlet, words};
+use super::output::{Added, Known, Outlet, words};
 use super::panics::InProgress;
 use super::present::Doubt;
 use super::resume;
@@ -21,12 +22,15 @@ pub struct Scratch {
     headers: HeaderBuf,
     /// An audit record's value.
     explanation: Vec<u8>,
+    /// What renders effects, if the topology has a sink.
+    renderer: Option<Renderer>,
 }
 
 impl Scratch {
     /// Memory for records of the topology's rules.
     pub fn new(context: &Context) -> Self {
-        Self { judge: Judge::new(context), headers: HeaderBuf::default(), explanation: Vec::new() }
+        let (headers, explanation) = Default::default();
+        Self { judge: Judge::new(context), headers, explanation, renderer: Renderer::new(&context.topology) }
     }
 
     /// The record that [`process`] was working on when it panicked.
@@ -107,7 +111,7 @@ fn process_all<C: Cluster>(
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Failure> {
-    let Scratch { judge, headers, explanation } = scratch;
+    let Scratch { judge, headers, explanation, renderer } = scratch;
     let Portion { batch, indices: all, room } = *portion;
     let (task, id) = (work.task, share.task);
     let stops = task.stops_before();
@@ -138,8 +142,13 @@ fn process_all<C: Cluster>(
             break;
         }
         let (producer, headers) = (&mut *producer, &mut *headers);
+        let known = renderer.as_mut().map(|renderer| Known {
+            rows: judge.rows(at),
+            explanation: in_inbox(context, judge, share, (at, &record), &evaluation),
+            renderer,
+        });
         let mut outlet = Outlet { context, work, share, producer, headers, added: &mut added };
-        let decision = outlet.emit(&record, &evaluation)?;
+        let decision = outlet.emit(&record, &evaluation, known)?;
         if decision.action == Action::Drop
             && let Some(topic) = &context.topology.audit
         {
@@ -147,8 +156,8 @@ fn process_all<C: Cluster>(
             judge.dropped(context, outlet.share, at, &record, decision).write(explanation);
             outlet.explain(&record, topic, explanation)?;
         }
-        // A record that the output refuses is treated as if it had never existed.
-        if decision.reason != Reason::Unsendable {
+        // A record that the output or the sink refuses is treated as if it had never existed.
+        if !matches!(decision.reason, Reason::Unsendable | Reason::Rejected) {
             added.epoch_changes += u64::from(judge.remember(share, at, &record));
         }
         share.tally.add(decision.verdict, decision.reason);
@@ -165,6 +174,28 @@ fn process_all<C: Cluster>(
         share.stop = Some(Stop::Refused(format!("{}:{offset}: {reason}", task.input)));
     }
     Ok(added)
+}
+
+/// The audit record to write if the sink's inbox has the record, empty if there is no audit topic; `None` if the sink
+/// does not answer for each record.
+fn in_inbox(
+    context: &Context,
+    judge: &Judge,
+    share: &Share,
+    (at, record): (usize, &Record<'_>),
+    evaluation: &Evaluation,
+) -> Option<Vec<u8>> {
+    let answers = context.sink.as_ref().is_some_and(|sink| sink.answers());
+    if !answers || evaluation.decision.action != Action::Forward {
+        return None;
+    }
+    let mut explanation = Vec::new();
+    if context.topology.audit.is_some() {
+        let (verdict, reason, action) = (Verdict::Duplicate, Reason::InInbox, Action::Drop);
+        let decision = Decision { verdict, reason, action, ..evaluation.decision };
+        judge.dropped(context, share, at, record, decision).write(&mut explanation);
+    }
+    Some(explanation)
 }
 
 /// Why the task stops before a record.

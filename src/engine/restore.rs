@@ -157,6 +157,8 @@ pub fn step<C: Cluster>(
             LoadStep::Worked => Ok(Slice::Worked),
             LoadStep::Loaded { settled, applied, rest } => finish(context, task, &settled, (applied, rest)),
         },
+        Phase::Claiming { until } if now >= *until => Ok(Slice::Ready),
+        Phase::Claiming { .. } | Phase::Redoing(_) => Ok(Slice::Waiting),
         Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),
     }
 }
@@ -353,11 +355,16 @@ fn finish<C: Cluster>(
         Some(rest) => held.store.apply(rest, &meta)?,
         None => held.store.set_meta(&meta)?,
     }
-    held.drop_former(context)?;
+    // With a sink, the row may yet say that the changelog has lost what the former store knows.
+    if context.sink.is_none() {
+        held.drop_former(context)?;
+    }
     held.applied = applied;
     task.doubted = 0;
     task.unsettled = false;
     task.commitment = settled.committed.as_ref().and_then(Commitment::read);
+    task.group_offset = settled.committed.as_ref().map(|found| found.offset);
+    (task.recorded, task.claim) = (token, None);
     task.present.learn(settled.changelog_time);
     task.committed = Position { next: resumption.next, progress: resumption.progress };
     task.metrics.restore_remaining(0);

@@ -3,8 +3,9 @@
 //! What is committed is in the task and its store, and stays untouched until Kafka has confirmed the transaction. Then
 //! the share becomes the new state ([`super::task::Task::take_committed`]). An abort drops it, with nothing to undo.
 
-use crate::dedup::Progress;
-use crate::format::Token;
+use crate::dedup::{Progress, Reason};
+use crate::effect::Effects;
+use crate::format::{RedoWriter, Token};
 use crate::state::Overlay;
 
 use super::dead_letter_log::SetAside;
@@ -59,6 +60,31 @@ pub struct Share {
     pub token: Option<Token>,
     /// Why the transaction stops before a record: it reads no more of the task.
     pub stop: Option<Stop>,
+    /// For a topology with a sink: what its records cause there.
+    pub effects: Effects,
+    /// What is known of each of these records that a sink's answer may be about.
+    pub asked: Vec<Asked>,
+    /// For a topology with a sink: what the transaction writes to Kafka, so far.
+    pub redo: RedoWriter,
+    /// The task's next source offset before the transaction.
+    pub began: i64,
+    /// The position record, once the transaction is sealed.
+    pub sealed: Vec<u8>,
+}
+
+/// A record that a sink's answer will be about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its partition in the topic for results, and in the audit topic.
+    pub partitions: [i32; 2],
+    /// Its timestamp.
+    pub timestamp: Option<i64>,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Why it survived.
+    pub reason: Reason,
+    /// The audit record to write if the inbox has it.
+    pub explanation: Vec<u8>,
 }
 
 /// Why a transaction stops before a record of a task.
@@ -73,12 +99,16 @@ pub enum Stop {
 impl Share {
     /// Starts a share of `task`, which is at `committed`, reusing the memory of an ended one.
     pub fn begin(&mut self, task: TaskId, committed: &Position) {
-        let Self { overlay, position, tally, set_aside, .. } = self;
+        let Self { overlay, position, tally, set_aside, effects, asked, redo, .. } = self;
         self.task = task;
         overlay.clear();
         position.clone_from(committed);
         tally.clear();
         set_aside.clear();
+        effects.clear();
+        asked.clear();
+        redo.begin();
+        self.began = committed.next;
         (self.removed, self.last_timestamp, self.token, self.stop) = (0, None, None, None);
     }
 }

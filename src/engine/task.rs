@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Settled, TopicId};
+use crate::effect::Mark;
 use crate::format::{PositionRecord, StoreMeta, Token};
 use crate::observe::{Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
@@ -25,6 +26,8 @@ use super::lag::Lag;
 use super::load::Loading;
 use super::panics::Panics;
 use super::present::{Disagreement, Doubt, Present};
+use super::redoing::Redoing;
+use super::rows::Claim;
 use super::share::{Position, Share, TaskId};
 use super::sweep::Sweep;
 
@@ -48,6 +51,13 @@ pub enum Phase<C: Cluster> {
     },
     /// Reading the changelog.
     Loading(Box<Loading<C>>),
+    /// The store is current; claiming the task's row in the sink, which is tried again later.
+    Claiming {
+        /// When, on the monotonic clock.
+        until: Duration,
+    },
+    /// Writing to Kafka what the sink has committed and Kafka has not.
+    Redoing(Box<Redoing<C>>),
     /// Working in the lane's shared transactions.
     Running,
     /// To work in transactions of its own, since the output has failed it; waiting for a slot.
@@ -70,7 +80,11 @@ impl<C: Cluster> Phase<C> {
     /// Its name in metrics and logs.
     pub fn name(&self) -> PhaseName {
         match self {
-            Self::Settling(_) | Self::Locking { .. } | Self::Waiting { .. } => PhaseName::Settling,
+            Self::Settling(_)
+            | Self::Locking { .. }
+            | Self::Waiting { .. }
+            | Self::Claiming { .. }
+            | Self::Redoing(_) => PhaseName::Settling,
             Self::Loading(_) => PhaseName::Restoring,
             Self::Running => PhaseName::Running,
             Self::Queued { .. } | Self::Isolated(_) => PhaseName::Isolated,
@@ -129,6 +143,16 @@ pub struct Task<C: Cluster> {
     pub commitment: Option<Commitment>,
     /// Whether it was in a transaction that is not known to have ended.
     pub unsettled: bool,
+    /// The last transaction in the changelog: its position record's token.
+    pub recorded: Option<Token>,
+    /// Its row in the topology's sink, once it is claimed.
+    pub claim: Option<Claim>,
+    /// The group's offset, as settled; `None` if there was none.
+    pub group_offset: Option<i64>,
+    /// What its row said when it was first found to differ from the changelog.
+    pub doubted_row: Option<Mark>,
+    /// The records that the sink refuses, by offset, and what it says.
+    pub rejected: BTreeMap<i64, String>,
     /// Set while the output has failed this task.
     pub quarantine: Option<Quarantine>,
     /// How far the sweep has got.
@@ -165,7 +189,7 @@ impl<C: Cluster> Task<C> {
         let metrics = context.metrics.task(&context.topology.name, &input);
         let task = Self {
             changelog: TopicPartition::new(context.topology.changelog(&input.topic), input.partition),
-            output: context.topology.output_topic(&input.topic).into(),
+            output: context.topology.output_topic(&input.topic).unwrap_or_default().into(),
             dir: context.state_dir.task_dir(&context.topology.name, &input),
             topic,
             phase,
@@ -183,6 +207,11 @@ impl<C: Cluster> Task<C> {
             changelog_id: TopicId::default(),
             commitment: None,
             unsettled: false,
+            recorded: None,
+            claim: None,
+            group_offset: None,
+            doubted_row: None,
+            rejected: BTreeMap::new(),
             quarantine: None,
             sweep: Sweep::default(),
             refused_at: None,
@@ -316,6 +345,8 @@ impl<C: Cluster> Task<C> {
         self.commit_start = false;
         self.attempts = 0;
         self.panics.pass(self.committed.next);
+        self.rejected = self.rejected.split_off(&self.committed.next);
+        self.recorded = share.token;
         self.refused_at = self.refused_at.take().filter(|(at, _)| *at >= self.committed.next);
         if self.present.pass(self.committed.next) {
             tracing::info!(task = %self.input, "clocks agree again: the task continues");

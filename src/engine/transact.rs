@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Member, Message, OffsetCommit, Producer, Ticket};
-use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Redo, Token};
 use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::{Headers, TopicPartition};
 use crate::sabotage::{self, Sabotage};
@@ -24,8 +24,16 @@ use super::resume::Refusal;
 use super::share::{Position, Share, Stop, TaskId};
 use super::task::{Task, Tasks};
 
+mod sink;
+
+pub use sink::OpenSink;
+
 /// Records of this many bytes are read at once, even if the transaction has less room left.
 const READ_BYTES_MIN: usize = 64 << 10;
+
+/// Records in a transaction that a sink commits: larger ones are hardly faster, and the lane waits while the sink looks
+/// for those that it refuses.
+const SINK_RECORDS_MAX: usize = 1_000;
 
 /// A transactional producer and the transaction that may be open on it.
 pub struct Transactor<C: Cluster> {
@@ -40,13 +48,15 @@ pub struct Transactor<C: Cluster> {
     lane: u64,
     transactions: u64,
     producer: Option<C::Producer>,
-    open: Option<Open>,
+    open: Option<Open<C::Metadata>>,
+    /// How many records a transaction may have while the sink refuses something that it cannot name.
+    records_max: usize,
     /// The shares of ended transactions, at most one of each task, whose memory is reused.
     spare: Vec<Share>,
 }
 
 /// The open transaction.
-struct Open {
+struct Open<M> {
     /// Whether its end was requested. A request without a response may still arrive, and must not hit the producer's
     /// next transaction.
     ending: bool,
@@ -55,6 +65,8 @@ struct Open {
     /// The tasks for which it only commits an owner beside the offset.
     named: Vec<TaskId>,
     added: Added,
+    /// The membership as it was before the sink began to commit.
+    membership: Option<M>,
 }
 
 /// What a commit means for individual tasks.
@@ -91,7 +103,8 @@ impl<C: Cluster> Transactor<C> {
     /// A transactor without a producer yet.
     pub fn new(transactional_id: String, lane: u64, ids: Ids) -> Self {
         let (in_use, producer, open, spare) = Default::default();
-        Self { transactional_id, renewals: 0, ids, in_use, lane, transactions: 0, producer, open, spare }
+        let (renewals, transactions, records_max) = (0, 0, usize::MAX);
+        Self { transactional_id, renewals, ids, in_use, lane, transactions, producer, open, records_max, spare }
     }
 
     /// Creates a producer if there is none.
@@ -134,7 +147,7 @@ impl<C: Cluster> Transactor<C> {
 
     /// Whether `task` is in the open transaction.
     pub fn touches(&self, task: TaskId) -> bool {
-        let is_named = |open: &Open| open.named.contains(&task);
+        let is_named = |open: &Open<_>| open.named.contains(&task);
         self.share(task).is_some() || self.open.as_ref().is_some_and(is_named)
     }
 
@@ -159,7 +172,9 @@ impl<C: Cluster> Transactor<C> {
     /// The room left in the open transaction, or in the next one.
     pub fn room(&self, context: &Context) -> Capacity {
         let used = self.open.as_ref().map(|open| open.added).unwrap_or_default();
-        let (records_max, bytes_max) = (context.commit.records_max, context.commit.bytes_max);
+        let of_sink = if context.sink.is_some() { SINK_RECORDS_MAX } else { usize::MAX };
+        let records_max = context.commit.records_max.min(self.records_max).min(of_sink);
+        let bytes_max = context.commit.bytes_max;
         let bytes = bytes_max.saturating_sub(used.bytes);
         Capacity {
             records: records_max.saturating_sub(used.records),
@@ -197,7 +212,8 @@ impl<C: Cluster> Transactor<C> {
         self.producer().begin()?;
         self.transactions += 1;
         let since = context.clock.monotonic();
-        self.open = Some(Open { ending, since, shares: Vec::new(), named, added: Added::default() });
+        let (shares, added, membership) = Default::default();
+        self.open = Some(Open { ending, since, shares, named, added, membership });
         Ok(())
     }
 
@@ -217,6 +233,47 @@ impl<C: Cluster> Transactor<C> {
         self.open = None;
         metrics.transaction(TransactionResult::Committed);
         Ok(())
+    }
+
+    /// Begins a transaction that plays a redo for `task`; none may be open. Its changelog records belong at `from` or
+    /// beyond. After an error, [`Transactor::abort`] must follow.
+    pub fn begin_redo(
+        &mut self,
+        context: &Context,
+        task: TaskId,
+        (changelog, from): (&TopicPartition, ChangelogOffset),
+        redo: Redo<'_>,
+    ) -> Result<(), cluster::Error> {
+        self.begin(context, vec![task], false)?;
+        self.producer().expect_from(task, from.0);
+        sink::send(self.producer(), task, changelog, redo)
+    }
+
+    /// Commits the transaction that plays a redo. After an error, [`Transactor::abort`] must follow.
+    pub fn commit_redo(
+        &mut self,
+        offset: &OffsetCommit,
+        member: &C::Member,
+        metrics: &LaneMetrics,
+    ) -> Result<(), cluster::Error> {
+        let membership = member.metadata()?;
+        if let Some(open) = &mut self.open {
+            open.ending = true;
+        }
+        as_outcome(self.producer().commit(std::slice::from_ref(offset), membership))?;
+        self.open = None;
+        metrics.transaction(TransactionResult::Committed);
+        Ok(())
+    }
+
+    /// The next transactions have half as many records as the open one, until the sink has named the one that it refuses.
+    /// Says whether that is possible.
+    pub fn divide(&mut self) -> bool {
+        let records = self.open.as_ref().map_or(0, |open| open.added.records);
+        if records > 1 {
+            self.records_max = records / 2;
+        }
+        records > 1
     }
 
     /// Whether there is a producer to write with.
@@ -249,8 +306,15 @@ impl<C: Cluster> Transactor<C> {
         self.producer.as_ref().is_some_and(Producer::has_failed)
     }
 
-    /// Sends the changelog writes of every task in it, each task's position record last.
-    pub fn seal(&mut self, context: &Context, tasks: &Tasks<C>) -> Result<(), Failure> {
+    /// Sends the changelog writes of every task in it, each task's position record last. Where there is a sink, it
+    /// commits first, and nothing was sent before.
+    pub fn seal(
+        &mut self,
+        context: &Context,
+        tasks: &mut Tasks<C>,
+        member: &C::Member,
+        through: Option<&mut OpenSink>,
+    ) -> Result<(), Failure> {
         let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else { return Ok(()) };
         let owner = producer.id().to_owned();
         for share in &mut open.shares {
@@ -272,6 +336,10 @@ impl<C: Cluster> Transactor<C> {
             // At or beyond everything the store has applied; otherwise records there were lost.
             let held = task.held.as_ref().expect("a task at work holds its store");
             producer.expect_from(id, held.applied.next.0);
+            if through.is_some() {
+                share.sealed = position;
+                continue;
+            }
             send_changelog(producer, id, &task.changelog, &share.overlay).map_err(Failure::cluster)?;
             let last = Message {
                 topic: &task.changelog.topic,
@@ -283,6 +351,18 @@ impl<C: Cluster> Transactor<C> {
             };
             producer.send(Ticket { number: id, report: true }, &last).map_err(Failure::cluster)?;
             share.overlay.put(POSITION_KEY, Some(&position));
+        }
+        if let Some(through) = through {
+            // As of before: whoever has lost the partition since must not commit.
+            open.membership = Some(member.metadata().map_err(Failure::cluster)?);
+            sink::commit(context, &mut open.shares, tasks, through)?;
+            crash::point(crash::Point::AfterSink);
+            for share in &mut open.shares {
+                let redo = sink::committed(share)
+                    .map_err(|error| Failure::refused(share.task, Refusal::RedoUnreadable(error)))?;
+                sink::send(producer, share.task, &tasks[&share.task].changelog, redo).map_err(Failure::cluster)?;
+                share.overlay.put(POSITION_KEY, Some(&share.sealed));
+            }
         }
         crash::point(crash::Point::AfterSends);
         Ok(())
@@ -310,13 +390,17 @@ impl<C: Cluster> Transactor<C> {
             offsets.push(commitment.to_commit(&task.input));
             commitments.push(commitment);
         }
-        let membership = member.metadata().map_err(Failure::cluster)?;
+        let membership = match open.membership.take() {
+            Some(before) => before,
+            None => member.metadata().map_err(Failure::cluster)?,
+        };
         if sabotage::is_on(Sabotage::StoreBeforeCommit) {
             write_early(context, tasks, &open.shares);
         }
         open.ending = true;
         as_outcome(producer.commit(&offsets, membership)).map_err(Failure::cluster)?;
         crash::point(crash::Point::AfterCommit);
+        self.records_max = self.records_max.saturating_mul(2);
         metrics.commit(context.clock.monotonic().saturating_sub(started));
         metrics.transaction(TransactionResult::Committed);
         metrics.dead_letters(open.added.dead_letters);
@@ -351,7 +435,7 @@ impl<C: Cluster> Transactor<C> {
         let undelivered = undelivered(&mut producer);
         let known = match cause {
             Cause::Cluster(error) => matches!(error.kind, ErrorKind::Abort | ErrorKind::Refused | ErrorKind::Retry),
-            Cause::State(_) | Cause::Refused(_) | Cause::RefusedAt(..) => true,
+            Cause::State(_) | Cause::Sink(_) | Cause::Refused(_) | Cause::RefusedAt(..) => true,
             // The producer's memory may be half changed.
             Cause::Panicked { .. } => false,
         };

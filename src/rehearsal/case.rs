@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
+use super::effects::{Answer, Called, Rehearser};
 use super::{Explanation, Partitions};
 use crate::capture::{self, Captured};
 use crate::dedup::{Action, Decision, Reason, Verdict, explain, written};
 use crate::format::EntryRef;
 use crate::record::HeaderBuf;
-use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
+use crate::topology::cases::{
+    Expected, ExpectedCall, ExpectedEntry, ExpectedParameter, Given, GivenRecord, TIMESTAMP_MS,
+};
 use crate::topology::{TestCase, Topology};
 use crate::words::{agreeing, counted};
 
@@ -73,6 +76,13 @@ pub enum Difference {
         /// The numbers of those that were.
         got: Vec<usize>,
     },
+    /// Something else was carried out in the sink.
+    Calls {
+        /// What should have been, in order.
+        expected: Vec<ExpectedCall>,
+        /// What was.
+        got: Vec<Carried>,
+    },
     /// An identity's entry is different, or missing.
     Entry {
         /// What should be remembered.
@@ -84,6 +94,50 @@ pub enum Difference {
     },
 }
 
+/// A call of one of the sink's statements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The given record's number, from 0.
+    pub record: usize,
+    /// The call.
+    pub called: Called,
+}
+
+impl Carried {
+    fn is(&self, expected: &ExpectedCall) -> bool {
+        let Self { record, called } = self;
+        let is_parameter = |(got, expected): (&Option<String>, &ExpectedParameter)| match (got, expected) {
+            (None, ExpectedParameter::Null) => true,
+            (Some(got), ExpectedParameter::Text(text)) => got == text,
+            (Some(got), ExpectedParameter::Json(json)) => {
+                let meaning = |json: &str| written::identity(&format!("[{json}]"));
+                meaning(got).is_some_and(|got| Some(got) == meaning(json))
+            }
+            _ => false,
+        };
+        expected.record.is_none_or(|expected| expected == *record)
+            && expected.statement.is_none_or(|expected| expected == called.statement)
+            && expected.does.is_none_or(|expected| expected == called.does)
+            && expected.with.len() == called.with.len()
+            && called.with.iter().zip(&expected.with).all(is_parameter)
+    }
+}
+
+/// What the test's sink answers to this record.
+fn answer_to(case: &TestCase, number: usize) -> Answer<'_> {
+    match case.answers.iter().find(|answer| answer.record == number) {
+        None => Answer::Done,
+        Some(answer) => answer.rejected.as_deref().map_or(Answer::InInbox, Answer::Rejected),
+    }
+}
+
+/// The difference if something else was carried out than expected.
+fn wrong_calls(case: &TestCase, got: Vec<Carried>) -> Option<Difference> {
+    let expected = case.rows.as_ref()?;
+    let are_equal = expected.len() == got.len() && got.iter().zip(expected).all(|(got, expected)| got.is(expected));
+    (!are_equal).then(|| Difference::Calls { expected: expected.clone(), got })
+}
+
 /// Judges a test's records, each partition separately, and compares. A file of records is looked for in
 /// `folder`, the topology's. The wall clock is the highest timestamp in the test, so that its result is
 /// the same every day.
@@ -91,22 +145,26 @@ pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<O
     let records = records_of(topology, folder, case)?;
     let wall_ms = records.iter().filter_map(|record| record.timestamp).max().unwrap_or(TIMESTAMP_MS);
     let mut partitions = Partitions::new(&topology.rules);
+    let mut rehearser = Rehearser::new(topology);
+    let mut carried_out = Vec::new();
     let mut stopped = HashSet::new();
     let mut judged = Vec::with_capacity(records.len());
-    for captured in &records {
+    for (number, captured) in records.iter().enumerate() {
         let task = (captured.topic.as_str(), captured.partition);
         if stopped.contains(&task) {
             judged.push(None);
             continue;
         }
         let model = partitions.model(&captured.topic, captured.partition);
-        let decision = model.judge(&captured.record(), wall_ms);
+        let decision = rehearser.judge(model, &captured.record(), wall_ms, answer_to(case, number));
+        carried_out.extend(rehearser.called().into_iter().map(|called| Carried { record: number, called }));
         judged.push(Some(Judged::new(captured, &decision, Explanation::of(model, topology))));
         if decision.action == Action::Fail {
             stopped.insert(task);
         }
     }
-    let differences = compare(case, &judged, &partitions);
+    let mut differences = compare(case, &judged, &partitions);
+    differences.extend(wrong_calls(case, carried_out));
     Ok(Outcome { records: judged, differences })
 }
 
@@ -290,6 +348,7 @@ impl fmt::Display for Difference {
             Self::Output { expected, got } => {
                 write!(f, "output\n  expected records {expected:?}\n  got      records {got:?}")
             }
+            Self::Calls { expected, got } => write_calls(f, expected, got),
             Self::Entry { expected: ExpectedEntry { identity, version }, got, remembered } => {
                 let expected = version.as_ref().map_or_else(String::new, |version| format!(" with version {version}"));
                 let got = match (got.as_slice(), remembered.as_slice()) {
@@ -302,6 +361,38 @@ impl fmt::Display for Difference {
             }
         }
     }
+}
+
+/// What was carried out, and what was expected, as `rows` can be written.
+fn write_calls(f: &mut fmt::Formatter<'_>, expected: &[ExpectedCall], got: &[Carried]) -> fmt::Result {
+    let parameter = |parameter: &ExpectedParameter| match parameter {
+        ExpectedParameter::Null => "null".to_owned(),
+        ExpectedParameter::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
+        ExpectedParameter::Json(json) => json.clone(),
+    };
+    let number = |name: &str, number: Option<usize>| number.map(|number| format!("{name}: {number}, "));
+    let begun = |record, statement, does: Option<&str>| {
+        let does = does.map(|does| format!("does: {does}, "));
+        [number("record", record), number("statement", statement), does].into_iter().flatten().collect::<String>()
+    };
+    write!(f, "rows")?;
+    for (index, call) in expected.iter().enumerate() {
+        let word = if index == 0 { "expected" } else { "" };
+        let with: Vec<_> = call.with.iter().map(parameter).collect();
+        let begin = begun(call.record, call.statement, call.does);
+        write!(f, "\n  {word:<8} {{{begin}with: [{}]}}", with.join(", "))?;
+    }
+    if expected.is_empty() {
+        write!(f, "\n  expected nothing")?;
+    }
+    for (index, Carried { record, called }) in got.iter().enumerate() {
+        let word = if index == 0 { "got" } else { "" };
+        let text = |text: &String| serde_json::Value::from(text.as_str()).to_string();
+        let with: Vec<_> = called.with.iter().map(|with| with.as_ref().map_or("null".to_owned(), text)).collect();
+        let begin = begun(Some(*record), Some(called.statement), Some(called.does));
+        write!(f, "\n  {word:<8} {{{begin}with: [{}]}}", with.join(", "))?;
+    }
+    if got.is_empty() { write!(f, "\n  got      nothing") } else { Ok(()) }
 }
 
 /// An expectation as it may be written.

@@ -2,6 +2,7 @@
 //!
 //! - [`Partitions`]: a [`Model`] for each partition, as a run has a task for each
 //! - [`Explanation`]: what was read of a record and what it was compared with, as JSON for people
+//! - [`Rehearser`]: judges, and renders what a record would cause in a sink
 //! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from the expected one
 //!
 //! No clock is read here: the wall clock is an argument, or derived from the records.
@@ -14,9 +15,11 @@ use std::sync::Arc;
 use crate::dedup::{Model, Rules};
 
 mod case;
+mod effects;
 mod explanation;
 
-pub use case::{Difference, Judged, Outcome, run_case};
+pub use case::{Carried, Difference, Judged, Outcome, run_case};
+pub use effects::{Answer, Called, Rehearser, as_json};
 pub use explanation::Explanation;
 
 /// A model for each partition seen so far.

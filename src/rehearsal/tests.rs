@@ -1,12 +1,14 @@
 //! Goal: a topology's own tests pass or fail as they should, and differences are reported.
 
+mod sinks;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Difference, run_case};
 use crate::dedup::{self, Action, Format, Identity, IdentityPart, Reason, Rules, Verdict, Version};
 use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TIMESTAMP_MS};
-use crate::topology::{Existing, Input, Start, TestCase, Topology};
+use crate::topology::{Ending, Input, Output, Start, TestCase, Topology};
 
 fn path(text: &str) -> dedup::Path {
     dedup::Path::parse(text).unwrap()
@@ -20,8 +22,7 @@ fn payments() -> Topology {
         input: Input::Topics(vec!["payments".to_owned()]),
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(Version::integer(path("value.v"))))),
-        output: "payments.unique".to_owned(),
-        existing: Existing::Refuse,
+        ending: Ending::Output(Output::to("payments.unique")),
         dead_letter: "payments.dead_letter".to_owned(),
         audit: None,
         tests: Vec::new(),
@@ -48,6 +49,8 @@ fn case(given: Vec<GivenRecord>, expect: &[(Verdict, Option<Reason>)]) -> TestCa
         expect: expect.iter().map(|&(verdict, reason)| Expected { verdict, reason }).collect(),
         output: None,
         entries: Vec::new(),
+        rows: None,
+        answers: Vec::new(),
     }
 }
 

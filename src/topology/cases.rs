@@ -23,6 +23,43 @@ pub struct TestCase {
     pub output: Option<Vec<usize>>,
     /// Entries expected at the end, possibly among others.
     pub entries: Vec<ExpectedEntry>,
+    /// What is expected to be carried out in the sink, in order.
+    pub rows: Option<Vec<ExpectedCall>>,
+    /// What the sink answers where it does not carry a record out.
+    pub answers: Vec<GivenAnswer>,
+}
+
+/// A call of a statement that is expected. What is `None` does not matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedCall {
+    /// The given record's number, from 0.
+    pub record: Option<usize>,
+    /// The statement's number, from 0.
+    pub statement: Option<usize>,
+    /// What it does: `sql`, `upsert`, `delete` or `truncate`.
+    pub does: Option<&'static str>,
+    /// Its parameters.
+    pub with: Vec<ExpectedParameter>,
+}
+
+/// A parameter that is expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpectedParameter {
+    /// Null.
+    Null,
+    /// This text.
+    Text(String),
+    /// JSON that means the same as this.
+    Json(String),
+}
+
+/// What the sink answers to a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenAnswer {
+    /// The given record's number, from 0.
+    pub record: usize,
+    /// The words with which it refuses the record; `None` if its inbox has the record.
+    pub rejected: Option<String>,
 }
 
 /// A test's records.

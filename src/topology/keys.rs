@@ -7,6 +7,10 @@ use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 use super::spec::{limits, null_choices};
 use super::{Existing, Start, presets};
 
+mod sink;
+
+pub use sink::{ALL_COLUMNS, ANSWER, CALL, DOES, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE};
+
 /// The words of a type that has `ALL` and `as_str`.
 macro_rules! words {
     ($type:ty) => {
@@ -28,6 +32,7 @@ const FROM_0: Type = Type::Integer("a whole number from 0", 0, i64::MAX as u64);
 
 /// The top of a topology.
 pub static TOP: Mapping = Mapping {
+    one_of: &["output", "sink"],
     any_of: &["identity", "preset"],
     ..Mapping::of(&[
         Key::required(
@@ -100,7 +105,15 @@ pub static TOP: Mapping = Mapping {
              `identity_bytes`, `json_depth`",
         )
         .or(Omitted::Words("16 MiB, 1 MiB, 1 MiB, 64 KiB, 128")),
-        Key::required("output", Type::mapping(&OUTPUT), "output: {topic: payments.unique}", "where new records go"),
+        Key::optional("output", Type::mapping(&OUTPUT), "output: {topic: payments.unique}", "where new records go")
+            .or(Omitted::Words("required, or a sink")),
+        Key::optional(
+            "sink",
+            Type::mapping(&SINK),
+            "sink: {postgres: {url: '${env:DATABASE_URL}', table: {name: accounts, key: [id]}}}",
+            "[what new records cause outside of Kafka](#sinks), in place of an output: `postgres`",
+        )
+        .or(Omitted::Words("required, or an output")),
         Key::optional(
             "dead_letter",
             Type::mapping(&DEAD_LETTER),
@@ -501,6 +514,21 @@ pub static CASE: Mapping = Mapping::of(&[
         "what is remembered in the end: the named entries must be, in any order",
     )
     .or(Omitted::Words("not checked")),
+    Key::optional(
+        "rows",
+        Type::ListOrNone("a list of calls", &Type::Mapping("a call", &CALL)),
+        "rows: [{record: 0, with: [7, anvil, 2]}]",
+        "with a [sink](#sinks): what is carried out there, in order, each call with its parameters; `[]` for nothing",
+    )
+    .or(Omitted::Words("not checked")),
+    Key::optional(
+        "answers",
+        Type::List("a list of answers", &Type::Mapping("an answer", &ANSWER)),
+        "answers: [{record: 1, rejected: violates a check}]",
+        "with a [sink](#sinks): records that it refuses (`rejected`, with its words), or that its inbox has already \
+         (`in_inbox: true`)",
+    )
+    .or(Omitted::Words("everything is carried out")),
 ]);
 
 /// `given`, if it is a file.

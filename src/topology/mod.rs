@@ -23,8 +23,9 @@
 //! | `retention` | a duration or `forever` | `7d`, with a version `forever` |
 //! | `refresh` | `on_forward` or `on_duplicate`: when that time starts over | `on_forward` |
 //! | `future_max` | how far a timestamp may be ahead of the wall clock | `1h`, or a tenth of the retention if less |
-//! | `output.topic` | a topic; `{topic}` stands for the input topic | required |
+//! | `output.topic` | a topic; `{topic}` stands for the input topic | required, or a sink |
 //! | `output.existing` | `refuse` or `append`: what to do if the output already holds records when the topology starts | `refuse` |
+//! | `sink.postgres` | what records cause in a database ([`sink`]) | required, or an output |
 //! | `dead_letter.topic` | a topic | `<name>.dead_letter` |
 //! | `audit.topic` | a topic | none |
 //! | `on_invalid`, `on_missing`, `on_late`, `on_unsendable` | an action | `dead_letter` |
@@ -43,20 +44,25 @@ use std::sync::Arc;
 
 use crate::dedup::{Reason, Rejection, Rules};
 pub use cases::TestCase;
+pub use ending::{Ending, Existing, Output};
 pub use input::{Input, Pattern};
 pub use presets::Preset;
+pub use sink::Sink;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
 use crate::yaml::{File, Node, Place, Reader, read};
 
 pub mod cases;
 mod compile;
+pub mod ending;
 mod expand;
 mod input;
 mod keys;
 mod names;
 pub mod presets;
 pub mod schema;
+mod secrets;
+pub mod sink;
 mod spec;
 
 /// Where a group that has committed nothing starts reading.
@@ -81,29 +87,7 @@ impl Start {
     }
 }
 
-/// What to do with an output that holds other records: from before the topology started, or from another topology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// Refuse it: the topology might write records that are already there.
-    Refuse,
-    /// Append the topology's records to them.
-    Append,
-}
-
-impl Existing {
-    /// Both of them.
-    pub const ALL: &[Existing] = &[Existing::Refuse, Existing::Append];
-
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::Append => "append",
-        }
-    }
-}
-
-/// An input, how its records are identified and versioned, an output.
+/// An input, how its records are identified and versioned, what it ends in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// Its name, `[a-z0-9-]{1,60}`.
@@ -116,10 +100,8 @@ pub struct Topology {
     pub start: Start,
     /// How records are identified and judged.
     pub rules: Arc<Rules>,
-    /// The output topic; `{topic}` stands for the input topic.
-    pub output: String,
-    /// What to do if the output holds other records.
-    pub existing: Existing,
+    /// Where new records go.
+    pub ending: Ending,
     /// The topic for records that a person should look at.
     pub dead_letter: String,
     /// The topic in which every drop is explained.
@@ -148,7 +130,7 @@ impl Topology {
                 names::too_long(changelog.len())
             ));
         }
-        let output = self.output_topic(topic);
+        let output = self.output_topic(topic)?;
         let problem = if let Some(problem) = names::topic_problem(&output) {
             problem
         } else if self.reads(&output) {
@@ -199,15 +181,35 @@ impl Topology {
 
     /// A topic that both write to, as far as is known: for a pattern, sample names are tried.
     pub fn output_shared_with(&self, other: &Topology) -> Option<String> {
-        let shared = |one: &Topology, other: &Topology| {
-            one.input.outputs(&one.output).into_iter().find(|name| other.input.gives(&other.output, name))
-        };
-        shared(self, other).or_else(|| shared(other, self))
+        let (one, two) = (&self.output()?.topic, &other.output()?.topic);
+        let first = self.input.outputs(one).into_iter().find(|name| other.input.gives(two, name));
+        first.or_else(|| other.input.outputs(two).into_iter().find(|name| self.input.gives(one, name)))
     }
 
-    /// The output of an input topic.
-    pub fn output_topic(&self, topic: &str) -> String {
-        self.output.replace(names::TEMPLATE, topic)
+    /// Its output, if it ends in one.
+    pub fn output(&self) -> Option<&Output> {
+        match &self.ending {
+            Ending::Output(output) => Some(output),
+            Ending::Sink(_) => None,
+        }
+    }
+
+    /// Its sink, if it ends in one.
+    pub fn sink(&self) -> Option<&Sink> {
+        match &self.ending {
+            Ending::Output(_) => None,
+            Ending::Sink(sink) => Some(sink),
+        }
+    }
+
+    /// Whether its output may hold other records; a sink may.
+    pub fn appends(&self) -> bool {
+        self.output().is_none_or(|output| output.existing == Existing::Append)
+    }
+
+    /// The output of an input topic, if the topology ends in one.
+    pub fn output_topic(&self, topic: &str) -> Option<String> {
+        Some(self.output()?.topic.replace(names::TEMPLATE, topic))
     }
 
     /// The transactional id of a lane, with a number chosen at random at each start.
@@ -250,8 +252,9 @@ fn read_one(path: &Path, environment: &dyn Environment) -> (Option<Named>, Resul
     let mut report = Report::default();
     let mut named = None;
     let compiled = read::open(path, "a topology's YAML file", environment, &mut report).and_then(|file| {
-        let mut reader = Reader { file: Arc::clone(&file), environment, report: &mut report };
-        let tree = reader.parse()?;
+        let mut reader = Reader { file: Arc::new(secrets::masked(&file)), environment, report: &mut report };
+        let tree = reader.parse_text(file.text())?;
+        let file = Arc::clone(&reader.file);
         let (tree, preset) = match presets::apply(tree, &mut reader) {
             Ok((tree, preset)) => (tree, Ok(preset)),
             Err(tree) => (tree, Err(())),
@@ -321,14 +324,14 @@ fn read_all(paths: &[PathBuf], environment: &dyn Environment, report: &mut Repor
 
 /// Whether two topologies write to the same topic although not both allow it.
 fn is_output_shared(one: &Topology, other: &Topology) -> bool {
-    let is_allowed = [one, other].iter().all(|topology| topology.existing == Existing::Append);
+    let is_allowed = [one, other].iter().all(|topology| topology.appends());
     // Two with the same name are reported as such.
     !is_allowed && one.name != other.name && one.output_shared_with(other).is_some()
 }
 
 /// Reports two topologies with the same output, at the one that does not allow it.
 fn report_shared_output(first: &Loaded, second: &Loaded, report: &mut Report) {
-    let is_allowed = second.topology.existing == Existing::Append;
+    let is_allowed = second.topology.appends();
     let (at, other) = if is_allowed { (first, second) } else { (second, first) };
     let message = "two topologies of this run write to one output topic".to_owned();
     let label = format!("{} writes there too", other.path.display());

@@ -52,6 +52,7 @@ pub const ALL: &[Preset] = presets![
     "debezium-mysql" 1,
     "debezium-oracle" 1,
     "debezium-oracle" 2,
+    "debezium-outbox" 1,
     "debezium-postgres" 1,
     "debezium-postgres" 2,
     "debezium-spanner" 1,

@@ -122,6 +122,7 @@ fn value(takes: &Type) -> Value {
         Type::Any(_) => json!({}),
         Type::Defined(_, name) => of(name),
         Type::List(_, of) => list(value(of)),
+        Type::ListOrNone(_, of) => json!({"type": "array", "items": value(of)}),
         Type::OneOrList(_, of) => one_or_list(value(of)),
         Type::AnyOf(_, of) => json!({"anyOf": of.iter().map(value).collect::<Vec<_>>()}),
         Type::Mapping(_, of) => object(of),

@@ -2,6 +2,7 @@
 //! what to write instead.
 
 mod at_once;
+mod sinks;
 
 use proptest::prelude::*;
 
@@ -174,7 +175,7 @@ fn every_setting_reaches_the_topology() {
     assert_eq!((actions.invalid, actions.missing_identity), (Action::Fail, Action::Forward));
     assert_eq!((actions.equal_version, actions.missing_version), (Action::Forward, Action::Drop));
     assert_eq!((actions.late, actions.unsendable), (Action::Drop, Action::Fail));
-    assert_eq!((topology.output_topic("a"), topology.dead_letter.as_str()), ("a.out".to_owned(), "dead"));
+    assert_eq!((topology.output_topic("a").as_deref(), topology.dead_letter.as_str()), (Some("a.out"), "dead"));
 }
 
 #[test]
@@ -302,7 +303,7 @@ fn new_topic_of_a_pattern_can_have_a_problem() {
     assert!(topology.problem_with("x").unwrap().contains("dead letters"));
     assert!(topology.problem_with(&"a".repeat(240)).unwrap().contains("too long"));
     let pattern = topology.input.clone();
-    let feeding = Topology { output: "{topic}x".to_owned(), input: pattern, ..topology };
+    let feeding = Topology { ending: Ending::Output(Output::to("{topic}x")), input: pattern, ..topology };
     assert!(feeding.problem_with("a").unwrap().contains("read it again"));
 }
 
@@ -369,7 +370,7 @@ fn misspelt_key_is_not_reported_as_missing() {
     let diagnostics =
         load_text(&WHOLE.replace("identity:", "identitty:").replace("output: {topic: out}\n", "")).unwrap_err();
     let reported: Vec<_> = diagnostics.mistakes().iter().map(Mistake::message).collect();
-    assert_eq!(reported, ["`output` is missing", "unknown key `identitty`"]);
+    assert_eq!(reported, ["`output` is missing, or a `sink`", "unknown key `identitty`"]);
 }
 
 #[test]

@@ -75,6 +75,8 @@ pub enum Type {
     Defined(&'static str, &'static str),
     /// A list, not empty.
     List(&'static str, &'static Type),
+    /// A list, which may be empty.
+    ListOrNone(&'static str, &'static Type),
     /// A value or a list of them.
     OneOrList(&'static str, &'static Type),
     /// One of these.
@@ -145,6 +147,7 @@ impl Type {
             | Self::Integer(what, _, _)
             | Self::Defined(what, _)
             | Self::List(what, _)
+            | Self::ListOrNone(what, _)
             | Self::OneOrList(what, _)
             | Self::AnyOf(what, _)
             | Self::Mapping(what, _) => what,

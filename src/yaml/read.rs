@@ -136,7 +136,13 @@ impl Reader<'_> {
 
     /// The file's tree.
     pub fn parse(&mut self) -> Option<Node> {
-        match tree::parse(self.file.text()) {
+        let file = Arc::clone(&self.file);
+        self.parse_text(file.text())
+    }
+
+    /// The tree of the file's text, of which [`Reader::file`] may have less to show.
+    pub fn parse_text(&mut self, text: &str) -> Option<Node> {
+        match tree::parse(text) {
             Ok(node) => Some(node),
             Err(error) => {
                 self.mistake(error.place, error.message, "here", error.help);

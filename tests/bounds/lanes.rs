@@ -142,9 +142,13 @@ impl Site {
     }
 
     fn outputs(&self) -> Vec<Vec<StoredRecord>> {
-        let of = |topology: &Topology| (0..PARTITIONS).map(|p| self.read(&topology.output, p)).collect::<Vec<_>>();
+        let of = |topology: &Topology| (0..PARTITIONS).map(|p| self.read(&output_of(topology), p)).collect::<Vec<_>>();
         self.topologies.iter().flat_map(of).collect()
     }
+}
+
+fn output_of(topology: &Topology) -> String {
+    topology.output_topic(INPUT).expect("it ends in an output")
 }
 
 fn topologies(folder: &Path) -> Vec<Topology> {
@@ -202,7 +206,7 @@ fn check(site: &Site, topology: &Topology, partition: i32) -> bool {
     let (forwarded, aside, stops) = expected(topology, &input, partition);
     let name = &topology.name;
     let at = |offset: &i64| &input[usize::try_from(*offset).expect("an offset")];
-    let output = site.read(&topology.output, partition);
+    let output = site.read(&output_of(topology), partition);
     for (place, (offset, found)) in forwarded.iter().zip(&output).enumerate() {
         let wanted = at(offset);
         assert_eq!(content(found), content(wanted), "{name}:{partition}: number {place} is not the input's {offset}");
@@ -342,9 +346,9 @@ fn tampering_stops_tasks_but_forwards_nothing() {
             Hostile { timestamp: Some(now_ms()), headers, ..Hostile::default() }
         })
         .collect();
-    let before = site.read(&untouched.output, 0).len() + site.read(&untouched.dead_letter, 0).len();
+    let before = site.read(&output_of(untouched), 0).len() + site.read(&untouched.dead_letter, 0).len();
     site.write(&fresh);
     assert!(!matches!(site.drain(), Err(Error::Panicked { .. })));
-    let after = site.read(&untouched.output, 0).len() + site.read(&untouched.dead_letter, 0).len();
+    let after = site.read(&output_of(untouched), 0).len() + site.read(&untouched.dead_letter, 0).len();
     assert_eq!(after, before + fresh.len(), "{} makes no progress", untouched.name);
 }

@@ -19,6 +19,7 @@ mod online;
 mod replay;
 mod run;
 mod secrets;
+mod sink;
 mod terminal;
 mod test;
 

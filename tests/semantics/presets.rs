@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use Reason::{EpochChanged, First, Newer, SnapshotRead, TombstoneNotOwed, VersionEqual, VersionOlder};
 
+use crate::docs::page_block;
 use crate::task::{Given, Task, keyed, tombstone, value};
 
 /// What happens to a row, at a position.
@@ -376,4 +377,34 @@ fn ticdc() {
             "es": 1_639_633_141_221_u64, "ts": 1_639_633_142_960_u64, "sql": "", "data": [{"id": "2"}], "old": null,
             "_tidb": {"commitTs": 429_918_007_904_436_226_u64 + at}}))
     });
+}
+
+/// An event of the outbox router, with the header that holds its id.
+fn outbox_event(id: &str, payload: &str) -> Given {
+    Given { value: Some(payload.as_bytes().to_vec()), ..Given::default() }.key(json!("order-7")).header("id", id)
+}
+
+#[test]
+fn debezium_outbox_forwards_each_event_once_whatever_it_holds() {
+    let mut task = Task::of("preset: debezium-outbox@1\n");
+    let events = [
+        outbox_event("a", r#"{"order": 7}"#),
+        outbox_event("b", "not JSON at all"),
+        outbox_event("a", r#"{"order": 7}"#),
+        outbox_event("a", r#"{"order": 8}"#),
+        outbox_event("b", "not JSON at all"),
+        value(json!({"order": 9})),
+    ];
+    let expected = [First, First, Reason::Seen, Reason::Seen, Reason::Seen, Reason::IdentityMissing];
+    assert_eq!(task.reasons(events), expected);
+    assert_eq!(task.output.len(), 2);
+}
+
+/// A service in the middle of a chain reads inside the payload.
+#[test]
+fn debezium_outbox_payload_can_be_read_by_a_sink() {
+    let text = page_block("debezium-outbox.md", "ShipmentOrdered");
+    let mut task = Task::of(&text);
+    let wrapped = r#"{"order_id": 7, "address": "here"}"#;
+    assert_eq!(task.reasons([outbox_event("a", wrapped), outbox_event("a", wrapped)]), [First, Reason::Seen]);
 }

@@ -34,12 +34,13 @@ impl Environment for Text<'_> {
     }
 }
 
-/// The topology in `text`. Name, input and output are filled in where it has none.
+/// The topology in `text`. Name, input and output are filled in where it has none, an output only where it has no sink.
 pub fn load(text: &str) -> Result<Loaded, Diagnostics> {
     let mut whole = String::new();
     for (key, line) in [("name:", "name: t"), ("input:", "input: {topics: [in]}"), ("output:", "output: {topic: out}")]
     {
-        if !text.lines().any(|line| line.starts_with(key)) {
+        let has_sink = key == "output:" && text.lines().any(|line| line.starts_with("sink:"));
+        if !has_sink && !text.lines().any(|line| line.starts_with(key)) {
             whole.push_str(line);
             whole.push('\n');
         }

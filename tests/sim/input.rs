@@ -3,6 +3,7 @@
 
 use ratchet::record::HeaderBuf;
 
+use crate::database::Kind;
 use crate::kafka::{Bytes, Record, Time};
 use crate::profile::Profile;
 use crate::random::Random;
@@ -20,16 +21,47 @@ pub enum InputKind {
     Epochs,
     /// Changes to a table's rows: deletes and their tombstones, snapshot reads, truncates. Drops are explained.
     Changes,
+    /// Things with versions, into a database.
+    Sunk,
+    /// Messages, into a database.
+    SunkMessages,
+    /// Things with versions, into a database whose inbox all partitions share: each thing is in several of them.
+    Shared,
+    /// Things with versions, into a database whose answers go to a topic.
+    Returned,
 }
 
 impl InputKind {
-    pub const ALL: [Self; 4] = [Self::Versions, Self::Messages, Self::Epochs, Self::Changes];
+    pub const ALL: [Self; 8] = [
+        Self::Versions,
+        Self::Messages,
+        Self::Epochs,
+        Self::Changes,
+        Self::Sunk,
+        Self::SunkMessages,
+        Self::Shared,
+        Self::Returned,
+    ];
+
+    /// How its sink decides, if it ends in one.
+    pub fn sink(self) -> Option<Kind> {
+        match self {
+            Self::Versions | Self::Messages | Self::Epochs | Self::Changes => None,
+            Self::Sunk | Self::SunkMessages => Some(Kind::Position),
+            Self::Shared => Some(Kind::Inbox),
+            Self::Returned => Some(Kind::Returning),
+        }
+    }
 
     /// Its topology.
     pub fn topology(self) -> &'static str {
         match self {
             Self::Versions => TOPOLOGY,
             Self::Messages => MESSAGES,
+            Self::Sunk => SUNK,
+            Self::SunkMessages => SUNK_MESSAGES,
+            Self::Shared => SHARED,
+            Self::Returned => RETURNED,
             Self::Epochs => EPOCHS,
             Self::Changes => CHANGES,
         }
@@ -62,6 +94,59 @@ epoch: [value.epoch]
 output: {topic: orders.unique}
 on_null_value: forward
 ";
+/// The simulated database knows statements by their numbers: the first inserts, the second counts.
+const SUNK: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+version: {of: value.version, as: integer}
+sink:
+  postgres:
+    url: postgres://simulated/shop
+    statements:
+      - {sql: 'insert into log values ($1, $2, $3, $4)', with: [value.id, value.version, value.sent, value.amount]}
+      - {sql: 'update counts set count = count + 1 where bucket = $1', with: [value.bucket]}
+";
+const SUNK_MESSAGES: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+retention: 1s
+sink:
+  postgres:
+    url: postgres://simulated/shop
+    statements:
+      - {sql: 'insert into log values ($1, $2, $3, $4)', with: [value.id, value.version, value.sent, value.amount]}
+      - {sql: 'update counts set count = count + 1 where bucket = $1', with: [value.bucket]}
+";
+const SHARED: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+version: {of: value.version, as: integer}
+audit: {topic: shop.audit}
+sink:
+  postgres:
+    url: postgres://simulated/shop
+    statements:
+      - {sql: 'insert into log values ($1, $2, $3, $4)', with: [value.id, value.version, value.sent, value.amount]}
+      - {sql: 'update counts set count = count + 1 where bucket = $1', with: [value.bucket]}
+    dedup: inbox
+";
+const RETURNED: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+version: {of: value.version, as: integer}
+audit: {topic: shop.audit}
+sink:
+  postgres:
+    url: postgres://simulated/shop
+    statements:
+      - {sql: 'insert into log values ($1, $2, $3, $4) returning id, serial', with: [value.id, value.version, value.sent, value.amount], returns: true}
+      - {sql: 'update counts set count = count + 1 where bucket = $1', with: [value.bucket]}
+    result: {topic: shop.results}
+";
 const CHANGES: &str = "\
 name: shop
 input: {topics: [orders], key_format: json, value_format: json}
@@ -72,6 +157,10 @@ on_null_value: follow_delete
 output: {topic: orders.unique}
 audit: {topic: shop.audit}
 ";
+/// The topic for what statements return.
+pub const RESULTS: &str = "shop.results";
+/// How many records in a thousand the database refuses, and how many it refuses only as it commits.
+const REFUSED_AMOUNTS: [u64; 2] = [15, 8];
 pub const INPUT: &str = "orders";
 pub const OUTPUT: &str = "orders.unique";
 pub const CHANGELOG: &str = "ratchet.shop.orders.changelog";
@@ -141,7 +230,8 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     if profile.input == InputKind::Changes {
         return change(oddity, random, &mut separate, (partition, sent, now));
     }
-    let id = format!("{partition}-{}", random.below(12));
+    let thing = random.below(12);
+    let id = if profile.input == InputKind::Shared { format!("{thing}") } else { format!("{partition}-{thing}") };
     // Versions rise with the number of records sent, and sometimes fall behind.
     let version = (sent + random.below(6)).saturating_sub(random.below(12));
     let mut timestamp = WALL_MS + (now / crate::kafka::MS) as i64;
@@ -152,11 +242,17 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     };
     let fields = match profile.input {
         InputKind::Versions => format!(r#""version":{},"#, number(version)),
-        InputKind::Messages => {
+        InputKind::Sunk | InputKind::Shared | InputKind::Returned => {
+            format!(r#""version":{},"bucket":{},"amount":{},"#, number(version), thing % 3, amount(&mut separate))
+        }
+        InputKind::Messages | InputKind::SunkMessages => {
             // Some are late for their place, a few for the retention.
             let most = if random.permille(30) { 1500 } else { 300 };
             timestamp -= random.below(most) as i64;
-            String::new()
+            match profile.input {
+                InputKind::Messages => String::new(),
+                _ => format!(r#""bucket":{},"amount":{},"#, thing % 3, amount(&mut separate)),
+            }
         }
         InputKind::Epochs => {
             // Sometimes the last records of the previous epoch are delivered again, with versions that were high in
@@ -186,6 +282,16 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
         key: key.map(|key| key.as_bytes().into()),
         value: value.map(|value| value.as_bytes().into()),
         headers: if profile.odd_records { headers(&mut separate) } else { Bytes::default() },
+    }
+}
+
+/// Draws an amount that the database takes, or one that it refuses.
+fn amount(random: &mut Random) -> i64 {
+    let [refused, at_commit] = REFUSED_AMOUNTS;
+    match random.below(1000) {
+        drawn if drawn < refused => -1,
+        drawn if drawn < refused + at_commit => -2,
+        drawn => drawn as i64,
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ratchet::cluster::{self, Cluster, ErrorKind};
 use ratchet::config::{Commit, Create, TopicSettings};
 use ratchet::dedup::Bounds;
+use ratchet::effect::Sink;
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::{Context, Proven, backoff};
@@ -21,6 +22,7 @@ use ratchet::state::{Registry, Survey};
 use ratchet::topology::Topology;
 
 use crate::client::Sim;
+use crate::database::{Database, Kind};
 use crate::judge::{coverage, heard};
 use crate::kafka::Time;
 use crate::lies::{self, Liar, Lie};
@@ -38,6 +40,8 @@ pub struct Plan {
     pub lanes: usize,
     pub commit: Commit,
     pub limits: Limits,
+    /// How its sink decides, if it ends in one.
+    pub sink: Option<Kind>,
 }
 
 /// A running instance.
@@ -84,6 +88,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         recreated: AtomicU64::new(0),
         look_now: AtomicBool::new(false),
         limits: limits(plan),
+        sink: plan.sink.map(|kind| -> Arc<dyn Sink> { Arc::new(Database { process: process.clone(), kind }) }),
         clock: Arc::new(process.clone()),
         held_up: HeldUp::default(),
         proven: Proven::default(),

@@ -90,6 +90,16 @@ lies! {
     TruncatedRebuilt,
     /// a record that seems to be from the future by the host's clock is set aside, whatever Kafka's time is
     KafkaTimeNotAsked,
+    /// a database does not compare a row's epoch and token before it writes it
+    RowNotCompared,
+    /// a transaction that causes nothing in the database does not write the row
+    SweepWithoutRow,
+    /// Kafka commits before the database does
+    KafkaBeforeSink,
+    /// a row is compared with the changelog before Kafka has settled
+    RowBeforeSettled,
+    /// a database's answer to COMMIT is not looked at: a failed transaction counts as committed
+    TagIgnored,
     /// more ranges of offsets are kept than the bound
     RangesUnbounded,
     /// more scopes of versions are kept than the bound

@@ -21,6 +21,7 @@ mod pages;
 mod client;
 mod coroutine;
 mod cut;
+mod database;
 mod disk;
 #[cfg(test)]
 mod driver;
@@ -57,7 +58,7 @@ use random::Random;
 use schedule::{Outcome, run};
 
 /// Topologies by kind of input.
-static TOPOLOGIES: LazyLock<[Topology; 4]> = LazyLock::new(|| {
+static TOPOLOGIES: LazyLock<[Topology; 8]> = LazyLock::new(|| {
     input::InputKind::ALL.map(|kind| {
         let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile(kind));
         loaded.map_err(|mistakes| mistakes.render(false)).expect("the topology is right").topology
@@ -91,7 +92,7 @@ fn plan(profile: &Profile) -> Plan {
     // Some transactions hold more than this, some less, so each bound is hit sometimes.
     let bytes_max = profile.commit_records * 64;
     let commit = Commit { interval_ms: 100, records_max: profile.commit_records, bytes_max };
-    Plan { topology, lanes: profile.lanes, commit, limits: profile.limits }
+    Plan { topology, lanes: profile.lanes, commit, limits: profile.limits, sink: profile.input.sink() }
 }
 
 /// An environment with a single file.
@@ -210,6 +211,24 @@ fn late_seeds() {
 #[test]
 fn swept_seeds() {
     hunt::of_profile("swept", 40);
+}
+
+/// As `wild`, into a database: connections lost, answers to COMMIT lost, databases down or back in time.
+#[test]
+fn sunk_seeds() {
+    hunt::of_profile("sunk", 40);
+}
+
+/// Into a database with an inbox that all partitions share.
+#[test]
+fn shared_seeds() {
+    hunt::of_profile("shared", 40);
+}
+
+/// Into a database whose answers go to a topic.
+#[test]
+fn returned_seeds() {
+    hunt::of_profile("returned", 40);
 }
 
 /// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make test` and `make sim` set it. The

@@ -3,6 +3,7 @@
 use ratchet::dedup::Bounds;
 use ratchet::engine::limits::Limits;
 
+use crate::database::Troubles;
 use crate::input;
 use crate::kafka::Protocol;
 use crate::random::Random;
@@ -119,6 +120,12 @@ pub struct Profile {
     /// The producers' transaction protocol: librdkafka speaks the first, other clients the second.
     pub protocol: Protocol,
     pub wire: Wire,
+    /// What may go wrong at any statement to the database.
+    pub database: Troubles,
+    /// How often something happens to the database that loses nothing.
+    pub blows: u64,
+    /// Whether the database once goes back in time.
+    pub goes_back: bool,
 }
 
 /// How the other release of the topology differs.
@@ -155,7 +162,7 @@ fn limits(random: &mut Random) -> Limits {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by name.
-pub const PROFILES: [(&str, Draw); 13] = [
+pub const PROFILES: [(&str, Draw); 16] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
     ("wild", Profile::wild),
@@ -169,6 +176,9 @@ pub const PROFILES: [(&str, Draw); 13] = [
     ("uprooted", Profile::uprooted),
     ("swept", Profile::swept),
     ("late", Profile::late),
+    ("sunk", Profile::sunk),
+    ("shared", Profile::shared),
+    ("returned", Profile::returned),
 ];
 
 impl Profile {
@@ -204,6 +214,9 @@ impl Profile {
             tombstones_go: false,
             protocol: Protocol::V1,
             wire: Wire::default(),
+            database: Troubles::default(),
+            blows: 0,
+            goes_back: false,
         }
     }
 
@@ -216,6 +229,7 @@ impl Profile {
             || self.panics > 0
             || self.release.is_some()
             || self.poison
+            || self.input.sink().is_some()
             || request_lost + response_lost + late + slow + silenced > 0
     }
 
@@ -318,6 +332,33 @@ impl Profile {
     pub fn late(random: &mut Random) -> Self {
         let upheaval = random.permille(800).then_some(Upheaval::GroupDeleted);
         Self { latest: true, upheaval, ..Self::wild(random) }
+    }
+
+    /// As `wild`, into a database that decides by the tasks' own positions: with its connections lost, its answers
+    /// lost, its server down, or back in time; or with an upheaval of group or changelog instead.
+    pub fn sunk(random: &mut Random) -> Self {
+        let (compactions, disks) = (random.below(6), random.below(3));
+        let what = random.below(10);
+        let upheaval = (what < 3).then(|| Upheaval::OF_STATE[random.below(Upheaval::OF_STATE.len() as u64) as usize]);
+        let forgets = random.permille(400);
+        let input = if forgets { input::InputKind::SunkMessages } else { input::InputKind::Sunk };
+        let drawn = Self { compactions, disks, upheaval, goes_back: what == 3, input, ..Self::wild(random) };
+        drawn.into_database(random)
+    }
+
+    /// As `odd`, into a database with an inbox.
+    pub fn shared(random: &mut Random) -> Self {
+        Self { input: input::InputKind::Shared, ..Self::odd(random) }.into_database(random)
+    }
+
+    /// As `sick`, into a database whose answers go to a topic.
+    pub fn returned(random: &mut Random) -> Self {
+        let reset = random.permille(300).then_some(Upheaval::GroupReset);
+        Self { input: input::InputKind::Returned, upheaval: reset, ..Self::sick(random) }.into_database(random)
+    }
+
+    fn into_database(self, random: &mut Random) -> Self {
+        Self { database: Troubles::drawn(random), blows: random.below(4), poison: false, ..self }
     }
 
     /// The profile with this name.

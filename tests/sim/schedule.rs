@@ -9,6 +9,7 @@ use ratchet::dedup::Bounds;
 
 use crate::coroutine::Strand;
 use crate::cut::Cut;
+use crate::database::Blow;
 use crate::input;
 use crate::instance::{Instance, Plan};
 use crate::judge::{self, History, Ruling, coverage, heard};
@@ -98,6 +99,9 @@ enum Fault {
     /// All instances die.
     Stop,
     Upheaval(Upheaval),
+    /// Something happens to the database. What it loses is noticed, unless Kafka has lost nothing of it; everything else
+    /// is waited for.
+    Database(Blow),
     /// The input loses records that were already read; nobody misses them.
     Trim,
     Calm,
@@ -148,6 +152,7 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, verbose: bool) -> World {
     let world = World::new(seed, profile.wire, verbose);
     let mut state = world.lock();
     state.broker.coordinator.protocol = profile.protocol;
+    state.database.troubles = profile.database;
     state.backlogged = profile.backlogged;
     state.troubled = cut.wire.clone();
     let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };
@@ -229,6 +234,8 @@ impl Run<'_> {
         if !self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Upheaval(_))) {
             self.profile.upheaval = None;
         }
+        self.profile.goes_back &=
+            self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Database(blow) if blow.is_loss()));
         self.profile.records = cut.records.unwrap_or(self.profile.records).min(self.profile.records);
     }
 
@@ -240,6 +247,7 @@ impl Run<'_> {
             self.world.lock().broker.now = at;
             let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
             let stops = self.poison.is_some() || self.history.bounds != Bounds::DEFAULT;
+            let stops = stops || self.profile.goes_back;
             let recovery = if stops { STOPPED } else { RECOVERY };
             let has_lost_tail =
                 matches!(self.profile.upheaval, Some(Upheaval::ChangelogTailLost | Upheaval::ChangelogTailLostAtWork));

@@ -12,6 +12,7 @@ use ratchet::engine::clock::Clock;
 
 use crate::coroutine;
 use crate::cut::Kept;
+use crate::database::Server;
 use crate::judge::coverage::Memory;
 pub use crate::kafka::WALL_MS;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
@@ -85,6 +86,7 @@ pub struct ProcessState {
 /// The whole state of a world.
 pub struct State {
     pub broker: Broker,
+    pub database: Server,
     pub random: Random,
     pub wire: Wire,
     /// Whether fetches return few records, slowly.
@@ -121,6 +123,7 @@ impl World {
     pub fn new(seed: u64, wire: Wire, verbose: bool) -> Self {
         Self(Arc::new(Mutex::new(State {
             broker: Broker::new(Protocol::V1),
+            database: Server::new(),
             random: Random::new(seed),
             wire,
             backlogged: false,
@@ -350,6 +353,7 @@ impl Process {
             let decided = what == "end commit" && (done || result.is_ok());
             if decided {
                 state.memory.decide(self.number);
+                state.memory.sinks(self.number);
             }
             state.note(what, format_args!("{:?} {:?}", fate, result.as_ref().map(drop)));
             (result, decided)
@@ -364,7 +368,7 @@ impl Process {
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub enum Fate {
     Fine,
     Slow,
     RequestLost,
@@ -377,18 +381,29 @@ impl State {
     /// The fate of the next request, drawn from the seed and the request's number alone: leaving out one fault does
     /// not change the others.
     fn fate(&mut self) -> Fate {
+        self.fate_of(self.wire)
+    }
+
+    /// The fate of the next statement to the database, drawn in the same way.
+    pub fn link_fate(&mut self) -> Fate {
+        self.fate_of(self.database.troubles.link)
+    }
+
+    fn fate_of(&mut self, wire: Wire) -> Fate {
         self.asked += 1;
-        let fate =
-            self.drawn_fate(Random::new(self.fates ^ self.asked.wrapping_mul(0xd134_2543_de82_ef95)).below(1000));
+        let drawn = Random::new(self.fates ^ self.asked.wrapping_mul(0xd134_2543_de82_ef95)).below(1000);
+        let fate = wire.drawn_fate(drawn);
         if fate == Fate::Fine || !self.troubled.has(self.asked) {
             return Fate::Fine;
         }
         self.troubles.push(self.asked);
         fate
     }
+}
 
-    fn drawn_fate(&self, drawn: u64) -> Fate {
-        let Wire { request_lost, response_lost, late, slow, silenced } = self.wire;
+impl Wire {
+    fn drawn_fate(self, drawn: u64) -> Fate {
+        let Self { request_lost, response_lost, late, slow, silenced } = self;
         let fates = [
             (request_lost, Fate::RequestLost),
             (response_lost, Fate::ResponseLost),

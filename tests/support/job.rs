@@ -98,6 +98,11 @@ impl Job {
         format!("{}.dead_letter", self.name)
     }
 
+    /// Whether survivors go to a topic, and not to a sink.
+    fn has_output(&self) -> bool {
+        !self.topology.iter().any(|lines| lines.starts_with("sink:"))
+    }
+
     /// Whether its input is a pattern: then topics share everything but the output.
     pub fn reads_a_pattern(&self) -> bool {
         self.topology.iter().any(|line| line.starts_with("input: {pattern:"))
@@ -132,7 +137,7 @@ impl Job {
         if let Some(retention) = self.rules.retention_ms {
             text.push_str(&format!("retention: {retention}ms\n"));
         }
-        if !self.topology.iter().chain(&self.instead).any(|lines| lines.contains("output:")) {
+        if self.has_output() && !self.topology.iter().chain(&self.instead).any(|lines| lines.contains("output:")) {
             text.push_str(&format!("output: {{topic: {}}}\n", self.output));
         }
         if self.instead.is_none() && !self.topology.iter().any(|line| line.starts_with("input:")) {
@@ -200,7 +205,9 @@ impl Job {
                 },
             );
         }
-        self.kafka.await_settled(&self.output);
+        if self.has_output() {
+            self.kafka.await_settled(&self.output);
+        }
         self.kafka.await_settled(&self.changelog());
     }
 

@@ -1,4 +1,5 @@
-//! `ratchet check --online`: checks the topologies' topics on the cluster. It writes and creates nothing.
+//! `ratchet check --online`: checks the topologies' topics on the cluster, and their sinks in their databases. It writes
+//! and creates nothing.
 
 use miette::{MietteDiagnostic, Severity as Shown};
 
@@ -7,20 +8,22 @@ use crate::cli::failure::render;
 use crate::cli::stderr::{is_colored, say};
 use crate::cluster::ErrorKind;
 use crate::config::Config;
+use crate::effect::postgres;
 use crate::engine::preflight::finding::{Finding, Severity};
 use crate::engine::preflight::online;
 use crate::engine::preflight::unreached::Unasked;
+use crate::rendering;
 use crate::topology::{Loaded, Topology};
 
-/// Queries the cluster, and reports all findings.
+/// Queries databases and the cluster, and reports all findings.
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
+    let mut refused = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
     let found = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
         // Rights, a password, a property: `run` would be refused too.
         ErrorKind::Refused => Failure::input(finding.message, finding.help),
         _ => Failure::run_with_help(finding.message, finding.help),
     })?;
-    let mut refused = 0;
     for (Loaded { path, .. }, findings) in loaded.iter().zip(found) {
         let count = findings.iter().filter(|finding| finding.is_refused()).count();
         let verdict = if count == 0 { "fine" } else { "refused" };
@@ -35,6 +38,28 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     }
 }
 
+/// Queries the database of a topology's sink, if it has one, and shows all findings. Returns how many keep it from being
+/// used.
+fn ask_database(Loaded { topology, path, .. }: &Loaded, config: &Config) -> usize {
+    let Some((settings, sink)) = rendering::settings(topology, config.tables_create).zip(topology.sink()) else {
+        return 0;
+    };
+    let findings = postgres::inspect(&settings);
+    let count = findings.iter().filter(|finding| finding.is_error).count();
+    let verdict = if count == 0 { "fine" } else { "cannot be used" };
+    say(format_args!("{}: in the database: {verdict}\n", path.display()));
+    for postgres::Finding { is_error, statement, message, help } in findings {
+        let severity = if is_error { Severity::Refused } else { Severity::Note };
+        let of = statement.and_then(|number| sink.statements().get(number));
+        let message = match of {
+            Some(of) => format!("{}: {message}", rendering::described(&of.command)),
+            None => message,
+        };
+        show(&Finding { severity, message, help: help.unwrap_or_default(), is_missing: false });
+    }
+    count
+}
+
 /// Shows a finding to a person.
 fn show(finding: &Finding) {
     let severity = match finding.severity {
@@ -42,6 +67,7 @@ fn show(finding: &Finding) {
         Severity::Warning => Shown::Warning,
         Severity::Note => Shown::Advice,
     };
-    let diagnostic = MietteDiagnostic::new(&finding.message).with_severity(severity).with_help(finding.help.as_str());
+    let diagnostic = MietteDiagnostic::new(&finding.message).with_severity(severity);
+    let diagnostic = if finding.help.is_empty() { diagnostic } else { diagnostic.with_help(finding.help.as_str()) };
     say(format_args!("{}\n", render(&diagnostic, is_colored()).trim_end()));
 }

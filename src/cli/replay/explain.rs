@@ -2,16 +2,23 @@
 
 use crate::dedup::Decision;
 use crate::record::Record;
-use crate::rehearsal::Explanation;
+use crate::rehearsal::{Called, Explanation, as_json};
 
 /// A record's explanation as a JSON object in one line: topic, partition, offset, verdict, reason,
 /// identity (a list of its parts), version, epoch (a list of its parts), kind, and against: the version,
-/// epoch and last_seen of what it was compared with. The last five may be null.
-pub fn explained(record: &Record<'_>, decision: &Decision, explanation: &Explanation) -> String {
+/// epoch and last_seen of what it was compared with. These five may be null. For a topology with a sink, what it causes
+/// there follows: effects, a list of statements with their parameters.
+pub fn explained(
+    record: &Record<'_>,
+    decision: &Decision,
+    explanation: &Explanation,
+    called: Option<&[Called]>,
+) -> String {
     let or_null = |json: &Option<String>| json.clone().unwrap_or_else(|| "null".to_owned());
+    let effects = called.map_or_else(String::new, |called| format!(r#","effects":{}"#, as_json(called)));
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     format!(
-        r#"{{"topic":{},"partition":{},"offset":{},"verdict":"{}","reason":"{}","identity":{},"version":{},"epoch":{},"kind":{},"against":{}}}"#,
+        r#"{{"topic":{},"partition":{},"offset":{},"verdict":"{}","reason":"{}","identity":{},"version":{},"epoch":{},"kind":{},"against":{}{effects}}}"#,
         quoted(record.topic),
         record.partition,
         record.offset,

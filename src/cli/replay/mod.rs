@@ -12,7 +12,7 @@ use super::Failure;
 use super::stderr::say;
 use crate::capture::{self, Captured, LineNumber, Lines, looks_like_kcat};
 use crate::dedup::{Action, Decision, Reason};
-use crate::rehearsal::{Explanation, Partitions};
+use crate::rehearsal::{Answer, Explanation, Partitions, Rehearser};
 use crate::topology::{self, Input, Process};
 
 mod explain;
@@ -73,7 +73,7 @@ pub struct Args {
     partition: Option<i32>,
 
     /// Instead of the survivors, print one JSON object per record: its topic, partition and offset, its verdict
-    /// and reason, its identity, version, epoch and kind, and what it was compared with
+    /// and reason, its identity, version, epoch and kind, what it was compared with, and for a sink what it causes there
     #[arg(long)]
     explain: bool,
 
@@ -137,6 +137,7 @@ struct Replay {
     explain: bool,
     topology: topology::Topology,
     partitions: Partitions,
+    rehearser: Rehearser,
     /// The place of the next line without an envelope.
     next: Position,
     summary: Option<Summary>,
@@ -151,6 +152,7 @@ impl Replay {
             envelope: args.envelope,
             explain: args.explain,
             partitions: Partitions::new(&topology.rules),
+            rehearser: Rehearser::new(&topology),
             next: Position { topic, partition: args.partition.unwrap_or(0), offset: 0 },
             summary: args.summary.then(|| {
                 let said = [Reason::VersionMissing, Reason::VersionMalformed].map(|reason| topology.hint(reason));
@@ -212,7 +214,7 @@ impl Replay {
     fn judge(&mut self, line: &[u8], captured: &Captured, output: &mut impl Write) -> Result<(), Failure> {
         let record = captured.record();
         let model = self.partitions.model(record.topic, record.partition);
-        let decision = model.judge(&record, wall_ms());
+        let decision = self.rehearser.judge(model, &record, wall_ms(), Answer::Done);
         if !self.topology.input.contains(record.topic) && !self.foreign.contains(record.topic) {
             self.foreign.insert(record.topic.to_owned());
         }
@@ -224,7 +226,8 @@ impl Replay {
             summary.add(&Seen { record: &record, decision: &decision, explanation: &explanation, version });
         }
         let written = if self.explain {
-            writeln!(output, "{}", explained(&record, &decision, &explanation))
+            let called = self.rehearser.has_sink().then(|| self.rehearser.called());
+            writeln!(output, "{}", explained(&record, &decision, &explanation, called.as_deref()))
         } else if decision.action == Action::Forward {
             output.write_all(line).and_then(|()| output.write_all(b"\n"))
         } else {

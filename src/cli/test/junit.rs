@@ -55,6 +55,8 @@ mod tests {
             expect: Vec::new(),
             output: None,
             entries: Vec::new(),
+            rows: None,
+            answers: Vec::new(),
         };
         let (passed, failed, unread) = (case("<a> & \"b\""), case("bell \u{7}"), case("unread"));
         let outcome = |differences| Ok(Outcome { records: vec![None], differences });

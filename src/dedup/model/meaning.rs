@@ -377,7 +377,7 @@ fn rules_of(settings: &Settings) -> Rules {
 /// Judges `given` at `offset`.
 fn judge(model: &mut Model, given: &Given, offset: i64) -> Decision {
     let record = Record { timestamp: given.timestamp, ..record(offset, b"") };
-    model.judge_with(&record, 1_000, |_, arena| read(&given.rows, arena))
+    model.judge_with(&record, 1_000, |_, arena| read(&given.rows, arena), |_, _| Carried::Out)
 }
 
 fn entries(model: &Model) -> HashMap<String, Entry> {

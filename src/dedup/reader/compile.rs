@@ -99,15 +99,14 @@ pub(super) struct Compiled {
 
 /// The plan of these rules.
 pub(super) fn compile(rules: &Rules) -> Compiled {
-    let mut compiler = Compiler { rules, key: Vec::new(), value: Vec::new(), deep: false };
+    let mut compiler = Compiler::new(rules);
     let identity = compiler.parts(&rules.identity.parts);
     let version: Vec<_> = rules.version.iter().flat_map(|v| &v.parts).map(|part| compiler.version(part)).collect();
     let epoch = rules.epoch.iter().flat_map(|epoch| &epoch.parts);
     let epoch = epoch.map(|part| EpochPlan { of: compiler.spots(&part.of), none: words(&part.none) }).collect();
     let kinds = rules.kinds.as_ref().map(|kinds| compiler.kinds(kinds));
     let binlog = version.iter().any(|part| part.kind == VersionKind::Binlog);
-    let (key, value) =
-        (compiler.scanner(&compiler.key, rules.key_format), compiler.scanner(&compiler.value, rules.value_format));
+    let (key, value) = compiler.scanners();
     Compiled { plan: Plan { identity, version, epoch, kinds, binlog }, key, value }
 }
 
@@ -121,6 +120,15 @@ pub(super) struct Compiler<'r> {
 }
 
 impl<'r> Compiler<'r> {
+    pub(super) fn new(rules: &'r Rules) -> Self {
+        Self { rules, key: Vec::new(), value: Vec::new(), deep: false }
+    }
+
+    /// The scanners of key and value for all that was asked for.
+    pub(super) fn scanners(&self) -> (Option<Scanner>, Option<Scanner>) {
+        (self.scanner(&self.key, self.rules.key_format), self.scanner(&self.value, self.rules.value_format))
+    }
+
     fn scanner(&self, paths: &[&[String]], format: Format) -> Option<Scanner> {
         let depth_max = self.rules.limits.json_depth_max;
         let depth_max = if self.deep { depth_max.min(DEPTH_MAX) } else { depth_max };

@@ -26,11 +26,13 @@ use super::vocabulary::{Kind, Reason};
 use super::{explain, identity as bytes};
 
 mod compile;
+mod fields;
 mod identity;
 mod rejection;
 mod version;
 mod view;
 
+pub use fields::{Field, Fields, Wanted};
 pub use rejection::Rejection;
 
 use compile::{Compiled, KindsPlan, Plan};

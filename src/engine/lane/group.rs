@@ -134,8 +134,10 @@ impl<C: Cluster> Lane<C> {
         }
         for (id, growth) in concerned {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
-            if let Phase::Isolated(Some(isolated)) = &mut task.phase {
-                isolated.abandon(&self.cluster, &self.metrics);
+            match &mut task.phase {
+                Phase::Isolated(Some(isolated)) => isolated.abandon(&self.cluster, &self.metrics),
+                Phase::Redoing(redoing) => redoing.abandon(&self.cluster, &self.metrics),
+                _ => {}
             }
             if let Err(error) = self.member.pause(&task.input) {
                 tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
@@ -193,8 +195,14 @@ impl<C: Cluster> Lane<C> {
         ids.retain(|id| {
             // On its way back after a clean abort, as happens when the group moves on.
             let phase = &tasks[id].phase;
-            let idle =
-                matches!(phase, Phase::Running | Phase::Queued { .. } | Phase::Waiting { .. } | Phase::Settling(_));
+            let idle = matches!(
+                phase,
+                Phase::Running
+                    | Phase::Queued { .. }
+                    | Phase::Waiting { .. }
+                    | Phase::Settling(_)
+                    | Phase::Claiming { .. }
+            );
             idle && !tasks[id].unsettled
         });
         if transactor.is_open() || !transactor.is_prepared() {
@@ -212,8 +220,10 @@ impl<C: Cluster> Lane<C> {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
         let Some(mut task) = self.tasks.remove(&id) else { return };
         task.dead_letters.log(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
-        if let Phase::Isolated(Some(isolated)) = &mut task.phase {
-            isolated.abandon(&self.cluster, &self.metrics);
+        match &mut task.phase {
+            Phase::Isolated(Some(isolated)) => isolated.abandon(&self.cluster, &self.metrics),
+            Phase::Redoing(redoing) => redoing.abandon(&self.cluster, &self.metrics),
+            _ => {}
         }
         let running = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_));
         if let (true, Some(held)) = (running, &task.held)

@@ -1,8 +1,9 @@
 //! A batch's way through a lane, up to the commit of its transaction.
 
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
+use crate::effect::Failed;
 use crate::engine::claims::{self, Ownership};
-use crate::engine::failure::Failure;
+use crate::engine::failure::{Cause, Failure};
 use crate::engine::panics::{InProgress, caught};
 use crate::engine::process::{Portion, process};
 use crate::engine::share::{Share, Stop, TaskId};
@@ -13,21 +14,59 @@ use crate::engine::transact::{Committed, Transactor};
 use super::Lane;
 
 impl<C: Cluster> Lane<C> {
-    /// Sorts the batch by task and takes each task's records through it.
+    /// Sorts the batch by task and takes each task's records through it. With a sink, the transaction ends with the batch:
+    /// while the sink refuses some of its records, the others are taken through it again, and need not be read again.
     pub(super) fn process_batch(&mut self) {
         let began = self.context.clock.monotonic();
         self.share_out();
-        let shares = std::mem::take(&mut self.shares);
-        for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
-            if let Err(failure) = self.process_share(*id, indices) {
-                // The other tasks' records were read but not processed: they are read again.
-                self.abort_and_restore(failure);
-                shares.iter().filter(|(_, indices)| !indices.is_empty()).for_each(|(id, _)| self.restart_running(*id));
-                break;
-            }
+        while let Err(failure) = self.process_shares() {
+            let Some(failure) = self.without_refused(failure) else { continue };
+            // The other tasks' records were read but not processed: they are read again.
+            let others: Vec<TaskId> =
+                self.shares.iter().filter(|(_, indices)| !indices.is_empty()).map(|(id, _)| *id).collect();
+            let is_of_sink = matches!(failure.cause, Cause::Sink(_));
+            self.abort_and_restore(failure);
+            others.into_iter().for_each(|id| if is_of_sink { self.read_again(id) } else { self.restart_running(id) });
+            break;
         }
-        self.shares = shares;
         self.metrics.processing(self.context.clock.monotonic().saturating_sub(began));
+    }
+
+    fn process_shares(&mut self) -> Result<(), Failure> {
+        let shares = std::mem::take(&mut self.shares);
+        let mut with_records = shares.iter().filter(|(_, indices)| !indices.is_empty());
+        let processed = with_records.try_for_each(|(id, indices)| self.process_share(*id, indices));
+        let ended = processed.and_then(|()| if self.sink.is_some() { self.finish() } else { Ok(()) });
+        self.shares = shares;
+        ended
+    }
+
+    /// Whether the other records can be taken through their tasks again: without those that the sink has named, or with
+    /// fewer at once, so that it can name them.
+    fn may_go_on_without(&mut self, failed: &Failed) -> bool {
+        match failed {
+            Failed::Rejected(_) => true,
+            Failed::Refused(_) => self.transactor.divide(),
+            Failed::Fenced(_) | Failed::Held(_) | Failed::Unknown(_) => false,
+        }
+    }
+
+    /// Prepares for taking the batch through its tasks again, where the sink has only refused some of its records. Any
+    /// other failure is returned.
+    fn without_refused(&mut self, failure: Failure) -> Option<Failure> {
+        match failure.cause {
+            Cause::Sink(undone) if self.may_go_on_without(&undone.failed) => {
+                self.on_refused(undone);
+                self.share_out();
+                let Self { shares, tasks, batch, .. } = self;
+                for (id, indices) in shares.iter_mut().filter(|(_, indices)| !indices.is_empty()) {
+                    let next = tasks[id].committed.next;
+                    indices.retain(|index| batch.record(*index).offset >= next);
+                }
+                None
+            }
+            cause => Some(Failure { cause, ..failure }),
+        }
     }
 
     pub(super) fn share_out(&mut self) {
@@ -167,8 +206,8 @@ impl<C: Cluster> Lane<C> {
         if !self.transactor.is_open() {
             return Ok(());
         }
-        let Self { context, transactor, tasks, member, metrics, .. } = self;
-        transactor.seal(context, tasks)?;
+        let Self { context, transactor, tasks, member, metrics, sink, .. } = self;
+        transactor.seal(context, tasks, member, sink.as_mut())?;
         let Committed { failures, stops } = transactor.commit(context, tasks, member, metrics)?;
         failures.into_iter().for_each(|failure| self.on_task_failure(failure));
         stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));

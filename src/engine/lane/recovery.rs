@@ -20,8 +20,12 @@ use crate::sabotage::{self, Sabotage};
 use super::{DISK_SLICE, Lane};
 
 impl<C: Cluster> Lane<C> {
-    /// Aborts the open transaction and sends its tasks through their restore.
+    /// Aborts the open transaction and sends its tasks through their restore, or has them read their records again where
+    /// the sink has certainly not committed it.
     pub(super) fn abort_and_restore(&mut self, failure: Failure) {
+        if let Cause::Sink(undone) = failure.cause {
+            return self.on_undone(undone);
+        }
         let aborted = self.transactor.abort(&self.cluster, &failure.cause, &self.metrics);
         let fallen_back = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
         tracing::warn!(
@@ -84,6 +88,8 @@ impl<C: Cluster> Lane<C> {
             Cause::RefusedAt(at, reason) => task.refused_at = Some((at, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
+            // Its own transaction is undone: it is on its way back.
+            Cause::Sink(undone) => self.note_rejected(undone.rejected),
             Cause::Panicked { at, panic } => self.on_panic(id, at, &panic),
         }
     }
@@ -163,7 +169,15 @@ impl<C: Cluster> Lane<C> {
             return Ok(());
         }
         let mut restoring = self.tasks_in(|phase| {
-            matches!(phase, Phase::Waiting { .. } | Phase::Settling(_) | Phase::Locking { .. } | Phase::Loading(_))
+            matches!(
+                phase,
+                Phase::Waiting { .. }
+                    | Phase::Settling(_)
+                    | Phase::Locking { .. }
+                    | Phase::Loading(_)
+                    | Phase::Claiming { .. }
+                    | Phase::Redoing(_)
+            )
         });
         self.restoring = !restoring.is_empty();
         if !self.restoring {
@@ -182,6 +196,10 @@ impl<C: Cluster> Lane<C> {
             }
             let may_load =
                 self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < self.context.limits.loads_max;
+            if matches!(self.tasks[&id].phase, Phase::Redoing(_)) {
+                self.step_redo(id);
+                continue;
+            }
             let task = self.tasks.get_mut(&id).expect("listed above");
             let step = || restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
             let stepped = match caught(step) {
@@ -193,9 +211,13 @@ impl<C: Cluster> Lane<C> {
             };
             self.loading |= matches!(stepped, Ok(Slice::Worked));
             let ready = match stepped {
-                Ok(Slice::Ready) => match self.begin_work(id) {
-                    Err(error) if error.kind == ErrorKind::Fenced => return Err(error),
-                    begun => begun.map_err(Setback::from),
+                Ok(Slice::Ready) => match self.claim_row(id) {
+                    Err(setback) => Err(setback),
+                    Ok(false) => Ok(()),
+                    Ok(true) => match self.begin_work(id) {
+                        Err(error) if error.kind == ErrorKind::Fenced => return Err(error),
+                        begun => begun.map_err(Setback::from),
+                    },
                 },
                 Ok(Slice::Waiting | Slice::Worked) => Ok(()),
                 Err(setback) => Err(setback),
@@ -260,13 +282,16 @@ impl<C: Cluster> Lane<C> {
         queue.into_iter().map(|(_, id)| id).collect()
     }
 
-    fn isolate(&mut self, id: TaskId) -> Result<(), cluster::Error> {
-        let task = self.tasks.get_mut(&id).expect("listed by the caller");
-        // Its own ids and tokens each time: see the transactor's renewals.
+    /// A transactor apart from the lane's, with ids and tokens of its own each time: see the transactor's renewals.
+    pub(super) fn transactor_apart(&mut self) -> Transactor<C> {
         self.isolations += 1;
         let transactional_id = format!("{}-i{}", self.transactional_id, self.isolations);
-        let transactor =
-            Transactor::new(transactional_id, self.random.wrapping_add(self.isolations), self.context.ids.clone());
+        Transactor::new(transactional_id, self.random.wrapping_add(self.isolations), self.context.ids.clone())
+    }
+
+    fn isolate(&mut self, id: TaskId) -> Result<(), cluster::Error> {
+        let transactor = self.transactor_apart();
+        let task = self.tasks.get_mut(&id).expect("listed by the caller");
         let (group, from) = (self.context.topology.group(), (&task.input, task.committed.next));
         let isolated = Isolated::new(&self.cluster, &group, from, transactor)?;
         task.set_phase(Phase::Isolated(Some(Box::new(isolated))));
@@ -276,8 +301,8 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn step_isolated(&mut self) {
         let others_wait = self.admit();
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
-            let Self { context, cluster, tasks, member, scratch, metrics, .. } = self;
-            let means = &mut Means { context, cluster, tasks, member, scratch, metrics };
+            let Self { context, cluster, tasks, member, scratch, metrics, sink, .. } = self;
+            let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: sink.as_mut() };
             let stepped = caught(|| isolate::step(means, id))
                 .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.in_progress(), panic }));
             match stepped {
@@ -311,7 +336,11 @@ impl<C: Cluster> Lane<C> {
                             );
                             None
                         }
-                        Cause::State(_) | Cause::Refused(_) | Cause::RefusedAt(..) | Cause::Panicked { .. } => Some(id),
+                        Cause::State(_)
+                        | Cause::Sink(_)
+                        | Cause::Refused(_)
+                        | Cause::RefusedAt(..)
+                        | Cause::Panicked { .. } => Some(id),
                     };
                     self.restart(id);
                     self.on_task_failure(Failure { task, cause });

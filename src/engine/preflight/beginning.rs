@@ -6,7 +6,7 @@
 
 use crate::cluster::{self, Cluster, ErrorKind};
 use crate::record::TopicPartition;
-use crate::topology::{Existing, Topology};
+use crate::topology::Topology;
 
 use super::facts::{Facts, Seen};
 use super::finding::Finding;
@@ -17,11 +17,14 @@ pub fn problem_with<C: Cluster>(
     topology: &Topology,
     inputs: &[Facts],
 ) -> Result<Option<Finding>, cluster::Error> {
-    if topology.existing == Existing::Append || inputs.iter().any(has_begun) {
+    if topology.appends() || inputs.iter().any(has_begun) {
         return Ok(None);
     }
-    let mut outputs: Vec<_> =
-        inputs.iter().filter_map(|facts| Some((&facts.output.name, facts.output.there()?))).collect();
+    let mut outputs: Vec<_> = inputs
+        .iter()
+        .filter_map(|facts| facts.output.as_ref())
+        .filter_map(|output| Some((&output.name, output.there()?)))
+        .collect();
     outputs.dedup_by_key(|(name, _)| *name);
     for (name, output) in outputs {
         if !holds_records(cluster, name, output.partition_count)? {

@@ -20,7 +20,7 @@ pub fn settings_of(role: Role, settings: &config::TopicSettings) -> Vec<(&'stati
         ("unclean.leader.election.enable", "false".to_owned()),
     ];
     match role {
-        Role::Input | Role::Output => {}
+        Role::Input | Role::Output | Role::Results => {}
         // The brokers set its timestamps: records from a host with a wrong clock cannot pass for Kafka's time.
         Role::Changelog => all
             .extend([("cleanup.policy", "compact".to_owned()), ("message.timestamp.type", "LogAppendTime".to_owned())]),

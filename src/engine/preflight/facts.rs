@@ -78,8 +78,8 @@ impl Named {
 pub struct Facts {
     /// The input topic.
     pub input: Named,
-    /// Its output.
-    pub output: Named,
+    /// Its output; `None` if the topology ends in a sink.
+    pub output: Option<Named>,
     /// Its changelog.
     pub changelog: Named,
     /// What the group has committed, by partition; or why that cannot be seen.
@@ -106,7 +106,7 @@ impl Facts {
         survey: &Survey,
     ) -> Result<Self, cluster::Error> {
         let input = Named::ask(cluster, topic.to_owned())?;
-        let output = Named::ask(cluster, topology.output_topic(topic))?;
+        let output = topology.output_topic(topic).map(|output| Named::ask(cluster, output)).transpose()?;
         let mut changelog = Named::ask(cluster, topology.changelog(topic))?;
         let partition_count = input.there().map_or(0, |input| input.partition_count);
         let partitions: Vec<_> = (0..partition_count).map(|partition| TopicPartition::new(topic, partition)).collect();

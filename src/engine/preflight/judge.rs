@@ -43,6 +43,8 @@ pub enum Role {
     DeadLetter,
     /// Drops are explained in it.
     Audit,
+    /// What a sink's statements return is written to it.
+    Results,
 }
 
 impl Role {
@@ -53,6 +55,7 @@ impl Role {
             Self::Changelog => "changelog topic",
             Self::DeadLetter => "dead letter topic",
             Self::Audit => "audit topic",
+            Self::Results => "topic for results",
         }
     }
 
@@ -68,7 +71,7 @@ impl Role {
     pub fn is_created(self, create: Create) -> bool {
         match self {
             Self::Input => false,
-            Self::Output => create == Create::All,
+            Self::Output | Self::Results => create == Create::All,
             Self::Changelog | Self::DeadLetter | Self::Audit => create != Create::None,
         }
     }
@@ -95,13 +98,17 @@ impl Judge<'_> {
         }
         let input = facts.input.there();
         let partition_count = input.map(|input| input.partition_count);
-        self.written(Role::Output, &facts.output, partition_count, &mut findings);
+        if let Some(output) = &facts.output {
+            self.written(Role::Output, output, partition_count, &mut findings);
+        }
         match self.lost(facts) {
             Some(lost) => findings.push(lost),
             None => self.written(Role::Changelog, &facts.changelog, partition_count, &mut findings),
         }
-        if let (Some(input), Some(output)) = (input, facts.output.there()) {
-            self.forwarding(facts, input, output, &mut findings);
+        if let (Some(input), Some(output)) = (input, &facts.output)
+            && let Some(there) = output.there()
+        {
+            self.forwarding((&facts.input.name, input), (&output.name, there), &mut findings);
         }
         if let Some(changelog) = facts.changelog.there() {
             memory::changelog_itself(facts, input, changelog, &mut findings);

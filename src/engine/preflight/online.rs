@@ -6,6 +6,7 @@ use crate::cluster::{self, Cluster, ErrorKind, embedded::Embedded, kafka::Kafka}
 use crate::config::{ClusterKind, Config};
 use crate::state::Survey;
 use crate::topology::Topology;
+use crate::topology::sink::Sink;
 
 use super::creation::rehearse;
 use super::facts::{Facts, Named};
@@ -75,7 +76,8 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
                 let facts = Facts::gather(cluster, topology, name, rights, &survey)?;
                 findings.extend(judge.input(&facts));
                 let partition_count = facts.input.there().map(|input| input.partition_count);
-                for (role, topic) in [(Role::Output, &facts.output), (Role::Changelog, &facts.changelog)] {
+                let output = facts.output.as_ref().map(|output| (Role::Output, output));
+                for (role, topic) in output.into_iter().chain([(Role::Changelog, &facts.changelog)]) {
                     findings.extend(rehearse(cluster, role, topic, partition_count, &config.topics)?);
                 }
                 all.push(facts);
@@ -85,10 +87,14 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
     findings.extend(beginning::problem_with(cluster, topology, &all)?);
     let partition_count = most_partitions(&all);
     let largest = all.iter().filter_map(|facts| facts.input.there()).map(|input| input.message_bytes_max).max();
-    let side_topics = [(Role::DeadLetter, Some(&topology.dead_letter)), (Role::Audit, topology.audit.as_ref())];
+    let side_topics = [
+        (Role::DeadLetter, Some(topology.dead_letter.as_str())),
+        (Role::Audit, topology.audit.as_deref()),
+        (Role::Results, topology.sink().and_then(Sink::result)),
+    ];
     for (role, name) in side_topics {
         let Some(name) = name else { continue };
-        let topic = Named::ask(cluster, name.clone())?;
+        let topic = Named::ask(cluster, name.to_owned())?;
         findings.extend(judge.side_topic(role, &topic, partition_count, largest.unwrap_or(0)));
         findings.extend(rehearse(cluster, role, &topic, partition_count, &config.topics)?);
     }

@@ -187,6 +187,42 @@ pub enum Refusal {
         /// Its size.
         bytes: usize,
     },
+    /// The sink's database is behind Kafka.
+    #[error(
+        "sink_behind: the sink's row is behind Kafka (it has {row}, the changelog has {recorded}): its database has gone \
+         back to an older state (by a restored backup, or a failover that lost commits), so effects of records that count \
+         as processed are missing; bring the database forward again, or {ANEW}"
+    )]
+    SinkBehind {
+        /// The row's token, or what is there instead.
+        row: String,
+        /// The position record's token.
+        recorded: String,
+    },
+    /// Kafka is behind the sink's database.
+    #[error(
+        "sink_ahead: the sink's row is ahead of Kafka by more than one transaction (it has {row}, the changelog has \
+         {recorded}): the changelog has lost records, or was deleted; what has happened in the database would happen \
+         again; {LOST_HELP}, or {ANEW}"
+    )]
+    SinkAhead {
+        /// The row's token.
+        row: String,
+        /// The position record's token, or `nothing`.
+        recorded: String,
+    },
+    /// What the sink keeps for Kafka cannot be read.
+    #[error("the redo in the sink's row cannot be read: {0}; start the release that wrote it or a later one")]
+    RedoUnreadable(format::Error),
+    /// Kafka refuses what the sink has committed already.
+    #[error(
+        "the sink has committed a transaction whose records Kafka refuses: {message}; have the topic take them (by a \
+         larger max.message.bytes, for example), and start ratchet again"
+    )]
+    RedoRefused {
+        /// What the topic says.
+        message: String,
+    },
     /// No topic takes a record.
     #[error(
         "{input}:{offset}: the output refuses the record, and so does the dead letter or the audit topic: {message}"
@@ -229,6 +265,10 @@ impl Refusal {
             | Self::ForeignRecord(_)
             | Self::TooManyRanges(_)
             | Self::PositionUnreadable { .. }
+            | Self::SinkBehind { .. }
+            | Self::SinkAhead { .. }
+            | Self::RedoUnreadable(_)
+            | Self::RedoRefused { .. }
             | Self::Undeliverable { .. } => false,
         }
     }

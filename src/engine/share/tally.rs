@@ -25,6 +25,14 @@ impl Tally {
         }
     }
 
+    /// Counts one record as something else after all.
+    pub fn change(&mut self, from: (Verdict, Reason), to: (Verdict, Reason)) {
+        if let Some(count) = self.counts.iter_mut().find(|count| (count.verdict, count.reason) == from) {
+            count.records = count.records.saturating_sub(1);
+        }
+        self.add(to.0, to.1);
+    }
+
     /// Publishes the counts of a committed transaction.
     pub fn publish(&mut self, metrics: &TaskMetrics) {
         for Count { verdict, reason, records } in self.counts.drain(..) {

@@ -2,6 +2,7 @@
 //! continues, whatever is there.
 
 use super::*;
+use crate::topology::Existing;
 
 fn shop(name: &str) -> Topology {
     let topology = topology(Input::Topics(vec!["shop.in".to_owned()]), "shop.out");
@@ -26,7 +27,8 @@ fn renamed_topology_does_not_forward_everything_again() {
     site.await_values("shop.out", 2);
     is_refused(&site, &shop("renamed"));
     site.await_values("shop.out", 2);
-    let said = Topology { existing: Existing::Append, ..shop("renamed") };
+    let output = Output { existing: Existing::Append, ..Output::to("shop.out") };
+    let said = Topology { ending: Ending::Output(output), ..shop("renamed") };
     site.drain(&said).unwrap();
     site.await_values("shop.out", 4);
     // It has been at work: `existing: append` is no longer needed.

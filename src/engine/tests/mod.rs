@@ -12,7 +12,7 @@ use crate::cluster::{Message, NewTopic};
 use crate::config;
 use crate::dedup::{Identity, Path, Rules, Version};
 use crate::record::Headers;
-use crate::topology::{Existing, Input, Pattern, Start};
+use crate::topology::{Ending, Input, Output, Pattern, Start};
 use crate::yaml::tests::Fake;
 
 mod audited;
@@ -160,8 +160,7 @@ fn topology(input: Input, output: &str) -> Topology {
         input,
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(version))),
-        output: output.to_owned(),
-        existing: Existing::Refuse,
+        ending: Ending::Output(Output::to(output)),
         dead_letter: "shop-dead".to_owned(),
         audit: None,
         tests: Vec::new(),

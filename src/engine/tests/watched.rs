@@ -48,6 +48,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         delete_retention_ms: 0,
         dead_letter_partitions: 1,
         audit_partitions: 1,
+        result_partitions: 1,
     };
     let config = site.config();
     Context {
@@ -69,6 +70,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         held_up: HeldUp::default(),
         ids: Ids::default(),
         limits: Limits::DEFAULT,
+        sink: None,
         clock,
     }
 }

@@ -16,9 +16,11 @@ use prometheus::{
 };
 
 mod lane;
+mod sink;
 mod task;
 
 pub use lane::{LaneMetrics, TransactionResult};
+pub use sink::SinkMetrics;
 pub use task::{LongWork, Phase, TaskMetrics, Work};
 
 /// The media type of [`Metrics::render`].
@@ -71,6 +73,9 @@ struct Families {
     takeovers: IntCounterVec,
     rebalances: IntCounterVec,
     refused_topics: IntGaugeVec,
+    effects: IntCounterVec,
+    effect_duration: HistogramVec,
+    sink_held: IntGaugeVec,
     panics: IntCounter,
     handles: Mutex<Handles>,
     /// The tasks with long work: each has at most one, since a store is swept only after it was restored.
@@ -86,6 +91,11 @@ impl Metrics {
     /// The metrics that a lane of `topology` counts; lanes of one topology add up.
     pub fn lane(&self, topology: &str) -> LaneMetrics {
         LaneMetrics::new(&self.families, topology)
+    }
+
+    /// The metrics that a lane of `topology` counts of its sink, which is of this kind.
+    pub fn sink(&self, topology: &str, kind: &str) -> SinkMetrics {
+        SinkMetrics::new(&self.families, topology, kind)
     }
 
     /// The metrics of one task. Its partition's series are removed when the last handle is dropped.
@@ -266,6 +276,24 @@ impl Families {
                 &registry,
                 "ratchet_refused_topics",
                 "Topics that the input's pattern means and that are left alone, because they were refused.",
+                TOPOLOGY,
+            ),
+            effects: counter(
+                &registry,
+                "ratchet_effects_total",
+                "Records that went to a sink, by what became of them: done, in_inbox or rejected.",
+                &["topology", "sink", "outcome"],
+            ),
+            effect_duration: histogram(
+                &registry,
+                "ratchet_effect_duration_seconds",
+                "Time in which a sink has committed a transaction.",
+                exponential(0.001, 2.0, 16),
+            ),
+            sink_held: int_gauge(
+                &registry,
+                "ratchet_sink_held",
+                "Lanes that wait for their sink: it is down, or a person has to act.",
                 TOPOLOGY,
             ),
             panics: panics(&registry),

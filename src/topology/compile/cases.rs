@@ -2,8 +2,9 @@
 
 use crate::dedup::{Format, Identity, Rules, written};
 use crate::topology::Input;
-use crate::topology::cases::{Expected, ExpectedEntry, Given, GivenRecord, TestCase};
-use crate::topology::spec::cases::{EntrySpec, quoted};
+use crate::topology::cases::{Expected, ExpectedCall, ExpectedEntry, Given, GivenAnswer, GivenRecord, TestCase};
+use crate::topology::sink::Dedup;
+use crate::topology::spec::cases::{AnswerSpec, CallSpec, EntrySpec, quoted};
 use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec, Spec};
 use crate::yaml::Placed;
 
@@ -41,7 +42,9 @@ impl Compiler<'_> {
                 self.mistake(number.place, message, "there is none", "records are numbered from 0");
             }
             records.iter().for_each(|record| self.check_record_topic(record, input));
+            self.check_sink_case(case, records.len());
         }
+        self.check_case_has_sink(case);
         let given = match case.given.as_ref()? {
             GivenSpec::File { path, kcat } => Given::File { path: path.clone(), kcat: *kcat },
             GivenSpec::Records(records) => Given::Records(records.iter().map(|record| self.record(record)).collect()),
@@ -58,7 +61,42 @@ impl Compiler<'_> {
             expect: expect.collect(),
             output: case.output.as_ref().map(|numbers| numbers.iter().map(|number| number.value).collect()),
             entries: case.entries.iter().map(entry).collect(),
+            rows: case.rows.as_ref().map(|rows| rows.value.iter().map(expected_call).collect()),
+            answers: case.answers.iter().map(given_answer).collect(),
         })
+    }
+
+    /// Reports numbers of records that are not given.
+    fn check_sink_case(&mut self, case: &CaseSpec, records: usize) {
+        let of_calls = case.rows.iter().flat_map(|rows| &rows.value).filter_map(|call| call.record.as_ref());
+        let of_answers = case.answers.iter().map(|answer| &answer.record);
+        for number in of_calls.chain(of_answers) {
+            if usize::try_from(number.value).is_ok_and(|number| number >= records) {
+                let message = format!("this names record {}, the last one is {}", number.value, records - 1);
+                self.mistake(number.place, message, "there is none", "records are numbered from 0");
+            }
+        }
+    }
+
+    /// Reports expectations of a sink that is not there.
+    fn check_case_has_sink(&mut self, case: &CaseSpec) {
+        let spec = self.spec;
+        let rows = case.rows.as_ref().map(|rows| ("rows", rows.place));
+        let answers = case.answers.first().map(|answer| ("answers", answer.place));
+        if spec.sink.is_none() {
+            for (key, place) in rows.into_iter().chain(answers) {
+                let message = format!("`{key}` is about a sink, and the topology has none");
+                let help = "write `output` for the records that come out, or give the topology a `sink`";
+                self.mistake(place, message, "of no use", help);
+            }
+            return;
+        }
+        let dedup = spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()?.dedup.as_ref());
+        let has_inbox = dedup.is_some_and(|dedup| dedup.value == Dedup::Inbox);
+        if let Some(answer) = case.answers.iter().find(|answer| answer.rejected.is_none() && !has_inbox) {
+            let message = "`in_inbox` is about an inbox, and the sink has none".to_owned();
+            self.mistake(answer.place, message, "never answered", "add `dedup: inbox`, or remove it");
+        }
     }
 
     /// Reports expected versions of a topology without any version. Not called if the preset is unknown, since it may
@@ -123,6 +161,21 @@ impl Compiler<'_> {
             headers: record.headers.clone(),
         }
     }
+}
+
+/// A number that was read as one from 0.
+fn index(number: &Placed<i64>) -> usize {
+    usize::try_from(number.value).unwrap_or(usize::MAX)
+}
+
+fn expected_call(call: &CallSpec) -> ExpectedCall {
+    let CallSpec { record, statement, does, with } = call;
+    let (record, statement) = (record.as_ref().map(index), statement.as_ref().map(index));
+    ExpectedCall { record, statement, does: *does, with: with.clone() }
+}
+
+fn given_answer(answer: &AnswerSpec) -> GivenAnswer {
+    GivenAnswer { record: index(&answer.record), rejected: answer.rejected.clone() }
 }
 
 /// The versions that the tests expect in entries.

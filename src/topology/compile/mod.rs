@@ -7,15 +7,22 @@ use crate::dedup::{Action, Actions, Epoch, Identity, OnNull, Retention, Rules};
 use crate::yaml::read::clipped;
 use crate::yaml::{File, Place, Placed, Report, Text, units};
 
+use super::sink::Dedup;
 use super::spec::{Spec, VersionSpec};
-use super::{Existing, Preset, Start, Topology, names};
+use super::{Preset, Start, Topology, names};
 
 mod cases;
 mod rules;
 pub(super) mod samples;
+mod sink;
+mod sql;
+mod statement;
+mod table;
 mod topics;
 
-/// The topology that `spec` describes, and the place of its output's name. `spec` includes the blocks of `preset`.
+use topics::Written;
+
+/// The topology that `spec` describes, and the place of its output's name, or of its sink. `spec` includes the blocks of `preset`.
 pub fn compile(
     spec: &Spec,
     preset: Option<&'static Preset>,
@@ -31,12 +38,14 @@ pub fn compile(
     let future_max_ms = compiler.future_max_ms(retention);
     let topics = compiler.topics(name.as_deref(), input.as_ref());
     compiler.check_partitioning();
+    compiler.check_sink();
+    let ending = compiler.ending(&topics, name.as_deref(), input.as_ref());
     let tests = compiler.tests(input.as_ref());
     compiler.check_no_versions_expected();
     if !compiler.report.is_fine() {
         return None;
     }
-    let (output, dead_letter, audit) = topics?;
+    let Written { dead_letter, audit, .. } = topics;
     let rules = build(spec, retention, future_max_ms);
     // A safety net: rules that load never contradict themselves in any other way either.
     for problem in rules.problems() {
@@ -51,13 +60,13 @@ pub fn compile(
         input: input?,
         start: spec.input.start.as_ref().map_or(Start::Earliest, |start| start.value),
         rules: Arc::new(rules),
-        output,
-        existing: spec.existing.as_ref().map_or(Existing::Refuse, |existing| existing.value),
-        dead_letter,
+        ending: ending?,
+        dead_letter: dead_letter?,
         audit,
         tests,
     };
-    Some((topology, spec.output.as_ref()?.place))
+    let sink = spec.sink.as_ref().map(|sink| sink.place);
+    Some((topology, spec.output.as_ref().map(|output| output.place).or(sink)?))
 }
 
 /// Reports only mistakes that do not depend on a preset, for a topology whose preset is unknown.
@@ -69,6 +78,7 @@ pub fn check_without_preset(spec: &Spec, file: &Arc<File>, report: &mut Report) 
         compiler.future_max_ms(retention.value);
     }
     compiler.topics(name.as_deref(), input.as_ref());
+    compiler.check_sink();
     compiler.tests(input.as_ref());
 }
 
@@ -93,15 +103,25 @@ fn build(spec: &Spec, retention: Retention, future_max_ms: i64) -> Rules {
 fn actions(spec: &Spec) -> Actions {
     let defaults = Actions::default();
     let or = |written: &Option<Placed<Action>>, default| written.as_ref().map_or(default, |action| action.value);
+    // What cannot be read cannot have an effect: a preset that would forward it means an output.
+    let has_sink = spec.sink.is_some();
+    let read = |action| if has_sink && action == Action::Forward { Action::DeadLetter } else { action };
+    let postgres = spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref());
+    let rejected = postgres.and_then(|postgres| postgres.on_rejected.clone());
+    let null_value = spec.actions.null_value.as_ref().map_or(defaults.null_value, |action| action.value);
     Actions {
-        invalid: or(&spec.actions.invalid, defaults.invalid),
-        missing_identity: or(&spec.actions.missing, defaults.missing_identity),
-        null_value: spec.actions.null_value.as_ref().map_or(defaults.null_value, |action| action.value),
+        invalid: read(or(&spec.actions.invalid, defaults.invalid)),
+        missing_identity: read(or(&spec.actions.missing, defaults.missing_identity)),
+        null_value: match null_value {
+            OnNull::Act(action) => OnNull::Act(read(action)),
+            OnNull::FollowDelete => OnNull::FollowDelete,
+        },
         equal_version: or(&spec.actions.equal, defaults.equal_version),
         missing_version: or(&spec.actions.missing_version, defaults.missing_version),
         epoch_change: or(&spec.actions.epoch_change, defaults.epoch_change),
         late: or(&spec.actions.late, defaults.late),
         unsendable: or(&spec.actions.unsendable, defaults.unsendable),
+        rejected: or(&rejected, defaults.rejected),
     }
 }
 
@@ -185,13 +205,18 @@ impl Compiler<'_> {
         (self.spec.retention.is_some() || !self.spec.retention_given).then_some(retention)
     }
 
-    fn retention(&mut self) -> Retention {
+    /// The retention, as written or by default.
+    fn retention_or_default(&self) -> Retention {
         // Only whether there is a version matters, not what it is.
         let default = || match self.spec.version_place {
             Some(_) => Retention::Forever,
             None => Retention::default_for(None),
         };
-        let retention = self.spec.retention.as_ref().map_or_else(default, |retention| retention.value);
+        self.spec.retention.as_ref().map_or_else(default, |retention| retention.value)
+    }
+
+    fn retention(&mut self) -> Retention {
+        let retention = self.retention_or_default();
         if let Some(Retention::Forever) = self.known_retention(retention) {
             let help = "remove it, or limit the retention, e.g. `retention: 30d`";
             if let Some(late) = &self.spec.actions.late {
@@ -244,7 +269,9 @@ impl Compiler<'_> {
     fn check_partitioning(&mut self) {
         let identity = &self.spec.identity;
         let has_key = identity.parts.iter().any(|part| part.value.holds_key());
-        if has_key || self.spec.partitioned_by_identity || !identity.complete {
+        let dedup = self.spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()?.dedup.as_ref());
+        let has_inbox = dedup.is_some_and(|dedup| dedup.value == Dedup::Inbox);
+        if has_key || self.spec.partitioned_by_identity || !identity.complete || has_inbox {
             return;
         }
         let message =

@@ -5,8 +5,12 @@ use crate::yaml::{Place, Placed, Text};
 use super::{Compiler, samples, shown};
 use crate::topology::{Input, Pattern, Preset, names};
 
-/// Output, dead letter and audit.
-type Written = (String, String, Option<String>);
+/// The topics that are written to; `None` if one is wrong, or not written.
+pub(super) struct Written {
+    pub output: Option<String>,
+    pub dead_letter: Option<String>,
+    pub audit: Option<String>,
+}
 
 impl Compiler<'_> {
     pub(super) fn input(&mut self) -> Option<Input> {
@@ -82,8 +86,8 @@ impl Compiler<'_> {
         false
     }
 
-    /// The topics written to, if nothing is wrong with any of them.
-    pub(super) fn topics(&mut self, name: Option<&str>, input: Option<&Input>) -> Option<Written> {
+    /// The topics written to.
+    pub(super) fn topics(&mut self, name: Option<&str>, input: Option<&Input>) -> Written {
         let output = self.output(input);
         let dead_letter = self.dead_letter(name, input);
         let audit = self.spec.audit.as_ref().map(|audit| {
@@ -97,7 +101,7 @@ impl Compiler<'_> {
         });
         self.check_derived_names(name, input);
         self.check_shared_output(input);
-        Some((output?, dead_letter?, audit))
+        Written { output, dead_letter, audit }
     }
 
     /// Warns if rows of several tables would have the same keys in one output.
@@ -205,7 +209,13 @@ impl Compiler<'_> {
     }
 
     /// Checks that Kafka accepts `name`, which comes from `topic`, and that this topology does not read it.
-    fn check_free_name(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) -> bool {
+    pub(super) fn check_free_name(
+        &mut self,
+        topic: &Placed<Text>,
+        name: &str,
+        key: &str,
+        input: Option<&Input>,
+    ) -> bool {
         if !self.check_topic_name(topic, name, key) {
             return false;
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::dedup::path::Number;
 use crate::dedup::{Reason, Verdict};
-use crate::topology::cases::TIMESTAMP_MS;
+use crate::topology::cases::{ExpectedParameter, TIMESTAMP_MS};
 use crate::topology::keys;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 
@@ -24,6 +24,26 @@ pub struct CaseSpec {
     pub expect_place: Place,
     pub output: Option<Vec<Placed<usize>>>,
     pub entries: Vec<EntrySpec>,
+    pub rows: Option<Placed<Vec<CallSpec>>>,
+    pub answers: Vec<AnswerSpec>,
+}
+
+/// An expected call.
+#[derive(Debug)]
+pub struct CallSpec {
+    pub record: Option<Placed<i64>>,
+    pub statement: Option<Placed<i64>>,
+    pub does: Option<&'static str>,
+    pub with: Vec<ExpectedParameter>,
+}
+
+/// What the sink answers.
+#[derive(Debug)]
+pub struct AnswerSpec {
+    pub place: Place,
+    pub record: Placed<i64>,
+    /// The words; `None` if its inbox has the record.
+    pub rejected: Option<String>,
 }
 
 /// An expected entry, as JSON.
@@ -95,6 +115,8 @@ impl SpecReader<'_, '_> {
             expect_place: expect.map_or(field.place(), Field::place),
             output: fields.get("output").and_then(|field| self.output(field)),
             entries,
+            rows: fields.get("rows").and_then(|field| self.calls(field)),
+            answers: fields.get("answers").map(|field| self.answers(field)).unwrap_or_default(),
         })
     }
 
@@ -255,6 +277,71 @@ impl SpecReader<'_, '_> {
         let numbers: Vec<_> =
             items.iter().filter_map(|item| self.reader.parsed(item, |text| text.parse().ok())).collect();
         (numbers.len() == items.len()).then_some(numbers)
+    }
+
+    /// The expected calls; an empty list means that nothing is carried out.
+    fn calls(&mut self, field: &Field<'_>) -> Option<Placed<Vec<CallSpec>>> {
+        let place = field.key_place;
+        if matches!(&field.node.value, Value::List(items) if items.is_empty()) {
+            return Some(Placed { value: Vec::new(), place });
+        }
+        let items = self.reader.list(field)?;
+        let calls: Vec<_> = items.iter().filter_map(|item| self.call(&item.described("a call"))).collect();
+        (calls.len() == items.len()).then_some(Placed { value: calls, place })
+    }
+
+    fn call(&mut self, field: &Field<'_>) -> Option<CallSpec> {
+        let fields = self.reader.fields(field, &keys::CALL)?;
+        let with = fields.require("with", self.reader).and_then(|field| self.parameters(field));
+        let does: Vec<_> = keys::DOES.iter().map(|word| (*word, *word)).collect();
+        let does = fields.get("does").map(|field| self.reader.choice(field, &does));
+        let (record, statement) = (self.number(&fields, "record"), self.number(&fields, "statement"));
+        Some(CallSpec {
+            record: record.map_or(Some(None), |read| read.map(Some))?,
+            statement: statement.map_or(Some(None), |read| read.map(Some))?,
+            does: does.map_or(Some(None), |read| read.map(|read| Some(read.value)))?,
+            with: with?,
+        })
+    }
+
+    /// The parameters of an expected call.
+    fn parameters(&mut self, field: &Field<'_>) -> Option<Vec<ExpectedParameter>> {
+        let Value::List(items) = &field.node.value else {
+            self.reader.wrong(field);
+            return None;
+        };
+        let parameter = |this: &mut Self, node: &Node| match &node.value {
+            _ if node.is_null() => Some(ExpectedParameter::Null),
+            Value::Scalar { .. } => this.json_text(field, node).map(ExpectedParameter::Text),
+            _ => this.json(field, node).map(ExpectedParameter::Json),
+        };
+        let parameters: Vec<_> = items.iter().filter_map(|item| parameter(self, item)).collect();
+        (parameters.len() == items.len()).then_some(parameters)
+    }
+
+    fn answers(&mut self, field: &Field<'_>) -> Vec<AnswerSpec> {
+        let items = self.reader.list(field).unwrap_or_default();
+        items.iter().filter_map(|item| self.answer(&item.described("an answer"))).collect()
+    }
+
+    fn answer(&mut self, field: &Field<'_>) -> Option<AnswerSpec> {
+        let fields = self.reader.fields(field, &keys::ANSWER)?;
+        let record = fields
+            .require("record", self.reader)
+            .and_then(|field| self.reader.parsed(field, |text| text.parse().ok().filter(|number| *number >= 0)));
+        let rejected = fields.get("rejected").map(|field| self.reader.text(field));
+        let in_inbox = fields.get("in_inbox").and_then(|field| self.reader.boolean(field));
+        let rejected = match (rejected, in_inbox) {
+            (Some(words), None) => Some(words?.value.reveal().to_owned()),
+            (None, Some(known)) if known.value => None,
+            _ => {
+                let message = "an answer is either `rejected` or `in_inbox: true`".to_owned();
+                let help = "write e.g. `{record: 1, rejected: violates a check}`; records without one are carried out";
+                self.reader.mistake(field.place(), message, "which one?", help);
+                return None;
+            }
+        };
+        Some(AnswerSpec { place: field.place(), record: record?, rejected })
     }
 
     fn entries(&mut self, field: &Field<'_>) -> Vec<EntrySpec> {

@@ -76,7 +76,8 @@ impl SpecReader<'_, '_> {
         (parts.len() == items.len()).then_some(parts)
     }
 
-    fn table_part(&mut self, field: &Field<'_>) -> Option<Places> {
+    /// A path, `{first_of: [...]}` or `{const: x}`.
+    pub(super) fn table_part(&mut self, field: &Field<'_>) -> Option<Places> {
         if !matches!(field.node.value, Value::Mapping(_)) {
             return Some(vec![self.path(field)?.value]);
         }
@@ -86,7 +87,7 @@ impl SpecReader<'_, '_> {
         let fields = self.reader.fields(field, &keys::TABLE_PART)?;
         match (fields.get("first_of"), fields.get("const")) {
             (Some(_), Some(constant)) => {
-                let message = "one part of `kinds.table` cannot be two things".to_owned();
+                let message = format!("one part of `{}` cannot be two things", field.name);
                 let help = "write two parts, each in braces of its own: `[{…}, {…}]`";
                 self.reader.mistake(constant.key_place, message, "it is a `first_of` already", help);
                 None

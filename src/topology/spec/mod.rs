@@ -12,6 +12,7 @@ pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
 pub use identity::IdentitySpec;
 pub use kinds::KindsSpec;
 pub use paths::PathSpec;
+pub use sink::SinkSpec;
 pub use version::VersionSpec;
 
 use paths::SpecReader;
@@ -21,6 +22,7 @@ pub mod identity;
 pub mod kinds;
 pub mod limits;
 pub mod paths;
+pub mod sink;
 pub mod version;
 
 /// The word for `on_null_value` that is not an action.
@@ -53,8 +55,10 @@ pub struct Spec {
     pub refresh: Option<Placed<Refresh>>,
     pub future_max_ms: Option<Placed<i64>>,
     pub limits: Limits,
+    /// `None` too if the topology ends in a sink.
     pub output: Option<Placed<Text>>,
     pub existing: Option<Placed<Existing>>,
+    pub sink: Option<SinkSpec>,
     pub dead_letter: Option<Placed<Text>>,
     pub audit: Option<Placed<Text>>,
     pub actions: ActionSpecs,
@@ -119,9 +123,8 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         None if top.misspelt("preset").is_some() => top.get("identity"),
         None => top.require("identity", this.reader),
     };
-    let output = top.require("output", this.reader);
-    let output = output.map(|field| this.written_to(field));
-    let (output, existing) = output.unwrap_or_default();
+    let (output, existing) = this.ending(&top).map(|field| this.written_to(field)).unwrap_or_default();
+    let sink = top.get("sink").map(|field| this.sink(field));
     let refresh = choices(Refresh::ALL, Refresh::as_str);
     Some(Spec {
         name,
@@ -142,6 +145,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         limits: top.get("limits").map_or_else(Limits::default, |field| this.limits(field)),
         output,
         existing,
+        sink,
         dead_letter: top.get("dead_letter").and_then(|field| this.topic(field, &keys::DEAD_LETTER)),
         audit: top.get("audit").and_then(|field| this.topic(field, &keys::AUDIT)),
         actions: this.actions(&top),
@@ -214,6 +218,27 @@ impl SpecReader<'_, '_> {
                 .and_then(|field| self.reader.choice(field, &null_choices()))
                 .filter(|_| is_spelt_right("on_null_value")),
         }
+    }
+
+    /// The output, if there is one. A topology ends in an output or in a sink.
+    fn ending<'n>(&mut self, top: &'n Fields<'n>) -> Option<&'n Field<'n>> {
+        let is_misspelt = top.misspelt("output").is_some() || top.misspelt("sink").is_some();
+        match (top.get("output"), top.get("sink")) {
+            (None, None) if !is_misspelt => {
+                let message = "`output` is missing, or a `sink`".to_owned();
+                let help = "write e.g. `output: {topic: payments.unique}`, or what new records cause outside of Kafka, e.g. \
+                            `sink: {postgres: …}`";
+                self.reader.mistake(top.place, message, "it belongs in here", help);
+            }
+            (Some(output), Some(sink)) => {
+                let second = if output.key_place.start > sink.key_place.start { output } else { sink };
+                let message = "a topology ends in an `output` or in a `sink`, not in both".to_owned();
+                let help = "remove one of them; two topologies can read the same input";
+                self.reader.mistake(second.key_place, message, "it ends already", help);
+            }
+            _ => {}
+        }
+        top.get("output")
     }
 
     /// The output's topic, and what to do if it holds records.

@@ -71,6 +71,11 @@ impl Explanations {
         }
     }
 
+    /// Whether a drop is explained by this reason.
+    pub fn has(&self, number: i32, offset: i64, reason: &str) -> bool {
+        self.by_place.get(&(number, offset)).is_some_and(|explained| explained.reason == reason)
+    }
+
     /// A drop must have this explanation, written by its transaction's producer.
     pub fn take(
         &mut self,

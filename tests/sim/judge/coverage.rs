@@ -4,10 +4,10 @@
 //! Most are counted where they happen (`State::reach`, called by `world`, `schedule`, `client` and `stores`), some by
 //! the judge from logs and stores, and some from the engine's log (`heard`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::kafka::{Code, Committed, Partition, State as Transaction, Target};
+use crate::kafka::{Code, Committed, MS, Partition, State as Transaction, Target};
 use crate::world::State;
 
 /// From this many seeds of a profile on, they must reach every situation of the profile.
@@ -58,6 +58,25 @@ pub const WATCH_PANICKED: &str = "the watch panicked and was restarted";
 pub const POISON_STOPPED: &str = "a record that panics stopped its own task and no other";
 pub const CLOCK_DOUBTED: &str = "a task waited until its host's clock was right";
 pub const WIPED: &str = "all stores were wiped and restored";
+
+pub const CLAIM_WAITED: &str = "a claim of a row waited for another's transaction";
+pub const STATEMENT_WAITED: &str = "a statement waited for another transaction's lock";
+pub const COMMIT_LOST: &str = "COMMIT did not arrive at the database";
+pub const COMMIT_LATE: &str = "COMMIT arrived after its client had given it up";
+pub const COMMIT_UNANSWERED: &str = "COMMIT was carried out, but its answer was lost";
+pub const RECORD_REFUSED: &str = "the database refused records, and named them";
+pub const REFUSED_AT_COMMIT: &str = "the database refused a transaction as it committed";
+pub const ROW_FENCED: &str = "a transaction was fenced by a row";
+pub const KILLED_IN_SINK: &str = "killed while a transaction was open in the database";
+pub const KILLED_AFTER_SINK: &str = "killed between the database's commit and Kafka's";
+pub const REDO_PLAYED: &str = "a redo was played";
+pub const REDO_WITH_LETTERS: &str = "a redo with dead letters was played";
+pub const SINK_BEHIND: &str = "a task was refused because the database was behind Kafka";
+pub const SINK_AHEAD: &str = "a task was refused because Kafka was behind the database";
+pub const IN_INBOX: &str = "the inbox had a record that was new to its task";
+pub const SET_ASIDE_BY_SINK: &str = "a record that the database refuses was set aside";
+pub const RETURNED: &str = "what a statement returned was written to Kafka";
+pub const DONE_AGAIN: &str = "the database lost only what Kafka did not have, and it was done again";
 
 /// A situation.
 pub struct Situation {
@@ -169,6 +188,27 @@ pub const SITUATIONS: &[Situation] = &[
     of("epochal", SEGMENTS_MET, "the engine logs it"),
     of("falling", TURNED_AWAY, "the simulated disk counts it"),
     of("epochal", EPOCH_CHANGED, "a position record names several scopes"),
+    of("sunk", CLAIM_WAITED, "the row is locked as a claim arrives"),
+    of("sunk", STATEMENT_WAITED, "a row is locked as a statement arrives"),
+    of("sunk", COMMIT_LOST, "the link does it"),
+    of("sunk", COMMIT_LATE, "the link does it"),
+    of("sunk", COMMIT_UNANSWERED, "the link does it"),
+    of("sunk", RECORD_REFUSED, "the driver says it"),
+    of("sunk", REFUSED_AT_COMMIT, "the driver says it"),
+    of("sunk", ROW_FENCED, "the driver says it"),
+    of("sunk", KILLED_IN_SINK, "a process is killed while a connection of its own has one"),
+    of("sunk", KILLED_AFTER_SINK, "a process is killed after COMMIT, and before its end of Kafka's transaction"),
+    of("sunk", REDO_PLAYED, "a position record is written by another producer than its owner's"),
+    of("sunk", REDO_WITH_LETTERS, "the same, and the producer has written dead letters of it"),
+    of("sunk", SET_ASIDE_BY_SINK, "the judge's model does it"),
+    of("sunk", SINK_BEHIND, "the engine logs it"),
+    of("sunk", DONE_AGAIN, "the judge finds the same transactions in both, although some were lost"),
+    of("sunk", "the database was down", "the schedule does it"),
+    of("sunk", "a table of the database was missing", "the schedule does it"),
+    of("sunk", "the database failed over and lost its last commits", "the schedule does it"),
+    of("sunk", "an older backup of the database was restored", "the schedule does it"),
+    of("shared", IN_INBOX, "the judge finds it explained"),
+    of("returned", RETURNED, "the judge finds it in the topic for results"),
 ];
 
 /// The situations of a profile that its seeds have not reached.
@@ -205,6 +245,8 @@ pub struct Memory {
     owners: BTreeMap<Arc<str>, usize>,
     /// How many changelogs each process is reading.
     readers: BTreeMap<usize, u64>,
+    /// The processes whose sink has committed what Kafka has not.
+    sunk: BTreeSet<usize>,
     /// How many decided commits each process has no response to yet.
     decided: BTreeMap<usize, u64>,
     /// Processes whose transactions were rejected for a stale membership.
@@ -236,6 +278,16 @@ impl Memory {
     /// Whether a process is reading a changelog.
     pub fn is_restoring(&self, process: usize) -> bool {
         self.readers.get(&process).is_some_and(|readers| *readers > 0)
+    }
+
+    /// A process's sink has committed; Kafka follows.
+    pub fn sunk(&mut self, process: usize) {
+        self.sunk.insert(process);
+    }
+
+    /// A process begins anew, or Kafka has followed.
+    pub fn sinks(&mut self, process: usize) {
+        self.sunk.remove(&process);
     }
 
     /// A commit was decided; its process has no response yet.
@@ -276,8 +328,19 @@ impl State {
         if self.memory.is_restoring(process) {
             self.reach(KILLED_RESTORING);
         }
+        if self.database.has_open(process) {
+            self.reach(KILLED_IN_SINK);
+        }
+        if self.memory.sunk.remove(&process) {
+            self.reach(KILLED_AFTER_SINK);
+        }
         self.memory.readers.remove(&process);
         self.memory.decided.remove(&process);
+        let vanishing = self.database.troubles.vanishing;
+        if self.database.knows(process) && !self.random.permille(vanishing) {
+            let at = self.now() + self.random.between(1, MS);
+            self.database.hang_up(process, at);
+        }
     }
 
     /// A member is notified that this many partitions come or go.

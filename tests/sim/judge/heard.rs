@@ -22,6 +22,9 @@ pub struct Heard {
     pub seen: BTreeMap<&'static str, u64>,
     /// The partitions whose tasks were stopped, as `topic:number`.
     pub refused: BTreeSet<String>,
+    /// Those stopped because their database was behind Kafka, and because Kafka was behind it.
+    pub behind: BTreeSet<String>,
+    pub ahead: BTreeSet<String>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
     /// Panics that the schedule did not inject.
@@ -106,6 +109,12 @@ impl Said {
         let is_full = self.reason.contains("No space left");
         let situation = match &self.message[..] {
             "task stopped" => {
+                if self.reason.starts_with("sink_behind") {
+                    heard.behind.insert(self.task.clone());
+                }
+                if self.reason.starts_with("sink_ahead") {
+                    heard.ahead.insert(self.task.clone());
+                }
                 heard.refused.insert(self.task);
                 match &self.reason {
                     reason if reason.contains("the processed offsets fall apart") => coverage::RANGES_MET,
@@ -114,6 +123,8 @@ impl Said {
                     reason if reason.contains("records that the store has applied") => coverage::TAIL_MISSED,
                     reason if reason.contains("and the store has applied it up to") => coverage::TAIL_MISSED,
                     reason if reason.contains("any more what the store has applied") => coverage::TAIL_REGROWN,
+                    reason if reason.starts_with("sink_behind") => coverage::SINK_BEHIND,
+                    reason if reason.starts_with("sink_ahead") => coverage::SINK_AHEAD,
                     _ => coverage::REFUSED,
                 }
             }

@@ -10,7 +10,7 @@ use crate::profile::Upheaval;
 
 use super::bytes::{self, POSITION_KEY};
 use super::rules::Rules;
-use super::{Ruling, runs};
+use super::{Ruling, Sunk, runs};
 
 /// A record and its writer.
 #[derive(Clone, Debug)]
@@ -98,6 +98,7 @@ pub struct History {
     lost: BTreeSet<i32>,
     /// Those whose changelogs have lost their last records.
     tails: BTreeSet<i32>,
+    sunk: Option<Sunk>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
     /// Whether the changelog was deleted although the group had committed transactions in it, or the output had
@@ -127,7 +128,17 @@ impl History {
             start_refused: false,
             has_lost_changelog: false,
             ruling: Ruling::default(),
+            sunk: None,
         }
+    }
+
+    /// What the database holds, if the topology ends in one.
+    pub fn sinks_into(&mut self, sunk: Option<Sunk>) {
+        self.sunk = sunk;
+    }
+
+    pub fn sunk(&self) -> Option<&Sunk> {
+        self.sunk.as_ref()
     }
 
     /// Records what is new. Call it now and then, and before anything is removed from a changelog.

@@ -16,6 +16,7 @@
 //! | 9 | stores of the same transaction are the same, however they were built | `stores` |
 //! | 10 | everything is read in time, and nothing is left open | here |
 //! | 11 | a refusal destroys nothing: what a store held stays until another is whole; a deleted changelog is not recreated | `stores`, here |
+//! | 12 | a database holds each effect once, in order, by the transaction that the changelog names; rows and position records go through the same transactions; a task is refused for it only where something went back in time | `sunk` |
 //!
 //! Whatever happens, everything committed is judged: a refused task has read less, but what it did must be right. An
 //! upheaval excuses only this: if the group was reset or deleted, its committed offset may go back or have no text;
@@ -47,10 +48,12 @@ mod partition;
 mod rules;
 mod runs;
 pub mod stores;
+mod sunk;
 
 pub use history::History;
 #[cfg(test)]
 use rules::SHOP;
+pub use sunk::Sunk;
 
 use rules::Rules;
 pub use rules::rules;
@@ -192,7 +195,9 @@ pub fn liveness(broker: &Broker, history: &History) -> Vec<Violation> {
     for (partition, expected, found) in case.lags() {
         let is_input = *partition.topic == *case.rules.input;
         let is_full = || is_input && partition::meets_bound(&case, partition.number).is_some();
-        let is_excused = history.excuses(&partition) || history.was_refused(&partition) && is_full();
+        let is_excused = history.excuses(&partition)
+            || history.sunk().is_some_and(|sunk| is_input && sunk.excuses(history, &partition))
+            || history.was_refused(&partition) && is_full();
         if !is_excused {
             ruling.report(10, &partition, None, expected, found);
         }
@@ -237,8 +242,12 @@ pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
     let case = Case::new(broker, history);
     let mut letters = output::Letters::read(&case, &mut ruling);
     let mut explanations = audit::Explanations::read(&case, &mut ruling);
+    let mut results = sunk::Results::read(&case, &mut ruling);
     for number in 0..case.partitions {
-        partition::check(&case, number, (&mut letters, &mut explanations), &mut ruling);
+        partition::check(&case, number, (&mut letters, &mut explanations, &mut results), &mut ruling);
+    }
+    if let Some(sunk) = history.sunk() {
+        sunk.check(&case, results, &mut ruling);
     }
     explanations.end(&mut ruling);
     letters.end(&mut ruling);

@@ -65,6 +65,8 @@ pub struct Model<'a> {
     /// How many truncates were forwarded.
     pub truncates: u64,
     changed: BTreeSet<Vec<u8>>,
+    /// Whether a database refuses what the next record causes.
+    pub is_refused: bool,
     scopes: Scopes,
     /// The scopes and segments there would have been with the last record that the output rejected.
     tried: (usize, usize),
@@ -80,6 +82,7 @@ impl<'a> Model<'a> {
             horizon: i64::MIN,
             truncates: 0,
             changed: BTreeSet::new(),
+            is_refused: false,
             scopes: Scopes::default(),
             tried: (0, 0),
         }
@@ -212,6 +215,9 @@ impl<'a> Model<'a> {
 
     /// Decides on a record to be forwarded, which the output may reject for good.
     fn sent(&self, record: &Record) -> Verdict {
+        if self.rules.has_sink {
+            return if self.is_refused { Verdict::DeadLettered("rejected") } else { Verdict::Forwarded };
+        }
         let is_taken = record.value.as_ref().is_none_or(|value| value.len() <= self.rules.output_bytes_max);
         if is_taken { Verdict::Forwarded } else { Verdict::DeadLettered("unsendable") }
     }

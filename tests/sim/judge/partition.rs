@@ -3,12 +3,14 @@
 
 use ratchet::dedup::Bounds;
 
+use crate::database::Kind;
 use crate::kafka::{Partition, Record};
 
 use super::audit::Explanations;
 use super::model::{Model, State, Verdict};
 use super::output::{self, Letters};
 use super::runs::{self, Run};
+use super::sunk::{self, Results};
 use super::{Case, Ruling, Seen, offsets, text};
 
 /// A record that must be in the output.
@@ -19,8 +21,13 @@ pub struct Forward<'a> {
 }
 
 /// Compares a partition with the model.
-pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanations), ruling: &mut Ruling) {
-    let (letters, explanations) = aside;
+pub fn check(
+    case: &Case<'_>,
+    number: i32,
+    aside: (&mut Letters, &mut Explanations, &mut Results),
+    ruling: &mut Ruling,
+) {
+    let (letters, explanations, results) = aside;
     let input = Partition::new(case.rules.input, number);
     let changelog = Partition::new(case.rules.changelog, number);
     for (_, kept) in case.history.changelogs(number) {
@@ -59,7 +66,11 @@ pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanatio
     let mut model = Model::new(case.rules);
     let mut forwards: Vec<Forward<'_>> = Vec::new();
     let mut done: Vec<(i64, i64)> = Vec::new();
+    if let Some(sunk) = case.history.sunk() {
+        sunk.check_chain(number, &all, ruling);
+    }
     for run in &all {
+        let first = forwards.len();
         let processed = &run.position.processed;
         model.retention_ms = case.history.retention_ms(&run.position.owner);
         let is_new = |seen: &&Seen| runs::contains(processed, seen.offset) && !runs::contains(&done, seen.offset);
@@ -67,24 +78,48 @@ pub fn check(case: &Case<'_>, number: i32, aside: (&mut Letters, &mut Explanatio
             let since = source.record.timestamp.unwrap_or(i64::MAX);
             let was_disbelieved = letters.says(number, source.offset, "timestamp_in_future");
             let wall_ms = case.history.wall_ms(case.broker, since);
+            model.is_refused = match case.history.sunk().map(|sunk| sunk.kind) {
+                None => false,
+                // What its inbox has is not refused.
+                Some(Kind::Inbox) => {
+                    sunk::is_refused(&source.record) && letters.says(number, source.offset, "rejected")
+                }
+                Some(_) => sunk::is_refused(&source.record),
+            };
             let verdict = model.apply(source.offset, &source.record, wall_ms, was_disbelieved);
             see(&source.record, verdict, ruling);
             match verdict {
                 Verdict::Forwarded => forwards.push(Forward { source, producer: run.producer }),
-                Verdict::DeadLettered(reason) => letters.take(number, source, (reason, run.producer), ruling),
+                Verdict::DeadLettered(reason) => {
+                    letters.take(number, source, (reason, run.producer), ruling);
+                    if is_redo(case, run) {
+                        ruling.see(super::coverage::REDO_WITH_LETTERS);
+                    }
+                }
                 Verdict::Duplicate(reason) => {
                     explanations.take(number, source, (("duplicate", reason), run.producer), ruling);
                 }
                 Verdict::Stale(reason) => explanations.take(number, source, (("stale", reason), run.producer), ruling),
             }
         }
+        if let Some(sunk) = case.history.sunk() {
+            let survivors: Vec<&Seen> = forwards[first..].iter().map(|forward| forward.source).collect();
+            sunk.check_run(number, (run, &survivors), (explanations, results), ruling);
+        }
         check_written(case, run, (&mut model, &changelog), ruling);
         done.clone_from(processed);
     }
     explanations.check_replayed(number, &done, ruling);
-    output::check(case, number, &forwards, ruling);
+    if case.history.sunk().is_none() {
+        output::check(case, number, &forwards, ruling);
+    }
     offsets::check(case, (&input, &records), &all, ruling);
     check_folded(case, &changelog, (&model, all.last()), ruling);
+}
+
+/// Whether a transaction was written by another than its owner, from what its database has kept.
+fn is_redo(case: &Case<'_>, run: &Run<'_>) -> bool {
+    case.history.sunk().is_some() && case.broker.coordinator.producer(&run.position.owner) != run.producer
 }
 
 /// Counts situations by record and verdict.
@@ -96,6 +131,7 @@ fn see(record: &Record, verdict: Verdict, ruling: &mut Ruling) {
         Verdict::Forwarded if !record.headers.is_empty() => ruling.see("a record with headers was forwarded"),
         Verdict::DeadLettered("value_malformed") => ruling.see("an unreadable record was set aside"),
         Verdict::DeadLettered("timestamp_in_future") => ruling.see("a record from the far future was set aside"),
+        Verdict::DeadLettered("rejected") => ruling.see(super::coverage::SET_ASIDE_BY_SINK),
         Verdict::DeadLettered("unsendable") => ruling.see("a record that the output rejects was set aside"),
         Verdict::Stale("table_truncated") => ruling.see("a change from before its table's truncate was dropped"),
         Verdict::Stale("snapshot_read") => ruling.see("a snapshot's read lost to a change"),
@@ -111,6 +147,9 @@ fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling
     if position.scopes.len() > 1 {
         ruling.see(super::coverage::EPOCH_CHANGED);
     }
+    if is_redo(case, run) {
+        ruling.see(super::coverage::REDO_PLAYED);
+    }
     let token = position.token;
     if (token.partition, u128::from_be_bytes(token.changelog_id)) != (number, id) {
         ruling.report(4, &changelog, *at, format!("a token of partition {number}, topic {id:032x}"), token.text());
@@ -122,6 +161,8 @@ fn check_names(case: &Case<'_>, run: &Run<'_>, (number, id): (i32, u128), ruling
     // An id keeps its producer, whatever its epoch.
     if let Some(of) = case.broker.coordinator.producer(&position.owner)
         && run.producer != Some(of)
+        // A redo is written under its player's id.
+        && case.history.sunk().is_none()
     {
         let expected = format!("{} written by its producer {of}", position.owner);
         ruling.report(7, &changelog, *at, expected, format!("{:?}", run.producer));

@@ -24,6 +24,8 @@ pub struct Rules {
     /// Whether the records are changes: the key holds the identity, `op` the kind of change, `table` the table that a
     /// truncate empties, and a null value follows its delete.
     pub has_changes: bool,
+    /// Whether survivors go to a database.
+    pub has_sink: bool,
     /// The topic that explains drops, if there is one.
     pub audit: Option<&'static str>,
     /// A record with a larger value is rejected by the output, and set aside.
@@ -37,6 +39,9 @@ pub fn rules(kind: InputKind) -> &'static Rules {
         InputKind::Messages => &MESSAGES,
         InputKind::Epochs => &EPOCHS,
         InputKind::Changes => &CHANGES,
+        InputKind::Sunk => &SUNK,
+        InputKind::SunkMessages => &SUNK_MESSAGES,
+        InputKind::Shared | InputKind::Returned => &EXPLAINED,
     }
 }
 
@@ -54,6 +59,7 @@ pub const SHOP: Rules = Rules {
     retention_ms: None,
     forwards_null: false,
     has_changes: false,
+    has_sink: false,
     audit: None,
     output_bytes_max: crate::input::OUTPUT_BYTES_MAX,
 };
@@ -63,6 +69,11 @@ const MESSAGES: Rules = Rules { version: None, retention_ms: Some(1_000), ..SHOP
 const EPOCHS: Rules = Rules { epoch: Some("epoch"), forwards_null: true, ..SHOP };
 /// Changes to a table's rows; drops are explained.
 const CHANGES: Rules = Rules { has_changes: true, audit: Some("shop.audit"), ..SHOP };
+/// Into a database.
+const SUNK: Rules = Rules { has_sink: true, ..SHOP };
+const SUNK_MESSAGES: Rules = Rules { has_sink: true, ..MESSAGES };
+/// The same, with drops explained.
+const EXPLAINED: Rules = Rules { audit: Some("shop.audit"), ..SUNK };
 
 /// How far ahead of the wall clock a timestamp may be, with this retention.
 pub fn future_max_ms(retention_ms: Option<i64>) -> i64 {

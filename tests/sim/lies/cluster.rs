@@ -78,6 +78,9 @@ impl Cluster for Liar {
         let Waits { mut offsets, mut transaction, mut end } = Waits::RIGHT;
         offsets &= !is_told(Lie::ClaimUnsettled);
         transaction &= !is_told(Lie::OpenTransactionPassed);
+        if is_told(Lie::RowBeforeSettled) {
+            (offsets, transaction, end) = (false, false, Isolation::Committed);
+        }
         if is_told(Lie::RestoreToStableOffset) {
             end = Isolation::Committed;
         }

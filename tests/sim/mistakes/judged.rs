@@ -67,7 +67,7 @@ pub fn end() {
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 50] = [
+const CASES: [Case; 59] = [
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
     (Told(Lie::MetaBeforeEntries), "falling", 200),
     (Told(Lie::StoreErrorIgnored), "sick", 500),
@@ -118,6 +118,15 @@ const CASES: [Case; 50] = [
     (Told(Lie::RangesUnbounded), "uprooted", 500),
     (Told(Lie::ScopesUnbounded), "epochal", 100),
     (Told(Lie::KafkaTimeNotAsked), "forgetful", 500),
+    (Told(Lie::KafkaBeforeSink), "sunk", 100),
+    (Done(Sabotage::RedoWithoutLetters), "sunk", 1_000),
+    (Done(Sabotage::RowComparedWithText), "sunk", 500),
+    (Told(Lie::RowBeforeSettled), "sunk", 1_000),
+    (Done(Sabotage::RedoDecidedAnew), "sunk", 100),
+    (Told(Lie::RowNotCompared), "sunk", 2_000),
+    (Told(Lie::SweepWithoutRow), "sunk", 100),
+    (Told(Lie::TagIgnored), "sunk", 100),
+    (Done(Sabotage::HeldSkipped), "sunk", 100),
 ];
 
 const INTRODUCTION: &str = "\
@@ -131,6 +140,10 @@ mistake. A run in which one is not seen writes no page.
 
 Keeping something of an aborted transaction (its writes, stream time, epochs or processed offsets) cannot be written
 as a mistake any more: a transaction owns what it would change, and an abort drops it.
+
+A database that compares a row's token but not its epoch is no mistake either: nothing goes wrong. The epoch only
+stops a former owner earlier. Nor is it one to commit in Kafka under a membership taken after the database's commit: a
+member that has lost partitions joins again only once its lane has accepted that, which it does between transactions.
 ";
 
 const HEAD: &str = "\

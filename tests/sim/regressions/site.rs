@@ -70,12 +70,17 @@ pub(super) struct Lane<'a> {
 
 impl<'a> Lane<'a> {
     pub(super) fn with(site: &'a Site<'a>, task: Task<Sim>) -> Self {
-        let mut transactor = Transactor::new("ratchet.shop.9.0".to_owned(), 9, Ids::default());
-        transactor.prepare(&site.sim).expect("no faults are injected");
+        let transactor = Self::transactor(site, "ratchet.shop.9.0");
         let mut member = site.sim.member(GROUP, &[INPUT.into()]).expect("no faults are injected");
         let mut batch = Batch::default();
         while member.poll(&mut batch, 1, Duration::from_millis(10)).expect("no faults are injected").is_none() {}
         Self { site, transactor, member, tasks: BTreeMap::from([(0, task)]) }
+    }
+
+    pub(super) fn transactor(site: &Site<'_>, id: &str) -> Transactor<Sim> {
+        let mut transactor = Transactor::new(id.to_owned(), 9, Ids::default());
+        transactor.prepare(&site.sim).expect("no faults are injected");
+        transactor
     }
 
     /// Commits a transaction that has read the input up to `next`.
@@ -84,7 +89,7 @@ impl<'a> Lane<'a> {
         let (share, _) = self.transactor.touch(context, 0, &self.tasks[&0].committed).expect("no faults are injected");
         share.position.next = next;
         share.overlay.put(&key, Some(&value));
-        self.transactor.seal(context, &self.tasks)?;
+        self.transactor.seal(context, &mut self.tasks, &self.member, None)?;
         while self.transactor.in_flight() > 0 {
             self.site.process.sleep(MS);
         }
@@ -118,6 +123,7 @@ impl<'a> Site<'a> {
             lanes: 1,
             commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
             limits: Limits::DEFAULT,
+            sink: None,
         };
         let sim = Sim::new(process.clone());
         let disk = SimulatedDisk::new(Loads::default());

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::database::Blow;
 use crate::input;
 use crate::instance::Instance;
 use crate::judge;
 use crate::judge::stores::{Held, Life};
-use crate::kafka::{Partition, Role};
+use crate::kafka::{MS, Partition, Role, SECOND};
 use crate::profile::Release;
 
 use super::{Fault, Run};
@@ -92,9 +93,18 @@ impl Run<'_> {
             }
             Fault::Stop => (0..self.instances.len()).for_each(|who| self.kill(who)),
             Fault::Upheaval(upheaval) => self.overturn(upheaval),
+            Fault::Database(blow) => self.strike(blow),
             Fault::Trim => self.trim(),
             Fault::Calm => self.calm_down(),
         }
+    }
+
+    /// Something happens to the database.
+    fn strike(&self, blow: Blow) {
+        let mut state = self.world.lock();
+        state.reach(blow.name());
+        let (now, pause) = (state.now(), state.random.between(MS, SECOND));
+        state.database.strike(blow, now, pause);
     }
 
     /// Asks an instance to stop.

@@ -6,7 +6,7 @@ use crate::disk::StoreCopy;
 
 use crate::input;
 use crate::instance::Instance;
-use crate::judge::{self, Ruling, coverage, heard};
+use crate::judge::{self, Ruling, Sunk, coverage, heard};
 use crate::kafka::{Partition, SECOND, Time};
 use crate::profile::Release;
 use crate::stores::Stores;
@@ -55,7 +55,8 @@ impl Run<'_> {
     /// Whether to start wiping: there must be time for two restores, and an instance to do them.
     fn is_to_wipe(&self, now: Time) -> bool {
         let are_simulated = self.stores.iter().all(|stores| matches!(stores, Stores::Simulated(_)));
-        let can_restore = are_simulated && !self.history.had_loss() && !self.at_work().is_empty();
+        let can_restore =
+            are_simulated && !self.history.had_loss() && !self.profile.goes_back && !self.at_work().is_empty();
         let is_time = !self.wiped && now < TROUBLE + RECOVERY / 2;
         can_restore && is_time && self.world.lock().random.permille(WIPES)
     }
@@ -100,6 +101,11 @@ impl Run<'_> {
         self.history.refused(heard.refused);
         self.history.start_refused |= heard.start_refused;
         heard.seen.into_iter().for_each(|(situation, times)| *state.reached.entry(situation).or_default() += times);
+        let now = state.now();
+        state.database.advance(now);
+        let (behind, ahead) = (heard.behind, heard.ahead);
+        let sunk = self.profile.input.sink().map(|kind| Sunk::of(&state.database, kind, self.profile.partitions));
+        self.history.sinks_into(sunk.map(|sunk| sunk.after_refusals(behind, ahead)));
         let late = judge::liveness(&state.broker, &self.history);
         let full = judge::bounds_met(&state.broker, &self.history);
         let full = full.into_iter().filter_map(|place| judge::stopped_at(&state.broker, &self.history, place));

@@ -1,6 +1,7 @@
 //! What goes wrong in a seed, and when: misfortunes, each complete in itself (an instance that crashes is started
 //! again), so that each can be left out by its number.
 
+use crate::database::Blow;
 use crate::input;
 use crate::kafka::{MS, SECOND, Time};
 use crate::profile::{Profile, Release};
@@ -62,8 +63,10 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
         let fault = match random.below(3) {
             0 => Fault::TransactionsMove(length),
             // From a separate generator, so that other draws stay the same. After an upheaval the cause of old
-            // offsets would be unclear.
-            1 if profile.upheaval.is_none() && random.clone().permille(200) => Fault::GroupsFallBack(length),
+            // offsets would be unclear, and a task that is refused would leave them as they are.
+            1 if profile.upheaval.is_none() && !profile.goes_back && random.clone().permille(200) => {
+                Fault::GroupsFallBack(length)
+            }
             1 => Fault::GroupsMove(length),
             _ => {
                 let partition = random.below(partitions as u64) as i32;
@@ -95,6 +98,12 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
     }
     all.extend((0..profile.trims).map(|_| vec![(at(random), Fault::Trim)]));
     upheaval::draw(profile, random, &mut all);
+    for _ in 0..profile.blows {
+        all.push(vec![(at(random), Fault::Database(Blow::harmless(random)))]);
+    }
+    if profile.goes_back {
+        all.push(vec![(random.between(SECOND, TROUBLE - SECOND), Fault::Database(Blow::losing(random)))]);
+    }
     all
 }
 

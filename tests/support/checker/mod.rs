@@ -26,8 +26,7 @@ use std::path::{Path, PathBuf};
 use crate::cluster::Stored;
 use crate::job::Job;
 use bytes::{POSITION_KEY, Position, STORE_META_KEY};
-use model::Model;
-pub use model::{Fate, Rules};
+pub use model::{Fate, Model, Rules};
 
 /// A topic's records by partition.
 pub type Records = BTreeMap<i32, Vec<Stored>>;

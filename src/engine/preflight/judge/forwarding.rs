@@ -2,7 +2,6 @@
 
 use crate::cluster::TopicDescription;
 use crate::dedup::{Path, Retention, Rules, Source};
-use crate::engine::preflight::facts::Facts;
 use crate::engine::preflight::finding::Finding;
 use crate::words::counted;
 use crate::yaml::units::show_duration_ms;
@@ -46,12 +45,10 @@ impl Judge<'_> {
     /// Findings about input and output together.
     pub(super) fn forwarding(
         &self,
-        facts: &Facts,
-        input: &TopicDescription,
-        output: &TopicDescription,
+        (from, input): (&str, &TopicDescription),
+        (to, output): (&str, &TopicDescription),
         findings: &mut Vec<Finding>,
     ) {
-        let (from, to) = (&facts.input.name, &facts.output.name);
         if output.partition_count < input.partition_count {
             findings.push(Finding::refused(
                 format!(

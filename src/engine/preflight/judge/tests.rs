@@ -7,7 +7,7 @@ use crate::cluster::{CommittedOffset, TopicId};
 use crate::dedup::{Identity, IdentityPart, Path, Retention, Rules};
 use crate::engine::preflight::finding::Severity;
 use crate::format::OffsetMetadata;
-use crate::topology::{Existing, Input, Start};
+use crate::topology::{Ending, Input, Output, Start};
 
 const DAY_MS: i64 = 86_400_000;
 const DIGEST: [u8; 32] = [7; 32];
@@ -21,8 +21,7 @@ fn topology() -> Topology {
         start: Start::Earliest,
         // Seven days.
         rules: Arc::new(Rules::new(identity, None)),
-        output: "out".to_owned(),
-        existing: Existing::Refuse,
+        ending: Ending::Output(Output::to("out")),
         dead_letter: "dead".to_owned(),
         audit: None,
         tests: Vec::new(),
@@ -56,7 +55,7 @@ fn sound() -> Facts {
     let changelog = TopicDescription { cleanup_policy: "compact".to_owned(), ..topic() };
     Facts {
         input: there("in", topic()),
-        output: there("out", topic()),
+        output: Some(there("out", topic())),
         changelog: there("log", changelog),
         committed: Ok(vec![None; 3]),
         stores: Vec::new(),
@@ -73,6 +72,10 @@ fn judge<'a>(topology: &'a Topology, settings: &'a config::TopicSettings) -> Jud
 
 fn judged(topology: &Topology, facts: &Facts) -> Vec<Finding> {
     judge(topology, &settings()).input(facts)
+}
+
+fn out(facts: &mut Facts) -> &mut Named {
+    facts.output.as_mut().unwrap()
 }
 
 fn change(named: &mut Named, change: impl FnOnce(&mut TopicDescription)) {
@@ -107,7 +110,7 @@ fn unclean_elections_are_warned_of() {
     let words = ["unclean.leader.election.enable", "set it to false"];
     let unclean = |topic: &mut TopicDescription| topic.elects_uncleanly = Some(true);
     says(Warning, &[&words[..], &["input topic \"in\""]].concat(), |_, facts| change(&mut facts.input, unclean));
-    says(Warning, &[&words[..], &["output topic \"out\""]].concat(), |_, facts| change(&mut facts.output, unclean));
+    says(Warning, &[&words[..], &["output topic \"out\""]].concat(), |_, facts| change(out(facts), unclean));
     says(Warning, &[&words[..], &["changelog topic \"log\""]].concat(), |_, facts| {
         change(&mut facts.changelog, unclean)
     });
@@ -117,7 +120,7 @@ fn unclean_elections_are_warned_of() {
     assert!(findings[0].to_string().contains("dead letter topic \"dead\" may elect"), "{}", findings[0]);
     // A setting that the cluster does not report leads to no finding.
     let (topology, mut facts) = (topology(), sound());
-    change(&mut facts.output, |topic| topic.elects_uncleanly = None);
+    change(out(&mut facts), |topic| topic.elects_uncleanly = None);
     assert_eq!(judged(&topology, &facts), []);
 }
 
@@ -132,7 +135,7 @@ fn topics_without_an_id_are_refused() {
     }
     // The output's id is not needed.
     let (topology, mut facts) = (topology(), sound());
-    change(&mut facts.output, unnamed);
+    change(out(&mut facts), unnamed);
     assert_eq!(judged(&topology, &facts), []);
 }
 
@@ -148,7 +151,7 @@ fn missing_topics_are_refused_or_created() {
         facts.committed = Ok(Vec::new());
     });
     says(Refused, &["topic \"out\" does not exist", "3 partitions", "topics.create: all"], |_, facts| {
-        facts.output.seen = Seen::Missing;
+        out(facts).seen = Seen::Missing;
     });
     says(Note, &["changelog topic \"log\" does not exist", "creates it with 3"], |_, facts| {
         facts.changelog.seen = Seen::Missing;
@@ -182,7 +185,7 @@ fn lost_changelog_is_not_created_again() {
 fn missing_topic_is_requested_with_the_inputs_partition_count() {
     let (topology, settings) = (topology(), settings());
     let helps = |facts: &Facts| judged(&topology, facts).into_iter().map(|finding| finding.help).collect::<Vec<_>>();
-    let mut facts = Facts { output: Named { name: "out".to_owned(), seen: Seen::Missing }, ..sound() };
+    let mut facts = Facts { output: Some(Named { name: "out".to_owned(), seen: Seen::Missing }), ..sound() };
     change(&mut facts.input, |input| input.partition_count = 1);
     change(&mut facts.changelog, |changelog| changelog.partition_count = 1);
     facts.committed = Ok(vec![None]);
@@ -205,14 +208,15 @@ fn missing_topic_is_requested_with_the_inputs_partition_count() {
 fn withheld_topics_name_the_right_to_grant() {
     for (index, noun) in ["input", "output", "changelog"].into_iter().enumerate() {
         says(Refused, &[noun, "cannot be seen: no", "DescribeConfigs"], |_, facts| {
-            let named = [&mut facts.input, &mut facts.output, &mut facts.changelog];
+            let output = facts.output.as_mut().unwrap();
+            let named = [&mut facts.input, output, &mut facts.changelog];
             named.into_iter().nth(index).unwrap().seen = Seen::Withheld { words: "no".to_owned(), denied: None };
         });
     }
     let denied = |denied| Seen::Withheld { words: "no".to_owned(), denied: Some(denied) };
     says(Refused, &["grant DescribeConfigs on topic in,"], |_, facts| facts.input.seen = denied(Denied::Settings));
     says(Refused, &["grant Read on topic in,"], |_, facts| facts.input.seen = denied(Denied::Topic));
-    says(Refused, &["grant Write on topic out,"], |_, facts| facts.output.seen = denied(Denied::Topic));
+    says(Refused, &["grant Write on topic out,"], |_, facts| out(facts).seen = denied(Denied::Topic));
     says(Refused, &["grant Read and Write on topic log,"], |_, facts| facts.changelog.seen = denied(Denied::Topic));
     says(Refused, &["what \"ratchet.t\" has committed", "no"], |_, facts| facts.committed = Err("no".to_owned()));
 }
@@ -220,7 +224,7 @@ fn withheld_topics_name_the_right_to_grant() {
 #[test]
 fn wrong_partition_counts_are_refused() {
     says(Refused, &["2 partitions", "has 3", "add partitions to the output"], |_, facts| {
-        change(&mut facts.output, |output| output.partition_count = 2);
+        change(out(facts), |output| output.partition_count = 2);
     });
     says(Refused, &["4 partitions", "must be equal", "a new name"], |_, facts| {
         change(&mut facts.changelog, |changelog| changelog.partition_count = 4);
@@ -258,7 +262,7 @@ fn input_may_be_kept_for_ever_if_it_is_remembered_for_ever() {
 #[test]
 fn topics_that_stamp_records_are_warned_of() {
     says(Warning, &["output topic \"out\" stamps", "LogAppendTime"], |_, facts| {
-        change(&mut facts.output, |output| output.stamps = true);
+        change(out(facts), |output| output.stamps = true);
     });
     says(Warning, &["input topic \"in\" stamps", "read the timestamp"], |topology, facts| {
         let identity = Identity { parts: vec![IdentityPart::FirstOf(vec![vec![IdentityPart::Bucket { ms: 1 }]])] };
@@ -273,21 +277,21 @@ fn topics_that_stamp_records_are_warned_of() {
 #[test]
 fn timestamps_that_the_output_refuses_are_warned_of() {
     says(Warning, &["older than 1d", "of any age", "on_unsendable"], |_, facts| {
-        change(&mut facts.output, |output| output.timestamp_before_max_ms = DAY_MS);
+        change(out(facts), |output| output.timestamp_before_max_ms = DAY_MS);
     });
     says(Warning, &["older than 1d", "8d old"], |_, facts| {
-        change(&mut facts.output, |output| output.timestamp_before_max_ms = DAY_MS);
+        change(out(facts), |output| output.timestamp_before_max_ms = DAY_MS);
         change(&mut facts.input, |input| input.timestamp_before_max_ms = DAY_MS);
     });
     says(Warning, &["more than 1m ahead", "1h ahead", "future_max"], |_, facts| {
-        change(&mut facts.output, |output| output.timestamp_after_max_ms = 60_000);
+        change(out(facts), |output| output.timestamp_after_max_ms = 60_000);
     });
 }
 
 #[test]
 fn smaller_batch_limits_are_warned_of() {
     says(Warning, &["999999 bytes", "takes 1000000", "max.message.bytes"], |_, facts| {
-        change(&mut facts.output, |output| output.message_bytes_max = 999_999);
+        change(out(facts), |output| output.message_bytes_max = 999_999);
     });
     let (topology, settings) = (topology(), settings());
     let judge = judge(&topology, &settings);
@@ -301,13 +305,13 @@ fn smaller_batch_limits_are_warned_of() {
 #[test]
 fn too_few_replicas_are_found() {
     says(Warning, &["output", "1 replica", "says 3 and 2"], |_, facts| {
-        change(&mut facts.output, |output| (output.replicas, output.min_insync_replicas) = (Some(1), Some(1)));
+        change(out(facts), |output| (output.replicas, output.min_insync_replicas) = (Some(1), Some(1)));
     });
     says(Warning, &["changelog", "min.insync.replicas=1"], |_, facts| {
         change(&mut facts.changelog, |changelog| changelog.min_insync_replicas = Some(1));
     });
     says(Refused, &["3 replicas and min.insync.replicas=4", "takes no record"], |_, facts| {
-        change(&mut facts.output, |output| output.min_insync_replicas = Some(4));
+        change(out(facts), |output| output.min_insync_replicas = Some(4));
     });
 }
 
@@ -319,7 +323,7 @@ fn missing_rights_to_topics_are_refused() {
         change(&mut facts.input, |topic| topic.rights = no_read);
     });
     says(Refused, &["not authorised to write output topic"], |_, facts| {
-        change(&mut facts.output, |topic| topic.rights = no_write);
+        change(out(facts), |topic| topic.rights = no_write);
     });
     says(Refused, &["not authorised to read changelog topic"], |_, facts| {
         change(&mut facts.changelog, |topic| topic.rights = no_read);
@@ -378,7 +382,7 @@ fn only_unknown_topics_are_marked_as_missing() {
     let of = |facts: &Facts| judge(&topology, &settings).input(facts).into_iter().filter(Finding::is_refused).collect();
     let found: Vec<Finding> = of(&facts);
     assert!(found.iter().all(|finding| finding.is_missing) && !found.is_empty(), "{found:?}");
-    facts.output.seen = Seen::Withheld { words: "no".to_owned(), denied: None };
+    out(&mut facts).seen = Seen::Withheld { words: "no".to_owned(), denied: None };
     let found: Vec<Finding> = of(&facts);
     assert!(found.iter().any(|finding| finding.is_missing) && !found.iter().all(|finding| finding.is_missing));
 }

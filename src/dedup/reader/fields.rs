@@ -1,0 +1,238 @@
+//! Reads what paths lead to in a record, for those who do something with it rather than judge it.
+//!
+//! Keys and values are read as the rules say (`key_format`, `value_format`), in one pass for all paths together, and
+//! checked as a whole like those that identity and version are read from.
+
+use crate::dedup::json::{Scanner, unescape};
+use crate::dedup::number;
+use crate::dedup::path::Path;
+use crate::dedup::rules::Rules;
+use crate::dedup::vocabulary::Reason;
+use crate::record::Record;
+
+use super::compile::{Compiler, Spot};
+use super::rejection::{self, Rejection};
+use super::view::{Value, View};
+
+/// The paths, added one after the other.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// Each path, and whether the whole key or value is a document rather than bytes.
+    paths: Vec<(Path, bool)>,
+}
+
+impl Wanted {
+    /// Adds the path of a scalar; a key or a value without steps is its raw bytes. Returns its number.
+    pub fn scalar(&mut self, path: Path) -> usize {
+        self.add(path, false)
+    }
+
+    /// Adds the path of an object or an array; a key or a value without steps is the document, inside of what Kafka
+    /// Connect wraps around it. Returns its number.
+    pub fn document(&mut self, path: Path) -> usize {
+        self.add(path, true)
+    }
+
+    fn add(&mut self, path: Path, is_document: bool) -> usize {
+        let wanted = (path, is_document);
+        self.paths.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+            self.paths.push(wanted);
+            self.paths.len() - 1
+        })
+    }
+}
+
+/// Reads fields of one record after the other, reusing its buffers.
+#[derive(Debug)]
+pub struct Fields {
+    spots: Vec<Spot>,
+    key: Option<Scanner>,
+    value: Option<Scanner>,
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field<'a> {
+    /// Nothing, or null.
+    Missing,
+    /// True or false.
+    Bool(bool),
+    /// A number of Kafka's.
+    Integer(i64),
+    /// A number in JSON, as written.
+    Number(&'a [u8]),
+    /// A text in UTF-8.
+    Text(&'a [u8]),
+    /// A text in UTF-8 with JSON's escapes in it.
+    Escaped(&'a [u8]),
+    /// Bytes that may be anything: a whole key, value or header.
+    Bytes(&'a [u8]),
+    /// An object or an array in JSON, as written.
+    Json(&'a [u8]),
+}
+
+impl Field<'_> {
+    /// Whether there is nothing, or null.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Field::Missing)
+    }
+
+    /// Appends it as text: a text without quotes and escapes, numbers and JSON as written, bytes as they are. Returns
+    /// false if it is missing.
+    pub fn write(&self, out: &mut Vec<u8>) -> bool {
+        match *self {
+            Field::Missing => return false,
+            Field::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
+            Field::Integer(value) => out.extend_from_slice(number::format_i64(value, &mut [0; 20])),
+            Field::Escaped(text) => unescape(text, out),
+            Field::Number(bytes) | Field::Text(bytes) | Field::Bytes(bytes) | Field::Json(bytes) => {
+                out.extend_from_slice(bytes);
+            }
+        }
+        true
+    }
+}
+
+impl Fields {
+    /// A reader of these fields, for records with these rules.
+    pub fn new(rules: &Rules, wanted: &Wanted) -> Self {
+        let mut compiler = Compiler::new(rules);
+        let mut spots = Vec::new();
+        for (path, is_document) in &wanted.paths {
+            spots.push(if *is_document { compiler.document(path) } else { compiler.spot(path) });
+        }
+        let (key, value) = compiler.scanners();
+        Self { spots, key, value }
+    }
+
+    /// Reads a record. A rejection says what is wrong with its key or value.
+    pub fn scan(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
+        if let (Some(scanner), Some(key)) = (&mut self.key, record.key) {
+            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e))?;
+        }
+        if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
+            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e))?;
+        }
+        Ok(())
+    }
+
+    /// The path with this number.
+    pub fn path(&self, number: usize) -> &Path {
+        &self.spots[number].path
+    }
+
+    /// What the path with this number leads to in the record that was read last.
+    pub fn get<'a>(&'a self, number: usize, record: &'a Record<'a>) -> Field<'a> {
+        match self.view(record).scalar(&self.spots[number].target) {
+            Value::Missing => Field::Missing,
+            Value::Bool(value) => Field::Bool(value),
+            Value::Number(text) => Field::Number(text),
+            Value::Integer(value) => Field::Integer(value),
+            Value::Text(text) => Field::Text(text),
+            Value::Escaped(text) => Field::Escaped(text),
+            Value::Bytes(bytes) => Field::Bytes(bytes),
+            Value::Composite(json) => Field::Json(json),
+        }
+    }
+
+    /// The JSON object that the path with this number leads to in the record that was read last.
+    pub fn object<'a>(&'a self, number: usize, record: &'a Record<'a>) -> Option<&'a [u8]> {
+        self.view(record).document(&self.spots[number].target).filter(|json| json.first() == Some(&b'{'))
+    }
+
+    fn view<'a>(&'a self, record: &'a Record<'a>) -> View<'a> {
+        View { record, key: self.key.as_ref(), value: self.value.as_ref() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: whatever a path leads to comes out as it stands in the record.
+
+    use super::*;
+    use crate::dedup::{Format, Identity};
+    use crate::record::{HeaderBuf, Headers};
+
+    fn written(path: &str, format: Format, value: &str) -> Option<String> {
+        let mut rules = Rules::new(Identity { parts: Vec::new() }, None);
+        rules.value_format = format;
+        let mut wanted = Wanted::default();
+        let number = wanted.scalar(Path::parse(path).unwrap());
+        assert_eq!(wanted.scalar(Path::parse(path).unwrap()), number, "each path is read once");
+        let mut fields = Fields::new(&rules, &wanted);
+        let mut headers = HeaderBuf::default();
+        headers.push(b"id", Some(b"h1"));
+        let record = Record {
+            topic: "in",
+            partition: 3,
+            offset: 7,
+            timestamp: Some(-5),
+            key: Some(b"k"),
+            value: Some(value.as_bytes()),
+            headers: headers.as_headers(),
+        };
+        fields.scan(&record).unwrap();
+        let mut out = Vec::new();
+        fields.get(number, &record).write(&mut out).then(|| String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn fields_are_written_as_they_stand_there() {
+        let value =
+            r#"{"n": 1.50e+400, "t": "a\u00e9\n\"", "p": "plain", "b": false, "x": null, "o": {"a" : [1, "\u0000"]}}"#;
+        for (path, expected) in [
+            ("value.n", Some("1.50e+400")),
+            ("value.t", Some("aé\n\"")),
+            ("value.p", Some("plain")),
+            ("value.b", Some("false")),
+            ("value.x", None),
+            ("value.y", None),
+            ("value.o", Some(r#"{"a" : [1, "\u0000"]}"#)),
+            ("value.o.a.0", Some("1")),
+            ("value", Some(value)),
+            ("key", Some("k")),
+            ("header.id", Some("h1")),
+            ("header.no", None),
+            ("meta.topic", Some("in")),
+            ("meta.partition", Some("3")),
+            ("meta.offset", Some("7")),
+            ("meta.timestamp", Some("-5")),
+        ] {
+            assert_eq!(written(path, Format::Json, value).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn wrappings_of_connect_are_looked_through() {
+        let value = r#"{"schema": {}, "payload": {"after": {"id": 1, "name": {"string": "x"}}}}"#;
+        assert_eq!(written("value.after.id", Format::ConnectJson, value).as_deref(), Some("1"));
+        assert_eq!(written("value.after.name", Format::ConnectJson, value).as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn documents_are_the_payload_and_nothing_is_left_of_the_record_before() {
+        let mut rules = Rules::new(Identity { parts: Vec::new() }, None);
+        rules.value_format = Format::ConnectJson;
+        let mut wanted = Wanted::default();
+        let number = wanted.document(Path::parse("value").unwrap());
+        let mut fields = Fields::new(&rules, &wanted);
+        let record = |value| Record {
+            topic: "in",
+            partition: 0,
+            offset: 0,
+            timestamp: None,
+            key: None,
+            value,
+            headers: Headers::default(),
+        };
+        let first = record(Some(&br#"{"schema": null, "payload": {"id": 1}}"#[..]));
+        fields.scan(&first).unwrap();
+        assert_eq!(fields.object(number, &first), Some(&br#"{"id": 1}"#[..]));
+        for other in [None, Some(&b"[1]"[..]), Some(b"null"), Some(b"\"{\"")] {
+            let other = record(other);
+            fields.scan(&other).unwrap();
+            assert_eq!(fields.object(number, &other), None);
+        }
+        assert!(fields.scan(&record(Some(b"{"))).is_err());
+    }
+}

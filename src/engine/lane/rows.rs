@@ -1,0 +1,267 @@
+//! A lane's work with its topology's sink, apart from the commit itself: claiming rows, playing redos, and what follows
+//! from a transaction that the sink has not committed.
+
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Member};
+use crate::effect::{Claimed, ErrorKind, Failed, Mark, RowKey};
+use crate::engine::context::backoff;
+use crate::engine::failure::{Cause, Undone};
+use crate::engine::isolate::Means;
+use crate::engine::redoing::{self, Redoing};
+use crate::engine::restore::{self, Setback};
+use crate::engine::resume::Refusal;
+use crate::engine::rows::{Claim, Recorded, Relation, covered, is_certain, relate};
+use crate::engine::share::TaskId;
+use crate::engine::task::{Phase, Task};
+use crate::engine::transact::Aborted;
+use crate::sabotage::{self, Sabotage};
+
+use super::Lane;
+
+/// How often the rows of idle tasks are looked at, so that a database that went back is noticed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long to wait at most before a row is claimed again: its owner may be gone by then.
+const CLAIM_WAIT_MAX: Duration = Duration::from_secs(2);
+/// What a row that does not exist says.
+const NO_ROW: Mark = Mark { epoch: 0, token: None };
+
+impl<C: Cluster> Lane<C> {
+    /// Claims the row of a task whose store is current, and compares it with the changelog's position record. Says
+    /// whether the task can work; if not, it is on its way.
+    pub(super) fn claim_row(&mut self, id: TaskId) -> Result<bool, Setback> {
+        let Self { context, tasks, sink: Some(sink), .. } = self else { return Ok(true) };
+        let task = tasks.get_mut(&id).expect("listed by the caller");
+        let key = row_key(context.topology.name.as_str(), task);
+        let claimed = match sink.session.claim(&key, task.recorded.is_none()) {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                let wait = backoff(task.attempts).min(CLAIM_WAIT_MAX);
+                task.attempts += 1;
+                match error.kind {
+                    ErrorKind::Passing => {
+                        tracing::debug!(task = %task.input, reason = %error, "the sink's row is not claimed yet");
+                    }
+                    ErrorKind::Lasting => {
+                        tracing::error!(task = %task.input, reason = %error, "the sink's row cannot be claimed; trying again");
+                    }
+                }
+                sink.metrics.held(true);
+                task.set_phase(Phase::Claiming { until: context.clock.monotonic() + wait });
+                return Ok(false);
+            }
+        };
+        sink.metrics.held(false);
+        let Some(claimed) = claimed else { return self.on_difference(id, None) };
+        let by_text = sabotage::is_on(Sabotage::RowComparedWithText);
+        let text = task.commitment.as_ref().map(|known| &known.metadata.token);
+        let recorded = Recorded {
+            token: if by_text { text } else { task.recorded.as_ref() },
+            end: covered(&task.committed),
+            changelog_id: task.changelog_id.0,
+        };
+        match relate(&claimed.row, recorded) {
+            Relation::OneAhead if sabotage::is_on(Sabotage::RedoDecidedAnew) => {
+                task.claim = Some(Claim { key, mark: claimed.row.mark });
+                Ok(true)
+            }
+            Relation::Same => {
+                task.claim = Some(Claim { key, mark: claimed.row.mark });
+                task.doubted_row = None;
+                if let Some(held) = &task.held {
+                    held.drop_former(context)?;
+                }
+                Ok(true)
+            }
+            Relation::OneAhead => {
+                let (token, redo) = claimed.row.mark.token.zip(claimed.row.redo).expect("a row ahead has both");
+                tracing::info!(task = %task.input, %token, "the sink has committed what Kafka has not: writing it to Kafka");
+                let redoing = Redoing::new(self.transactor_apart(), redo, token);
+                let task = self.tasks.get_mut(&id).expect("looked at above");
+                task.set_phase(Phase::Redoing(Box::new(redoing)));
+                Ok(false)
+            }
+            Relation::Behind | Relation::Ahead => self.on_difference(id, Some(claimed)),
+        }
+    }
+
+    /// The row and Kafka differ by more than a redo; `None` where there is no row at all. Seen twice without anybody
+    /// claiming the row in between, that is refused.
+    fn on_difference(&mut self, id: TaskId, claimed: Option<Claimed>) -> Result<bool, Setback> {
+        let task = self.tasks.get_mut(&id).expect("listed by the caller");
+        let is_certain = match &claimed {
+            Some(claimed) => is_certain(claimed, task.doubted_row.as_ref()),
+            None => task.doubted_row == Some(NO_ROW),
+        };
+        let token = claimed.as_ref().and_then(|claimed| claimed.row.mark.token);
+        let told = |token: Option<String>| token.unwrap_or_else(|| "nothing".to_owned());
+        let (row, recorded) =
+            (told(token.map(|token| token.to_string())), told(task.recorded.map(|token| token.to_string())));
+        if is_certain {
+            let end = covered(&task.committed);
+            let is_ahead = claimed.is_some_and(|claimed| {
+                let (token, changelog_id) = (task.recorded.as_ref(), task.changelog_id.0);
+                relate(&claimed.row, Recorded { token, end, changelog_id }) == Relation::Ahead
+            });
+            let refusal =
+                if is_ahead { Refusal::SinkAhead { row, recorded } } else { Refusal::SinkBehind { row, recorded } };
+            return Err(refusal.into());
+        }
+        tracing::warn!(task = %task.input, row, recorded, "the sink's row and the changelog differ; looking again");
+        task.doubted_row = Some(claimed.map_or(NO_ROW, |claimed| claimed.row.mark));
+        self.restart(id);
+        Ok(false)
+    }
+
+    /// Plays a redo on; once Kafka has committed it, the task restores.
+    pub(super) fn step_redo(&mut self, id: TaskId) {
+        let Self { context, cluster, tasks, member, scratch, metrics, sink, .. } = self;
+        let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: sink.as_mut() };
+        match redoing::step(means, id) {
+            Ok(false) => self.restoring = true,
+            Ok(true) => {
+                let task = self.tasks.get_mut(&id).expect("stepped above");
+                task.set_phase(Phase::Waiting { until: Duration::ZERO });
+                self.restoring = true;
+            }
+            Err(setback) => {
+                let task = self.tasks.get_mut(&id).expect("stepped above");
+                restore::set_back(&self.context, task, &setback);
+                self.restoring = true;
+            }
+        }
+    }
+
+    /// The sink refuses some of the open transaction's records, and nothing has happened. Its tasks go on with the same
+    /// records, except that `on_rejected` applies to those that the sink has named.
+    pub(super) fn on_refused(&mut self, undone: Undone) {
+        let Undone { failed, rejected, .. } = undone;
+        tracing::debug!(topology = self.context.topology.name, reason = %failed, "transaction undone; trying without");
+        let aborted = self.abort_undone(failed);
+        self.note_rejected(rejected);
+        for id in aborted.tasks() {
+            match self.tasks.get_mut(&id) {
+                Some(task) if aborted.ended => task.sweep.reset(),
+                Some(task) => {
+                    task.unsettle();
+                    self.restart(id);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The sink has not committed the open transaction, or has not said so. Unless it may have, nothing has changed
+    /// anywhere, and the tasks read their records again.
+    pub(super) fn on_undone(&mut self, undone: Undone) {
+        let Undone { failed, tasks: of_steps, rejected } = undone;
+        let is_lasting = matches!(&failed, Failed::Held(error) if error.kind == ErrorKind::Lasting);
+        if is_lasting {
+            tracing::error!(topology = self.context.topology.name, reason = %failed, "transaction undone; trying again");
+        } else {
+            tracing::warn!(topology = self.context.topology.name, reason = %failed, "transaction undone");
+        }
+        if let (Failed::Held(_), Some(sink)) = (&failed, &mut self.sink) {
+            sink.metrics.held(true);
+        }
+        let fenced: Vec<TaskId> = match &failed {
+            Failed::Fenced(steps) => steps.iter().map(|step| of_steps[*step]).collect(),
+            _ => Vec::new(),
+        };
+        let aborted = self.abort_undone(failed.clone());
+        self.note_rejected(rejected);
+        for id in aborted.tasks() {
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            if !aborted.ended {
+                task.unsettle();
+            }
+            let may_read_again = match &failed {
+                Failed::Rejected(_) | Failed::Refused(_) => false,
+                Failed::Fenced(_) => !fenced.contains(&id),
+                // Once; whatever lasts longer is waited for.
+                Failed::Held(_) => !is_lasting && task.attempts == 0,
+                Failed::Unknown(_) => false,
+            };
+            if may_read_again && aborted.ended {
+                task.attempts += u32::from(matches!(failed, Failed::Held(_)));
+                self.read_again(id);
+            } else {
+                self.restart(id);
+            }
+        }
+    }
+
+    /// Aborts Kafka's half of a transaction, of which nothing has been sent.
+    fn abort_undone(&mut self, failed: Failed) -> Aborted {
+        let cause = Cause::Sink(Undone { failed, tasks: Vec::new(), rejected: Vec::new() });
+        self.transactor.abort(&self.cluster, &cause, &self.metrics)
+    }
+
+    /// Notes the records that the sink refuses: `on_rejected` applies to them when they are read again.
+    pub(super) fn note_rejected(&mut self, rejected: Vec<(TaskId, i64, String)>) {
+        if let Some(sink) = &self.sink {
+            sink.metrics.rejected(rejected.len() as u64);
+        }
+        for (id, offset, message) in rejected {
+            if let Some(task) = self.tasks.get_mut(&id) {
+                task.rejected.insert(offset, message);
+            }
+        }
+    }
+
+    /// Has a task at work read on from what is committed: nothing of what it has read since has changed anything.
+    pub(super) fn read_again(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| matches!(task.phase, Phase::Running)) else { return };
+        task.sweep.reset();
+        if let Err(error) = self.member.start(&task.input, task.committed.next) {
+            tracing::debug!(task = %task.input, reason = %error.message, "could not be read again; it restores");
+            self.restart(id);
+        }
+    }
+
+    /// Looks at the rows of idle tasks from time to time: a database that went back while nothing happens is noticed.
+    pub(super) fn look_at_rows(&mut self, now: Duration) {
+        let Self { tasks, transactor, sink: Some(sink), looked_at, .. } = self else { return };
+        if transactor.is_open() || now.saturating_sub(*looked_at) < LOOK_INTERVAL {
+            return;
+        }
+        *looked_at = now;
+        self.tidying = true;
+        let idle = tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Running));
+        let claims: Vec<(TaskId, Claim)> = idle.filter_map(|(id, task)| Some((*id, task.claim.clone()?))).collect();
+        if claims.is_empty() {
+            return;
+        }
+        let keys: Vec<RowKey> = claims.iter().map(|(_, claim)| claim.key.clone()).collect();
+        match sink.session.look(&keys) {
+            Ok(marks) => {
+                for ((id, claim), mark) in claims.into_iter().zip(marks) {
+                    if mark.as_ref() != Some(&claim.mark) {
+                        tracing::warn!(row = %claim.key, "the sink's row has changed without this task; it restores");
+                        self.restart(id);
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(reason = %error, "the sink's rows could not be looked at"),
+        }
+    }
+
+    /// Has the sink remove a slice of what it no longer needs.
+    pub(super) fn tidy(&mut self) {
+        let Some(sink) = self.sink.as_mut().filter(|_| self.tidying) else { return };
+        self.tidying = sink.session.tidy().unwrap_or_else(|error| {
+            tracing::warn!(topology = self.context.topology.name, reason = %error, "the sink was not tidied up");
+            false
+        });
+    }
+}
+
+/// The key of a task's row.
+fn row_key<C: Cluster>(topology: &str, task: &Task<C>) -> RowKey {
+    RowKey {
+        topology: topology.into(),
+        topic: task.input.topic.clone(),
+        topic_id: task.input_id.0,
+        partition: task.input.partition,
+    }
+}

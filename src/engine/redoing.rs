@@ -1,0 +1,142 @@
+//! Playing a redo: writing to Kafka what a sink has committed and Kafka has not.
+//!
+//! The redo is played in a transaction of its own, under an id of its own, so that a topic that does not take it holds
+//! up nobody else's records. Nothing is decided again: the redo holds all that the transaction writes for this task, and
+//! a changed clock, other rules or a compacted input change none of it. Then the task restores, and finds Kafka and its
+//! row at the same transaction.
+//!
+//! **Failure**: the transaction is aborted and the task restores, which finds the row one ahead again. A record that Kafka
+//! refuses for good stops the task: the sink has committed it, so it cannot be decided otherwise any more.
+
+use crate::cluster::{self, Cluster, ErrorKind, Producer};
+use crate::format::{OffsetMetadata, Redo, Token};
+
+use super::changelog_loss;
+use super::claims::{Commitment, Ownership};
+use super::context::Context;
+use super::failure::Cause;
+use super::isolate::Means;
+use super::restore::Setback;
+use super::resume::Refusal;
+use super::share::TaskId;
+use super::task::{Phase, Task};
+use super::transact::Transactor;
+
+use std::time::Duration;
+
+/// A redo being played.
+pub struct Redoing<C: Cluster> {
+    transactor: Transactor<C>,
+    redo: Vec<u8>,
+    /// The transaction that it is the Kafka half of.
+    token: Token,
+    /// Whether its records have been handed to the producer.
+    sent: bool,
+}
+
+impl<C: Cluster> Redoing<C> {
+    /// Plays this `redo` of the transaction `token` with a transactor of its own.
+    pub fn new(transactor: Transactor<C>, redo: Vec<u8>, token: Token) -> Self {
+        Self { transactor, redo, token, sent: false }
+    }
+
+    /// Aborts the open transaction, so that nobody has to wait for its timeout.
+    pub fn abandon(&mut self, cluster: &C, metrics: &crate::observe::LaneMetrics) {
+        if self.transactor.is_open() {
+            let cause = Cause::Cluster(cluster::Error::new(ErrorKind::Abort, "the task is released"));
+            self.transactor.abort(cluster, &cause, metrics);
+        }
+    }
+}
+
+/// Takes a redo one step further; never waits for a delivery. Says whether Kafka has committed it.
+pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Result<bool, Setback> {
+    let task = means.tasks.get_mut(&id).expect("the lane steps its own tasks");
+    if !matches!(task.phase, Phase::Redoing(_)) {
+        return Ok(false);
+    }
+    let Phase::Redoing(mut redoing) = std::mem::replace(&mut task.phase, Phase::Waiting { until: Duration::ZERO })
+    else {
+        return Ok(false);
+    };
+    let stepped = if redoing.sent { finish(means, id, &mut redoing) } else { send(means, id, &mut redoing) };
+    let task = means.tasks.get_mut(&id).expect("still there");
+    let error = match stepped {
+        Ok(false) => {
+            task.phase = Phase::Redoing(redoing);
+            return Ok(false);
+        }
+        Ok(true) => {
+            tracing::info!(task = %task.input, token = %redoing.token, "what the sink had committed is in Kafka too");
+            return Ok(true);
+        }
+        Err(setback) => setback,
+    };
+    task.unsettle();
+    let cause = match &error {
+        Setback::Cluster(error) => Cause::Cluster(error.clone()),
+        _ => Cause::Cluster(cluster::Error::new(ErrorKind::Abort, error.to_string())),
+    };
+    let aborted = redoing.transactor.abort(means.cluster, &cause, means.metrics);
+    if let Some(fallen_back) = changelog_loss::detect(means.tasks, &aborted.delivered).pop()
+        && let Cause::Refused(refusal) = fallen_back.cause
+    {
+        return Err(refusal.into());
+    }
+    let refused = aborted.undelivered.into_iter().find(|failure| failure.refused);
+    Err(refused.map_or(error, |failure| Refusal::RedoRefused { message: failure.message }.into()))
+}
+
+/// Claims the partition for the transactor's id and hands the records to its producer.
+fn send<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<C>) -> Result<bool, Setback> {
+    let Means { context, cluster, tasks, member, metrics, .. } = means;
+    let Redoing { transactor, redo, .. } = redoing;
+    let redo = Redo::decode(redo).map_err(Refusal::RedoUnreadable)?;
+    transactor.prepare(cluster)?;
+    Ownership { context, tasks, member, transactor, metrics }.claim(id, |_| false)?;
+    let task = &tasks[&id];
+    let from = task.held.as_ref().expect("a task whose row is claimed holds its store").applied.next;
+    match transactor.begin_redo(context, id, (&task.changelog, from), redo) {
+        Err(error) if error.kind == ErrorKind::Refused => Err(Refusal::RedoRefused { message: error.message }.into()),
+        begun => {
+            begun?;
+            redoing.sent = true;
+            Ok(false)
+        }
+    }
+}
+
+/// Commits once everything is delivered, or something has failed.
+fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<C>) -> Result<bool, Setback> {
+    let Redoing { transactor, redo, token, .. } = redoing;
+    if transactor.has_failed() {
+        // No use waiting: the client keeps the other records until they time out.
+        return Err(cluster::Error::new(ErrorKind::Abort, "a record of the redo could not be delivered").into());
+    }
+    if transactor.in_flight() > 0 {
+        return Ok(false);
+    }
+    let redo = Redo::decode(redo).map_err(Refusal::RedoUnreadable)?;
+    let task = means.tasks.get_mut(&id).expect("the lane steps its own tasks");
+    let commitment = commitment(means.context, task, (redo, *token), transactor);
+    transactor.commit_redo(&commitment.to_commit(&task.input), means.member, means.metrics)?;
+    task.commitment = Some(commitment);
+    Ok(true)
+}
+
+/// What the group is to commit: the redo's offset, if the group stands where the redo's transaction began, or nowhere.
+/// Otherwise somebody has reset it, or a late copy of a commit has put it back, and it stays as it is.
+fn commitment<C: Cluster>(
+    context: &Context,
+    task: &Task<C>,
+    (redo, token): (Redo<'_>, Token),
+    transactor: &mut Transactor<C>,
+) -> Commitment {
+    let metadata = OffsetMetadata {
+        token,
+        digest: OffsetMetadata::short_digest(&context.rules_digest),
+        owner: Some(transactor.producer().id().to_owned()),
+    };
+    let offset = task.group_offset.filter(|offset| *offset != redo.began).unwrap_or(redo.next);
+    Commitment { offset, metadata }
+}

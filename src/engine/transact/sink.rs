@@ -1,0 +1,178 @@
+//! The part of a transaction that a sink commits, before Kafka does.
+//!
+//! What the transaction writes to Kafka for a task is its redo. The sink keeps it in the task's row, in the transaction
+//! that carries out the effects, and only once that is committed is the same redo sent to Kafka. So whoever finds the
+//! row one transaction ahead of Kafka plays exactly what was decided.
+
+use crate::cluster::{self, Cluster, Message, Producer, Ticket};
+use crate::dedup::{Reason, Verdict};
+use crate::effect::{Answer, Complete, Effects, Failed, Session, Sink, Step};
+use crate::engine::context::Context;
+use crate::engine::failure::{Cause, Failure, Undone};
+use crate::engine::rows::Claim;
+use crate::engine::share::{Asked, Share, TaskId};
+use crate::engine::task::{Task, Tasks};
+use crate::format::{Error, POSITION_KEY, Redo, RedoRecord, RedoWriter};
+use crate::observe::SinkMetrics;
+use crate::record::{Headers, TopicPartition};
+use crate::sabotage::{self, Sabotage};
+
+/// A lane's way into its topology's sink.
+pub struct OpenSink {
+    /// Its session.
+    pub session: Box<dyn Session>,
+    /// Where counts go.
+    pub metrics: SinkMetrics,
+}
+
+impl OpenSink {
+    /// A way into `sink`.
+    pub fn of(context: &Context, sink: &dyn Sink) -> Self {
+        Self { session: sink.session(), metrics: context.metrics.sink(&context.topology.name, sink.kind()) }
+    }
+}
+
+/// Has the sink commit what these shares cause, with their rows and redos. Nothing of it has been sent to Kafka yet.
+pub(super) fn commit<C: Cluster>(
+    context: &Context,
+    shares: &mut [Share],
+    tasks: &mut Tasks<C>,
+    through: &mut OpenSink,
+) -> Result<(), Failure> {
+    let began = context.clock.monotonic();
+    let effects: Vec<Effects> = shares.iter_mut().map(|share| std::mem::take(&mut share.effects)).collect();
+    let claims: Vec<Claim> = shares.iter().map(|share| claim(&tasks[&share.task]).clone()).collect();
+    let steps: Vec<Step<'_>> = shares
+        .iter()
+        .zip(&claims)
+        .zip(&effects)
+        .map(|((share, claim), effects)| Step {
+            key: &claim.key,
+            mark: &claim.mark,
+            token: share.token.expect("the transaction is sealed"),
+            next: share.position.next,
+            effects,
+        })
+        .collect();
+    let mut redos = Redos { context, shares, in_inbox: 0 };
+    let committed = through.session.commit(&steps, &mut redos);
+    let in_inbox = redos.in_inbox;
+    let records = effects.iter().map(|effects| effects.len() as u64).sum::<u64>();
+    let undone = committed.err().map(|failed| undone(failed, shares, &effects));
+    for (share, effects) in shares.iter_mut().zip(effects) {
+        share.effects = effects;
+    }
+    if let Some(undone) = undone {
+        return Err(Failure { task: None, cause: Cause::Sink(undone) });
+    }
+    through.metrics.committed(context.clock.monotonic().saturating_sub(began), records - in_inbox, in_inbox);
+    for share in shares.iter() {
+        let task = tasks.get_mut(&share.task).expect("a task leaves only between transactions");
+        if let Some(claim) = &mut task.claim {
+            claim.mark.token = share.token;
+        }
+    }
+    Ok(())
+}
+
+fn claim<C: Cluster>(task: &Task<C>) -> &Claim {
+    task.claim.as_ref().expect("a task at work has claimed its row")
+}
+
+/// What the failed commit means for the tasks and records that were in it.
+fn undone(failed: Failed, shares: &[Share], effects: &[Effects]) -> Undone {
+    let tasks: Vec<TaskId> = shares.iter().map(|share| share.task).collect();
+    let rejected = match &failed {
+        Failed::Rejected(rejected) => rejected
+            .iter()
+            .map(|of| (tasks[of.step], effects[of.step].get(of.effect).offset(), of.message.clone()))
+            .collect(),
+        _ => Vec::new(),
+    };
+    Undone { failed, tasks, rejected }
+}
+
+/// Completes the redos of a transaction's shares.
+struct Redos<'a> {
+    context: &'a Context,
+    shares: &'a mut [Share],
+    in_inbox: u64,
+}
+
+impl Complete for Redos<'_> {
+    fn redo(&mut self, step: usize, answers: &[Answer]) -> Vec<u8> {
+        let share = &mut self.shares[step];
+        for (asked, answer) in std::mem::take(&mut share.asked).iter().zip(answers) {
+            match answer {
+                Answer::Done(rows) => {
+                    let value = format!("[{}]", rows.join(","));
+                    write(share, asked, (self.context.results(), asked.partitions[0]), value.as_bytes());
+                }
+                Answer::InInbox => {
+                    // A duplicate after all.
+                    self.in_inbox += 1;
+                    share.tally.change((Verdict::Forwarded, asked.reason), (Verdict::Duplicate, Reason::InInbox));
+                    let audit = self.context.topology.audit.as_deref();
+                    write(share, asked, (audit, asked.partitions[1]), &asked.explanation);
+                }
+            }
+        }
+        let Share { overlay, redo, sealed, position, began, .. } = share;
+        for (key, value) in overlay.iter() {
+            redo.push(RedoRecord::Changelog { key, value });
+        }
+        redo.push(RedoRecord::Changelog { key: POSITION_KEY, value: Some(sealed) });
+        let redo = redo.finish(*began, position.next).to_vec();
+        if sabotage::is_on(Sabotage::RedoWithoutLetters) { without_letters(&redo) } else { redo }
+    }
+}
+
+/// Sabotage: a redo with the changelog's records alone.
+fn without_letters(redo: &[u8]) -> Vec<u8> {
+    let redo = Redo::decode(redo).expect("just written");
+    let mut writer = RedoWriter::default();
+    writer.begin();
+    for record in redo.records().filter(|record| matches!(record, RedoRecord::Changelog { .. })) {
+        writer.push(record);
+    }
+    writer.finish(redo.began, redo.next).to_vec()
+}
+
+/// Adds what follows from a record's answer to what the transaction writes to Kafka, if there is a topic for it.
+fn write(share: &mut Share, asked: &Asked, (topic, partition): (Option<&str>, i32), value: &[u8]) {
+    let Some(topic) = topic else { return };
+    let (headers, timestamp) = (Headers::default(), asked.timestamp);
+    let (key, value) = (asked.key.as_deref(), Some(value));
+    share.redo.push(RedoRecord::Topic { topic, partition, timestamp, headers, key, value });
+}
+
+/// Sends what a redo holds. The offsets of its first changelog record and of the position record are reported under
+/// `number`, as those of every transaction are.
+pub(super) fn send<P: Producer>(
+    producer: &mut P,
+    number: TaskId,
+    changelog: &TopicPartition,
+    redo: Redo<'_>,
+) -> Result<(), cluster::Error> {
+    let mut is_first = true;
+    for record in redo.records() {
+        let (message, report) = match record {
+            RedoRecord::Changelog { key, value } => {
+                let report = std::mem::take(&mut is_first) || key == POSITION_KEY;
+                let (topic, partition) = (&*changelog.topic, changelog.partition);
+                let (headers, timestamp) = (Headers::default(), None);
+                (Message { topic, partition, key: Some(key), value, headers, timestamp }, report)
+            }
+            RedoRecord::Topic { topic, partition, timestamp, headers, key, value } => {
+                (Message { topic, partition, key, value, headers, timestamp }, false)
+            }
+        };
+        producer.send(Ticket { number, report }, &message)?;
+    }
+    Ok(())
+}
+
+/// The redo that a share was committed with.
+pub(super) fn committed(share: &Share) -> Result<Redo<'_>, Error> {
+    Redo::decode(share.redo.as_bytes())
+}

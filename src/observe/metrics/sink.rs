@@ -1,0 +1,58 @@
+//! A lane's metrics of its topology's sink.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::{Histogram, IntCounter, IntGauge};
+
+use super::Families;
+
+/// A lane's metrics of its sink. Lanes of one topology add up.
+pub struct SinkMetrics {
+    duration: Histogram,
+    done: IntCounter,
+    in_inbox: IntCounter,
+    rejected: IntCounter,
+    held: IntGauge,
+    is_held: bool,
+}
+
+impl SinkMetrics {
+    pub(super) fn new(families: &Arc<Families>, topology: &str, sink: &str) -> Self {
+        let effects = |outcome| families.effects.with_label_values(&[topology, sink, outcome]);
+        Self {
+            duration: families.effect_duration.with_label_values(&[topology]),
+            done: effects("done"),
+            in_inbox: effects("in_inbox"),
+            rejected: effects("rejected"),
+            held: families.sink_held.with_label_values(&[topology]),
+            is_held: false,
+        }
+    }
+
+    /// The sink has committed a transaction: how long it took, for how many records it has carried out what they cause,
+    /// and how many its inbox had already.
+    pub fn committed(&mut self, took: Duration, done: u64, in_inbox: u64) {
+        self.duration.observe(took.as_secs_f64());
+        self.done.inc_by(done);
+        self.in_inbox.inc_by(in_inbox);
+        self.held(false);
+    }
+
+    /// The sink refuses what these records cause.
+    pub fn rejected(&self, count: u64) {
+        self.rejected.inc_by(count);
+    }
+
+    /// Whether the lane waits for the sink.
+    pub fn held(&mut self, is_held: bool) {
+        self.held.add(i64::from(is_held) - i64::from(self.is_held));
+        self.is_held = is_held;
+    }
+}
+
+impl Drop for SinkMetrics {
+    fn drop(&mut self) {
+        self.held(false);
+    }
+}

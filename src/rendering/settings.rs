@@ -1,0 +1,49 @@
+//! What a topology's sink tells its driver.
+
+use std::sync::Arc;
+
+use crate::effect::postgres::{self, Settings};
+use crate::effect::{self, Sink};
+use crate::topology::Topology;
+use crate::topology::sink::{self, Command, Statement};
+
+/// The driver's settings for a topology's sink, which `creates` its own tables or does not; `None` if the topology does
+/// not end in one.
+pub fn settings(topology: &Topology, creates: bool) -> Option<Settings> {
+    let sink::Sink::Postgres(postgres) = topology.sink()?;
+    Some(Settings {
+        url: postgres.url.reveal().to_owned(),
+        schema: postgres.schema.clone(),
+        create: creates,
+        topology: topology.name.clone(),
+        statements: postgres.statements.iter().map(statement).collect(),
+        inbox: postgres
+            .inbox
+            .as_ref()
+            .map(|inbox| postgres::Inbox { name: inbox.name.clone(), retention_ms: inbox.retention_ms }),
+    })
+}
+
+/// The topology's sink; `None` if it does not end in one.
+///
+/// # Errors
+/// An address or a statement that cannot be one.
+pub fn sink(topology: &Topology, creates: bool) -> Result<Option<Arc<dyn Sink>>, effect::Error> {
+    let Some(settings) = settings(topology, creates) else { return Ok(None) };
+    Ok(Some(Arc::new(postgres::Postgres::new(settings)?)))
+}
+
+fn statement(statement: &Statement) -> postgres::Statement {
+    match &statement.command {
+        Command::Sql { text, returns } => postgres::Statement::Sql {
+            text: text.reveal().to_owned(),
+            parameters: statement.with.len(),
+            returns: *returns,
+        },
+        Command::Upsert { table, key, columns } => {
+            postgres::Statement::Upsert { table: table.quoted(), key: key.clone(), columns: columns.clone() }
+        }
+        Command::DeleteRow { table, key } => postgres::Statement::DeleteRow { table: table.quoted(), key: key.clone() },
+        Command::Truncate { table } => postgres::Statement::Truncate { table: table.quoted() },
+    }
+}

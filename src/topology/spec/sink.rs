@@ -1,0 +1,237 @@
+//! `sink`: where it is, and what records cause there.
+
+use crate::dedup::{Action, Kind, Path, Places, Retention, Source};
+use crate::topology::keys;
+use crate::topology::sink::{Dedup, REJECTED};
+use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
+
+use super::paths::{PathSpec, SpecReader};
+use super::{choices, parse_retention};
+
+/// A sink as written.
+#[derive(Debug)]
+pub struct SinkSpec {
+    /// Where `sink` is.
+    pub place: Place,
+    /// `None` if it could not be read.
+    pub postgres: Option<PostgresSpec>,
+}
+
+/// `sink.postgres` as written.
+#[derive(Debug)]
+pub struct PostgresSpec {
+    pub place: Place,
+    pub url: Option<Placed<Text>>,
+    pub schema: Option<Placed<Text>>,
+    /// Where `statements` is, right or wrong.
+    pub statements_place: Option<Place>,
+    pub statements: Vec<StatementSpec>,
+    /// Where `on` is, right or wrong.
+    pub on_place: Option<Place>,
+    pub on: Vec<OnSpec>,
+    /// Where `table` is, right or wrong.
+    pub table_place: Option<Place>,
+    pub table: Option<TableSpec>,
+    /// Where `outbox` is, right or wrong.
+    pub outbox_place: Option<Place>,
+    pub outbox: Option<OutboxSpec>,
+    pub dedup: Option<Placed<Dedup>>,
+    pub inbox: Option<InboxSpec>,
+    pub result: Option<Placed<Text>>,
+    /// Where `result` is, right or wrong.
+    pub result_place: Option<Place>,
+    pub on_rejected: Option<Placed<Action>>,
+}
+
+/// The statements of one kind.
+#[derive(Debug)]
+pub struct OnSpec {
+    pub kind: Kind,
+    pub place: Place,
+    pub statements: Vec<StatementSpec>,
+}
+
+/// A statement as written.
+#[derive(Debug)]
+pub struct StatementSpec {
+    pub sql: Placed<Text>,
+    pub with: Vec<Placed<Places>>,
+    /// Whether [`StatementSpec::with`] is complete.
+    pub with_complete: bool,
+    pub returns: bool,
+}
+
+/// A table as written.
+#[derive(Debug)]
+pub struct TableSpec {
+    pub place: Place,
+    pub name: Option<Placed<Text>>,
+    pub key: Vec<Placed<Text>>,
+    /// `None` for all.
+    pub columns: Option<Vec<Placed<Text>>>,
+    /// Where the row is, if that is written.
+    pub of: Option<Places>,
+}
+
+/// An outbox as written.
+#[derive(Debug)]
+pub struct OutboxSpec {
+    pub table: Option<Placed<Text>>,
+    /// The columns `aggregatetype`, `aggregateid`, `type`, `payload`; `None` if one could not be read.
+    pub columns: Option<[Places; 4]>,
+}
+
+/// An inbox as written.
+#[derive(Debug)]
+pub struct InboxSpec {
+    pub place: Place,
+    pub name: Option<Placed<Text>>,
+    pub retention: Option<Placed<Retention>>,
+}
+
+impl SpecReader<'_, '_> {
+    /// A sink; nothing is missing from it that was not reported.
+    pub fn sink(&mut self, field: &Field<'_>) -> SinkSpec {
+        let place = field.key_place;
+        let fields = self.reader.fields(field, &keys::SINK);
+        let postgres = fields.and_then(|fields| {
+            let Some(postgres) = fields.get("postgres") else {
+                if is_empty(field) {
+                    let message = "`sink` names no kind of sink".to_owned();
+                    let help = format!("write e.g. `sink: {{{}}}`", keys::SINK.keys[0].example);
+                    self.reader.mistake(place, message, "it belongs in here", help);
+                }
+                return None;
+            };
+            let fields = self.reader.fields(postgres, &keys::POSTGRES)?;
+            Some(self.postgres(&fields, postgres.key_place))
+        });
+        SinkSpec { place, postgres }
+    }
+
+    fn postgres(&mut self, fields: &Fields<'_>, place: Place) -> PostgresSpec {
+        let at = |key: &str| fields.get(key).map(|field| field.key_place).or(fields.misspelt(key));
+        PostgresSpec {
+            place,
+            url: fields.require("url", self.reader).and_then(|field| self.reader.text(field)),
+            schema: fields.get("schema").and_then(|field| self.reader.text(field)),
+            statements_place: at("statements"),
+            statements: fields.get("statements").map(|field| self.statements(field)).unwrap_or_default(),
+            on_place: at("on"),
+            on: fields.get("on").map(|field| self.on(field)).unwrap_or_default(),
+            table_place: at("table"),
+            table: fields.get("table").and_then(|field| self.sink_table(field)),
+            outbox_place: at("outbox"),
+            outbox: fields.get("outbox").and_then(|field| self.outbox(field)),
+            dedup: fields.get("dedup").and_then(|field| self.reader.choice(field, &choices(Dedup::ALL, Dedup::as_str))),
+            inbox: fields.get("inbox").and_then(|field| self.inbox(field)),
+            result: fields.get("result").and_then(|field| self.topic(field, &keys::RESULT)),
+            result_place: at("result"),
+            on_rejected: fields
+                .get("on_rejected")
+                .and_then(|field| self.reader.choice(field, &choices(REJECTED, Action::as_str))),
+        }
+    }
+
+    /// The statements that could be read.
+    fn statements(&mut self, field: &Field<'_>) -> Vec<StatementSpec> {
+        let items = self.reader.list(field).unwrap_or_default();
+        items.iter().filter_map(|item| self.statement(&item.described("a statement"))).collect()
+    }
+
+    fn statement(&mut self, field: &Field<'_>) -> Option<StatementSpec> {
+        let fields = self.reader.fields(field, &keys::STATEMENT)?;
+        let sql = fields.require("sql", self.reader).and_then(|field| self.reader.text(field));
+        let items = fields.get("with").map(|field| self.reader.list(field));
+        let items = items.map_or(Some(Vec::new()), |items| items);
+        let with: Vec<_> = items.iter().flatten().filter_map(|item| self.parameter(item)).collect();
+        let returns = fields.get("returns").and_then(|field| self.reader.boolean(field));
+        let with_complete = items.is_some_and(|items| items.len() == with.len()) && fields.misspelt("with").is_none();
+        Some(StatementSpec { sql: sql?, with, with_complete, returns: returns.is_some_and(|returns| returns.value) })
+    }
+
+    /// A path, `{first_of: [...]}` or `{const: x}`.
+    fn parameter(&mut self, field: &Field<'_>) -> Option<Placed<Places>> {
+        let places = self.table_part(field)?;
+        Some(Placed { value: places, place: field.place() })
+    }
+
+    fn on(&mut self, field: &Field<'_>) -> Vec<OnSpec> {
+        let Some(fields) = self.reader.fields(field, &keys::ON) else { return Vec::new() };
+        if is_empty(field) {
+            let message = format!("`{}` names no kind of change", field.name);
+            let help = "write e.g. `change: [{sql: 'insert into seen values ($1)', with: [value.id]}]`";
+            self.reader.mistake(field.place(), message, "nothing would ever be carried out", help);
+        }
+        let kinds = keys::ON.keys.iter().filter_map(|key| Some((Kind::parse(key.name)?, fields.get(key.name)?)));
+        let on = |(kind, field): (Kind, &Field<'_>)| OnSpec {
+            kind,
+            place: field.key_place,
+            statements: self.statements(field),
+        };
+        kinds.map(on).collect()
+    }
+
+    fn sink_table(&mut self, field: &Field<'_>) -> Option<TableSpec> {
+        let fields = self.reader.fields(field, &keys::TABLE)?;
+        let name = fields.require("name", self.reader).and_then(|field| self.reader.text(field));
+        let key = fields.require("key", self.reader).and_then(|field| self.columns(field))?;
+        let columns = fields.get("columns").map(|field| match &field.node.value {
+            Value::List(_) => self.columns(field).map(Some),
+            _ => self.reader.choice(field, &[(keys::ALL_COLUMNS, ())]).map(|_| None),
+        });
+        let of = match fields.get("of") {
+            Some(field) => self.places(field, true).map(Some),
+            None => {
+                self.paths.push(PathSpec { path: Placed { value: whole_value(), place: field.place() }, json: true });
+                Some(None)
+            }
+        };
+        Some(TableSpec {
+            place: field.key_place,
+            name,
+            key,
+            columns: columns.map_or(Some(None), |read| read)?,
+            of: of?,
+        })
+    }
+
+    fn columns(&mut self, field: &Field<'_>) -> Option<Vec<Placed<Text>>> {
+        let items = self.reader.list(field)?;
+        let columns: Vec<_> = items.iter().filter_map(|item| self.reader.text(item)).collect();
+        (columns.len() == items.len()).then_some(columns)
+    }
+
+    fn outbox(&mut self, field: &Field<'_>) -> Option<OutboxSpec> {
+        let fields = self.reader.fields(field, &keys::OUTBOX)?;
+        let table = fields.get("table").and_then(|field| self.reader.text(field));
+        let required = ["aggregate_type", "aggregate_id", "type"].map(|key| {
+            let field = fields.require(key, self.reader);
+            field.and_then(|field| self.parameter(field)).map(|placed| placed.value)
+        });
+        let payload = fields.get("payload").map(|field| self.parameter(field).map(|placed| placed.value));
+        let payload = payload.unwrap_or_else(|| Some(vec![whole_value()]));
+        let [aggregate_type, aggregate_id, kind] = required;
+        let columns = aggregate_type.zip(aggregate_id).zip(kind.zip(payload));
+        Some(OutboxSpec { table, columns: columns.map(|((one, two), (three, four))| [one, two, three, four]) })
+    }
+
+    fn inbox(&mut self, field: &Field<'_>) -> Option<InboxSpec> {
+        let fields = self.reader.fields(field, &keys::INBOX)?;
+        Some(InboxSpec {
+            place: field.key_place,
+            name: fields.get("name").and_then(|field| self.reader.text(field)),
+            retention: fields.get("retention").and_then(|field| self.reader.parsed(field, parse_retention)),
+        })
+    }
+}
+
+/// Whether this is a mapping without any key.
+fn is_empty(field: &Field<'_>) -> bool {
+    matches!(&field.node.value, Value::Mapping(entries) if entries.is_empty())
+}
+
+/// The path to the whole value.
+pub fn whole_value() -> Path {
+    Path { source: Source::Value, steps: Vec::new() }
+}
