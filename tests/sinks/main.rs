@@ -1,0 +1,36 @@
+//! ratchet between a real Apache Kafka and a real PostgreSQL: the built binary is run from outside, killed, frozen and
+//! robbed of answers, and then the database's tables are compared with those of a sequential program.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tests observe a running system from outside: they have a clock and may wait"
+)]
+
+#[path = "../support/checker/mod.rs"]
+mod checker;
+#[path = "../support/cluster/mod.rs"]
+mod cluster;
+#[path = "../postgres/database.rs"]
+mod database;
+#[path = "../support/job.rs"]
+mod job;
+#[path = "../support/kafka/mod.rs"]
+mod kafka;
+#[path = "../support/load.rs"]
+mod load;
+#[path = "../support/operator.rs"]
+mod operator;
+#[path = "../postgres/proxy.rs"]
+mod proxy;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/screen.rs"]
+#[allow(dead_code, reason = "no operator draws here")]
+mod screen;
+#[path = "../support/server.rs"]
+mod server;
+#[path = "../support/until.rs"]
+mod until;
+
+mod effects;
+mod instances;
+mod shop;
