@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Checks that a transaction's first answer came from this session's own process.
+    /// Checks that a transaction's first answer came from the process that it began with.
     pub fn check_process(&self, answered: &Answered) -> Result<(), Trouble> {
         if answered.first.as_ref() == Some(&self.process) { Ok(()) } else { Err(self.broken(Trouble::lasting(POOLER))) }
     }
