@@ -85,7 +85,8 @@ clean: ## Remove ratchet's own build results
 test: setup-test ## Run the whole test suite, with real Kafka (ARGS='--test NAME' for a part)
 	$(CARGO) test $(BUILD) $(ARGS)
 ifeq ($(strip $(ARGS)),)
-	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
+	$(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
+	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
 endif
 
 # One version after the other: KAFKA_VERSIONS='3.9.1 4.3.0' for some, ARGS='takeovers::' for a part.
