@@ -94,6 +94,8 @@ fn send<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<
     let redo = Redo::decode(redo).map_err(Refusal::RedoUnreadable)?;
     transactor.prepare(cluster)?;
     Ownership { context, tasks, member, transactor, metrics }.claim(id, |_| false)?;
+    // From here on the store may lack what this task has committed: that the group names its transaction proves nothing.
+    tasks.get_mut(&id).expect("the lane steps its own tasks").unsettle();
     let task = &tasks[&id];
     let from = task.held.as_ref().expect("a task whose row is claimed holds its store").applied.next;
     match transactor.begin_redo(context, id, (&task.changelog, from), redo) {
