@@ -27,6 +27,16 @@ impl LastTrouble {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = failure.map(|failure| (Instant::now(), failure));
     }
 
+    /// Notes what was reported. That a connection was closed says less than why TLS could not be spoken on another: where
+    /// there is no TLS, librdkafka reports the one or the other, as it happens.
+    fn note(&self, failure: Failure) {
+        let is_closed = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT && failure.message.contains("Disconnected");
+        let is_told = self.last().is_some_and(|last| last.code == Code::RD_KAFKA_RESP_ERR__SSL);
+        if !(is_closed && is_told) {
+            self.set(Some(failure));
+        }
+    }
+
     fn last(&self) -> Option<Failure> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(at, _)| at.elapsed() < GOOD_FOR).map(|(_, failure)| failure.clone())
@@ -58,7 +68,7 @@ impl Client {
             }
             // That all brokers are down says nothing about the cause.
             if failure.code != Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN {
-                self.last_trouble.set(Some(failure));
+                self.last_trouble.note(failure);
             }
         }
         refused
@@ -128,6 +138,21 @@ mod tests {
         assert_eq!(explained(&last_trouble, Some(password())), (ErrorKind::Refused, "wrong password".to_owned()));
         last_trouble.set(Some(password()));
         assert_eq!(explained(&last_trouble, None), (ErrorKind::Refused, "wrong password".to_owned()));
+    }
+
+    #[test]
+    fn closed_connection_does_not_replace_the_reason_why_tls_failed() {
+        let last_trouble = last_trouble();
+        let tls = failure(Code::RD_KAFKA_RESP_ERR__SSL, "SSL handshake failed: connecting to a PLAINTEXT listener?");
+        let closed = failure(Code::RD_KAFKA_RESP_ERR__TRANSPORT, "Disconnected: SSL connection closed by peer");
+        let noted = |failure: &Failure| {
+            last_trouble.note(failure.clone());
+            last_trouble.last().map(|last| last.message)
+        };
+        assert_eq!(noted(&closed), Some(closed.message.clone()));
+        assert_eq!(noted(&tls), Some(tls.message.clone()));
+        assert_eq!(noted(&closed), Some(tls.message.clone()));
+        assert_eq!(noted(&broken()), Some(broken().message), "another reason does");
     }
 
     #[test]
