@@ -3,10 +3,12 @@
 use ratchet::engine::isolate::Means;
 use ratchet::engine::process::Scratch;
 use ratchet::engine::redoing::{self, Redoing};
-use ratchet::engine::task::Phase;
+use ratchet::engine::restore::Setback;
+use ratchet::engine::task::{Phase, Task};
 use ratchet::format::{CHANGELOG_LOST, POSITION_KEY, PositionRecord, RedoRecord, RedoWriter, Token};
 use ratchet::observe::Metrics;
 
+use crate::client::Sim;
 use crate::driver::alone;
 use crate::kafka::MS;
 
@@ -28,29 +30,59 @@ fn redo_is_not_played_where_the_changelog_has_lost_records() {
         let redo = redo(&site, token);
         process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(lost_from);
 
-        let mut lane = Lane::with(&site, task);
-        let transactor = std::mem::replace(&mut lane.transactor, Lane::transactor(&site, "ratchet.shop.9.1"));
-        lane.tasks
-            .get_mut(&0)
-            .expect("its only one")
-            .set_phase(Phase::Redoing(Box::new(Redoing::new(transactor, redo, token))));
-        let metrics = Metrics::new().lane("shop");
-        let scratch = &mut Scratch::new(&site.context);
-        let Lane { tasks, member, .. } = &mut lane;
-        let (context, cluster) = (&site.context, &site.sim);
-        let means = &mut Means { context, cluster, tasks, member, scratch, metrics: &metrics, sink: None };
-        let setback = loop {
-            process.sleep(MS);
-            match redoing::step(means, 0) {
-                Ok(is_played) => assert!(!is_played, "the redo is played"),
-                Err(setback) => break setback.to_string(),
-            }
-        };
+        let mut lane = lane(&site, task, redo, token);
+        let setback = play(&site, &mut lane).expect_err("the redo is not played").to_string();
         let meta = lane.tasks[&0].held.as_ref().expect("it is kept").store.meta().expect("a disk");
         (setback, meta.map(|meta| meta.changelog_offset))
     });
     assert!(setback.contains("its last records were lost"), "{setback}");
     assert_eq!(noted, Some(CHANGELOG_LOST));
+}
+
+/// A coordinator showed an older offset, with the transaction that the store was the result of, after a redo had been
+/// played. The store passed for the latest, though the redo's transaction followed it in the changelog, and the redo was
+/// played again.
+#[test]
+fn store_is_not_the_latest_once_a_redo_is_played() {
+    let is_latest = alone(1, |process| {
+        let site = Site::new(process);
+        site.commit(1, &[entry(0, 1)]);
+        let second = site.commit(2, &[entry(1, 2)]);
+        let mut task = site.settled_task();
+        site.restore(&mut task);
+        // As after a commit of its own.
+        task.held.as_mut().expect("it is restored").is_latest = true;
+        let token = Token { transaction: 3, ..second };
+        let redo = redo(&site, token);
+        let mut lane = lane(&site, task, redo, token);
+        play(&site, &mut lane).expect("nothing is in its way");
+        lane.tasks[&0].held.as_ref().expect("it is kept").is_latest
+    });
+    assert!(!is_latest);
+}
+
+/// A lane whose only task is about to play this redo.
+fn lane<'a>(site: &'a Site<'a>, task: Task<Sim>, redo: Vec<u8>, token: Token) -> Lane<'a> {
+    let mut lane = Lane::with(site, task);
+    let transactor = std::mem::replace(&mut lane.transactor, Lane::transactor(site, "ratchet.shop.9.1"));
+    let task = lane.tasks.get_mut(&0).expect("its only one");
+    task.set_phase(Phase::Redoing(Box::new(Redoing::new(transactor, redo, token))));
+    lane
+}
+
+/// Plays the redo of the lane's task to its end.
+fn play(site: &Site<'_>, lane: &mut Lane<'_>) -> Result<(), Setback> {
+    let metrics = Metrics::new().lane("shop");
+    let scratch = &mut Scratch::new(&site.context);
+    let Lane { tasks, member, .. } = lane;
+    let (context, cluster) = (&site.context, &site.sim);
+    let means = &mut Means { context, cluster, tasks, member, scratch, metrics: &metrics, sink: None };
+    loop {
+        site.process.sleep(MS);
+        if redoing::step(means, 0)? {
+            return Ok(());
+        }
+    }
 }
 
 /// The redo of a transaction that follows what the site has committed.
