@@ -11,8 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::database::Database;
-use crate::kafka;
-use crate::server::free_port;
+use crate::kafka::{self, Port};
 use crate::until::within;
 
 /// How long a clean stop may take.
@@ -22,6 +21,8 @@ const STOP_WAIT: Duration = Duration::from_secs(60);
 pub struct Connect {
     libs: PathBuf,
     folder: PathBuf,
+    /// Its own, which nothing connects to.
+    port: Port,
     child: Option<Child>,
 }
 
@@ -34,7 +35,7 @@ impl Connect {
         let libs = kafka::jars(&format!("connect-{kind}"), &pom);
         let folder = kafka::run_folder().join(format!("connect-{name}"));
         fs::create_dir_all(&folder).expect("the run's folder is writable");
-        let connect = Connect { libs, folder, child: None };
+        let connect = Connect { libs, folder, port: Port::free(), child: None };
         let mut config: Map<String, Value> = Map::new();
         for (setting, value) in database.connector(brokers) {
             config.insert(setting.to_owned(), value.into());
@@ -46,7 +47,7 @@ impl Connect {
         }
         let connector = json!({"name": name, "config": config});
         fs::write(connect.folder.join("connector.json"), connector.to_string()).expect("the folder is writable");
-        fs::write(connect.folder.join("worker.properties"), worker(brokers, database.schemas(), &connect.offsets()))
+        fs::write(connect.folder.join("worker.properties"), connect.worker(brokers, database.schemas()))
             .expect("the folder is writable");
         connect
     }
@@ -66,6 +67,24 @@ impl Connect {
         before.and_then(|value| value.as_str().map(str::to_owned))
     }
 
+    fn worker(&self, brokers: &str, schemas: bool) -> String {
+        format!(
+            "bootstrap.servers={brokers}\n\
+             key.converter=org.apache.kafka.connect.json.JsonConverter\n\
+             value.converter=org.apache.kafka.connect.json.JsonConverter\n\
+             key.converter.schemas.enable={schemas}\n\
+             value.converter.schemas.enable={schemas}\n\
+             offset.storage.file.filename={}\n\
+             offset.flush.interval.ms=3600000\n\
+             offset.flush.timeout.ms=50000\n\
+             task.shutdown.graceful.timeout.ms=50000\n\
+             plugin.discovery=SERVICE_LOAD\n\
+             listeners=http://127.0.0.1:{}\n",
+            self.offsets().display(),
+            self.port,
+        )
+    }
+
     fn offsets(&self) -> PathBuf {
         self.folder.join("offsets")
     }
@@ -74,15 +93,12 @@ impl Connect {
         self.folder.join("connect.log")
     }
 
-    /// Starts it. The worker's own port changes every time: nothing connects to it.
+    /// Starts it.
     pub fn start(&mut self) {
         assert!(self.child.is_none(), "it runs already");
         let log: File =
             OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
         let worker = self.folder.join("worker.properties");
-        let settings = fs::read_to_string(&worker).expect("it was written");
-        let kept = settings.lines().filter(|line| !line.starts_with("listeners=")).collect::<Vec<_>>().join("\n");
-        fs::write(&worker, format!("{kept}\nlisteners=http://127.0.0.1:{}\n", free_port())).expect("it was written");
         let mut command = Command::new("java");
         command
             .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"])
@@ -143,20 +159,4 @@ impl Drop for Connect {
         }
         self.kill();
     }
-}
-
-fn worker(brokers: &str, schemas: bool, offsets: &Path) -> String {
-    format!(
-        "bootstrap.servers={brokers}\n\
-         key.converter=org.apache.kafka.connect.json.JsonConverter\n\
-         value.converter=org.apache.kafka.connect.json.JsonConverter\n\
-         key.converter.schemas.enable={schemas}\n\
-         value.converter.schemas.enable={schemas}\n\
-         offset.storage.file.filename={}\n\
-         offset.flush.interval.ms=3600000\n\
-         offset.flush.timeout.ms=50000\n\
-         task.shutdown.graceful.timeout.ms=50000\n\
-         plugin.discovery=SERVICE_LOAD\n",
-        offsets.display()
-    )
 }

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::database::{CREATE, Database, Table, tuples};
-use crate::server::{Home, Server, free_port, program};
+use crate::kafka::Port;
+use crate::server::{Home, Server, program};
 use crate::session::Session;
 
 const PACKAGE: &str = "on Debian and Ubuntu the package mariadb-server";
@@ -16,7 +17,7 @@ const DATABASE: &str = "shop";
 /// A running MariaDB. Stopped and deleted when dropped.
 pub struct MariaDb {
     client: PathBuf,
-    port: u16,
+    port: Port,
     // In this order: the server ends before its folder is removed.
     _server: Server,
     home: Home,
@@ -31,7 +32,7 @@ impl MariaDb {
         install.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
         install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
         home.prepare(install);
-        let port = free_port();
+        let port = Port::free();
         let mut server = home.command(&program("mariadbd", &FOLDERS, PACKAGE));
         server.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
         server.arg(format!("--socket={}", socket(&home).display())).arg(format!("--port={port}"));

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use crate::kafka;
-use crate::server::free_port;
+use crate::kafka::{self, Port};
 use crate::until::within;
 
 /// What the CLI promises for SIGTERM.
@@ -18,7 +17,7 @@ const STOP_WAIT: Duration = Duration::from_secs(25);
 pub struct Operator {
     topology: PathBuf,
     folder: PathBuf,
-    port: u16,
+    port: Port,
     child: Option<Child>,
 }
 
@@ -46,7 +45,7 @@ impl Operator {
     }
 
     fn new(name: &str, topology: PathBuf, brokers: &str) -> Operator {
-        let port = free_port();
+        let port = Port::free();
         let folder = kafka::run_folder().join(format!("ratchet-{name}"));
         fs::create_dir_all(&folder).expect("the run's folder is writable");
         let config = format!(
@@ -100,7 +99,7 @@ impl Operator {
     pub fn await_ready(&mut self) {
         within(STOP_WAIT, "ratchet to be ready", || {
             self.assert_running();
-            let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+            let mut stream = TcpStream::connect(self.port.address()).ok()?;
             write!(stream, "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
             let mut response = String::new();
             stream.read_to_string(&mut response).ok()?;

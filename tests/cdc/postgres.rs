@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::database::{CREATE, Database, Table};
-use crate::server::{Home, Server, free_port, program};
+use crate::kafka::Port;
+use crate::server::{Home, Server, program};
 use crate::session::Session;
 
 const PACKAGE: &str = "on Debian and Ubuntu the package postgresql";
@@ -17,7 +18,7 @@ const DATABASE: &str = "shop";
 pub struct Postgres {
     name: &'static str,
     psql: PathBuf,
-    port: u16,
+    port: Port,
     // In this order: the server ends before its folder is removed.
     _server: Server,
     home: Home,
@@ -36,17 +37,17 @@ impl Postgres {
         let mut initdb = home.command(&program("initdb", &FOLDERS, PACKAGE));
         initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
         home.prepare(initdb);
-        let port = free_port();
+        let port = Port::free();
         let mut server = home.command(&program("postgres", &FOLDERS, PACKAGE));
         server.arg("-D").arg(&data).arg("-k").arg(home.folder()).arg("-p").arg(port.to_string());
         for setting in ["wal_level=logical", "listen_addresses=127.0.0.1", "fsync=off", "wal_sender_timeout=0"] {
             server.args(["-c", setting]);
         }
-        let mut probe = client(&psql, &home, port, "postgres");
+        let mut probe = client(&psql, &home, &port, "postgres");
         probe.args(["-c", "select 1"]).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Server::start(name, server, || probe.status().is_ok_and(|status| status.success()));
         let postgres = Postgres { name, psql, port, _server: server, home };
-        let create = client(&postgres.psql, &postgres.home, port, "postgres");
+        let create = client(&postgres.psql, &postgres.home, &postgres.port, "postgres");
         Session::open(create, &format!("{name}-create-database")).run(&format!("create database {DATABASE};"));
         // The log has whole old rows of orders, but only keys of order_lines: both are common.
         let orders_in_full = "alter table orders replica identity full;";
@@ -55,7 +56,7 @@ impl Postgres {
     }
 }
 
-fn client(psql: &PathBuf, home: &Home, port: u16, database: &str) -> Command {
+fn client(psql: &PathBuf, home: &Home, port: &Port, database: &str) -> Command {
     let mut command = Command::new(psql);
     command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-h"]);
     command.arg(home.folder()).arg("-p").arg(port.to_string()).stdin(Stdio::null());
@@ -69,7 +70,7 @@ impl Database for Postgres {
     }
 
     fn session(&self, name: &str) -> Session {
-        Session::open(client(&self.psql, &self.home, self.port, DATABASE), name)
+        Session::open(client(&self.psql, &self.home, &self.port, DATABASE), name)
     }
 
     fn bulk_load(&self, table: &str, rows: &[String]) -> String {

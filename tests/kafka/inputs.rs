@@ -7,7 +7,7 @@ use crate::checker::{Fate, check};
 use crate::cluster::{Fresh, Kafka, Stored};
 use crate::hostile::{broken_records, noise, raw};
 use crate::job::Job;
-use crate::kafka::shared_broker;
+use crate::kafka::{Port, shared_broker};
 use crate::load::{now_ms, thing, things};
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
@@ -222,9 +222,7 @@ fn misspelt_topology_is_refused_with_its_place() {
 #[test]
 fn unreachable_broker_is_logged_and_waited_for() {
     let mut job = Job::new("unreachable", 1);
-    // A port without a listener: bound, then released.
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
+    let port = Port::free();
     job.properties.insert("bootstrap.servers".to_owned(), format!("127.0.0.1:{port}"));
     let mut operator = Operator::start(&job, "a");
     operator.await_line(&["WARN", &port.to_string()], DEADLINE);

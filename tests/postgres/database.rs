@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-use crate::server::{Home, Server as Process, free_port, program};
+use crate::kafka::Port;
+use crate::server::{Home, Server as Process, program};
 use crate::until::{DEADLINE, within};
 
 const PACKAGE: &str = "on Debian and Ubuntu the package postgresql";
@@ -25,7 +26,7 @@ host all all 127.0.0.1/32 trust
 
 /// A running server.
 pub struct Server {
-    pub port: u16,
+    pub port: Port,
     name: String,
     settings: Vec<String>,
     // In this order: the process ends before its folder is removed.
@@ -45,14 +46,14 @@ impl Server {
         fs::write(data.join("pg_hba.conf"), HOST_RULES).expect("the data folder is writable");
         certificates(&home);
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let mut server = Server { port: free_port(), name: name.to_owned(), settings, process: None, home };
+        let mut server = Server { port: Port::free(), name: name.to_owned(), settings, process: None, home };
         server.process = Some(server.run());
         server
     }
 
     /// Runs the server on its folder.
     fn run(&self) -> Process {
-        let (home, port) = (&self.home, self.port);
+        let (home, port) = (&self.home, &self.port);
         let mut server = home.command(&program("postgres", &FOLDERS, PACKAGE));
         server.arg("-D").arg(home.folder().join("data")).arg("-k").arg(home.folder()).arg("-p").arg(port.to_string());
         let usual = [

@@ -115,7 +115,7 @@ fn deferred_foreign_key_refuses_the_transaction() {
 #[test]
 fn three_of_a_thousand_are_found_in_few_round_trips() {
     let database = Database::with("create table t (v int)");
-    let proxy = Proxy::start(shared().port);
+    let proxy = Proxy::start(shared().port.number());
     let url = format!("postgres://postgres@127.0.0.1:{}/{}?sslmode=disable", proxy.port, database.name);
     let mut session = session(&settings_of(&url, vec![sql("insert into t values ($1)", 1)]));
     let mut task = Task::claim(&mut *session, 0);

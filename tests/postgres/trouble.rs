@@ -30,7 +30,7 @@ fn through(proxy: &Proxy, database: &Database) -> Settings {
 #[test]
 fn lost_answer_to_commit_is_unknown() {
     let database = Database::with("create table t (v int)");
-    let proxy = Proxy::start(shared().port);
+    let proxy = Proxy::start(shared().port.number());
     let mut session = session(&through(&proxy, &database));
     let mut task = Task::claim(&mut *session, 0);
     proxy.lose_the_answer_to(b"; commit");
@@ -48,7 +48,7 @@ fn lost_answer_to_commit_is_unknown() {
 #[test]
 fn connection_lost_before_commit_leaves_nothing() {
     let database = Database::with("create table t (v int)");
-    let proxy = Proxy::start(shared().port);
+    let proxy = Proxy::start(shared().port.number());
     let mut session = session(&through(&proxy, &database));
     let mut task = Task::claim(&mut *session, 0);
     proxy.lose_the_answer_to(b"begin");

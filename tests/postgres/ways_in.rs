@@ -20,7 +20,7 @@ fn wrong_password_is_never_shown() {
     let database = Database::new();
     let (user, password) = GUARDED;
     database.run(&format!("grant create on database {} to {user}", database.name));
-    let port = shared().port;
+    let port = &shared().port;
     let right = format!("host=127.0.0.1 port={port} user={user} password='{password}' dbname={}", database.name);
     assert_eq!(connects(&right), Ok(()));
     let escaped = password.replace(' ', "%20").replace('/', "%2F");

@@ -17,7 +17,7 @@ const RECOVERY: Duration = Duration::from_secs(90);
 fn two_instances_and_their_database_die_again_and_again() {
     let mut random = Random::seeded("sink kills");
     let mut server = Server::start("instances", &[]);
-    let proxy = Proxy::start(server.port);
+    let proxy = Proxy::start(server.port.number());
     let shop = Shop::on("deaths", 4, &server, proxy.port);
     let feed = Feed::start(&shop.job, Load::new(random.clone(), 4, 2000), 1000);
     let labels = ["a", "b"];
@@ -105,7 +105,7 @@ fn instance_dies_when_everything_is_sent() {
 #[test]
 fn older_copy_of_the_database_is_noticed() {
     let mut server = Server::start("backup", &[]);
-    let shop = Shop::on("backup", 1, &server, server.port);
+    let shop = Shop::on("backup", 1, &server, server.port.number());
     let mut load = Load::new(Random::seeded("backup"), 1, 100);
     shop.job.send(load.records(300));
     let mut operator = Operator::start(&shop.job, "a");

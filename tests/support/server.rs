@@ -5,7 +5,6 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -100,12 +99,6 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A port that is free at the moment.
-pub fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    socket.local_addr().expect("a bound socket").port()
 }
 
 /// The path of a program: on `PATH`, or in one of these folders, which may contain a star.

@@ -1,7 +1,7 @@
 //! One Apache Kafka broker in KRaft mode, on free ports, with settings that make faults quick.
 
 use std::fs::{self, File, OpenOptions};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,12 +9,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::install::{Install, KEYSTORE_PASSWORD, version};
+use super::port::Port;
 use super::process;
 
 /// How long a broker may take to start on a busy machine.
 const START_WAIT: Duration = Duration::from_secs(90);
-/// How many sets of ports are tried.
-const PORT_ATTEMPTS_MAX: usize = 5;
 const STARTED: &str = "Kafka Server started";
 
 /// A running broker. Killed when dropped.
@@ -54,13 +53,20 @@ pub struct Peers {
 /// Only the first compiler and one collector thread: better for a broker that lives for minutes on two cores.
 const BRIEF: &[&str] = &["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m"];
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Ports {
-    plaintext: u16,
-    sasl_ssl: u16,
-    controller: u16,
-    proxied: u16,
-    peers: u16,
+    plaintext: Port,
+    sasl_ssl: Port,
+    controller: Port,
+    proxied: Port,
+    peers: Port,
+}
+
+impl Ports {
+    fn free() -> Ports {
+        let [plaintext, sasl_ssl, controller, proxied, peers] = [(); 5].map(|()| Port::free());
+        Ports { plaintext, sasl_ssl, controller, proxied, peers }
+    }
 }
 
 impl Broker {
@@ -87,19 +93,14 @@ impl Broker {
     fn start_new(properties: &[(&str, &str)], java: &'static [&'static str], routes: Routes) -> Broker {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let install = Install::get();
-        for _ in 0..PORT_ATTEMPTS_MAX {
-            let folder = process::run_folder().join(format!("broker-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-            fs::create_dir_all(&folder).expect("the run's folder is writable");
-            let routes = routes.clone();
-            let mut broker = Broker { ports: free_ports(), folder, process: None, java, routes };
-            fs::write(broker.folder.join("server.properties"), broker.server_properties(install, properties))
-                .expect("the run's folder is writable");
-            broker.format(install);
-            if broker.launch() {
-                return broker;
-            }
-        }
-        panic!("another process took a port before Kafka could, {PORT_ATTEMPTS_MAX} times");
+        let folder = process::run_folder().join(format!("broker-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        fs::create_dir_all(&folder).expect("the run's folder is writable");
+        let mut broker = Broker { ports: Ports::free(), folder, process: None, java, routes };
+        fs::write(broker.folder.join("server.properties"), broker.server_properties(install, properties))
+            .expect("the run's folder is writable");
+        broker.format(install);
+        broker.launch();
+        broker
     }
 
     /// Starts a second broker beside this one, with an empty data folder and number 2. The first stays the controller,
@@ -128,17 +129,17 @@ impl Broker {
 
     /// Where a proxy passes clients on to.
     pub fn behind_proxy(&self) -> SocketAddr {
-        local(self.ports.proxied)
+        self.ports.proxied.address()
     }
 
     /// Where connections to [`Peers::advertised`] have to be passed on to.
     pub fn behind_peers(&self) -> SocketAddr {
-        local(self.ports.peers)
+        self.ports.peers.address()
     }
 
     /// Where it listens as the controller.
     pub fn controller(&self) -> SocketAddr {
-        local(self.ports.controller)
+        self.ports.controller.address()
     }
 
     /// Where clients connect in plain text.
@@ -221,7 +222,7 @@ impl Broker {
     /// Starts the broker again after [`Broker::kill`] or [`Broker::stop`], with its data, on its ports.
     pub fn restart(&mut self) {
         self.kill();
-        assert!(self.launch(), "the broker's ports {:?} were taken while it was down", self.ports);
+        self.launch();
     }
 
     /// Freezes the broker (SIGSTOP): connections stay open, and nothing responds.
@@ -235,7 +236,7 @@ impl Broker {
     }
 
     fn server_properties(&self, install: &Install, further: &[(&str, &str)]) -> String {
-        let Ports { plaintext, sasl_ssl, controller, proxied, peers } = self.ports;
+        let Ports { plaintext, sasl_ssl, controller, proxied, peers } = &self.ports;
         let usual = format!("PLAINTEXT://127.0.0.1:{plaintext},SASL_SSL://127.0.0.1:{sasl_ssl}");
         let (mut listeners, mut advertised) = (usual.clone(), usual);
         if let Some(port) = self.routes.clients {
@@ -288,8 +289,8 @@ impl Broker {
         );
     }
 
-    /// Whether the broker came up; `false` if another process had one of its ports.
-    fn launch(&mut self) -> bool {
+    /// Starts its process and waits until it is up.
+    fn launch(&mut self) {
         let log: File =
             OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
         let before = log.metadata().expect("an open file").len() as usize;
@@ -312,12 +313,9 @@ impl Broker {
                 let version = format!("Kafka version: {}", version());
                 assert!(text.contains(&version), "{} does not say {version:?}", self.log().display());
                 self.process = Some(process);
-                return true;
+                return;
             }
             let ended = process.try_wait().expect("it is our child");
-            if ended.is_some() && text.contains("Address already in use") {
-                return false;
-            }
             if ended.is_some() || Instant::now() > deadline {
                 let _ = process.kill();
                 let _ = process.wait();
@@ -354,19 +352,6 @@ fn java_with(install: &Install, options: &[&str]) -> Command {
         .arg("-Dorg.slf4j.simpleLogger.showDateTime=true")
         .arg("-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS");
     command
-}
-
-fn free_ports() -> Ports {
-    // All sockets are held until all ports are known, so that they differ.
-    let sockets = [(); 5].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    let [plaintext, sasl_ssl, controller, proxied, peers] =
-        sockets.each_ref().map(|s| s.local_addr().expect("a bound socket").port());
-    Ports { plaintext, sasl_ssl, controller, proxied, peers }
-}
-
-/// A local port.
-fn local(port: u16) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 /// The settings that all brokers share. The abort scan, the cleaner and retention run twice a second, and sessions may

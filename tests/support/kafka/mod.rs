@@ -2,7 +2,7 @@
 //! gone when that binary ends, however it ends. `pom.xml` names the version; `RATCHET_TEST_KAFKA_VERSION` overrides it,
 //! as `make kafka-matrix` does.
 //!
-//! Include it in a test binary or a unit test by `#[path]`; it needs only `std` and `libc`.
+//! Include it in a test binary or a unit test by `#[path]`; it needs only `std`, `libc` and `tokio`.
 //! `RATCHET_TEST_BROKERS=host:port` makes [`bootstrap`] return another Kafka. Tests that have to restart, freeze or log
 //! in to a broker start their own ([`Broker::start`]) in any case. Another Kafka has to let the tests be quick:
 //! `group.min.session.timeout.ms` of at most 2000, the broker's
@@ -15,12 +15,14 @@
 
 mod broker;
 mod install;
+mod port;
 mod process;
 
 use std::sync::OnceLock;
 
 pub use broker::{Broker, Peers, Routes};
 pub use install::{Certificate, checkout, jars, remove_folder, target_folder, version};
+pub use port::Port;
 pub use process::{run_folder, signal, spawn};
 
 /// The bootstrap servers of the Kafka that all tests of this binary share: each test has its own topics, groups and
