@@ -71,7 +71,8 @@ impl Feed {
         let stop = Arc::new(AtomicBool::new(false));
         // The input is judged as it is stored, so a record written late or twice is a record like any other. An
         // idempotent producer may lose its sequence when a broker restarts, which is fatal for it.
-        let writer = job.kafka.writer_with(&[("enable.idempotence", "false")]);
+        // A broker answers one request of a connection at a time: batches that are small and many cost more than the job.
+        let writer = job.kafka.writer_with(&[("enable.idempotence", "false"), ("linger.ms", "50")]);
         let (input, stopped) = (job.input.clone(), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
             let start = Instant::now();
