@@ -4,8 +4,8 @@ use crate::yaml::{File, Place};
 
 /// What an address begins with.
 const SCHEMES: &[&str] = &["postgresql://", "postgres://"];
-/// What a password in a list of settings follows.
-const PASSWORD: &str = "password=";
+/// The name of a password in a list of settings.
+const PASSWORD: &str = "password";
 
 /// What is wrong with a database's address, in words that do not quote it.
 pub fn url_problem(url: &str) -> Option<&'static str> {
@@ -35,7 +35,6 @@ pub fn masked(file: &File) -> File {
 /// Where the passwords are in a text.
 fn passwords(text: &str) -> Vec<Place> {
     let mut places = Vec::new();
-    let ends = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '}' | ',' | '#');
     // Whatever the scheme: it may be a wrong one.
     for (at, scheme) in text.match_indices("://") {
         let from = at + scheme.len();
@@ -46,10 +45,14 @@ fn passwords(text: &str) -> Vec<Place> {
             places.push(Place::new(from + name.len() + 1, from + user.len()));
         }
     }
+    let blanks = [' ', '\t'];
     for (at, _) in text.match_indices(PASSWORD) {
-        let from = at + PASSWORD.len();
+        let Some(value) = text[at + PASSWORD.len()..].trim_start_matches(blanks).strip_prefix('=') else { continue };
+        let from = text.len() - value.trim_start_matches(blanks).len();
+        // Up to a blank, or to the line's end where it is quoted. What else may end it may also be part of it: rather too
+        // much is masked.
+        let ends = |c: char| if value.starts_with(['\'', '"']) { c == '\n' } else { c.is_whitespace() };
         let value = text[from..].split(ends).next().unwrap_or_default();
-        let value = if value.is_empty() { text[from..].split('\n').next().unwrap_or_default() } else { value };
         places.push(Place::new(from, from + value.len()));
     }
     places.retain(|place| place.length > 0 && !text[place.start..place.end()].starts_with("${"));
@@ -69,6 +72,9 @@ mod tests {
             "url: 'postgresql://ann:hun@ter2@db/shop'\n",
             "{url: 'host=db user=ann password=hunter2'}",
             "url: host=db password='hunter2' user=ann",
+            "url: host = db password = hunter2",
+            "url: host=db password=hun,ter2}#ter2 user=ann",
+            "{url: \"host=db password='hun ter2'\", schema: ratchet}",
             "url: postgres://db/shop?user=ann&password=hunter2",
             "url: mysql://ann:hunter2@db/shop",
             "url: postgres://ann:hunter2@db/shop # and postgres://bob:hunter2@db",
