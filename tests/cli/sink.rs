@@ -56,7 +56,7 @@ fn check_says_what_is_promised_and_what_is_stored_where() {
         "effect message, tombstone: none, and it is remembered",
         "dedup by inbox: a row for each identity in accounts, kept for ever",
         "promise exactly once for all who use the inbox accounts, across partitions, topics and topologies",
-        "a record without a version has its effect each time it is sent",
+        "a record without a version has none where the inbox knows its identity",
     ]);
 }
 

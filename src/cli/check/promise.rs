@@ -17,7 +17,7 @@ pub fn promise(topology: &Topology) -> String {
         }
         Ending::Sink(sink) => {
             let Sink::Postgres(Postgres { inbox, .. }) = &**sink;
-            format!("{}{}", of_postgres(inbox.as_ref()), unversioned(&topology.rules))
+            format!("{}{}", of_postgres(inbox.as_ref()), unversioned(&topology.rules, inbox.is_some()))
         }
     }
 }
@@ -41,10 +41,13 @@ fn retention(ms: Option<i64>) -> String {
 }
 
 /// What is not promised for records without a version, if they are forwarded.
-fn unversioned(rules: &Rules) -> &'static str {
-    match rules.actions.missing_version {
-        Action::Forward if rules.version.is_some() => {
+fn unversioned(rules: &Rules, has_inbox: bool) -> &'static str {
+    match (rules.actions.missing_version, has_inbox) {
+        (Action::Forward, false) if rules.version.is_some() => {
             "; a record without a version has its effect each time it is sent (on_missing_version)"
+        }
+        (Action::Forward, true) if rules.version.is_some() => {
+            "; a record without a version has none where the inbox knows its identity (on_missing_version)"
         }
         _ => "",
     }
