@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::checker::{Fate, check};
-use crate::disk::SlowDisk;
+use crate::disk::Disk;
 use crate::job::Job;
 use crate::load::{thing, things};
 use crate::operator::{Operator, Options};
@@ -22,7 +22,7 @@ fn stalled_disk_is_named_and_costs_no_partition() {
     let mut job = Job::new("slow-disk", PARTITIONS);
     job.properties.insert("consumer.max.poll.interval.ms".to_owned(), "30000".to_owned());
     let state = job.path("state-a");
-    let disk = SlowDisk::of(&job, &state);
+    let disk = Disk::of(&job.path(""), &state);
     let all =
         |ids: std::ops::Range<usize>| (0..PARTITIONS).flat_map(move |partition| things(partition, ids.clone(), 1));
     let mut operator = Operator::start_with(&job, "a", &Options { env: disk.variables(), ..Options::default() });
@@ -31,7 +31,7 @@ fn stalled_disk_is_named_and_costs_no_partition() {
     operator.await_ready(DEADLINE);
 
     // One flush of a store takes about four of these.
-    disk.set(Duration::from_millis(1_500));
+    disk.pause(Duration::from_millis(1_500));
     let line = operator.await_line(&["a disk does not answer", "state-a"], FLUSH_MAX);
     assert!(line["waited_s"].as_u64().is_some_and(|waited| waited >= 5), "{line}");
     let unready = || operator.get("/readyz?verbose").1.contains("[-] disk: does not answer");
@@ -41,7 +41,7 @@ fn stalled_disk_is_named_and_costs_no_partition() {
         job.send(all(20 * round..20 * round + 20));
         job.await_drained(DEADLINE);
     }
-    disk.set(Duration::ZERO);
+    disk.pause(Duration::ZERO);
     operator.await_line(&["the disk answers again"], FLUSH_MAX);
     operator.await_ready(DEADLINE);
     let rebalances = operator.metric("ratchet_rebalances_total", &[]);

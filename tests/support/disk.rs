@@ -1,44 +1,53 @@
-//! A stalling disk for one process: each write to its state folder, and each sync, takes as long as a file says. See
-//! `disk.c`, which the C compiler turns into a library that is preloaded.
+//! A bad disk for one process and its children: each write below a folder, and each sync there, takes as long as a file
+//! says, or no file there can grow. See `disk.c`, which the C compiler turns into a library that is preloaded.
+#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::job::Job;
-
-/// A slow disk. Its pause can be set while processes use it.
-pub struct SlowDisk {
+/// A disk that can be slow or full. It can be set while processes use it.
+pub struct Disk {
     library: PathBuf,
     file: PathBuf,
     folder: PathBuf,
 }
 
-impl SlowDisk {
-    /// A disk for everything below `folder`, at first without a pause.
-    pub fn of(job: &Job, folder: &Path) -> Self {
-        let (library, file) = (job.path("disk.so"), job.path("disk"));
+impl Disk {
+    /// A disk for everything below `folder`, at first a good one. Its own files are in `own`.
+    pub fn of(own: &Path, folder: &Path) -> Self {
+        let (library, file) = (own.join("disk.so"), own.join("disk"));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
         let compiled = compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/disk.c")).status();
         assert!(compiled.expect("there is a C compiler").success(), "the disk was not compiled");
         let disk = Self { library, file, folder: folder.to_owned() };
-        disk.set(Duration::ZERO);
+        disk.pause(Duration::ZERO);
+        disk.fill(false);
         disk
     }
 
-    /// Makes each write take this long from now on. Written in place: processes have it mapped.
-    pub fn set(&self, pause: Duration) {
-        use std::os::unix::fs::FileExt;
+    /// Makes each write take this long from now on.
+    pub fn pause(&self, pause: Duration) {
+        self.set(0, pause.as_millis() as i64);
+    }
+
+    /// Whether it is full from now on.
+    pub fn fill(&self, is_full: bool) {
+        self.set(8, i64::from(is_full));
+    }
+
+    /// Written in place: processes have it mapped.
+    fn set(&self, at: u64, value: i64) {
         let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&self.file);
-        let ms = pause.as_millis() as i64;
-        file.and_then(|file| file.write_all_at(&ms.to_ne_bytes(), 0)).expect("the job's folder is writable");
+        file.and_then(|file| file.write_all_at(&value.to_ne_bytes(), at)).expect("the disk's own folder is writable");
     }
 
     /// The environment variables that make a process use it.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let text = |path: &PathBuf| path.to_str().expect("a path of the tests' own").to_owned();
-        vec![("LD_PRELOAD", text(&self.library)), ("SLOW_DISK", text(&self.file)), ("SLOW_FOLDER", text(&self.folder))]
+        vec![("LD_PRELOAD", text(&self.library)), ("BAD_DISK", text(&self.file)), ("BAD_FOLDER", text(&self.folder))]
     }
 }
