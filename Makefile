@@ -53,6 +53,12 @@ setup: ## Check for what building and testing need, and install it if possible
 demo: build ## Show a run, a crash and a recovery, without Kafka
 	@$(CARGO) run $(BUILD) --quiet --bin ratchet -- demo $(ARGS)
 
+# Its PostgreSQL lives in a temporary folder, for as long as the demo.
+.PHONY: demo-effects
+demo-effects: build setup-postgres ## Show a charge sent thrice, a crash, and one row in PostgreSQL
+	@$(CARGO) build $(BUILD) --quiet --example demo_effects
+	@scripts/with-postgres.sh $${CARGO_TARGET_DIR:-target}/release/examples/demo_effects
+
 ##@ Build
 
 .PHONY: build
@@ -223,11 +229,13 @@ shell-check: ## Check the shell scripts
 	@scripts/shell-check.sh
 
 # The checks for single recipes.
-.PHONY: setup-build setup-test setup-cdc setup-bench
+.PHONY: setup-build setup-test setup-cdc setup-bench setup-postgres
 setup-build:
 	@scripts/setup.sh build
 setup-test:
 	@scripts/setup.sh build test
+setup-postgres:
+	@scripts/setup.sh build postgres
 setup-cdc:
 	@scripts/setup.sh build cdc
 setup-bench:

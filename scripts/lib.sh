@@ -10,6 +10,19 @@ fail() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# The path of a server's program. They are often not on PATH: Debian keeps PostgreSQL's in a folder for each version, of
+# which the last one counts. Returns 1 if it is nowhere.
+server_program() { # PROGRAM FOLDER...
+    local program=$1 folder found=
+    shift
+    command -v "$program" && return 0
+    for folder in "$@"; do
+        [[ -x $folder/$program ]] && found=$folder/$program
+    done
+    [[ -n $found ]] && printf '%s\n' "$found"
+}
+have_server() { server_program "$@" >/dev/null; }
+
 # Runs a command as root: directly, or with sudo if it asks for no password. Returns 1 if neither is possible.
 as_root() {
     if [[ $(id -u) -eq 0 ]]; then

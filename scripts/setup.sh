@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks for what building (build), testing (test), testing change data capture (cdc), benchmarking (bench)
-# and linting (lint) need, and installs what is missing with apt-get if it may: as root, or with sudo if that
-# asks for no password. Otherwise it says exactly what to install and exits 1. SETUP_INSTALL=no never installs.
-# Silent if nothing is missing, unless called for linting too.
+# Checks for what building (build), testing (test), PostgreSQL (postgres), testing change data capture (cdc),
+# benchmarking (bench) and linting (lint) need, and installs what is missing with apt-get if it may: as root, or
+# with sudo if that asks for no password. Otherwise it says exactly what to install and exits 1. SETUP_INSTALL=no
+# never installs. Silent if nothing is missing, unless called for linting too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -85,17 +85,6 @@ check_test() {
     have mvn || need maven "fetches the tests' Apache Kafka"
 }
 
-# Servers are often not on the path: Debian keeps PostgreSQL's programs in a folder for each version.
-have_server() { # PROGRAM FOLDER...
-    local program=$1 folder
-    shift
-    have "$program" && return 0
-    for folder in "$@"; do
-        [[ -x $folder/$program ]] && return 0
-    done
-    return 1
-}
-
 check_cdc() {
     [[ $(java_major) -ge 17 ]] || need "$(java_package)" "Java 17 or later, which runs Apache Kafka and Kafka Connect"
     have mvn || need maven "fetches Apache Kafka, Kafka Connect and Debezium"
@@ -156,10 +145,11 @@ for part in "$@"; do
             check_build
             ;;
         test) check_test ;;
+        postgres) check_postgres ;;
         cdc) check_cdc ;;
         bench) check_bench ;;
         lint) lint=yes ;;
-        *) fail "no such part: $part (build, test, cdc, bench, lint)" ;;
+        *) fail "no such part: $part (build, test, postgres, cdc, bench, lint)" ;;
     esac
 done
 wanted=("${packages[@]}")
