@@ -9,8 +9,8 @@
 //! - [`Effects`] are what the records of one task cause in one transaction, as text parameters of numbered statements.
 //! - `postgres` is the driver for PostgreSQL, the only one that knows its crate.
 //!
-//! No call blocks for longer than the time it documents. A session connects when it is first used, and again after its
-//! connection was lost.
+//! Calls wait for the sink, and give it up when it has not answered a request for half a minute. A session connects when
+//! it is first used, and again after its connection was lost.
 //!
 //! **Failure**: every call says whether anything can have happened. A [`Failed`] commit has had no effect, unless it is
 //! [`Failed::Unknown`].
@@ -181,8 +181,8 @@ pub trait Session: Send {
     /// Reads the rows of these tasks, in order, and changes nothing.
     fn look(&mut self, keys: &[RowKey]) -> Result<Vec<Option<Mark>>, Error>;
 
-    /// Commits one transaction: its effects, and for each step the row with its token, next offset and redo, provided
-    /// that the row has the step's mark. Steps have different keys.
+    /// Commits one transaction, for as long as the sink answers what it is asked: its effects, and for each step the row
+    /// with its token, next offset and redo, provided that the row has the step's mark. Steps have different keys.
     fn commit(&mut self, steps: &[Step<'_>], redos: &mut dyn Complete) -> Result<(), Failed>;
 
     /// Removes what the sink keeps of its own and no longer needs, a bounded slice at a time. Says whether more may be

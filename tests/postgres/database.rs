@@ -21,6 +21,8 @@ const FOLDERS: [&str; 1] = ["/usr/lib/postgresql/*/bin"];
 pub const GUARDED: (&str, &str) = ("guarded", "s3cret pass/word");
 const HOST_RULES: &str = "local all all trust
 host all guarded 127.0.0.1/32 scram-sha-256
+hostssl all certified 127.0.0.1/32 cert
+host all certified 127.0.0.1/32 reject
 host all all 127.0.0.1/32 trust
 ";
 
@@ -29,6 +31,7 @@ pub struct Server {
     pub port: Port,
     name: String,
     settings: Vec<String>,
+    environment: Vec<(&'static str, String)>,
     // In this order: the process ends before its folder is removed.
     process: Option<Process>,
     home: Home,
@@ -37,6 +40,15 @@ pub struct Server {
 impl Server {
     /// Starts one with these settings beside the usual ones.
     pub fn start(name: &str, settings: &[&str]) -> Server {
+        Server::start_with(name, settings, |_| Vec::new())
+    }
+
+    /// The same with environment variables, which may depend on its folder. Its data is in `data` there.
+    pub fn start_with(
+        name: &str,
+        settings: &[&str],
+        environment: impl FnOnce(&Path) -> Vec<(&'static str, String)>,
+    ) -> Server {
         remove_abandoned();
         let home = Home::new(&prefix(std::process::id()), &["postgres", "nobody"]);
         let data = home.folder().join("data");
@@ -46,7 +58,8 @@ impl Server {
         fs::write(data.join("pg_hba.conf"), HOST_RULES).expect("the data folder is writable");
         certificates(&home);
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let mut server = Server { port: Port::free(), name: name.to_owned(), settings, process: None, home };
+        let (name, environment) = (name.to_owned(), environment(home.folder()));
+        let mut server = Server { port: Port::free(), name, settings, environment, process: None, home };
         server.process = Some(server.run());
         server
     }
@@ -55,6 +68,7 @@ impl Server {
     fn run(&self) -> Process {
         let (home, port) = (&self.home, &self.port);
         let mut server = home.command(&program("postgres", &FOLDERS, PACKAGE));
+        server.envs(self.environment.iter().map(|(name, value)| (name, value)));
         server.arg("-D").arg(home.folder().join("data")).arg("-k").arg(home.folder()).arg("-p").arg(port.to_string());
         let usual = [
             "listen_addresses=127.0.0.1",
@@ -64,6 +78,7 @@ impl Server {
             "ssl=on",
             "ssl_cert_file=../server.pem",
             "ssl_key_file=../server.key",
+            "ssl_ca_file=../ca.pem",
         ];
         for setting in usual.into_iter().chain(self.settings.iter().map(String::as_str)) {
             server.args(["-c", setting]);
@@ -105,7 +120,10 @@ impl Server {
             let mut folders = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
             folders.all(|folder| folder != data).then_some(())
         });
-        fs::remove_file(data.join("postmaster.pid")).expect("a killed server leaves it");
+        // A server that has given up has removed it.
+        if let Err(error) = fs::remove_file(data.join("postmaster.pid")) {
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        }
     }
 
     fn copy(&self, from: &str, to: &str) {
@@ -117,6 +135,12 @@ impl Server {
     /// The file with the authority that the server's certificate, for `localhost`, is from.
     pub fn authority(&self) -> PathBuf {
         self.home.folder().join("ca.pem")
+    }
+
+    /// The files with the certificate and the key of a client: `certified` or `stranger`, from the server's authority, or
+    /// `self`, from nobody's.
+    pub fn client(&self, name: &str) -> (PathBuf, PathBuf) {
+        (self.home.folder().join(format!("{name}.pem")), self.home.folder().join(format!("{name}.key")))
     }
 
     /// The url of a database on this server.
@@ -132,7 +156,9 @@ pub fn shared() -> &'static Server {
         let server = Server::start("postgres", &[]);
         let admin = Admin::connect(&server.url("postgres", "postgres"));
         let (name, password) = GUARDED;
-        admin.run(&format!("create role {name} login password '{password}'; create role limited login"));
+        admin.run(&format!(
+            "create role {name} login password '{password}'; create role limited login; create role certified login"
+        ));
         server
     })
 }
@@ -254,28 +280,26 @@ fn remove_abandoned() {
     }
 }
 
-/// An authority, and a certificate from it for `localhost`.
+/// An authority; certificates from it, for the server as `localhost` and for two clients; and one of a client's own.
 fn certificates(home: &Home) {
     let openssl = program("openssl", &["/usr/bin"], "on Debian and Ubuntu the package openssl");
-    let run = |arguments: &[&str]| {
+    let run = |arguments: &[&[&str]]| {
         let mut command = home.command(&openssl);
-        command.args(arguments);
+        command.args(arguments.concat());
         home.prepare(command);
     };
     let (key, days) = (["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"], ["-days", "2"]);
-    run(&[
-        &["req", "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority"][..],
-        &["-addext", "keyUsage=critical,keyCertSign"],
-        &key,
-        &days,
-    ]
-    .concat());
-    run(&[&["req", "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server"][..], &key].concat());
-    fs::write(home.folder().join("names"), "subjectAltName=DNS:localhost\n").expect("the folder is writable");
-    run(&[
-        &["x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"][..],
-        &["-extfile", "names", "-out", "server.pem"],
-        &days,
-    ]
-    .concat());
+    let alone = |name: &str, subject: &str, more: &[&str]| {
+        let (own_key, own) = (format!("{name}.key"), format!("{name}.pem"));
+        run(&[&["req", "-x509", "-keyout", &own_key, "-out", &own, "-subj", subject], more, &key, &days]);
+    };
+    alone("ca", "/CN=authority", &["-addext", "keyUsage=critical,keyCertSign"]);
+    alone("self", "/CN=certified", &[]);
+    for (name, names) in [("server", "DNS:localhost"), ("certified", "DNS:certified"), ("stranger", "DNS:stranger")] {
+        let [own_key, asked, own] = ["key", "csr", "pem"].map(|ending| format!("{name}.{ending}"));
+        run(&[&["req", "-keyout", &own_key, "-out", &asked, "-subj", &format!("/CN={name}")], &key]);
+        fs::write(home.folder().join("names"), format!("subjectAltName={names}\n")).expect("the folder is writable");
+        let from = ["x509", "-req", "-in", &asked, "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"];
+        run(&[&from, &["-extfile", "names", "-out", &own], &days]);
+    }
 }

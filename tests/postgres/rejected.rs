@@ -111,6 +111,23 @@ fn deferred_foreign_key_refuses_the_transaction() {
     assert_eq!(task.commit(&mut *session, &each(&["1"])), Ok(vec![]));
 }
 
+/// A trigger of the user's that waits for the commit, with an SQLSTATE of its own.
+#[test]
+fn deferred_trigger_refuses_the_transaction() {
+    let database = Database::with(
+        "create table t (v int);
+         create function f() returns trigger language plpgsql as $$ begin
+            if new.v < 0 then raise exception 'no debts' using errcode = 'U0001'; end if; return null; end $$;
+         create constraint trigger g after insert on t initially deferred for each row execute function f()",
+    );
+    let mut session = session(&settings(&database, &[("insert into t values ($1)", 1)]));
+    let mut task = Task::claim(&mut *session, 0);
+    let failed = task.commit(&mut *session, &each(&["1", "-1"])).expect_err("one is refused");
+    assert!(matches!(&failed, Failed::Refused(message) if message.contains("no debts")), "{failed:?}");
+    assert_eq!(rejected(task.commit(&mut *session, &each(&["-1"])).expect_err("it is")).len(), 1);
+    assert_eq!(task.commit(&mut *session, &each(&["1"])), Ok(vec![]));
+}
+
 /// Each of a thousand, with few round trips.
 #[test]
 fn three_of_a_thousand_are_found_in_few_round_trips() {
@@ -211,6 +228,46 @@ fn error_of_a_statement_needs_a_person() {
     }
     database.run("alter table u rename to t; drop role reader");
     task.commit(&mut *session, &each(&["2"])).expect("it is back");
+}
+
+/// An error that a type, a trigger or a statement may have raised blames a record where another one passes.
+#[test]
+fn doubtful_error_blames_a_record_where_another_passes() {
+    let database = Database::with(
+        "create table t (v int);
+         create function f() returns trigger language plpgsql as $$ begin
+            if new.v < 0 then raise exception 'no debts' using errcode = 'U0001'; end if;
+            if new.v = 0 then raise exception 'not parsed' using errcode = 'XX000'; end if; return new; end $$;
+         create trigger g before insert on t for each row execute function f()",
+    );
+    let mut session = session(&settings(&database, &[("insert into t values ($1)", 1), ("select 1", 0)]));
+    let mut task = Task::claim(&mut *session, 0);
+    let found = rejected(task.commit(&mut *session, &each(&["1", "-1", "0"])).expect_err("two are refused"));
+    assert_eq!(found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2], "{found:?}");
+    assert!(found[0].1.contains("no debts (U0001)"), "{found:?}");
+    // Alone, or beside records of other statements, it may be the statement.
+    for all in [each(&["-1"]), effects(&[&[(0, &["-1"])], &[(1, &[])]])] {
+        let failed = task.commit(&mut *session, &all).expect_err("nothing passes");
+        let Failed::Held(error) = failed else { panic!("{failed:?}") };
+        assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
+        assert!(error.message.contains("no debts"), "{error}");
+    }
+    // What is certain is named first.
+    let found = rejected(task.commit(&mut *session, &each(&["-1", "x"])).expect_err("nothing passes"));
+    assert_eq!(found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1], "{found:?}");
+}
+
+/// An owner that wakes up runs into what its heir has done. That is the heir's right, not the record's fault.
+#[test]
+fn former_owner_is_fenced_though_its_records_are_refused() {
+    let database = Database::with("create table t (v int primary key)");
+    let settings = settings(&database, &[("insert into t values ($1)", 1)]);
+    let (mut owner, mut heir) = (session(&settings), session(&settings));
+    let mut former = Task::claim(&mut *owner, 0);
+    let mut task = Task::claim(&mut *heir, 0);
+    task.commit(&mut *heir, &each(&["1"])).expect("it is right");
+    assert_eq!(former.commit(&mut *owner, &each(&["2", "1"])), Err(Failed::Fenced(vec![0])));
+    assert_eq!(database.rows("select v from t"), ["1"]);
 }
 
 /// A failing statement in a large transaction is found beyond what may be under way at once.

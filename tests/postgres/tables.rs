@@ -7,6 +7,8 @@ use crate::database::Database;
 use crate::task::{Task, effects, rejected, session, settings_of};
 
 const UNAVAILABLE: &str = "__debezium_unavailable_value";
+/// What Java's `UUID.nameUUIDFromBytes` makes of it.
+const UNAVAILABLE_UUID: &str = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
 const UNAVAILABLE_BASE64: &str = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
 
 fn strings(names: &[&str]) -> Vec<String> {
@@ -140,6 +142,24 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(replica.database.value("select count(*) from t"), "0");
 }
 
+/// Numbers are days, milliseconds or microseconds, and would be read as something else.
+#[test]
+fn number_for_a_time_is_refused() {
+    let create = "create domain day as date; create table t (id int primary key, d day, t time, tz timetz, ts timestamp, \
+                  tsz timestamptz, iv interval, ds date[])";
+    let mut replica = Replica::new(create, "t", &["id"], None);
+    let numbers =
+        [("d", "20260131"), ("t", "123045"), ("tz", "1"), ("ts", "1767323045678"), ("tsz", "1"), ("iv", "86400000000")];
+    for (column, number) in numbers {
+        let message = replica.rejects(0, &format!(r#"{{"id": 1, "{column}": {number}}}"#));
+        assert!(message.contains("not a number") || message.contains("(22"), "{column}: {message}");
+    }
+    assert!(replica.rejects(0, r#"{"id": 1, "iv": 86400000000}"#).contains("column iv takes text"));
+    assert!(replica.rejects(0, r#"{"id": 1, "ds": ["2026-01-31", 20260131]}"#).contains("column ds takes text"));
+    replica.upsert(r#"{"id": 1, "d": "2026-01-31", "iv": null, "ds": ["2026-01-31", null]}"#);
+    assert_eq!(replica.database.rows("select d, iv from t"), ["2026-01-31|-"]);
+}
+
 /// What Debezium says is unchanged keeps what is there, whatever the type, also where the column must not be null.
 #[test]
 fn unchanged_large_values_are_kept() {
@@ -153,11 +173,48 @@ fn unchanged_large_values_are_kept() {
     );
     replica.upsert(&unchanged);
     assert_eq!(replica.database.rows("select * from t"), ["1|large|{}|\\x00ff|{a}|{\"\\\\x01\"}|1.5|2"]);
+    // Arrays of numbers and of uuids, and hstore, have placeholders of their own.
+    let bytes: Vec<String> = UNAVAILABLE.bytes().map(|byte| byte.to_string()).collect();
+    let create = "create table t (id int primary key, i int[] not null, l bigint[], u uuid[], h text, v int)";
+    let mut arrays = Replica::new(create, "t", &["id"], None);
+    let uuid = "0b5a7b4e-6f3e-4c1e-9d2a-0123456789ab";
+    arrays.upsert(&format!(r#"{{"id": 1, "i": [95], "l": [1, 2], "u": ["{uuid}"], "h": "{{}}", "v": 1}}"#));
+    arrays.upsert(&format!(
+        r#"{{"id": 1, "i": [{}], "l": [{}], "u": ["{UNAVAILABLE_UUID}"], "h": "{{\"{UNAVAILABLE}\":\"{UNAVAILABLE}\"}}", "v": 2}}"#,
+        bytes.join(","),
+        bytes.join(", ")
+    ));
+    assert_eq!(arrays.database.rows("select * from t"), [format!("1|{{95}}|{{1,2}}|{{{uuid}}}|{{}}|2")]);
     // The base64 text is a placeholder only where a column holds bytes.
     replica.upsert(&format!(r#"{{"id": 1, "x": "{UNAVAILABLE_BASE64}"}}"#));
     assert_eq!(replica.database.value("select x from t"), UNAVAILABLE_BASE64);
-    let fresh = unchanged.replace("\"id\": 1", "\"id\": 2");
-    assert!(replica.rejects(0, &fresh).contains("null value in column"), "there is nothing to keep");
+}
+
+/// Where no row has an unchanged value, nobody knows it: the change is refused, also where the column may be null or has
+/// a default. (A new primary key makes such a change.)
+#[test]
+fn unchanged_large_value_without_a_row_is_refused() {
+    let create = "create table t (id int primary key, x text, b bytea default '', a text[], v int, other text)";
+    let mut replica = Replica::new(create, "t", &["id"], Some(&["id", "x", "b", "a", "v"]));
+    let row = |id: i32, field: &str| format!(r#"{{"id": {id}, "v": 1, "other": "{UNAVAILABLE}"{field}}}"#);
+    let (text, bytes) = (format!(r#", "x": "{UNAVAILABLE}""#), format!(r#", "b": "{UNAVAILABLE_BASE64}""#));
+    let list = format!(r#", "a": ["{UNAVAILABLE}"]"#);
+    for (fields, words) in [
+        (text.clone(), "REPLICA IDENTITY FULL sends it): x\""),
+        (bytes.clone(), "sends it): b\""),
+        (list.clone(), "sends it): a\""),
+        (format!("{text}{bytes}{list}"), "sends it): x, b, a\""),
+    ] {
+        let message = replica.rejects(0, &row(1, &fields));
+        assert!(message.contains(words), "{message}");
+    }
+    // Others that hold the words are whole, and so is one whose placeholder is not written.
+    for (id, fields) in [(2, String::new()), (3, format!(r#", "x": "it says {UNAVAILABLE}""#))] {
+        replica.upsert(&row(id, &fields));
+    }
+    assert_eq!(replica.database.value("select string_agg(id::text, ',' order by id) from t"), "2,3");
+    replica.upsert(&row(3, &text));
+    assert_eq!(replica.database.value("select x from t where id = 3"), format!("it says {UNAVAILABLE}"));
 }
 
 /// Missing fields keep what is there, or have the column's default; null is null.

@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::thread::{self, spawn};
 use std::time::{Duration, Instant};
 
-use ratchet::effect::postgres::Settings;
+use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{Answer, Complete, Effects, ErrorKind, Failed};
 
 use crate::database::{Database, shared};
@@ -77,11 +77,8 @@ impl Complete for Killing<'_> {
 fn terminated_process_leaves_nothing() {
     let database = Database::with("create table t (v int)");
     let mut settings = settings(&database, &[]);
-    settings.statements = vec![ratchet::effect::postgres::Statement::Sql {
-        text: "insert into t values ($1) returning v".to_owned(),
-        parameters: 1,
-        returns: true,
-    }];
+    settings.statements =
+        vec![Statement::Sql { text: "insert into t values ($1) returning v".to_owned(), parameters: 1, returns: true }];
     let mut session = session(&settings);
     let mut task = Task::claim(&mut *session, 0);
     let all = each(&["1"]);
@@ -101,6 +98,16 @@ fn idle_session_that_was_terminated_connects_again() {
     let failed = task.commit(&mut *session, &each(&["1"])).expect_err("it is terminated");
     passing(failed, "connection");
     assert_eq!(task.commit(&mut *session, &each(&["1"])), Ok(vec![]));
+}
+
+/// Rows are looked at while nothing happens, and that is when connections are lost unnoticed.
+#[test]
+fn idle_session_that_was_terminated_looks_again_at_once() {
+    let database = Database::with("create table t (v int)");
+    let mut session = session(&settings(&database, &[(INSERT, 1)]));
+    let task = Task::claim(&mut *session, 0);
+    Killing(&database).redo(0, &[]);
+    assert_eq!(session.look(&[key(0)]), Ok(vec![Some(task.mark)]));
 }
 
 /// Another writer that takes rows in another order: one of the two goes again.
@@ -229,11 +236,8 @@ fn frozen_owner_is_given_up_by_the_server() {
 fn changed_table_is_prepared_anew() {
     let database = Database::with("create table t (v int)");
     let mut settings = settings(&database, &[]);
-    settings.statements = vec![ratchet::effect::postgres::Statement::Sql {
-        text: "insert into t values ($1) returning *".to_owned(),
-        parameters: 1,
-        returns: true,
-    }];
+    settings.statements =
+        vec![Statement::Sql { text: "insert into t values ($1) returning *".to_owned(), parameters: 1, returns: true }];
     let mut session = session(&settings);
     let mut task = Task::claim(&mut *session, 0);
     assert!(task.commit(&mut *session, &each(&["1"])).is_ok());
@@ -245,6 +249,70 @@ fn changed_table_is_prepared_anew() {
     }
     let row = "{\"v\":\"2\",\"w\":5}".to_owned();
     assert_eq!(answers, Ok(vec![Answer::Done(vec![row])]));
+}
+
+/// Columns that were widened, or added, under the statements of a session that goes on.
+#[test]
+fn altered_columns_are_noticed() {
+    let database = Database::with("create table t (v varchar(3)); create table u (id int primary key, x varchar(3))");
+    let upsert = Statement::Upsert { table: "u".to_owned(), key: vec!["id".to_owned()], columns: None };
+    let mut session = session(&settings_of(&database.url, vec![sql(INSERT, 1), upsert]));
+    let mut task = Task::claim(&mut *session, 0);
+    let row = |text: &str| format!(r#"{{"id": 1, "x": "{text}", "y": 7}}"#);
+    let all = |text: &str| effects(&[&[(0, &[text])], &[(1, &[&row(text)])]]);
+    assert_eq!(task.commit(&mut *session, &all("abc")), Ok(vec![]));
+    database.run("alter table t alter v type varchar(9); alter table u alter x type varchar(9)");
+    // A refusal by what was prepared before is not the last word.
+    passing(task.commit(&mut *session, &all("abcdef")).expect_err("it is refused once"), "not a second time");
+    assert_eq!(task.commit(&mut *session, &all("abcdef")), Ok(vec![]));
+    database.run("alter table u add y int");
+    session.look(&[key(0)]).expect("it answers");
+    assert_eq!(task.commit(&mut *session, &all("ghi")), Ok(vec![]));
+    assert_eq!(database.rows("select * from u"), ["1|ghi|7"]);
+}
+
+/// Columns that are gone, or have another type, make a statement from before fail, but not for ever.
+#[test]
+fn statements_are_prepared_anew_where_they_cannot_be_carried_out() {
+    let database = Database::with("create table u (id int primary key, n int, x text)");
+    let upsert = Statement::Upsert { table: "u".to_owned(), key: vec!["id".to_owned()], columns: None };
+    let mut session = session(&settings_of(&database.url, vec![upsert]));
+    let mut task = Task::claim(&mut *session, 0);
+    let all = |n: &str| effects(&[&[(0, &[&format!(r#"{{"id": 1, "n": {n}, "x": "a"}}"#)])]]);
+    assert_eq!(task.commit(&mut *session, &all("1")), Ok(vec![]));
+    for (number, change) in ["drop column x", "alter n type text"].into_iter().enumerate() {
+        database.run(&format!("alter table u {change}"));
+        let failed = task.commit(&mut *session, &all("2")).expect_err("it is out of date");
+        let Failed::Held(error) = &failed else { panic!("{failed:?}") };
+        assert_eq!(error.kind, ErrorKind::Lasting, "{error}");
+        let n = (number + 3).to_string();
+        assert_eq!(task.commit(&mut *session, &all(&n)), Ok(vec![]), "{change}");
+        assert_eq!(database.rows("select id, n from u"), [format!("1|{n}")]);
+    }
+}
+
+/// A server that stays silent is given up after one time of waiting, however much is under way.
+#[test]
+fn silent_server_is_given_up_once() {
+    let database = Database::with("create table t (v int)");
+    let mut session = session(&settings(&database, &[(INSERT, 1)]));
+    let mut task = Task::claim(&mut *session, 0);
+    assert_eq!(task.commit(&mut *session, &each(&["1"])), Ok(vec![]));
+    let process =
+        "select pid from pg_stat_activity where application_name = 'ratchet test' and datname = current_database()";
+    let process: i32 = database.value(process).parse().expect("a number");
+    // SAFETY: plain system calls; the process is the server's for this session.
+    let signal = |number| assert_eq!(unsafe { libc::kill(process, number) }, 0);
+    signal(libc::SIGSTOP);
+    let start = Instant::now();
+    let failed = task.commit(&mut *session, &each(&["2"; 500]));
+    let took = start.elapsed();
+    signal(libc::SIGCONT);
+    passing(failed.expect_err("nothing comes"), "has not answered");
+    assert!((25..45).contains(&took.as_secs()), "{took:?}");
+    let claimed = session.claim(&key(0), true).expect("another connection is made").expect("it is there");
+    assert_eq!(claimed.row.mark.token, Some(token(1)));
+    assert_eq!(database.value("select count(*) from t"), "1");
 }
 
 /// Statements that were taken away under the session.

@@ -85,6 +85,51 @@ fn certificates_are_checked_as_asked_for() {
     }
 }
 
+/// A client that shows a certificate instead of saying a password.
+#[test]
+fn client_may_show_a_certificate() {
+    let database = Database::new();
+    database.run(&format!("grant create on database {} to certified", database.name));
+    let url = |certificate: &std::path::Path, key: &std::path::Path| {
+        format!(
+            "postgres://certified@127.0.0.1:{}/{}?sslmode=require&sslcert={}&sslkey={}",
+            shared().port,
+            database.name,
+            certificate.display(),
+            key.display()
+        )
+    };
+    let (certificate, key) = shared().client("certified");
+    let mut session = session(&settings_of(&url(&certificate, &key), vec![]));
+    Task::claim(&mut *session, 0);
+    let shown = "select client_dn from pg_stat_ssl join pg_stat_activity using (pid) where usename = 'certified' \
+                 and datname = current_database()";
+    assert_eq!(database.value(shown), "/CN=certified");
+    let (stranger, strange_key) = shared().client("stranger");
+    let (own, own_key) = shared().client("self");
+    let nowhere = std::path::PathBuf::from("/nowhere.key");
+    for (url, words) in [
+        (url(&stranger, &strange_key), "certificate authentication failed"),
+        (url(&own, &own_key), "alert"),
+        (url(&certificate, &strange_key), "certified.pem of the url cannot be used"),
+        (url(&key, &key), "it holds no certificate"),
+        (url(&certificate, &nowhere), "/nowhere.key of the url cannot be used"),
+        (url(&certificate, &certificate), "certified.pem of the url cannot be used"),
+        (
+            url(&certificate, &key).split("&sslkey").next().expect("the front").to_owned(),
+            "only one of sslcert and sslkey",
+        ),
+        (url(&certificate, &key).split("&sslcert").next().expect("the front").to_owned(), "client certificate"),
+    ] {
+        let error = match Postgres::new(settings_of(&url, vec![])) {
+            Ok(_) => connects(&url).expect_err("it does not show what is asked for"),
+            Err(error) => error,
+        };
+        assert_eq!(error.kind, ErrorKind::Lasting, "{url}: {error}");
+        assert!(error.message.contains(words), "{url}: {error}");
+    }
+}
+
 /// Of several hosts, the one that accepts writes.
 #[test]
 fn host_that_accepts_writes_is_found() {

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::io;
 
 use tokio_postgres::Error as Failure;
-use tokio_postgres::error::{DbError, Severity};
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::effect::{Error, ErrorKind};
 
@@ -25,6 +25,8 @@ pub(super) enum Class {
     Lasting,
     /// The data is to blame: of a record, where the statement was a record's.
     Data,
+    /// The data may be to blame, or the statement itself: that of a record is, if another record passes there.
+    Doubtful,
 }
 
 /// An error, and what to do about it.
@@ -37,27 +39,33 @@ pub(super) struct Trouble {
     pub is_answer: bool,
     /// Whether the server's session has ended with it.
     pub is_fatal: bool,
+    /// The server's own name for it.
+    pub code: Option<SqlState>,
 }
 
 impl Trouble {
     /// A person has to act.
     pub fn lasting(message: impl Into<String>) -> Self {
-        Self { class: Class::Lasting, message: message.into(), is_answer: false, is_fatal: false }
+        Self::new(Class::Lasting, message.into())
     }
 
     /// It passes.
     pub fn passing(message: impl Into<String>) -> Self {
-        Self { class: Class::Passing, message: message.into(), is_answer: false, is_fatal: false }
+        Self::new(Class::Passing, message.into())
     }
 
     /// The connection cannot be used any more.
     pub fn lost(message: impl Into<String>) -> Self {
-        Self { class: Class::Lost, message: message.into(), is_answer: false, is_fatal: false }
+        Self::new(Class::Lost, message.into())
     }
 
     /// The record cannot be sent at all.
     pub fn data(message: impl Into<String>) -> Self {
-        Self { class: Class::Data, message: message.into(), is_answer: false, is_fatal: false }
+        Self::new(Class::Data, message.into())
+    }
+
+    fn new(class: Class, message: String) -> Self {
+        Self { class, message, is_answer: false, is_fatal: false, code: None }
     }
 
     /// The same with what it happened to before it.
@@ -66,11 +74,16 @@ impl Trouble {
         self
     }
 
+    /// Whether a trigger or a function of the user's has raised it, under a name of its own.
+    pub fn is_users(&self) -> bool {
+        self.code.as_ref().is_some_and(|code| is_users(code.code()))
+    }
+
     /// As callers of the driver see it.
     pub fn into_error(self) -> Error {
         let kind = match self.class {
             Class::Passing | Class::Anew | Class::Lost => ErrorKind::Passing,
-            Class::Lasting | Class::Data => ErrorKind::Lasting,
+            Class::Lasting | Class::Data | Class::Doubtful => ErrorKind::Lasting,
         };
         Error { kind, message: self.message }
     }
@@ -88,7 +101,8 @@ impl From<Failure> for Trouble {
             if code == "42P05" {
                 message = format!("{message}: {POOLER}");
             }
-            return Self { class, message, is_answer, is_fatal: is_fatal(error) };
+            let code = Some(error.code().clone());
+            return Self { class, message, is_answer, is_fatal: is_fatal(error), code };
         }
         if failure.is_closed() {
             return Self::lost("the connection was lost");
@@ -105,7 +119,7 @@ impl From<Failure> for Trouble {
             Some(_) => Class::Lost,
             None => Class::Lasting,
         };
-        Self { class, message, is_answer: false, is_fatal: false }
+        Self::new(class, message)
     }
 }
 
@@ -155,12 +169,24 @@ pub(super) fn class(code: &str, routine: Option<&str>) -> Class {
         "XX001" | "XX002" => Class::Lasting,
         // Raised by a trigger or a function; a view's check option; a value too large for its index.
         "P0001" | "P0002" | "P0003" | "P0004" | "44000" | "54000" => Class::Data,
+        // What types of extensions say of a text that they cannot read (PostGIS, ltree); a subquery or a MERGE that finds
+        // two rows; JSON that is nested too deeply.
+        "XX000" | "42601" | "21000" | "54001" => Class::Doubtful,
         _ => match code.get(..2) {
-            Some("08" | "40" | "53" | "58" | "XX") => Class::Passing,
+            Some("08" | "40" | "53" | "58") => Class::Passing,
             Some("22" | "23") => Class::Data,
+            Some("F0" | "HV" | "P0" | "54" | "55" | "57" | "72" | "XX") => Class::Lasting,
+            _ if is_users(code) => Class::Doubtful,
             _ => Class::Lasting,
         },
     }
+}
+
+/// Whether SQL leaves this SQLSTATE to its users: a trigger or a function has raised it.
+fn is_users(code: &str) -> bool {
+    let is_servers = ["F0", "HV", "P0", "XX"].iter().any(|class| code.starts_with(class));
+    let has_servers_number = ["53", "54", "55", "57", "58", "72"].iter().any(|class| code.starts_with(class));
+    !is_servers && !has_servers_number && code.starts_with(|first: char| matches!(first, '5'..='9' | 'I'..='Z'))
 }
 
 #[cfg(test)]
@@ -176,8 +202,12 @@ mod tests {
         for code in ["22P02", "22001", "22021", "23502", "23503", "23505", "23514", "P0001", "44000"] {
             assert_eq!(class(code, None), Class::Data, "{code}");
         }
-        for code in ["42P01", "42501", "42601", "28P01", "3D000", "0A000", "57P04", "08P01", "XX001", "U0001"] {
+        for code in ["42P01", "42501", "28P01", "3D000", "0A000", "57P04", "08P01", "XX001", "55000", "54011", "P0000"]
+        {
             assert_eq!(class(code, None), Class::Lasting, "{code}");
+        }
+        for code in ["XX000", "42601", "21000", "54001", "U0001", "99999", "KX100"] {
+            assert_eq!(class(code, None), Class::Doubtful, "{code}");
         }
         for (code, routine) in [("0A000", Some("RevalidateCachedQuery")), ("26000", None), ("25006", None)] {
             assert_eq!(class(code, routine), Class::Anew, "{code}");

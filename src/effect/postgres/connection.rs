@@ -1,6 +1,7 @@
 //! A connection: made, looked over, and with everything prepared that is carried out on it.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::class::{Class, POOLER, Trouble};
 use super::inbox::InboxSql;
-use super::pipeline::{Answered, Pipeline};
+use super::pipeline::{ANSWER_WAIT, Answered, Pipeline, silent};
 use super::positions::RowSql;
 use super::statement::{self, Prepared};
 use super::{Settings, Shared, prepare, tls};
 
-/// The first release whose SQL this driver speaks: `materialized`.
-const VERSION_MIN: u32 = 120_000;
+/// The first release that it is tested with.
+const VERSION_MIN: u32 = 150_000;
 /// How long TLS, the password and the first answers may take, beside connecting to each host.
 const GREETING_WAIT: Duration = Duration::from_secs(10);
 /// How long another's transaction may hold a lock that a commit needs.
@@ -33,7 +34,8 @@ pub(super) struct Connection {
     process: String,
     pub rows: RowSql,
     pub inbox: Option<InboxSql>,
-    statements: OnceCell<Vec<Prepared>>,
+    /// The statements that calls carry out, once they are prepared.
+    statements: RefCell<Option<Arc<[Prepared]>>>,
     task: JoinHandle<()>,
     /// Why the connection has ended.
     ended: Arc<OnceLock<Trouble>>,
@@ -44,30 +46,46 @@ impl Connection {
     /// Connects, creates own tables where they are missing and may be, and prepares own statements.
     pub async fn open(shared: &Shared) -> Result<Self, Trouble> {
         let (client, task, ended) = connect(shared).await?;
-        let process = greet(&client).await?;
-        let settings = &shared.settings;
-        prepare::ensure(&client, settings).await?;
-        let rows = RowSql::prepare(&client, &settings.schema).await?;
-        let inbox = match &settings.inbox {
-            Some(inbox) => Some(InboxSql::prepare(&client, settings, inbox).await?),
-            None => None,
+        let prepared = answered(async {
+            let process = greet(&client).await?;
+            let settings = &shared.settings;
+            prepare::ensure(&client, settings).await?;
+            let rows = RowSql::prepare(&client, &settings.schema).await?;
+            let inbox = match &settings.inbox {
+                Some(inbox) => Some(InboxSql::prepare(&client, settings, inbox).await?),
+                None => None,
+            };
+            Ok((process, rows, inbox))
+        });
+        let (process, rows, inbox) = match prepared.await {
+            Ok(prepared) => prepared,
+            Err(trouble) => {
+                part(client, task).await;
+                return Err(trouble);
+            }
         };
-        let (statements, is_broken) = (OnceCell::new(), Cell::new(false));
+        let (statements, is_broken) = (RefCell::new(None), Cell::new(false));
         Ok(Self { client, process, rows, inbox, statements, task, ended, is_broken })
     }
 
     /// The statements that calls carry out, prepared when they are asked for first.
-    pub async fn statements(&self, settings: &Settings) -> Result<&[Prepared], Trouble> {
-        if self.statements.get().is_none() {
-            let mut all = Vec::with_capacity(settings.statements.len());
-            for (number, statement) in settings.statements.iter().enumerate() {
-                let prepared = statement::prepare(&self.client, statement).await;
-                all.push(prepared.map_err(|trouble| trouble.of(&format!("statement {}", number + 1)))?);
-            }
-            // Nobody else can have set them: a connection has one user.
-            self.statements.set(all).ok();
+    pub async fn statements(&self, settings: &Settings) -> Result<Arc<[Prepared]>, Trouble> {
+        if let Some(prepared) = self.statements.borrow().as_ref() {
+            return Ok(Arc::clone(prepared));
         }
-        Ok(self.statements.get().map(Vec::as_slice).unwrap_or_default())
+        let mut all = Vec::with_capacity(settings.statements.len());
+        for (number, statement) in settings.statements.iter().enumerate() {
+            let prepared = answered(statement::prepare(&self.client, statement)).await;
+            all.push(prepared.map_err(|trouble| trouble.of(&format!("statement {}", number + 1)))?);
+        }
+        let all: Arc<[Prepared]> = all.into();
+        Ok(Arc::clone(self.statements.borrow_mut().insert(all)))
+    }
+
+    /// Has the statements prepared anew when they are asked for next: tables may have other columns and types by now.
+    /// Says whether there were any.
+    pub fn forget_statements(&self) -> bool {
+        self.statements.take().is_some()
     }
 
     /// A pipeline on this connection.
@@ -90,9 +108,10 @@ impl Connection {
         if answered.first.as_ref() == Some(&self.process) { Ok(()) } else { Err(self.broken(Trouble::lasting(POOLER))) }
     }
 
-    /// Rolls back whatever is open. A connection that cannot is not used again.
+    /// Rolls back whatever is open. A connection that cannot is not used again; one that is not is rolled back by its
+    /// end.
     pub async fn roll_back(&self) {
-        if self.one(|pipeline| pipeline.simple((), "rollback")).await.is_err() {
+        if self.is_usable() && self.one(|pipeline| pipeline.simple((), "rollback")).await.is_err() {
             self.is_broken.set(true);
         }
     }
@@ -126,9 +145,22 @@ impl Connection {
     /// Ends it, telling the server if it still listens.
     pub async fn close(self) {
         let Self { client, task, rows, inbox, statements, .. } = self;
-        drop((rows, inbox, statements, client));
-        // Without an answer the socket is closed all the same.
-        tokio::time::timeout(FAREWELL_WAIT, task).await.ok();
+        drop((rows, inbox, statements));
+        part(client, task).await;
+    }
+}
+
+/// Waits for what several requests in a row bring, as for one.
+pub(super) async fn answered<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    tokio::time::timeout(ANSWER_WAIT, work).await.unwrap_or_else(|_| Err(silent()))
+}
+
+/// Ends a connection, telling the server if it still listens.
+async fn part(client: Client, mut task: JoinHandle<()>) {
+    drop(client);
+    if tokio::time::timeout(FAREWELL_WAIT, &mut task).await.is_err() {
+        // The socket goes with it.
+        task.abort();
     }
 }
 

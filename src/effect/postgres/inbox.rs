@@ -46,10 +46,11 @@ impl InboxSql {
              and (inbox.version is null or inbox.version < excluded.version) returning identity"
         );
         let first = format!("{insert} {conflict} do nothing returning identity");
-        // The lock is for this transaction: instances that come meanwhile have nothing to do.
+        // The lock is for this transaction: instances that come meanwhile have nothing to do. The condition stands twice:
+        // a row that another renews at this moment is looked at again by the outer one alone.
+        let is_old = "name = $1 and seen_at < clock_timestamp() - make_interval(secs => $2::float8 / 1000)";
         let tidy = format!(
-            "delete from {table} where ctid = any(array(select ctid from {table} where name = $1 \
-             and seen_at < clock_timestamp() - make_interval(secs => $2::float8 / 1000) \
+            "delete from {table} where {is_old} and ctid = any(array(select ctid from {table} where {is_old} \
              and (select pg_try_advisory_xact_lock(hashtextextended('ratchet inbox ' || $1, 0))) limit {TIDY_ROWS_MAX}))"
         );
         let mut all = Vec::with_capacity(3);

@@ -2,10 +2,16 @@
 
 use tokio::runtime::Builder;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use super::class::{Class, Trouble};
 use super::prepare::{self, State};
-use super::{Postgres, Settings, Shared, Statement, connection, constant, quoted, statement, upsert};
+use super::{Postgres, Settings, Statement, connection, constant, quoted, statement, upsert};
+
+/// A right is missing.
+const RIGHT: SqlState = SqlState::INSUFFICIENT_PRIVILEGE;
+/// A unique index is missing that `on conflict` names.
+const UNIQUE: SqlState = SqlState::INVALID_COLUMN_REFERENCE;
 
 /// Something that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,17 +58,19 @@ pub fn inspect(settings: &Settings) -> Vec<Finding> {
     };
     runtime.block_on(async {
         let mut findings = Vec::new();
-        if let Err(trouble) = look_over(&shared, &mut findings).await {
+        let looked = async {
+            let (client, _task, _) = connection::connect(&shared).await?;
+            connection::answered(look_over(&client, &shared.settings, &mut findings)).await
+        };
+        if let Err(trouble) = looked.await {
             findings.push(Finding::error(trouble.message));
         }
         findings
     })
 }
 
-async fn look_over(shared: &Shared, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
-    let settings = &shared.settings;
-    let (client, _task, _) = connection::connect(shared).await?;
-    connection::greet(&client).await?;
+async fn look_over(client: &Client, settings: &Settings, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
+    connection::greet(client).await?;
     let row = client.query_one("select current_setting('synchronous_commit'), pg_is_in_recovery()", &[]).await?;
     if row.try_get::<_, &str>(0)? == "off" {
         findings.push(
@@ -77,14 +85,14 @@ async fn look_over(shared: &Shared, findings: &mut Vec<Finding>) -> Result<(), T
         );
         return Ok(());
     }
-    own_tables(&client, settings, findings).await?;
+    own_tables(client, settings, findings).await?;
     for (number, statement) in settings.statements.iter().enumerate() {
-        if let Err(trouble) = one_statement(&client, statement).await {
+        if let Err(trouble) = one_statement(client, statement).await {
             let finding = Finding::error(trouble.message.clone()).of(number);
             if trouble.class == Class::Lost {
                 return Err(trouble);
             }
-            findings.push(match help(&trouble.message, statement) {
+            findings.push(match help(&trouble, statement) {
                 Some(help) => finding.help(help),
                 None => finding,
             });
@@ -96,7 +104,7 @@ async fn look_over(shared: &Shared, findings: &mut Vec<Finding>) -> Result<(), T
 async fn own_tables(client: &Client, settings: &Settings, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
     let schema = &settings.schema;
     match prepare::state(client, schema).await {
-        Ok(State::Ready) => rights(client, schema, findings).await,
+        Ok(State::Ready) => rights(client, settings, findings).await,
         Ok(State::Foreign(number)) => {
             findings.push(
                 Finding::error(format!(
@@ -128,11 +136,12 @@ async fn own_tables(client: &Client, settings: &Settings, findings: &mut Vec<Fin
     }
 }
 
-async fn rights(client: &Client, schema: &str, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
-    for table in ["position", "inbox"] {
-        let name = format!("{}.{table}", quoted(schema));
-        for right in ["select", "insert", "update", "delete"] {
-            if client.query_one("select has_table_privilege($1::text, $2::text)", &[&name, &right]).await?.try_get(0)? {
+async fn rights(client: &Client, settings: &Settings, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
+    let of_inbox: &[&str] = if settings.inbox.is_some() { &["select", "insert", "update", "delete"] } else { &[] };
+    for (table, rights) in [("position", &["select", "insert", "update"][..]), ("inbox", of_inbox)] {
+        let name = format!("{}.{table}", quoted(&settings.schema));
+        for right in rights {
+            if client.query_one("select has_table_privilege($1::text, $2::text)", &[&name, right]).await?.try_get(0)? {
                 continue;
             }
             findings.push(
@@ -177,22 +186,22 @@ async fn one_statement(client: &Client, statement: &Statement) -> Result<(), Tro
     // It outlives the transaction, if there is one.
     client.batch_execute("deallocate ratchet_check").await.ok();
     match planned.map_err(Trouble::from) {
-        Err(trouble) if ["(42501)", "(42P10)"].iter().any(|code| trouble.message.ends_with(code)) => Err(trouble),
+        Err(trouble) if matches!(&trouble.code, Some(code) if *code == RIGHT || *code == UNIQUE) => Err(trouble),
         // Others are about the nulls, or about what can be carried out, but not be prepared in SQL.
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-fn help(message: &str, statement: &Statement) -> Option<String> {
-    if message.ends_with("(42501)") || message.starts_with("this role may not") {
+fn help(trouble: &Trouble, statement: &Statement) -> Option<String> {
+    if trouble.code == Some(RIGHT) || trouble.message.starts_with("this role may not") {
         return Some("grant the right to this role, or use another role in the url".to_owned());
     }
     match statement {
-        Statement::Upsert { table, key, .. } if message.ends_with("(42P10)") => {
+        Statement::Upsert { table, key, .. } if trouble.code == Some(UNIQUE) => {
             let columns: Vec<_> = key.iter().map(|column| quoted(column)).collect();
             Some(format!("create a unique index on {table} ({})", columns.join(", ")))
         }
-        Statement::Sql { .. } if message.contains("is given") => {
+        Statement::Sql { .. } if trouble.message.contains("is given") => {
             Some("'with' lists one value for each of $1, $2, … of the statement".to_owned())
         }
         _ => None,

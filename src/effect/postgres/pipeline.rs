@@ -16,7 +16,7 @@ use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 use super::class::Trouble;
 
 /// How long the server may work at one request once those before it are answered. Locks are not waited for that long.
-const ANSWER_WAIT: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// A parameter.
 pub(super) enum Value<'a> {
@@ -107,11 +107,13 @@ pub(super) struct Pipeline<'a, T> {
     sent: VecDeque<(T, Sent<'a>)>,
     /// Whether one could not be sent, so that what follows is not to be relied on.
     pub has_refused: bool,
+    /// Whether the server has been waited for in vain: then nothing more is waited for.
+    is_silent: bool,
 }
 
 impl<'a, T> Pipeline<'a, T> {
     pub fn new(client: &'a Client) -> Self {
-        Self { client, sent: VecDeque::new(), has_refused: false }
+        Self { client, sent: VecDeque::new(), has_refused: false, is_silent: false }
     }
 
     /// How many are not answered yet.
@@ -189,17 +191,23 @@ impl<'a, T> Pipeline<'a, T> {
             Sent::Answered(answer) => answer.map_err(unsent),
             Sent::Waiting(mut request) => match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(answer) => answer.map_err(Trouble::from),
+                Poll::Pending if self.is_silent => Err(silent()),
                 Poll::Pending => match tokio::time::timeout(ANSWER_WAIT, request).await {
                     Ok(answer) => answer.map_err(Trouble::from),
                     Err(_) => {
-                        let seconds = ANSWER_WAIT.as_secs();
-                        Err(Trouble::lost(format!("the server has not answered for {seconds} s")))
+                        self.is_silent = true;
+                        Err(silent())
                     }
                 },
             },
         };
         Some((what, answer))
     }
+}
+
+/// What a request is that the server has not answered.
+pub(super) fn silent() -> Trouble {
+    Trouble::lost(format!("the server has not answered for {} s", ANSWER_WAIT.as_secs()))
 }
 
 /// What a request is that could not be sent: the connection is gone, or its parameters are to blame.

@@ -1,6 +1,7 @@
 //! Ratchet's own tables: recognised, created where they may be.
 
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use super::class::Trouble;
 use super::{Settings, constant, quoted};
@@ -147,7 +148,7 @@ fn unusable(state: &State, schema: &str) -> Trouble {
 
 /// The trouble with what to do about it, where a right to own tables is missing.
 pub(super) fn explained(trouble: Trouble, schema: &str) -> Trouble {
-    if !trouble.message.ends_with("(42501)") {
+    if trouble.code != Some(SqlState::INSUFFICIENT_PRIVILEGE) {
         return trouble;
     }
     let schema = quoted(schema);

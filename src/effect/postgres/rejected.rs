@@ -3,8 +3,13 @@
 //! The batch is taken once more in a transaction that is rolled back at its end. Savepoints stand before runs of
 //! records, not before each one. PostgreSQL's answers come in order, so the first error names the record: back to the
 //! last savepoint, that record is left out, and on from there.
+//!
+//! Some errors may be the record's fault or the statement's. Such a record is refused only where another one passes the
+//! same statements in the same transaction.
 
-use super::class::{Class, Trouble};
+use std::collections::HashSet;
+
+use super::class::Class;
 use super::connection::Connection;
 use super::transaction::{Batch, Run, What};
 use crate::effect::{Error, ErrorKind, Failed, Rejected};
@@ -36,19 +41,28 @@ pub(super) async fn find(connection: &Connection, batch: &Batch<'_>, reason: &st
     }
 }
 
+/// Why a record is refused.
+#[derive(Clone)]
+struct Refusal {
+    message: String,
+    /// Whether the statement may be to blame as well.
+    is_doubtful: bool,
+}
+
 async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, Failed> {
     let count = run.batch.records.len();
-    let mut refused: Vec<Option<String>> = (0..count).map(|record| run.batch.unsendable(record)).collect();
+    let unsendable = |record| run.batch.unsendable(record).map(|message| Refusal { message, is_doubtful: false });
+    let mut refused: Vec<Option<Refusal>> = (0..count).map(unsendable).collect();
     run.begin(&[]).await?;
     run.pipeline.simple(What::Savepoint(0), SAVEPOINT);
     let (mut at, mut window, mut between) = (0, WINDOW_RECORDS_MAX, RUN_RECORDS_MAX);
     loop {
         let end = count.min(at + window);
-        for (record, reason) in refused.iter().enumerate().take(end).skip(at) {
+        for (record, refusal) in refused.iter().enumerate().take(end).skip(at) {
             if record > at && (record - at).is_multiple_of(between) {
                 run.pipeline.simple(What::Savepoint(record), NEXT_SAVEPOINT);
             }
-            if reason.is_none() {
+            if refusal.is_none() {
                 run.send(record);
             }
         }
@@ -61,19 +75,44 @@ async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, Failed> {
             between = RUN_RECORDS_MAX.min(between * 2);
             continue;
         };
-        match run.trouble.take() {
-            Some((What::Record(record), Trouble { class: Class::Data, message, .. })) => {
-                refused[record] = Some(message);
-                at = run.savepoint;
-                between = RUN_RECORDS_MIN.max(between / 2);
-                window = between.max(window / 2);
-                run.pipeline.simple(What::Savepoint(at), BACK);
-            }
-            _ => return Err(failed),
+        let Some((record, trouble)) = run.refused() else { return Err(failed) };
+        let is_doubtful = trouble.class == Class::Doubtful;
+        refused[record] = Some(Refusal { message: trouble.message.clone(), is_doubtful });
+        run.trouble = None;
+        at = run.savepoint;
+        between = RUN_RECORDS_MIN.max(between / 2);
+        window = between.max(window / 2);
+        run.pipeline.simple(What::Savepoint(at), BACK);
+    }
+    named(run, &refused)
+}
+
+/// Those of the refused records that are to blame. Doubtful ones are where another record has passed all of their
+/// statements; if there are only others, the statement is, and nothing is rejected because of it.
+fn named(run: &Run<'_>, refused: &[Option<Refusal>]) -> Result<Vec<Rejected>, Failed> {
+    let mut passed = HashSet::new();
+    for (record, refusal) in refused.iter().enumerate() {
+        if refusal.is_none() && run.is_new[record] {
+            passed.extend(run.batch.record(record).calls().map(|call| call.statement()));
         }
     }
-    let rejected = |((step, effect), message): ((usize, usize), Option<String>)| {
-        message.map(|message| Rejected { step, effect, message })
-    };
-    Ok(run.batch.records.iter().copied().zip(refused).filter_map(rejected).collect())
+    let (mut rejected, mut doubtful) = (Vec::new(), None);
+    for (record, refusal) in refused.iter().enumerate() {
+        let Some(Refusal { message, is_doubtful }) = refusal else { continue };
+        if *is_doubtful && !run.batch.record(record).calls().all(|call| passed.contains(&call.statement())) {
+            doubtful.get_or_insert(message);
+            continue;
+        }
+        let (step, effect) = run.batch.records[record];
+        rejected.push(Rejected { step, effect, message: message.clone() });
+    }
+    match doubtful {
+        Some(message) if rejected.is_empty() => {
+            let message = format!(
+                "{message}; whether the record or the statement is to blame shows when another record passes it"
+            );
+            Err(Failed::Held(Error { kind: ErrorKind::Lasting, message }))
+        }
+        _ => Ok(rejected),
+    }
 }

@@ -55,6 +55,14 @@ impl Lane {
             done.map_err(Trouble::into_error)
         })?
     }
+
+    fn look_once(&mut self, keys: &[RowKey]) -> Result<Vec<Option<Mark>>, Error> {
+        self.ask(async |connection| {
+            // At the same interval: columns that were added, or types that were widened, are noticed by it.
+            connection.forget_statements();
+            positions::look(connection, keys).await
+        })
+    }
 }
 
 fn runtime() -> Result<Runtime, Trouble> {
@@ -70,7 +78,13 @@ impl Session for Lane {
     }
 
     fn look(&mut self, keys: &[RowKey]) -> Result<Vec<Option<Mark>>, Error> {
-        self.ask(async |connection| positions::look(connection, keys).await)
+        let was_open = self.connection.is_some();
+        let looked = self.look_once(keys);
+        // That a connection was lost while nothing happened shows only now.
+        if looked.is_err() && was_open && self.connection.is_none() {
+            return self.look_once(keys);
+        }
+        looked
     }
 
     fn commit(&mut self, steps: &[Step<'_>], redos: &mut dyn Complete) -> Result<(), Failed> {
@@ -79,6 +93,9 @@ impl Session for Lane {
     }
 
     fn tidy(&mut self) -> Result<bool, Error> {
+        if self.shared.settings.inbox.is_none() {
+            return Ok(false);
+        }
         self.ask(async |connection| inbox::tidy(connection).await)
     }
 }

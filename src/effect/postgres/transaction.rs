@@ -4,6 +4,8 @@
 //! before the effects, and the counts of the rows' updates before COMMIT. What fails is seen in the order in which it
 //! was sent, so that the first error is the one that counts: PostgreSQL refuses whatever follows it.
 
+use tokio::task::yield_now;
+
 use super::Shared;
 use super::class::{Class, Trouble};
 use super::connection::Connection;
@@ -17,6 +19,8 @@ use crate::words::counted;
 
 /// How many requests may be under way.
 const UNDER_WAY_MAX: usize = 4_096;
+/// After so many records the server gets what was written for it, and begins with that while the rest is written.
+const SEND_RECORDS: usize = 64;
 /// Behind a query that fails where the transaction has failed: then it is not carried out, and the failure is seen.
 /// Alone it would be answered by ROLLBACK, which looks like success.
 const COMMIT: &str = "select 1; commit";
@@ -97,7 +101,7 @@ pub(super) struct Run<'a> {
     pub is_new: Vec<bool>,
     /// The rows that came back for each record.
     rows: Vec<Vec<String>>,
-    /// What was answered last of all that is before the savepoint's records.
+    /// The record before which the last savepoint stands.
     pub savepoint: usize,
     /// The first thing that went wrong.
     pub trouble: Option<(What, Trouble)>,
@@ -155,15 +159,15 @@ impl<'a> Run<'a> {
 
     /// Waits until at most so many requests are under way, or something went wrong.
     pub async fn settle(&mut self, left: usize) -> Result<(), Failed> {
-        while self.pipeline.len() > left {
+        while self.trouble.is_none() && self.pipeline.len() > left {
             self.absorb().await;
-            // What follows an error fails because of it, and the fence is known once the rows' updates are.
-            if self.trouble.is_some() {
-                while self.pipeline.len() > 0 {
-                    self.absorb().await;
-                }
-                return Err(self.stopped());
+        }
+        if self.trouble.is_some() {
+            // What follows an error fails because of it. The fence is known then: the rows' updates went first.
+            while self.pipeline.len() > 0 {
+                self.absorb().await;
             }
+            return Err(self.stopped());
         }
         if left == 0 && !self.fenced.is_empty() { Err(self.stopped()) } else { Ok(()) }
     }
@@ -211,17 +215,26 @@ impl<'a> Run<'a> {
     fn stopped(&mut self) -> Failed {
         if !self.fenced.is_empty() {
             self.fenced.sort_unstable();
-            return Failed::Fenced(std::mem::take(&mut self.fenced));
+            return Failed::Fenced(self.fenced.clone());
         }
         let trouble = self.trouble.as_ref().map(|(_, trouble)| trouble.clone());
         Failed::Held(trouble.unwrap_or_else(|| Trouble::passing("it stopped without a reason")).into_error())
     }
 
-    /// Whether it stopped because of a record's data.
-    fn is_refused(&self) -> bool {
-        let blames =
-            |(what, trouble): &(What, Trouble)| matches!(what, What::Record(_)) && trouble.class == Class::Data;
-        self.fenced.is_empty() && self.trouble.as_ref().is_some_and(blames)
+    /// The record whose data it stopped because of, or may have, and why.
+    pub fn refused(&self) -> Option<(usize, &Trouble)> {
+        match &self.trouble {
+            Some((What::Record(record), trouble)) if self.fenced.is_empty() => {
+                matches!(trouble.class, Class::Data | Class::Doubtful).then_some((*record, trouble))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a record's statement cannot be carried out as it was prepared, and that does not pass: the table may have
+    /// changed since.
+    fn is_out_of_date(&self) -> bool {
+        matches!(&self.trouble, Some((What::Record(_), trouble)) if trouble.class == Class::Lasting)
     }
 
     /// The answers for the records of a step.
@@ -245,7 +258,7 @@ pub(super) async fn commit(
 ) -> Result<(), Failed> {
     let held = |trouble: Trouble| Failed::Held(connection.explained(trouble).into_error());
     let statements = connection.statements(&shared.settings).await.map_err(held)?;
-    let batch = Batch::new(steps, statements, shared);
+    let batch = Batch::new(steps, &statements, shared);
     if (0..batch.records.len()).any(|record| batch.unsendable(record).is_some()) {
         return Err(rejected::find(connection, &batch, "a record cannot be sent").await);
     }
@@ -267,15 +280,28 @@ pub(super) async fn commit(
         Err(failed) => Err(failed),
     };
     let Err(failed) = committed else { return Ok(()) };
-    let (is_refused, trouble) = (run.is_refused(), run.trouble.take());
+    let refused = run.refused().map(|(_, trouble)| trouble.message.clone());
+    if run.is_out_of_date() {
+        connection.forget_statements();
+    }
     drop(run);
     if matches!(failed, Failed::Unknown(_)) {
         return Err(failed);
     }
     connection.roll_back().await;
-    match trouble {
-        Some((_, trouble)) if is_refused => Err(rejected::find(connection, &batch, &trouble.message).await),
-        _ => Err(failed),
+    match refused {
+        Some(reason) => Err(find_refused(connection, shared, steps, &reason).await),
+        None => Err(failed),
+    }
+}
+
+/// Finds the records that are refused, by statements that are prepared anew: a table may have other types by now, and
+/// statements from before keep to the old ones.
+async fn find_refused(connection: &Connection, shared: &Shared, steps: &[Step<'_>], reason: &str) -> Failed {
+    connection.forget_statements();
+    match connection.statements(&shared.settings).await {
+        Ok(statements) => rejected::find(connection, &Batch::new(steps, &statements, shared), reason).await,
+        Err(trouble) => Failed::Held(connection.explained(trouble).into_error()),
     }
 }
 
@@ -286,6 +312,8 @@ async fn carry_out<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), Fa
         run.send(number);
         if run.pipeline.len() > UNDER_WAY_MAX {
             run.settle(UNDER_WAY_MAX / 2).await?;
+        } else if number % SEND_RECORDS == SEND_RECORDS - 1 {
+            yield_now().await;
         }
     }
     if run.batch.answers { run.settle(0).await } else { run.settle_rows().await }
@@ -309,8 +337,8 @@ async fn finish<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), Faile
         // Nothing of it has happened if the server has said so of what came before. What it says of COMMIT while its
         // session ends may be about what it did next.
         _ if !is_certain && !run.pipeline.has_refused => Err(unknown(trouble.message.clone())),
-        // A deferred constraint.
-        (What::Commit, Class::Data) => match run.batch.records.as_slice() {
+        // A deferred constraint, or a trigger that is one: the statements themselves have passed.
+        (What::Commit, class) if class == Class::Data || trouble.is_users() => match run.batch.records.as_slice() {
             &[(step, effect)] => {
                 Err(Failed::Rejected(vec![Rejected { step, effect, message: trouble.message.clone() }]))
             }

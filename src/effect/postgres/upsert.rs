@@ -1,8 +1,10 @@
 //! The SQL of statements that name a table: upsert, delete by key, truncate.
 //!
-//! Their parameter is a JSON object. `json_to_record` hands each field's text to its column's own type, so that nothing
-//! is rounded, cut off or guessed; what Debezium says is an unchanged large value is taken out before. A field that is
-//! missing then keeps what its column has.
+//! Their parameter is a JSON object. `json_to_record` hands each field's text to its column's own type, so that the
+//! server reads it as it reads any text; what Debezium says is an unchanged large value is taken out before. A number for
+//! a date, a time or an interval is refused: it would be read as something, and connectors mean days, milliseconds or
+//! microseconds by it. A field that is missing keeps what its column has. An unchanged large value without a row that has
+//! it is refused: nothing says what it is.
 //!
 //! An upsert updates first, and inserts if there was no row: an insert alone would have to satisfy NOT NULL for columns
 //! whose fields are missing, although the row that it is in conflict with has them.
@@ -18,6 +20,16 @@ use super::{constant, quoted};
 const UNAVAILABLE: &str = "__debezium_unavailable_value";
 /// The same where the column is `bytea`.
 const UNAVAILABLE_BASE64: &str = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+/// The same where the column is an array of integers: its bytes. This and the next are from the connector's class
+/// `UnchangedToastedPlaceholder`.
+const UNAVAILABLE_NUMBERS: &str =
+    "[95,95,100,101,98,101,122,105,117,109,95,117,110,97,118,97,105,108,97,98,108,101,95,118,97,108,117,101]";
+/// How a text begins these, whether its writer puts blanks behind commas or not.
+const NUMBERS_BEGIN: [&str; 2] = ["95,95,100,101", "95, 95, 100, 101"];
+/// The same where the column is of type hstore, which comes as JSON in a text.
+const UNAVAILABLE_HSTORE: &str = r#"{"__debezium_unavailable_value":"__debezium_unavailable_value"}"#;
+/// The same where the column is an array of uuids: the uuid of version 3 that is made of it.
+const UNAVAILABLE_UUID: &str = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
 /// The parsed parameter, beside the columns of the table: a name that no table has.
 const OBJECT: &str = "\"ratchet: the object\"";
 
@@ -52,6 +64,10 @@ enum Kind {
     ByteList,
     /// As JSON: a string holds the JSON's text.
     Json,
+    /// A date, a time or an interval: as its type reads text, and never a number.
+    Time,
+    /// An array of these.
+    TimeList,
 }
 
 /// The parts of a table's name: separated by dots, with double quotes around a part that has one.
@@ -99,7 +115,10 @@ impl Table {
                     select t.typbasetype from base join pg_catalog.pg_type t on t.oid = base.id where t.typbasetype <> 0) \
                     select case when 17 in (select id from base) then 'bytes' \
                     when 1001 in (select id from base) then 'bytelist' \
-                    when exists (select from base where id in (114, 3802)) then 'json' else 'plain' end), \
+                    when exists (select from base where id in (114, 3802)) then 'json' \
+                    when exists (select from base where id in (1082, 1083, 1114, 1184, 1186, 1266)) then 'time' \
+                    when exists (select from base where id in (1182, 1183, 1115, 1185, 1187, 1270)) then 'timelist' \
+                    else 'plain' end), \
                    c.oid::regclass::text, n.nspname::text, c.relname::text \
                    from pg_catalog.pg_class c \
                    join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
@@ -123,6 +142,8 @@ impl Table {
                     "bytes" => Kind::Bytes,
                     "bytelist" => Kind::ByteList,
                     "json" => Kind::Json,
+                    "time" => Kind::Time,
+                    "timelist" => Kind::TimeList,
                     _ => Kind::Plain,
                 },
             })
@@ -171,9 +192,10 @@ impl Table {
         let (table, condition) = (&self.name, equal(&key));
         let again = list(&settable, |column| quoted(&column.name));
         let kept = list(&settable, value_or_kept);
+        let is_whole = is_whole(&columns);
         Ok(format!(
             "{x}, u as (update {table} as t set {set} from x where {condition} returning 1) \
-             {insert} where not exists (select from u) \
+             {insert} where case when exists (select from u) then false else {is_whole} end \
              on conflict ({conflict}) do update set ({again}) = (select {kept} from x)"
         ))
     }
@@ -201,7 +223,7 @@ fn equal(key: &[&Column]) -> String {
 /// The parameter, as a row `x` of the columns' types, beside the object itself.
 fn given(columns: &[&Column], key: &[&Column]) -> String {
     let text = |column: &Column| match column.kind {
-        Kind::Plain => column.sql_type.clone(),
+        Kind::Plain | Kind::Time | Kind::TimeList => column.sql_type.clone(),
         Kind::Bytes | Kind::ByteList | Kind::Json => "text".to_owned(),
     };
     let record = list(columns, |column| format!("{} {}", quoted(&column.name), text(column)));
@@ -213,25 +235,64 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
         write!(sql, " when (o.j ->> {field}) is null then ({says} || o.j::text)::int").ok();
         sql
     });
-    let holds_bytes = |column: &&Column| matches!(column.kind, Kind::Bytes | Kind::ByteList);
-    let bytes: Vec<_> = columns.iter().copied().filter(holds_bytes).collect();
-    let is_bytes = match bytes.as_slice() {
-        [] => "false".to_owned(),
-        bytes => format!("e.key in ({})", list(bytes, |column| constant(&column.name))),
-    };
-    let (plain, base64) = (constant(UNAVAILABLE), constant(UNAVAILABLE_BASE64));
-    // An array's placeholder is an array that holds it. Most rows have none, and their text is used as it is.
-    let field = "case when json_typeof(e.value) = 'array' then \
-                 case when json_array_length(e.value) = 1 then e.value ->> 0 end \
-                 else e.value #>> '{}' end";
+    let numbers = columns.iter().fold(String::new(), |mut sql, column| {
+        let field = constant(&column.name);
+        let is_number = match column.kind {
+            Kind::Time => format!("json_typeof(o.j -> {field}) = 'number'"),
+            Kind::TimeList => format!("jsonb_path_exists((o.j -> {field})::jsonb, '$.** ? (@.type() == \"number\")')"),
+            Kind::Plain | Kind::Bytes | Kind::ByteList | Kind::Json => return sql,
+        };
+        let says = constant(&format!("column {} takes text such as 2026-01-31, not a number: ", column.name));
+        write!(sql, " when {is_number} then ({says} || (o.j ->> {field}))::int").ok();
+        sql
+    });
+    let (is_marked, is_unchanged) = (is_marked(), is_unchanged(columns));
     format!(
         "with p as (select $1::text as t), \
-         o as materialized (select case when strpos(p.t, {plain}) = 0 and strpos(p.t, {base64}) = 0 then p.t::json \
+         o as materialized (select case when not {is_marked} then p.t::json \
          else (select coalesce(json_object_agg(e.key, e.value), '{{}}') from json_each(p.t::json) as e \
-         where ({field}) is distinct from {plain} \
-         and (({field}) is distinct from {base64} or not {is_bytes})) end as j from p), \
+         where not {is_unchanged}) end as j from p), \
          x as materialized (select {names}, o.j as {OBJECT} from o, json_to_record(o.j) as r ({record}) \
-         where case{missing} else 0 end = 0)"
+         where case{missing}{numbers} else 0 end = 0)"
+    )
+}
+
+/// Whether a placeholder may be in the parameter: most have none, and their text is used as it is.
+fn is_marked() -> String {
+    let [compact, spaced] = NUMBERS_BEGIN;
+    let marks = [UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID, compact, spaced];
+    format!("({})", marks.map(|mark| format!("strpos($1::text, {}) > 0", constant(mark))).join(" or "))
+}
+
+/// Whether the field `e` is a placeholder for an unchanged value.
+fn is_unchanged(columns: &[&Column]) -> String {
+    let holds_bytes = |column: &&Column| matches!(column.kind, Kind::Bytes | Kind::ByteList);
+    let bytes: Vec<_> = columns.iter().copied().filter(holds_bytes).collect();
+    // An array's placeholder is an array that holds it, unless it is of integers; hstore's may be an object with it.
+    let (text, numbers, uuid) = (constant(UNAVAILABLE), constant(UNAVAILABLE_NUMBERS), constant(UNAVAILABLE_UUID));
+    let field = format!(
+        "case json_typeof(e.value) when 'array' then case when json_array_length(e.value) = 1 then e.value ->> 0 \
+         else translate(e.value::text, E' \\n\\r\\t', '') end \
+         when 'object' then e.value ->> {text} else e.value #>> '{{}}' end"
+    );
+    let hstore = constant(UNAVAILABLE_HSTORE);
+    let plain = format!("(({field}) in ({text}, {numbers}, {uuid}, {hstore})) is true");
+    if bytes.is_empty() {
+        return format!("({plain})");
+    }
+    let is_bytes = list(&bytes, |column| constant(&column.name));
+    format!("({plain} or e.key in ({is_bytes}) and ({field}) is not distinct from {})", constant(UNAVAILABLE_BASE64))
+}
+
+/// Whether a row can be inserted: no column lacks a value that was not changed. Otherwise a cast fails, and says which
+/// one.
+fn is_whole(columns: &[&Column]) -> String {
+    let (is_marked, is_unchanged) = (is_marked(), is_unchanged(columns));
+    let names = list(columns, |column| constant(&column.name));
+    let says = constant("no row has yet what did not come because it was unchanged (REPLICA IDENTITY FULL sends it): ");
+    format!(
+        "case when {is_marked} then coalesce((select ({says} || string_agg(e.key, ', '))::int \
+         from json_each($1::text::json) as e where e.key in ({names}) and {is_unchanged}), 0) = 0 else true end"
     )
 }
 
@@ -239,7 +300,7 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
 fn value(column: &Column) -> String {
     let field = format!("x.{}", quoted(&column.name));
     match column.kind {
-        Kind::Plain => field,
+        Kind::Plain | Kind::Time | Kind::TimeList => field,
         Kind::Bytes => bytes_of(&field),
         Kind::ByteList => format!(
             "case when {field} is not null then array(select {} from json_array_elements_text({field}::json) \
