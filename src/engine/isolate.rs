@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind, Reader, RecordBatch};
-use crate::effect::Failed;
+use crate::effect::{self, Failed};
 use crate::observe::LaneMetrics;
 use crate::record::TopicPartition;
 
@@ -196,7 +196,13 @@ fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: us
     match &cause {
         Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => quarantine.records_max = (tried / 2).max(1),
         Cause::Sink(Undone { failed: Failed::Rejected(_), .. }) => {}
-        _ => {
+        cause => {
+            if let Cause::Sink(Undone { failed: Failed::Held(error), .. }) = cause
+                && error.kind == effect::ErrorKind::Lasting
+            {
+                // Whether a record is to blame may show beside others.
+                quarantine.records_max = context.limits.isolated_records_max;
+            }
             quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
             quarantine.attempts += 1;
         }

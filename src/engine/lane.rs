@@ -94,6 +94,8 @@ pub struct Lane<C: Cluster> {
     sink: Option<OpenSink>,
     /// When the rows of idle tasks were last looked at.
     looked_at: Duration,
+    /// When the sweeper was last due by the clock, where there is a sink.
+    swept_at: Duration,
     /// Whether the sink may have more to tidy up.
     tidying: bool,
     batch: C::Batch,
@@ -154,6 +156,7 @@ impl<C: Cluster> Lane<C> {
             next_id: 0,
             sink: context.sink.as_ref().map(|sink| OpenSink::of(&context, sink.as_ref())),
             looked_at: now,
+            swept_at: now,
             tidying: false,
             batch: C::Batch::default(),
             restore_batch: C::Batch::default(),
@@ -191,10 +194,9 @@ impl<C: Cluster> Lane<C> {
         self.step_isolated();
         if drained {
             self.pass_markers();
-            self.tidy();
         }
-        let due = drained || self.transactor.is_due(&self.context);
-        if due {
+        if drained || self.is_time_to_sweep() {
+            self.tidy();
             self.sweep();
             self.commit();
         }
@@ -211,6 +213,20 @@ impl<C: Cluster> Lane<C> {
             self.release(id);
         }
         self.member.leave()
+    }
+
+    /// Whether the sweeper is due though records keep coming: with the transaction that ends now, or, with a sink, whose
+    /// transactions end with their batches, as often as they would end otherwise.
+    fn is_time_to_sweep(&mut self) -> bool {
+        if self.sink.is_none() {
+            return self.transactor.is_due(&self.context);
+        }
+        let now = self.context.clock.monotonic();
+        let is_time = now.saturating_sub(self.swept_at) >= Duration::from_millis(self.context.commit.interval_ms);
+        if is_time {
+            self.swept_at = now;
+        }
+        is_time
     }
 
     fn wait(&self) -> Duration {
@@ -236,6 +252,12 @@ impl<C: Cluster> Lane<C> {
                 self.context.held_up.note(&task.input, stuck_at(task, end), now);
                 gauge(task, end, wall_ms);
                 task.dead_letters.log_if_due(&task.input, &self.context.topology.dead_letter, now);
+            }
+            if let Some(sink) = &mut self.sink
+                && sink.count_waits(&self.tasks)
+            {
+                // Tasks that waited have left, or have stopped.
+                sink.said.forget();
             }
         }
         self.report();

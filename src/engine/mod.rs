@@ -66,6 +66,7 @@ pub mod restore;
 pub mod resume;
 pub mod rows;
 pub mod share;
+pub mod sink_trouble;
 pub mod status;
 pub mod sweep;
 pub mod task;

@@ -29,6 +29,7 @@ use super::present::{Disagreement, Doubt, Present};
 use super::redoing::Redoing;
 use super::rows::Claim;
 use super::share::{Position, Share, TaskId};
+use super::sink_trouble::Wait;
 use super::sweep::Sweep;
 
 mod presence;
@@ -153,6 +154,8 @@ pub struct Task<C: Cluster> {
     pub doubted_row: Option<Mark>,
     /// The records that the sink refuses, by offset, and what it says.
     pub rejected: BTreeMap<i64, String>,
+    /// Set while the sink keeps it from working.
+    pub waits_for_sink: Option<Wait>,
     /// Set while the output has failed this task.
     pub quarantine: Option<Quarantine>,
     /// How far the sweep has got.
@@ -212,6 +215,7 @@ impl<C: Cluster> Task<C> {
             group_offset: None,
             doubted_row: None,
             rejected: BTreeMap::new(),
+            waits_for_sink: None,
             quarantine: None,
             sweep: Sweep::default(),
             refused_at: None,
@@ -288,6 +292,7 @@ impl<C: Cluster> Task<C> {
         tracing::error!(task = %self.input, reason, "task stopped");
         self.presence.health.task_stopped(&self.presence.topology, &self.input);
         self.held = None;
+        self.waits_for_sink = None;
         self.set_phase(Phase::Failed);
     }
 

@@ -277,6 +277,11 @@ impl<C: Cluster> Transactor<C> {
         records > 1
     }
 
+    /// The next transactions have as many records as they may have at most.
+    pub fn unite(&mut self) {
+        self.records_max = usize::MAX;
+    }
+
     /// Whether there is a producer to write with.
     pub fn is_prepared(&self) -> bool {
         self.producer.is_some()

@@ -8,6 +8,8 @@
     reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
+#[path = "../support/checked.rs"]
+mod checked;
 #[path = "../support/checker/mod.rs"]
 mod checker;
 #[path = "../support/clock.rs"]

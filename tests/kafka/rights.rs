@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use crate::access::{log_in, password};
+use crate::checked::check_online;
 use crate::checker::{Fate, check};
 use crate::cluster::{Acl, Kafka, Resource};
 use crate::job::Job;
 use crate::kafka::shared_broker;
 use crate::load::{thing, things};
-use crate::online::check_online;
 use crate::operator::{Operator, Options};
 use crate::until::{DEADLINE, within};
 

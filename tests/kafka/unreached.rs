@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
+use crate::checked::check_online;
 use crate::cluster::Kafka;
 use crate::job::Job;
 use crate::kafka::{Broker, shared_broker};
-use crate::online::check_online;
 use crate::operator::{Operator, Options};
 use crate::until::DEADLINE;
 

@@ -125,3 +125,36 @@ fn older_copy_of_the_database_is_noticed() {
     operator.await_error(&["sink_behind"]);
     assert_eq!(count(), rows);
 }
+
+/// Each row is looked at once a minute.
+const LOOKED_AT_MAX: Duration = Duration::from_secs(80);
+
+#[test]
+fn rows_are_looked_at_while_nothing_happens() {
+    let mut server = Server::start("idle", &[]);
+    let older = Shop::on("idle-older", 1, &server, server.port.number());
+    let changed = Shop::new("idle-changed", 1);
+    let mut load = Load::new(Random::seeded("idle"), 1, 100);
+    let shops = [&older, &changed];
+    shops.iter().for_each(|shop| shop.job.send(load.records(300)));
+    let [first, mut second] = shops.map(|shop| Operator::start(&shop.job, "a"));
+    shops.iter().for_each(|shop| drop(shop.check(DEADLINE)));
+    server.keep_a_copy();
+    older.job.send(load.records(300));
+    older.check(DEADLINE);
+    server.put_back_the_copy();
+    // Somebody claims the other one's row, and is gone.
+    let row = "update ratchet.position set epoch = epoch + 1 returning epoch + 1";
+    let claimed = changed.database.value(row);
+    let ends = changed.job.committed();
+    // Nothing is sent.
+    first.await_line(&["\"ERROR\"", "sink_behind", "older"], LOOKED_AT_MAX);
+    second.await_line(&["row has changed without this task"], LOOKED_AT_MAX);
+    within(DEADLINE, "the row to be claimed again", || {
+        (changed.database.value("select epoch from ratchet.position") == claimed).then_some(())
+    });
+    assert_eq!(changed.job.committed(), ends);
+    changed.job.send(load.records(100));
+    changed.check(DEADLINE);
+    second.stop();
+}

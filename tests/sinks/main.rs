@@ -5,12 +5,16 @@
     reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
+#[path = "../support/checked.rs"]
+mod checked;
 #[path = "../support/checker/mod.rs"]
 mod checker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
 #[path = "../postgres/database.rs"]
 mod database;
+#[path = "../support/disk.rs"]
+mod disk;
 #[path = "../support/job.rs"]
 mod job;
 #[path = "../support/kafka/mod.rs"]
@@ -32,5 +36,9 @@ mod server;
 mod until;
 
 mod effects;
+mod frozen;
 mod instances;
+mod online;
+mod refused;
 mod shop;
+mod trouble;

@@ -11,7 +11,7 @@ use crate::database::{Admin, Database, Server};
 use crate::job::Job;
 
 /// The tables: every effect in its order, and the last one of each thing.
-const TABLES: &str = r#"
+pub const TABLES: &str = r#"
 create table applied (seq bigserial primary key, part int not null, at bigint not null, id text not null,
     version bigint not null, note text);
 create table latest (id text primary key, version bigint not null, times int not null);
@@ -51,7 +51,7 @@ impl Shop {
     pub fn on(theme: &str, partitions: i32, server: &Server, port: u16) -> Shop {
         let database = Database::on(server);
         database.run(TABLES);
-        let mut shop = Shop::with(theme, partitions, database, "");
+        let shop = Shop::with(theme, partitions, database, "");
         shop.reach_by(port);
         shop
     }
@@ -60,7 +60,7 @@ impl Shop {
     pub fn with(theme: &str, partitions: i32, database: Database, more: &str) -> Shop {
         let mut job = Job::on(Kafka::shared(), theme);
         job.kafka.create(&job.input, partitions, &[]);
-        job.rules.unsendable = is_refused;
+        job.rules.unsendable = |record| is_refused(&record.value);
         fs::write(job.path("url"), &database.url).expect("the job's folder is writable");
         let url = job.path("url");
         job.topology = vec![format!("sink:\n  postgres:\n    url: ${{file:{}}}{STATEMENTS}{more}", url.display())];
@@ -68,11 +68,15 @@ impl Shop {
     }
 
     /// Has the operators reach the database by way of this port.
-    pub fn reach_by(&mut self, port: u16) {
+    pub fn reach_by(&self, port: u16) {
         let url = &self.database.url;
         let (before, rest) = url.split_once("127.0.0.1:").expect("a local server");
         let (_, after) = rest.split_once('/').expect("a database");
-        let url = format!("{before}127.0.0.1:{port}/{after}");
+        self.reach(&format!("{before}127.0.0.1:{port}/{after}"));
+    }
+
+    /// Has the operators reach the database by way of this url.
+    pub fn reach(&self, url: &str) {
         fs::write(self.job.path("url"), url).expect("the job's folder is writable");
     }
 
@@ -158,8 +162,8 @@ impl Found {
 }
 
 /// Whether the database refuses the record: its note ends with 33.
-fn is_refused(record: &Stored) -> bool {
-    let value = record.value.as_deref().and_then(|value| serde_json::from_slice::<serde_json::Value>(value).ok());
+pub fn is_refused(value: &Option<Vec<u8>>) -> bool {
+    let value = value.as_deref().and_then(|value| serde_json::from_slice::<serde_json::Value>(value).ok());
     value.is_some_and(|value| value["note"].as_str().is_some_and(|note| note.ends_with("33")))
 }
 

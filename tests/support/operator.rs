@@ -237,6 +237,21 @@ impl Operator {
         whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| Value::from(line))).collect()
     }
 
+    /// The input partitions that it has now, of a single topic, by what it has logged.
+    pub fn partitions(&self) -> Vec<i32> {
+        let mut all = Vec::new();
+        for line in self.log() {
+            let listed = line["partitions"].as_str().unwrap_or_default().split(' ');
+            let listed = listed.filter_map(|one| one.rsplit(':').next()?.parse().ok()).collect::<Vec<i32>>();
+            match line["message"].as_str() {
+                Some("partitions assigned") => all.extend(listed),
+                Some("partitions revoked" | "partitions lost") => all.retain(|one| !listed.contains(one)),
+                _ => {}
+            }
+        }
+        all
+    }
+
     /// All that it has printed so far.
     pub fn printed(&self) -> String {
         let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();

@@ -89,7 +89,10 @@ impl<C: Cluster> Lane<C> {
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
             // Its own transaction is undone: it is on its way back.
-            Cause::Sink(undone) => self.note_rejected(undone.rejected),
+            Cause::Sink(undone) => {
+                self.note_undone(&undone);
+                self.note_rejected(undone.rejected);
+            }
             Cause::Panicked { at, panic } => self.on_panic(id, at, &panic),
         }
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, Member};
-use crate::effect::{Claimed, ErrorKind, Failed, Mark, RowKey};
+use crate::effect::{Claimed, Error, ErrorKind, Failed, Mark, RowKey};
 use crate::engine::context::backoff;
 use crate::engine::failure::{Cause, Undone};
 use crate::engine::isolate::Means;
@@ -13,6 +13,7 @@ use crate::engine::restore::{self, Setback};
 use crate::engine::resume::Refusal;
 use crate::engine::rows::{Claim, Recorded, Relation, covered, is_certain, relate};
 use crate::engine::share::TaskId;
+use crate::engine::sink_trouble::Wait;
 use crate::engine::task::{Phase, Task};
 use crate::engine::transact::Aborted;
 use crate::sabotage::{self, Sabotage};
@@ -36,22 +37,13 @@ impl<C: Cluster> Lane<C> {
         let claimed = match sink.session.claim(&key, task.recorded.is_none()) {
             Ok(claimed) => claimed,
             Err(error) => {
-                let wait = backoff(task.attempts).min(CLAIM_WAIT_MAX);
-                task.attempts += 1;
-                match error.kind {
-                    ErrorKind::Passing => {
-                        tracing::debug!(task = %task.input, reason = %error, "the sink's row is not claimed yet");
-                    }
-                    ErrorKind::Lasting => {
-                        tracing::error!(task = %task.input, reason = %error, "the sink's row cannot be claimed; trying again");
-                    }
-                }
-                sink.metrics.held(true);
-                task.set_phase(Phase::Claiming { until: context.clock.monotonic() + wait });
+                self.on_unclaimed(id, &error);
                 return Ok(false);
             }
         };
-        sink.metrics.held(false);
+        task.waits_for_sink = task.waits_for_sink.and_then(Wait::claimed);
+        sink.worked(context, tasks);
+        let task = tasks.get_mut(&id).expect("looked at above");
         let Some(claimed) = claimed else { return self.on_difference(id, None) };
         let by_text = sabotage::is_on(Sabotage::RowComparedWithText);
         let text = task.commitment.as_ref().map(|known| &known.metadata.token);
@@ -83,6 +75,30 @@ impl<C: Cluster> Lane<C> {
             }
             Relation::Behind | Relation::Ahead => self.on_difference(id, Some(claimed)),
         }
+    }
+
+    /// A row could not be claimed: that is tried again, and said unless it was a short while ago.
+    fn on_unclaimed(&mut self, id: TaskId, error: &Error) {
+        let Self { context, tasks, sink: Some(sink), .. } = self else { return };
+        let task = tasks.get_mut(&id).expect("listed by the caller");
+        let (wait, now) = (backoff(task.attempts).min(CLAIM_WAIT_MAX), context.clock.monotonic());
+        task.attempts += 1;
+        let waits = Wait::of_claim(task.waits_for_sink, now);
+        task.waits_for_sink = Some(waits);
+        let is_worth_a_word = error.kind == ErrorKind::Lasting || waits.is_long(now);
+        match error.kind {
+            _ if !(is_worth_a_word && sink.said.is_due(&error.message, now)) => {
+                tracing::debug!(task = %task.input, reason = %error, "the sink's row is not claimed yet");
+            }
+            ErrorKind::Passing => {
+                tracing::warn!(task = %task.input, reason = %error, "the sink's row is not claimed yet; trying again");
+            }
+            ErrorKind::Lasting => {
+                tracing::error!(task = %task.input, reason = %error, "the sink's row cannot be claimed; trying again");
+            }
+        }
+        task.set_phase(Phase::Claiming { until: now + wait });
+        sink.count_waits(tasks);
     }
 
     /// The row and Kafka differ by more than a redo; `None` where there is no row at all. Seen twice without anybody
@@ -154,20 +170,17 @@ impl<C: Cluster> Lane<C> {
     /// The sink has not committed the open transaction, or has not said so. Unless it may have, nothing has changed
     /// anywhere, and the tasks read their records again.
     pub(super) fn on_undone(&mut self, undone: Undone) {
+        self.note_undone(&undone);
         let Undone { failed, tasks: of_steps, rejected } = undone;
         let is_lasting = matches!(&failed, Failed::Held(error) if error.kind == ErrorKind::Lasting);
-        if is_lasting {
-            tracing::error!(topology = self.context.topology.name, reason = %failed, "transaction undone; trying again");
-        } else {
-            tracing::warn!(topology = self.context.topology.name, reason = %failed, "transaction undone");
-        }
-        if let (Failed::Held(_), Some(sink)) = (&failed, &mut self.sink) {
-            sink.metrics.held(true);
-        }
         let fenced: Vec<TaskId> = match &failed {
             Failed::Fenced(steps) => steps.iter().map(|step| of_steps[*step]).collect(),
             _ => Vec::new(),
         };
+        if is_lasting {
+            // Whether a record is to blame may show beside others.
+            self.transactor.unite();
+        }
         let aborted = self.abort_undone(failed.clone());
         self.note_rejected(rejected);
         for id in aborted.tasks() {
@@ -188,6 +201,37 @@ impl<C: Cluster> Lane<C> {
             } else {
                 self.restart(id);
             }
+        }
+    }
+
+    /// Logs why the sink has not committed a transaction, unless it was logged a short while ago, and notes whose work
+    /// waits for the sink.
+    pub(super) fn note_undone(&mut self, undone: &Undone) {
+        let Self { context, tasks, sink: Some(sink), .. } = self else { return };
+        let (topology, failed) = (&context.topology.name, &undone.failed);
+        let error = match failed {
+            Failed::Held(error) => error,
+            // The records are found and set aside, which is logged there.
+            Failed::Rejected(_) | Failed::Refused(_) => {
+                return tracing::debug!(topology, reason = %failed, "transaction undone");
+            }
+            Failed::Fenced(_) | Failed::Unknown(_) => {
+                return tracing::warn!(topology, reason = %failed, "transaction undone");
+            }
+        };
+        let now = context.clock.monotonic();
+        for id in &undone.tasks {
+            if let Some(task) = tasks.get_mut(id) {
+                task.waits_for_sink = Some(Wait::of_commit(task.waits_for_sink, now));
+            }
+        }
+        sink.count_waits(tasks);
+        match error.kind {
+            _ if !sink.said.is_due(&error.message, now) => {
+                tracing::debug!(topology, reason = %failed, "transaction undone");
+            }
+            ErrorKind::Passing => tracing::warn!(topology, reason = %failed, "transaction undone"),
+            ErrorKind::Lasting => tracing::error!(topology, reason = %failed, "transaction undone; trying again"),
         }
     }
 
@@ -250,7 +294,10 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn tidy(&mut self) {
         let Some(sink) = self.sink.as_mut().filter(|_| self.tidying) else { return };
         self.tidying = sink.session.tidy().unwrap_or_else(|error| {
-            tracing::warn!(topology = self.context.topology.name, reason = %error, "the sink was not tidied up");
+            let now = self.context.clock.monotonic();
+            if sink.said.is_due(&error.message, now) {
+                tracing::warn!(topology = self.context.topology.name, reason = %error, "the sink was not tidied up");
+            }
             false
         });
     }

@@ -191,7 +191,8 @@ pub enum Refusal {
     #[error(
         "sink_behind: the sink's row is behind Kafka (it has {row}, the changelog has {recorded}): its database has gone \
          back to an older state (by a restored backup, or a failover that lost commits), so effects of records that count \
-         as processed are missing; bring the database forward again, or {ANEW}"
+         as processed are missing, or 'url' and 'schema' do not name where the row was; bring the database forward again, \
+         name the former one, or {ANEW}"
     )]
     SinkBehind {
         /// The row's token, or what is there instead.

@@ -11,6 +11,7 @@ use crate::engine::context::Context;
 use crate::engine::failure::{Cause, Failure, Undone};
 use crate::engine::rows::Claim;
 use crate::engine::share::{Asked, Share, TaskId};
+use crate::engine::sink_trouble::Said;
 use crate::engine::task::{Task, Tasks};
 use crate::format::{Error, POSITION_KEY, Redo, RedoRecord, RedoWriter};
 use crate::observe::SinkMetrics;
@@ -23,12 +24,29 @@ pub struct OpenSink {
     pub session: Box<dyn Session>,
     /// Where counts go.
     pub metrics: SinkMetrics,
+    /// What was said about its trouble.
+    pub said: Said,
 }
 
 impl OpenSink {
     /// A way into `sink`.
     pub fn of(context: &Context, sink: &dyn Sink) -> Self {
-        Self { session: sink.session(), metrics: context.metrics.sink(&context.topology.name, sink.kind()) }
+        let metrics = context.metrics.sink(&context.topology.name, sink.kind());
+        Self { session: sink.session(), metrics, said: Said::default() }
+    }
+
+    /// Counts the lane among those that wait, if any of its tasks does. Returns whether nobody waits any more.
+    pub fn count_waits<C: Cluster>(&mut self, tasks: &Tasks<C>) -> bool {
+        let waits = tasks.values().any(|task| task.waits_for_sink.is_some());
+        self.metrics.held(waits);
+        !waits
+    }
+
+    /// Something has worked: where it was the last thing that was waited for, that is said.
+    pub fn worked<C: Cluster>(&mut self, context: &Context, tasks: &Tasks<C>) {
+        if self.count_waits(tasks) && self.said.forget() {
+            tracing::info!(topology = context.topology.name, "the sink works again");
+        }
     }
 }
 
@@ -68,10 +86,12 @@ pub(super) fn commit<C: Cluster>(
     through.metrics.committed(context.clock.monotonic().saturating_sub(began), records - in_inbox, in_inbox);
     for share in shares.iter() {
         let task = tasks.get_mut(&share.task).expect("a task leaves only between transactions");
+        task.waits_for_sink = None;
         if let Some(claim) = &mut task.claim {
             claim.mark.token = share.token;
         }
     }
+    through.worked(context, tasks);
     Ok(())
 }
 

@@ -32,11 +32,10 @@ impl SinkMetrics {
 
     /// The sink has committed a transaction: how long it took, for how many records it has carried out what they cause,
     /// and how many its inbox had already.
-    pub fn committed(&mut self, took: Duration, done: u64, in_inbox: u64) {
+    pub fn committed(&self, took: Duration, done: u64, in_inbox: u64) {
         self.duration.observe(took.as_secs_f64());
         self.done.inc_by(done);
         self.in_inbox.inc_by(in_inbox);
-        self.held(false);
     }
 
     /// The sink refuses what these records cause.
