@@ -4,7 +4,7 @@
 //! Transactions wait for keys that others hold and delete. The connector is killed between two flushes of its offsets,
 //! loses them, with a snapshot and without, and the topic is read again from the start; the tables that result from the
 //! output must equal the source's, and no row may ever go back. Each test also shows that without ratchet rows do go
-//! back.
+//! back. Tables that ratchet itself keeps in another PostgreSQL go through the same, and must equal the source's too.
 //!
 //! `make cdc` runs it, and installs what is missing; it is not part of `make test`. It starts its own Kafka and
 //! databases, in its own folders and on free ports; logs are left in the target folder below `kafka-VERSION/runs`.
@@ -22,12 +22,18 @@ mod kafka;
 mod random;
 #[path = "../support/server.rs"]
 mod server;
+#[path = "../postgres/database.rs"]
+mod target;
 #[path = "../support/until.rs"]
 mod until;
 
+mod arrivals;
+mod bank;
 mod capture;
 mod connect;
+mod copy;
 mod database;
+mod history;
 mod mariadb;
 mod operator;
 mod postgres;
@@ -37,6 +43,7 @@ mod session;
 mod workload;
 
 use cluster::Kafka;
+use copy::Copying;
 use database::Database as _;
 use kafka::Broker;
 use mariadb::MariaDb;
@@ -53,6 +60,13 @@ fn postgres_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
 #[test]
 fn mariadb_tables_survive_redelivery_a_second_snapshot_and_a_reset_group() {
     Scenario::start(&MariaDb::start(), kafka::shared_broker(), &[]).run("shop-mariadb");
+}
+
+/// Tables that ratchet keeps in another PostgreSQL equal the source's, whatever dies: the connector, its offsets, ratchet
+/// and its state, the copy's server.
+#[test]
+fn postgres_tables_are_kept_in_another_postgres() {
+    Copying::start(&Postgres::with("bank", bank::TABLES), kafka::shared_broker()).run();
 }
 
 /// The first way on the page "From 1 to 2".

@@ -1,4 +1,4 @@
-//! The built `ratchet run` at work on a shipped topology.
+//! The built `ratchet run` at work on shipped topologies.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -13,9 +13,16 @@ use crate::until::within;
 /// What the CLI promises for SIGTERM.
 const STOP_WAIT: Duration = Duration::from_secs(25);
 
+/// So that a kill is noticed within seconds.
+const SOON: &str = ", consumer.session.timeout.ms: 3000, producer.transaction.timeout.ms: 5000";
+
 /// A job, running or not. Killed when dropped.
 pub struct Operator {
     topology: PathBuf,
+    /// Run beside it.
+    further: Vec<PathBuf>,
+    /// The address of the database that they end in.
+    database: Option<String>,
     folder: PathBuf,
     port: Port,
     child: Option<Child>,
@@ -24,8 +31,7 @@ pub struct Operator {
 impl Operator {
     /// Starts a topology from `topologies/`.
     pub fn start(name: &str, brokers: &str) -> Operator {
-        let topology = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("topologies/{name}.yaml"));
-        let mut operator = Operator::new(name, topology, brokers);
+        let mut operator = Operator::new(name, shipped(name), brokers);
         operator.restart();
         operator
     }
@@ -38,6 +44,20 @@ impl Operator {
         operator
     }
 
+    /// Starts the topologies in `texts`, which end in this database, in a folder of this name.
+    pub fn ending_in(database: &str, folder: &str, texts: &[String], brokers: &str) -> Operator {
+        let mut operator = Operator::with(folder, PathBuf::new(), brokers, SOON);
+        operator.database = Some(database.to_owned());
+        operator.write(&texts[0]);
+        for (number, text) in texts.iter().enumerate().skip(1) {
+            let file = operator.folder.join(format!("topology-{number}.yaml"));
+            fs::write(&file, text).expect("the run's folder is writable");
+            operator.further.push(file);
+        }
+        operator.restart();
+        operator
+    }
+
     /// Makes this its topology from the next start on.
     pub fn write(&mut self, text: &str) {
         self.topology = self.folder.join("topology.yaml");
@@ -45,12 +65,16 @@ impl Operator {
     }
 
     fn new(name: &str, topology: PathBuf, brokers: &str) -> Operator {
+        Operator::with(name, topology, brokers, "")
+    }
+
+    fn with(name: &str, topology: PathBuf, brokers: &str, settings: &str) -> Operator {
         let port = Port::free();
         let folder = kafka::run_folder().join(format!("ratchet-{name}"));
         fs::create_dir_all(&folder).expect("the run's folder is writable");
         let config = format!(
             "cluster: kafka\n\
-             kafka: {{bootstrap.servers: \"{brokers}\"}}\n\
+             kafka: {{bootstrap.servers: \"{brokers}\"{settings}}}\n\
              state_dir: \"{}\"\n\
              http: \"127.0.0.1:{port}\"\n\
              topics: {{create: internal, replication_factor: 1, min_insync_replicas: 1}}\n\
@@ -58,7 +82,7 @@ impl Operator {
             folder.join("state").display()
         );
         fs::write(folder.join("config.yaml"), config).expect("the run's folder is writable");
-        Operator { topology, folder, port, child: None }
+        Operator { topology, further: Vec::new(), database: None, folder, port, child: None }
     }
 
     /// Restarts it after [`Operator::stop`].
@@ -68,10 +92,12 @@ impl Operator {
             OpenOptions::new().create(true).append(true).open(self.log()).expect("the run's folder is writable");
         let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
         command.arg("run").arg("--config").arg(self.folder.join("config.yaml")).arg(&self.topology);
+        command.args(&self.further);
         // Variables with this prefix are settings; those of the tests must not reach the operator.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
             command.env_remove(name);
         }
+        command.envs(self.database.as_ref().map(|url| ("DATABASE_URL", url)));
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("an open file")).stderr(log);
         self.child = Some(kafka::spawn(command).expect("the built program starts"));
     }
@@ -129,10 +155,23 @@ impl Operator {
         assert!(status.success(), "ratchet did not stop cleanly: {status}, see {}", self.log().display());
     }
 
+    /// Kills it (SIGKILL), and removes its state.
+    pub fn kill_and_wipe(&mut self) {
+        let mut child = self.child.take().expect("it was started");
+        child.kill().expect("it is our child");
+        child.wait().expect("it was killed");
+        fs::remove_dir_all(self.folder.join("state")).expect("it has a state");
+    }
+
     /// Everything that it has logged.
     pub fn printed(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
+}
+
+/// The file of a topology in `topologies/`.
+pub fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("topologies/{name}.yaml"))
 }
 
 impl Drop for Operator {

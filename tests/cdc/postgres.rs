@@ -29,8 +29,14 @@ impl Postgres {
         Postgres::named("postgres")
     }
 
-    /// Starts a server with an empty data folder, and creates the tables. Its files and sessions get its name.
+    /// Starts a server with the scenario's tables. Its files and sessions get its name.
     pub fn named(name: &'static str) -> Postgres {
+        // The log has whole old rows of orders, but only keys of order_lines: both are common.
+        Postgres::with(name, &format!("{CREATE}\nalter table orders replica identity full;"))
+    }
+
+    /// Starts a server with an empty data folder, and creates these tables.
+    pub fn with(name: &'static str, tables: &str) -> Postgres {
         let home = Home::new("ratchet-cdc-", &["postgres", "nobody"]);
         let psql = program("psql", &FOLDERS, PACKAGE);
         let data = home.folder().join("data");
@@ -49,9 +55,7 @@ impl Postgres {
         let postgres = Postgres { name, psql, port, _server: server, home };
         let create = client(&postgres.psql, &postgres.home, &postgres.port, "postgres");
         Session::open(create, &format!("{name}-create-database")).run(&format!("create database {DATABASE};"));
-        // The log has whole old rows of orders, but only keys of order_lines: both are common.
-        let orders_in_full = "alter table orders replica identity full;";
-        postgres.session(&format!("{name}-create-tables")).run(&format!("{CREATE}\n{orders_in_full}"));
+        postgres.session(&format!("{name}-create-tables")).run(tables);
         postgres
     }
 }

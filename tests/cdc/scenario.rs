@@ -1,18 +1,19 @@
 //! The story that both databases go through, and what must be true at its end.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::cluster::{Follower, Kafka, Stored};
+use crate::arrivals::Arrivals;
+use crate::cluster::{Kafka, Stored};
 use crate::connect::Connect;
 use crate::database::{Database, TABLES, Table};
+use crate::history::History;
 use crate::kafka::Broker;
 use crate::operator::Operator;
 use crate::random::Random;
-use crate::replica::{Replica, payload};
+use crate::replica::Replica;
 use crate::session::Session;
 use crate::until::within;
 use crate::workload::{Kinds, Workload};
@@ -45,25 +46,6 @@ pub struct Scenario<'a> {
     arrivals: Vec<Arrivals>,
 }
 
-/// What has arrived in a table's topic so far.
-struct Arrivals {
-    follower: Follower,
-    /// Reads of snapshots.
-    reads: usize,
-    /// The first columns of keys.
-    ids: HashSet<i64>,
-}
-
-impl Arrivals {
-    fn look(&mut self, table: &Table) {
-        for record in self.follower.look() {
-            let id = record.key.as_deref().and_then(|key| payload(key)[table.columns[0]].as_i64());
-            self.ids.extend(id);
-            self.reads += usize::from(record.value.is_some_and(|value| payload(&value)["op"] == "r"));
-        }
-    }
-}
-
 impl<'a> Scenario<'a> {
     /// Creates the topics, including the outputs `{topic}.clean`. `further` are settings of the connector.
     pub fn start(database: &'a dyn Database, broker: &Broker, further: &[(&str, &str)]) -> Scenario<'a> {
@@ -84,7 +66,7 @@ impl<'a> Scenario<'a> {
             workload: Workload::new(Random::seeded(name)),
             arrivals: TABLES
                 .iter()
-                .map(|table| Arrivals { follower: kafka.follow(&database.topic(table)), reads: 0, ids: HashSet::new() })
+                .map(|table| Arrivals::of(&kafka, &database.topic(table), table.columns[0]))
                 .collect(),
             database,
             output: "clean",
@@ -205,12 +187,12 @@ impl<'a> Scenario<'a> {
     fn take_another_snapshot(&mut self) {
         self.connect.lose_offsets();
         let arrivals = &mut self.arrivals[0];
-        arrivals.look(&TABLES[0]);
+        arrivals.look();
         let reads = arrivals.reads;
         self.connect.start();
         within(DELIVERY, "another snapshot's reads", || {
             self.connect.assert_running();
-            arrivals.look(&TABLES[0]);
+            arrivals.look();
             (arrivals.reads > reads).then_some(())
         });
     }
@@ -260,7 +242,7 @@ impl<'a> Scenario<'a> {
         for (table, arrivals) in TABLES.iter().zip(&mut self.arrivals) {
             within(DELIVERY, &format!("the change of order {id} in the topic of {}", table.name), || {
                 self.connect.assert_running();
-                arrivals.look(table);
+                arrivals.look();
                 arrivals.ids.contains(&id).then_some(())
             });
         }
@@ -306,7 +288,7 @@ impl<'a> Scenario<'a> {
         let raw = self.kafka.read(&self.database.topic(table));
         let clean = self.check_output(table);
         let count = |topic: &BTreeMap<i32, Vec<Stored>>| topic.values().map(Vec::len).sum::<usize>();
-        let History { snapshots, redelivered, otherwise, falls } = self.history(&raw);
+        let History { snapshots, redelivered, otherwise, falls, .. } = History::of(&raw, self.database);
         println!("{name}: positions fell {falls} times; {otherwise} changes had another sequence when redelivered");
         assert!(redelivered > 0, "{name}: nothing was delivered twice");
         assert_eq!(snapshots.len(), 2, "{name}: not two snapshots");
@@ -363,56 +345,10 @@ impl<'a> Scenario<'a> {
         })
         .collect()
     }
-
-    /// How a topic was delivered.
-    fn history(&self, topic: &BTreeMap<i32, Vec<Stored>>) -> History {
-        let mut history = History::default();
-        let (mut first, mut latest) = (HashMap::new(), HashMap::new());
-        for (key, change) in changes(topic) {
-            let (source, position) = (&change["source"], self.database.position(&change["source"]));
-            if change["op"] == "r" {
-                history.snapshots.insert(position);
-                continue;
-            }
-            // The previous commit, if the connector knows it.
-            let sequence = source["sequence"].as_str().map(str::to_owned);
-            match first.entry((key.clone(), position.clone(), change["op"].to_string())) {
-                Entry::Occupied(delivered) => {
-                    history.redelivered += 1;
-                    history.otherwise += usize::from(*delivered.get() != sequence);
-                }
-                Entry::Vacant(new) => {
-                    new.insert(sequence);
-                    let before = latest.insert(key, position.clone());
-                    history.falls += usize::from(before.is_some_and(|before| position < before));
-                }
-            }
-        }
-        history
-    }
-}
-
-/// See [`Scenario::history`].
-#[derive(Default)]
-struct History {
-    /// The positions of snapshots.
-    snapshots: HashSet<Vec<u64>>,
-    /// Changes that had been delivered before.
-    redelivered: usize,
-    /// Those of them that had another `sequence` before.
-    otherwise: usize,
-    /// Changes with a position below that of the row's previous change.
-    falls: usize,
 }
 
 fn group(topology: &str) -> String {
     format!("ratchet.{topology}")
-}
-
-/// The changes in a topic with their keys, without null values.
-fn changes(topic: &BTreeMap<i32, Vec<Stored>>) -> impl Iterator<Item = (Option<Vec<u8>>, Value)> {
-    let records = topic.values().flatten();
-    records.filter_map(|record| Some((record.key.clone(), payload(record.value.as_deref()?))))
 }
 
 /// The differences between the source's rows and a replica's, one line a row.

@@ -122,7 +122,7 @@ impl Scenario<'_> {
     /// Has the connector read all rows of both tables beside the stream, and waits for the reads.
     fn take_an_incremental_snapshot(&mut self) {
         for (table, arrivals) in TABLES.iter().zip(&mut self.arrivals) {
-            arrivals.look(table);
+            arrivals.look();
             let reads = arrivals.reads;
             let rows = self.session.run(&format!("select count(*) from {};", table.name));
             let rows: usize = rows[0].parse().expect("a count is a number");
@@ -134,7 +134,7 @@ impl Scenario<'_> {
             self.session.run(&signal);
             within(DELIVERY, &format!("{rows} reads of {}", table.name), || {
                 self.connect.assert_running();
-                arrivals.look(table);
+                arrivals.look();
                 (arrivals.reads >= reads + rows).then_some(())
             });
         }
