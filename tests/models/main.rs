@@ -1,14 +1,16 @@
-//! Goal: the commit protocol of `sink: postgres` holds, whatever fails and whenever, in every world that is small
-//! enough to be searched whole.
+//! Goal: the commit protocol of `sink: postgres`, and the protocol of calls to the outside, hold, whatever fails and
+//! whenever, in every world that is small enough to be searched whole.
 //!
 //! - `search`: visits every state of a world, breadth first, and finds the shortest way to what is wrong
 //! - `postgres`: one task, and the instances that own it in turn; `lane`: two tasks in one lane's transaction
+//! - `calls`: reserve, act, settle: one task, its owners, and a provider
 //! - `worlds`: which worlds hold, and how large they are
 //! - `mistakes`: what the protocol could do wrong; each mistake has to be found
 //!
 //! The models are the protocol's text as code. They share nothing with the engine, which the simulation tests.
 //! `RATCHET_MODELS=large` also searches worlds of millions of states.
 
+mod calls;
 mod lane;
 mod mistakes;
 mod postgres;
