@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum as _};
 use crate::contender::Contender;
 use crate::failure::{Outcome, fail};
 use crate::spec::Spec;
-use crate::{alone, floor, guard, part, plain, report, runner};
+use crate::{alone, floor, guard, part, plain, postgres, report, runner};
 
 #[derive(Parser)]
 #[command(name = "compare", about = "ratchet side by side with others, on a real Kafka", disable_version_flag = true)]
@@ -35,6 +35,9 @@ enum Command {
         #[arg(value_enum)]
         contender: Contender,
     },
+    /// Be the loader of the part `postgres`; used by the harness
+    #[command(hide = true)]
+    Load(postgres::LoadArgs),
 }
 
 /// What to run.
@@ -86,6 +89,7 @@ pub fn run() -> Outcome<()> {
         Command::Report => report::write(),
         Command::Guard => guard::run(),
         Command::Work { contender } => work(contender),
+        Command::Load(args) => postgres::load(&args, stop_on_signal()),
     }
 }
 
@@ -96,14 +100,20 @@ extern "C" fn on_signal(_: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-fn work(contender: Contender) -> Outcome<()> {
+/// What SIGTERM sets from now on.
+fn stop_on_signal() -> &'static AtomicBool {
     // SAFETY: the handler only stores into an atomic.
     unsafe { libc::signal(libc::SIGTERM, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    &STOP
+}
+
+fn work(contender: Contender) -> Outcome<()> {
+    let stop = stop_on_signal();
     let spec = Spec::from_environment()?;
     match contender {
-        Contender::Plain => plain::run(&spec, &STOP),
-        Contender::Floor => floor::run(&spec, false, &STOP),
-        Contender::FloorChangelog => floor::run(&spec, true, &STOP),
+        Contender::Plain => plain::run(&spec, stop),
+        Contender::Floor => floor::run(&spec, false, stop),
+        Contender::FloorChangelog => floor::run(&spec, true, stop),
         Contender::Ratchet | Contender::KafkaStreams | Contender::Quix => {
             let others: Vec<&str> = Contender::value_variants().iter().map(|one| one.name()).collect();
             fail!("{contender} is no contender of this program's own; all are {}", others.join(", "))

@@ -78,6 +78,11 @@ impl Contender {
         }
     }
 
+    /// Whether it has to be built first, from what Maven or pip fetches.
+    pub fn is_built(self) -> bool {
+        matches!(self, Contender::KafkaStreams | Contender::Quix)
+    }
+
     /// Whether it decides anything; the others pass all records on.
     pub fn decides(self) -> bool {
         matches!(self, Contender::Ratchet | Contender::KafkaStreams | Contender::Quix)
@@ -121,7 +126,7 @@ impl Contender {
 
     /// Prepares the first run: builds the peers. Silent and quick if that is done.
     pub fn prepare(self) -> Outcome<()> {
-        if !matches!(self, Contender::KafkaStreams | Contender::Quix) {
+        if !self.is_built() {
             return Ok(());
         }
         let done = peer(self, "build.sh").stdin(Stdio::null()).output().context("benches/peers/build.sh")?;
@@ -141,19 +146,15 @@ impl Contender {
                 command.args(["work", self.name()]);
                 command
             }
-            Contender::Ratchet => ratchet(spec)?,
+            Contender::Ratchet => ratchet(spec, |name| topology_text(name, spec))?,
             Contender::KafkaStreams | Contender::Quix => peer(self, "run.sh"),
         };
-        let log = spec.state_dir.with_extension("log");
-        let file = File::options().create(true).append(true).open(&log).context(log.display())?;
         if self == Contender::KafkaStreams {
             let settings: Vec<String> = spec.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
             command.env("PEER_PROPERTIES", settings.join(","));
         }
-        command.envs(spec.environment()).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let started = Instant::now();
-        let child = kafka::spawn(command).context(self.name())?;
-        Ok(Running { contender: self, child, log, started, ended: None })
+        command.envs(spec.environment());
+        Running::start(self.name(), command, spec.state_dir.with_extension("log"))
     }
 }
 
@@ -170,12 +171,12 @@ fn peer(contender: Contender, script: &str) -> Command {
     command
 }
 
-/// The program with a topology and a configuration in the state folder.
-fn ratchet(spec: &Spec) -> Outcome<Command> {
+/// The program with a topology, which `text` writes under its name, and a configuration in the state folder.
+pub fn ratchet(spec: &Spec, text: impl FnOnce(&str) -> String) -> Outcome<Command> {
     let folder = &spec.state_dir;
     let Some(name) = spec.group.strip_prefix("ratchet.") else { fail!("{} is no group of ratchet's", spec.group) };
     let topology = folder.join("topology.yaml");
-    fs::write(&topology, topology_text(name, spec)).context(topology.display())?;
+    fs::write(&topology, text(name)).context(topology.display())?;
     let config = folder.join("ratchet.yaml");
     let text = format!(
         "cluster: kafka\nkafka: {{bootstrap.servers: \"{}\"}}\nstate_dir: {}\nmemory: {MEMORY}\n\
@@ -228,7 +229,7 @@ pub fn topology_text(name: &str, spec: &Spec) -> String {
 /// A started contender. Dropping this kills it.
 #[derive(Debug)]
 pub struct Running {
-    contender: Contender,
+    name: String,
     child: Child,
     log: PathBuf,
     started: Instant,
@@ -236,6 +237,15 @@ pub struct Running {
 }
 
 impl Running {
+    /// Starts a contender; what it says is appended to `log`.
+    pub fn start(name: &str, mut command: Command, log: PathBuf) -> Outcome<Running> {
+        let file = File::options().create(true).append(true).open(&log).context(log.display())?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let started = Instant::now();
+        let child = kafka::spawn(command).context(name)?;
+        Ok(Running { name: name.to_owned(), child, log, started, ended: None })
+    }
+
     /// Its process; it may have children.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -271,7 +281,7 @@ impl Running {
     pub fn failure(&self, what: &str) -> Failure {
         let text = fs::read(&self.log).unwrap_or_default();
         let tail = tail(&String::from_utf8_lossy(&text));
-        Failure(format!("{} {what}\nits log, {}:\n{tail}", self.contender, self.log.display()))
+        Failure(format!("{} {what}\nits log, {}:\n{tail}", self.name, self.log.display()))
     }
 
     /// Asks it to end and waits; returns how long that took.

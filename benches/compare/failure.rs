@@ -33,6 +33,13 @@ impl From<rdkafka::error::KafkaError> for Failure {
     }
 }
 
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let more = error.as_db_error().map(|error| format!(": {}", error.message())).unwrap_or_default();
+        Failure(format!("{error}{more}"))
+    }
+}
+
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         Failure(error.to_string())
@@ -41,8 +48,14 @@ impl From<serde_json::Error> for Failure {
 
 /// Adds to an error what was being done.
 pub trait Context<T> {
-    /// Puts `what` before the error's message.
+    /// Puts `what` before the error's message, if there is one.
     fn context(self, what: impl fmt::Display) -> Outcome<T>;
+}
+
+impl<T> Context<T> for Option<T> {
+    fn context(self, what: impl fmt::Display) -> Outcome<T> {
+        self.ok_or_else(|| Failure(what.to_string()))
+    }
 }
 
 impl<T, E: fmt::Display> Context<T> for Result<T, E> {

@@ -25,6 +25,7 @@ mod moves;
 mod native;
 mod part;
 mod plain;
+mod postgres;
 mod progress;
 #[path = "../../tests/support/random.rs"]
 mod random;
@@ -33,10 +34,15 @@ mod restore;
 mod results;
 mod runner;
 mod segments;
+#[path = "../../tests/support/server.rs"]
+mod server;
 mod spec;
 mod stats;
 mod steady;
 mod throughput;
+#[path = "../../tests/support/until.rs"]
+#[allow(dead_code, reason = "shared with tests, which use more of it")]
+mod until;
 mod usage;
 mod warm;
 

@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::progress::Screen;
 use crate::results::{Findings, Results};
-use crate::{growth, latency, moves, restore, steady, throughput};
+use crate::{growth, latency, moves, postgres, restore, steady, throughput};
 
 /// A part of the benchmarks.
 pub struct Part {
@@ -16,6 +16,8 @@ pub struct Part {
     pub name: &'static str,
     /// What it measures, in one line.
     pub about: &'static str,
+    /// Whether contenders take part that have to be built ([`Contender::is_built`]).
+    pub has_built: bool,
     /// Runs it. Failures go into the findings, so that the rest is kept.
     pub run: fn(&Bench) -> Outcome<Findings>,
     /// Its sections of the page.
@@ -35,6 +37,7 @@ pub const ALL: &[Part] = &[
     moves::PART,
     growth::PART,
     steady::PART,
+    postgres::PART,
 ];
 
 /// What a part works with.

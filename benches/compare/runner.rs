@@ -32,7 +32,8 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
     } else {
         DISK_LEAST_GIB
     };
-    let bench = open(args, needed)?;
+    let has_built = wanted.iter().any(|part| part.has_built);
+    let bench = open(args, needed, has_built)?;
     let mut failed = 0;
     let versions = results::versions();
     for part in wanted {
@@ -80,8 +81,9 @@ pub fn run(args: &RunArgs) -> Outcome<()> {
     Ok(())
 }
 
-/// Starts the broker and prepares the contenders. A contender that cannot be prepared is left out.
-fn open(args: &RunArgs, disk_gib: f64) -> Outcome<Bench> {
+/// Starts the broker and prepares the contenders, those that are built only if they take part. A contender that cannot
+/// be prepared is left out.
+fn open(args: &RunArgs, disk_gib: f64, has_built: bool) -> Outcome<Bench> {
     let progress = Screen::new();
     let folder = kafka::run_folder().join("bench");
     fs::create_dir_all(&folder).context(folder.display())?;
@@ -91,7 +93,7 @@ fn open(args: &RunArgs, disk_gib: f64) -> Outcome<Bench> {
     }
     let all = if args.contenders.is_empty() { Contender::ALL.to_vec() } else { args.contenders.clone() };
     let mut contenders = Vec::new();
-    for contender in all {
+    for contender in all.into_iter().filter(|contender| has_built || !contender.is_built()) {
         match contender.prepare() {
             Ok(()) => contenders.push(contender),
             Err(failure) => progress.say(format!("LEFT OUT: {failure}")),
@@ -106,7 +108,7 @@ fn open(args: &RunArgs, disk_gib: f64) -> Outcome<Bench> {
 /// A broker and an empty folder, for commands that run no parts.
 pub fn open_small() -> Outcome<Bench> {
     let args = RunArgs { parts: vec![], contenders: vec![Contender::Floor], rounds: 1, quick: true, scale: 1.0 };
-    open(&args, DISK_LEAST_GIB)
+    open(&args, DISK_LEAST_GIB, false)
 }
 
 /// Prints a part's sections to standard output, as on the page.
@@ -116,7 +118,7 @@ fn show(part: &Part, results: &Results) {
     }
     let goals = (part.goals)(results);
     match (part.sections)(results) {
-        Ok(sections) => println!("{}", report::plain_text(&sections, goals.as_deref().unwrap_or_default())),
+        Ok(sections) => println!("{}", report::plain_text(part, &sections, goals.as_deref().unwrap_or_default())),
         Err(failure) => eprintln!("{failure}"),
     }
 }

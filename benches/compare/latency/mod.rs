@@ -19,6 +19,7 @@ use crate::stats::Spread;
 pub const PART: Part = Part {
     name: "latency",
     about: "end-to-end latency at constant rates",
+    has_built: true,
     run: plan::run,
     sections: page::sections,
     goals: goals::goals,
@@ -75,17 +76,18 @@ impl Who {
 
 /// Microseconds at the reported percentiles.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Percentiles {
-    p50: u64,
-    p90: u64,
-    p99: u64,
-    p999: u64,
-    max: u64,
-    count: u64,
+pub struct Percentiles {
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
+    pub p999: u64,
+    pub max: u64,
+    pub count: u64,
 }
 
 impl Percentiles {
-    fn of(histogram: &Histogram<u64>) -> Percentiles {
+    /// Those of a histogram of microseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Percentiles {
         let at = |quantile| histogram.value_at_quantile(quantile);
         Percentiles {
             p50: at(0.5),

@@ -14,8 +14,9 @@ use rdkafka::bindings as rd;
 
 use crate::failure::{Context as _, Failure, Outcome};
 use crate::native::producer::{Producer, Target, record};
+use crate::postgres::accounts::{Account, Form};
 
-/// Bytes of a record's key and of its value.
+/// Bytes of an event's key and of its value.
 const KEY_BYTES: usize = 8;
 const VALUE_BYTES: usize = 160;
 /// Maximum number of records produced in one call.
@@ -55,6 +56,8 @@ pub enum Records {
     Repeating,
     /// These keys are written in turn, each time with the next version, so the state does not grow.
     Versions { keys: u64 },
+    /// Every record is a new row of a table.
+    Accounts(Form),
 }
 
 /// What to write.
@@ -179,8 +182,10 @@ struct Maker {
     fresh: u64,
     /// The partitions of the records since the last clearing.
     targets: Vec<i32>,
-    /// Their keys and values, all of one length.
+    /// Their keys and values, one behind the other.
     bytes: Vec<u8>,
+    /// Where each record's key and value end.
+    ends: Vec<(usize, usize)>,
 }
 
 impl Maker {
@@ -191,12 +196,14 @@ impl Maker {
             fresh: 0,
             targets: Vec::with_capacity(BATCH),
             bytes: Vec::with_capacity(BATCH * (KEY_BYTES + VALUE_BYTES)),
+            ends: Vec::with_capacity(BATCH),
         }
     }
 
     fn clear(&mut self) {
         self.targets.clear();
         self.bytes.clear();
+        self.ends.clear();
     }
 
     fn made(&self) -> usize {
@@ -204,6 +211,25 @@ impl Maker {
     }
 
     fn make(&mut self, number: u64, due_us: u64) {
+        let key = match self.records {
+            Records::Accounts(form) => self.account(number, due_us, form),
+            Records::Distinct | Records::Repeating | Records::Versions { .. } => self.event(number, due_us),
+        };
+        self.ends.push((key, self.bytes.len()));
+    }
+
+    /// Adds an account's first row; returns where its key ends.
+    fn account(&mut self, number: u64, due_us: u64, form: Form) -> usize {
+        self.fresh += 1;
+        self.targets.push((number % self.partitions) as i32);
+        digits(&mut self.bytes, number, 1);
+        let key = self.bytes.len();
+        Account { id: number as i64, version: 1, due_us }.write(form, &mut self.bytes);
+        key
+    }
+
+    /// Adds an event; returns where its key ends.
+    fn event(&mut self, number: u64, due_us: u64) -> usize {
         let repeats = self.records == Records::Repeating && number % 5 == 4;
         let id = if repeats { self.fresh.saturating_sub(1 + (number * 7919) % 1000) } else { self.fresh };
         self.fresh += u64::from(!repeats);
@@ -212,7 +238,8 @@ impl Maker {
         self.targets.push((account % self.partitions) as i32);
         let bytes = &mut self.bytes;
         digits(bytes, account, KEY_BYTES);
-        let end = bytes.len() + VALUE_BYTES;
+        let key = bytes.len();
+        let end = key + VALUE_BYTES;
         bytes.extend_from_slice(br#"{"event_id":"#);
         digits(bytes, id, 1);
         bytes.extend_from_slice(br#","account":""#);
@@ -224,17 +251,18 @@ impl Maker {
         bytes.extend_from_slice(br#","note":""#);
         bytes.resize(end - 2, b'x');
         bytes.extend_from_slice(b"\"}");
+        key
     }
 
     /// The records since the last clearing; they point into the buffer.
     fn records(&self, into: &mut Vec<rd::rd_kafka_message_t>) {
+        let mut from = 0;
         into.clear();
-        into.extend(self.targets.iter().zip(self.bytes.chunks_exact(KEY_BYTES + VALUE_BYTES)).map(
-            |(&partition, bytes)| {
-                let (key, value) = bytes.split_at(KEY_BYTES);
-                record(partition, key, value)
-            },
-        ));
+        into.extend(self.targets.iter().zip(&self.ends).map(|(&partition, &(key, end))| {
+            let made = record(partition, &self.bytes[from..key], &self.bytes[key..end]);
+            from = end;
+            made
+        }));
     }
 }
 
