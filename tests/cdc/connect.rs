@@ -4,6 +4,8 @@
 //! stop is delivered again.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,9 +21,11 @@ const STOP_WAIT: Duration = Duration::from_secs(60);
 
 /// A connector, running or not. Killed when dropped.
 pub struct Connect {
+    /// The connector's.
+    name: String,
     libs: PathBuf,
     folder: PathBuf,
-    /// Its own, which nothing connects to.
+    /// Where it answers requests.
     port: Port,
     child: Option<Child>,
 }
@@ -35,7 +39,7 @@ impl Connect {
         let libs = kafka::jars(&format!("connect-{kind}"), &pom);
         let folder = kafka::run_folder().join(format!("connect-{name}"));
         fs::create_dir_all(&folder).expect("the run's folder is writable");
-        let connect = Connect { libs, folder, port: Port::free(), child: None };
+        let connect = Connect { name: name.to_owned(), libs, folder, port: Port::free(), child: None };
         let mut config: Map<String, Value> = Map::new();
         for (setting, value) in database.connector(brokers) {
             config.insert(setting.to_owned(), value.into());
@@ -132,14 +136,36 @@ impl Connect {
         }
     }
 
-    /// Stops it cleanly (SIGTERM): it flushes its offsets.
+    /// Stops the connector cleanly, so that it flushes its offsets, then the process.
+    ///
+    /// The process is killed: asked to stop, it now and then never ends. Kafka Connect and Jetty both stop the server of
+    /// requests then, at the same time, and the one waits for threads that the other has forgotten.
     pub fn stop(&mut self) {
-        let mut child = self.child.take().expect("it was started");
-        kafka::signal(&child, libc::SIGTERM);
-        within(STOP_WAIT, &format!("Kafka Connect to stop, see {}", self.log().display()), || {
-            child.try_wait().expect("it is our child")
+        let log = self.log();
+        let what = |what: &str| format!("{what}, see {}", log.display());
+        let path = format!("/connectors/{}", self.name);
+        within(STOP_WAIT, &what("Kafka Connect to take a request"), || {
+            self.answer("PUT", &format!("{path}/stop"))?.starts_with("HTTP/1.1 204").then_some(())
         });
-        assert!(self.offsets().exists(), "it stopped without flushing its offsets, see {}", self.log().display());
+        within(STOP_WAIT, &what("the connector to stop"), || {
+            let answer = self.answer("GET", &format!("{path}/status"))?;
+            // Whatever its encoding: the object stands between the braces.
+            let status: Value = serde_json::from_str(&answer[answer.find('{')?..=answer.rfind('}')?]).ok()?;
+            (status["connector"]["state"] == "STOPPED" && status["tasks"] == json!([])).then_some(())
+        });
+        assert!(self.offsets().exists(), "{}", what("it stopped without flushing its offsets"));
+        self.kill();
+    }
+
+    /// The answer to a request, if there is one.
+    fn answer(&self, method: &str, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.port.address()).ok()?;
+        stream.set_read_timeout(Some(STOP_WAIT)).ok()?;
+        let head = "Host: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        write!(stream, "{method} {path} HTTP/1.1\r\n{head}").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
     }
 
     /// Removes its offsets, so that it will take a snapshot.
