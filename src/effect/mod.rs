@@ -8,6 +8,7 @@
 //! - [`Sink`] is what all lanes of a topology share; [`Session`] is one lane's way in.
 //! - [`Effects`] are what the records of one task cause in one transaction, as text parameters of numbered statements.
 //! - `postgres` is the driver for PostgreSQL, the only one that knows its crate.
+//! - `call` is what becomes of a call to a provider, which no transaction can hold: pure, and without a driver yet.
 //!
 //! Calls wait for the sink, and give it up when it has not answered a request for half a minute. A session connects when
 //! it is first used, and again after its connection was lost.
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use crate::format::Token;
 
+pub mod call;
 mod effects;
 pub mod postgres;
 

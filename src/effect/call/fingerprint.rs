@@ -1,0 +1,177 @@
+//! The fingerprint of a request: whether two requests under one key are the same.
+//!
+//! A record that has the identity and the version of another one, and asks for something else, is a conflict, never a
+//! duplicate. What is compared is what records contribute: method, path and query, the headers that a record has a part
+//! in, the body. Headers that come from the topology alone are left out, so that a secret can be replaced.
+//!
+//! A topology that is changed asks for something else for every record. So a fingerprint says what [`Form`] the request
+//! has, and two of different forms are not compared.
+//!
+//! The digest is the first 16 bytes of the SHA-256 of the parts, each after its length, as big-endian numbers of eight
+//! bytes; the list of headers after their number. 128 bits tell apart whatever was not made to collide, and whoever can
+//! do that could as well send another identity.
+
+use sha2::{Digest, Sha256};
+
+/// How many bytes a fingerprint takes where it is remembered: the form's four, then the digest.
+pub const FINGERPRINT_BYTES: usize = 20;
+
+const FORM_DOMAIN: &[u8] = b"ratchet request form 1";
+const CONTENT_DOMAIN: &[u8] = b"ratchet request content 1";
+
+/// What a topology makes of its records' requests: a digest of its templates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form([u8; 4]);
+
+impl Form {
+    /// The form of requests that are made by these templates, in this order: any texts that say how method, path, query,
+    /// headers and body come from a record.
+    pub fn of<'a>(templates: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(FORM_DOMAIN);
+        templates.into_iter().for_each(|template| add(&mut hasher, template.as_bytes()));
+        Self(first_bytes(hasher))
+    }
+}
+
+/// What a record contributes to a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Content<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// The names and values of the headers that a record has a part in, in the topology's order.
+    pub headers: &'a [(&'a str, &'a [u8])],
+    /// The body; `None` if there is none, which is not the same as an empty one.
+    pub body: Option<&'a [u8]>,
+}
+
+/// A request's fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    form: Form,
+    digest: [u8; 16],
+}
+
+/// What two fingerprints say about their requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// They are the same.
+    Same,
+    /// They are not: a conflict.
+    Different,
+    /// Nothing: the topology has changed in between.
+    Unknown,
+}
+
+impl Fingerprint {
+    /// The fingerprint of a request of this form.
+    pub fn of(form: Form, content: Content<'_>) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(CONTENT_DOMAIN);
+        add(&mut hasher, content.method.as_bytes());
+        add(&mut hasher, content.target.as_bytes());
+        hasher.update((content.headers.len() as u64).to_be_bytes());
+        for (name, value) in content.headers {
+            add(&mut hasher, name.as_bytes());
+            add(&mut hasher, value);
+        }
+        content.body.iter().for_each(|body| add(&mut hasher, body));
+        Self { form, digest: first_bytes(hasher) }
+    }
+
+    /// What it and another say about their requests.
+    pub fn compare(&self, other: &Self) -> Comparison {
+        match () {
+            () if self.form != other.form => Comparison::Unknown,
+            () if self.digest == other.digest => Comparison::Same,
+            () => Comparison::Different,
+        }
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(self) -> [u8; FINGERPRINT_BYTES] {
+        let mut bytes = [0; FINGERPRINT_BYTES];
+        bytes[..4].copy_from_slice(&self.form.0);
+        bytes[4..].copy_from_slice(&self.digest);
+        bytes
+    }
+
+    /// The fingerprint with these bytes.
+    pub fn from_bytes(bytes: [u8; FINGERPRINT_BYTES]) -> Self {
+        let (mut form, mut digest) = ([0; 4], [0; 16]);
+        form.copy_from_slice(&bytes[..4]);
+        digest.copy_from_slice(&bytes[4..]);
+        Self { form: Form(form), digest }
+    }
+}
+
+fn add(hasher: &mut Sha256, part: &[u8]) {
+    hasher.update((part.len() as u64).to_be_bytes());
+    hasher.update(part);
+}
+
+fn first_bytes<const N: usize>(hasher: Sha256) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&hasher.finalize()[..N]);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: requests are the same only if everything that a record contributes is, and are compared only under one form.
+
+    use super::*;
+
+    const HEADERS: &[(&str, &[u8])] = &[("x-tenant", b"7"), ("x-kind", b"a")];
+    const PLAIN: Content<'_> = Content { method: "POST", target: "/charges", headers: HEADERS, body: Some(b"{}") };
+
+    fn form() -> Form {
+        Form::of(["POST", "/charges", "value"])
+    }
+
+    #[test]
+    fn requests_differ_in_anything_that_a_record_contributes() {
+        let of = |content| Fingerprint::of(form(), content);
+        let cases = [
+            ("method", Content { method: "PUT", ..PLAIN }),
+            ("target", Content { target: "/charges?x=1", ..PLAIN }),
+            ("no body", Content { body: None, ..PLAIN }),
+            ("empty body", Content { body: Some(b""), ..PLAIN }),
+            ("body", Content { body: Some(b"{ }"), ..PLAIN }),
+            ("fewer headers", Content { headers: &HEADERS[..1], ..PLAIN }),
+            ("another value", Content { headers: &[("x-tenant", b"8"), ("x-kind", b"a")], ..PLAIN }),
+            ("another order", Content { headers: &[("x-kind", b"a"), ("x-tenant", b"7")], ..PLAIN }),
+            ("a part moved", Content { method: "POST/", target: "charges", ..PLAIN }),
+            ("a part moved", Content { headers: &[("x-tenant", b"7"), ("x-kinda", b"")], ..PLAIN }),
+        ];
+        for (case, content) in cases {
+            assert_eq!(of(PLAIN).compare(&of(content)), Comparison::Different, "{case}");
+        }
+        assert_eq!(of(PLAIN).compare(&of(PLAIN)), Comparison::Same);
+        assert_ne!(of(Content { body: None, ..PLAIN }), of(Content { body: Some(b""), ..PLAIN }));
+    }
+
+    #[test]
+    fn requests_of_a_topology_that_has_changed_are_not_compared() {
+        for templates in [["POST", "/charges", "{json}"], ["POST", "/chargesv", "alue"]] {
+            let (one, other) = (Fingerprint::of(form(), PLAIN), Fingerprint::of(Form::of(templates), PLAIN));
+            assert_eq!(one.compare(&other), Comparison::Unknown);
+        }
+    }
+
+    #[test]
+    fn bytes_bring_it_back() {
+        let fingerprint = Fingerprint::of(form(), PLAIN);
+        assert_eq!(Fingerprint::from_bytes(fingerprint.to_bytes()), fingerprint);
+    }
+
+    #[test]
+    fn bytes_last() {
+        // Reckoned by another program.
+        let bytes = Fingerprint::of(form(), PLAIN).to_bytes();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "6bcac2ea53f4368f5ed544fef9bf1704bf74044f");
+    }
+}

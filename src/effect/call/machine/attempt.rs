@@ -1,0 +1,87 @@
+//! What a call makes of the end of an attempt.
+
+use std::time::Duration;
+
+use super::{Action, Call, Outcome, Stage};
+use crate::effect::call::backoff::{Draw, RETRY_AFTER_MAX};
+use crate::effect::call::{Answer, Class, Now, OnInDoubt, OnUnavailable, Policy, Reading, RetryAfter};
+
+/// How often an attempt may find another one of its key under way before the call is in doubt.
+pub const IN_PROGRESS_MAX: u32 = 5;
+
+/// What it takes to see what an attempt has come to.
+pub(super) struct Attempt<'a> {
+    pub(super) policy: &'a Policy,
+    pub(super) now: Now,
+    /// Whether no answer since the call's first attempt shows that the provider is alive.
+    pub(super) is_down: bool,
+    pub(super) draw: Draw<'a>,
+}
+
+impl Attempt<'_> {
+    /// An attempt of this call is over.
+    pub(super) fn over(self, call: Call, answer: &Answer) -> (Call, Action) {
+        let retry_after = match answer {
+            Answer::TooLate => return call.too_late(self.policy),
+            Answer::Status(status) => status.retry_after,
+            Answer::NotSent | Answer::Lost => None,
+        };
+        let Reading { class, may_have_acted } = self.policy.answers.read(answer, self.policy.key.is_some());
+        let after = Call { may_have_acted: call.may_have_acted || may_have_acted, ..call };
+        match class {
+            Class::Done => after.decided(Outcome::Done),
+            Class::Conflict => after.decided(Outcome::Conflict),
+            // It says nothing about an attempt before.
+            Class::Rejected if call.may_have_acted => self.doubt(after),
+            Class::Rejected => after.decided(Outcome::Rejected),
+            Class::InDoubt => self.doubt(after),
+            Class::Again => self.again(after, retry_after),
+            Class::Hold => self.hold(after, retry_after),
+            Class::InProgress if after.in_progress >= IN_PROGRESS_MAX => self.doubt(Call { in_progress: 0, ..after }),
+            Class::InProgress => {
+                let in_progress = after.in_progress + 1;
+                self.later(Call { in_progress, ..after }, in_progress, retry_after)
+            }
+        }
+    }
+
+    fn doubt(self, call: Call) -> (Call, Action) {
+        match self.policy.on_in_doubt {
+            OnInDoubt::DeadLetter | OnInDoubt::Fail => call.decided(Outcome::InDoubt),
+            OnInDoubt::Retry => self.again(call, None),
+        }
+    }
+
+    /// Counts the attempt, and has the call sent again unless there were enough.
+    fn again(self, call: Call, retry_after: Option<RetryAfter>) -> (Call, Action) {
+        let counted = call.counted.saturating_add(1);
+        if counted < self.policy.retry.attempts {
+            return self.later(Call { counted, ..call }, counted, retry_after);
+        }
+        match self.policy.on_unavailable {
+            // What a provider that is down leaves undone is nobody's fault, and does not count.
+            OnUnavailable::Hold if self.is_down => self.hold(call, retry_after),
+            OnUnavailable::Hold | OnUnavailable::DeadLetter | OnUnavailable::Fail => {
+                Call { counted, ..call }.decided(Outcome::Unavailable)
+            }
+        }
+    }
+
+    /// Has the call sent again after the wait that follows this many failures.
+    fn later(self, call: Call, failures: u32, retry_after: Option<RetryAfter>) -> (Call, Action) {
+        let wait = self.policy.retry.wait(failures, self.draw);
+        let not_before = until(self.now, wait, retry_after);
+        Call { not_before, ..call }.ready()
+    }
+
+    fn hold(self, call: Call, retry_after: Option<RetryAfter>) -> (Call, Action) {
+        let not_before = until(self.now, self.policy.retry.max, retry_after);
+        (Call { stage: Stage::Ready, not_before, ..call }, Action::Hold(not_before))
+    }
+}
+
+/// The end of a wait, or when the provider wants to be asked again, whichever is later.
+fn until(now: Now, wait: Duration, retry_after: Option<RetryAfter>) -> Duration {
+    let asked = retry_after.map_or(Duration::ZERO, |asked| asked.wait(now.wall_ms, RETRY_AFTER_MAX));
+    now.monotonic.saturating_add(wait.max(asked))
+}

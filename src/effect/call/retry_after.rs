@@ -1,0 +1,86 @@
+//! `Retry-After` (RFC 9110, section 10.2.3): when a provider wants to be asked again, in seconds or as a date.
+
+use std::time::Duration;
+
+use super::http_date;
+
+/// When a provider wants to be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryAfter {
+    /// After this many seconds.
+    Seconds(u64),
+    /// At this time, in seconds since the epoch.
+    At(i64),
+}
+
+impl RetryAfter {
+    /// Reads the header's value; `None` if it is neither digits nor a date. `now_ms` is the wall clock, in milliseconds
+    /// since the epoch.
+    pub fn parse(value: &str, now_ms: i64) -> Option<Self> {
+        let value = value.trim_matches([' ', '\t']);
+        if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+            // More than a number can hold is as good as for ever.
+            return Some(Self::Seconds(value.parse().unwrap_or(u64::MAX)));
+        }
+        http_date::parse(value, now_ms.div_euclid(1_000)).map(Self::At)
+    }
+
+    /// How long that is from now on, and at most `max`; nothing if it has passed.
+    pub fn wait(self, now_ms: i64, max: Duration) -> Duration {
+        let wait = match self {
+            Self::Seconds(seconds) => Duration::from_secs(seconds),
+            Self::At(seconds) => {
+                let left_ms = seconds.saturating_mul(1_000).saturating_sub(now_ms);
+                Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))
+            }
+        };
+        wait.min(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what a provider asks for is understood in both forms, and is never longer than the cap.
+
+    use super::*;
+
+    /// 6 November 1994, 08:49:37.5.
+    const NOW_MS: i64 = 784_111_777_500;
+    const MAX: Duration = Duration::from_secs(300);
+
+    #[test]
+    fn seconds_and_dates_are_waits_up_to_the_cap() {
+        let cases = [
+            ("0", 0),
+            ("120", 120_000),
+            (" 7\t", 7_000),
+            ("0120", 120_000),
+            ("300", 300_000),
+            ("301", 300_000),
+            ("99999999999999999999999999", 300_000),
+            ("Sun, 06 Nov 1994 08:49:40 GMT", 2_500),
+            ("Sunday, 06-Nov-94 08:49:40 GMT", 2_500),
+            ("Sun Nov  6 08:49:40 1994", 2_500),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Mon, 07 Nov 1994 08:49:37 GMT", 300_000),
+        ];
+        for (value, expected_ms) in cases {
+            let wait = RetryAfter::parse(value, NOW_MS).unwrap().wait(NOW_MS, MAX);
+            assert_eq!(wait, Duration::from_millis(expected_ms), "{value}");
+        }
+    }
+
+    #[test]
+    fn anything_else_asks_for_nothing() {
+        for value in ["", " ", "-1", "+1", "1.5", "1 s", "soon", "Sun, 06 Nov 1994", "1,2"] {
+            assert_eq!(RetryAfter::parse(value, NOW_MS), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn clocks_at_their_ends_do_not_overflow() {
+        assert_eq!(RetryAfter::At(i64::MAX).wait(i64::MIN, MAX), MAX);
+        assert_eq!(RetryAfter::At(i64::MIN).wait(i64::MAX, MAX), Duration::ZERO);
+    }
+}

@@ -1,0 +1,108 @@
+//! The window of a key: from the first attempt on, for as long as the provider honours it.
+//!
+//! It is measured by the wall clocks of the owners, one after the other, since it has to outlive them; records'
+//! timestamps play no part. A request counts with all the time that it may take: one that is written at the last moment
+//! arrives a whole time-out later.
+
+use std::time::Duration;
+
+/// For how long the provider honours a key, and what has to fit into that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyWindow {
+    honoured_for_ms: i64,
+    /// What one attempt may take.
+    timeout_ms: i64,
+    /// By how much the clocks of owners and of the provider may differ.
+    margin_ms: i64,
+}
+
+impl KeyWindow {
+    /// A window in which the provider honours a key for `honoured_for`, one attempt takes `timeout` at most, and clocks
+    /// differ by `margin` at most. `None` if it has no room: an attempt and one more after it have to fit in.
+    pub fn new(honoured_for: Duration, timeout: Duration, margin: Duration) -> Option<Self> {
+        let [honoured_for_ms, timeout_ms, margin_ms] = [honoured_for, timeout, margin].map(as_ms);
+        let attempt_ms = timeout_ms.saturating_add(margin_ms);
+        (honoured_for_ms >= attempt_ms.saturating_mul(2)).then_some(Self { honoured_for_ms, timeout_ms, margin_ms })
+    }
+
+    /// Whether a request may be written now, if the first one may have been at `first_at_ms`; both are wall clocks, in
+    /// milliseconds since the epoch. To be asked when it is written to the socket, by owners that have lost their task
+    /// too: nobody can stop it afterwards.
+    pub fn allows(&self, first_at_ms: i64, now_ms: i64) -> bool {
+        let ends = first_at_ms.saturating_add(self.honoured_for_ms);
+        let over_by = now_ms.saturating_add(self.timeout_ms).saturating_add(self.margin_ms);
+        !self.is_ahead(first_at_ms, now_ms) && over_by < ends
+    }
+
+    /// Whether calls may begin without a reservation of their own because of a grant of `since_ms`: for half of the
+    /// window, so that the other half is left for attempts after it.
+    pub fn grants(&self, since_ms: i64, now_ms: i64) -> bool {
+        !self.is_ahead(since_ms, now_ms) && now_ms.saturating_sub(since_ms) < self.honoured_for_ms / 2
+    }
+
+    /// A clock has gone back, or another one was ahead: how long ago that was is not known.
+    fn is_ahead(&self, then_ms: i64, now_ms: i64) -> bool {
+        then_ms > now_ms.saturating_add(self.margin_ms)
+    }
+}
+
+fn as_ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: no request is written that could arrive when its key is no longer honoured.
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn window() -> KeyWindow {
+        KeyWindow::new(SECOND * 100, SECOND * 10, SECOND * 5).unwrap()
+    }
+
+    #[test]
+    fn request_is_allowed_while_it_ends_within_the_window() {
+        let first = 1_000_000;
+        let cases = [
+            ("at once", 0, true),
+            ("so that it just ends within it", 84_999, true),
+            ("so that it ends with it", 85_000, false),
+            ("when the window has passed", 100_000, false),
+            ("when it has long passed", i64::MAX / 2, false),
+            ("by a clock that is a little behind", -5_000, true),
+            ("by a clock that has gone back", -5_001, false),
+        ];
+        for (case, after_ms, expected) in cases {
+            assert_eq!(window().allows(first, first.saturating_add(after_ms)), expected, "{case}");
+        }
+        assert!(!window().allows(i64::MIN, i64::MAX) && !window().allows(i64::MAX, i64::MIN));
+    }
+
+    #[test]
+    fn grant_serves_for_half_of_the_window() {
+        for (after_ms, expected) in [(0, true), (49_999, true), (50_000, false), (-5_000, true), (-5_001, false)] {
+            assert_eq!(window().grants(7_000, 7_000 + after_ms), expected, "{after_ms}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_grant_allows_the_window_allows() {
+        for honoured in [30, 31, 60, 3_600] {
+            let window = KeyWindow::new(SECOND * honoured, SECOND * 10, SECOND * 5).unwrap();
+            for now_ms in (-10_000..i64::from(honoured) * 1_000).step_by(100) {
+                assert!(!window.grants(0, now_ms) || window.allows(0, now_ms), "{honoured} s, {now_ms} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn window_without_room_is_refused() {
+        for (honoured, expected) in [(29, false), (30, true)] {
+            let window = KeyWindow::new(SECOND * honoured, SECOND * 10, SECOND * 5);
+            assert_eq!(window.is_some(), expected, "{honoured} s");
+        }
+        assert!(KeyWindow::new(SECOND, Duration::MAX, Duration::MAX).is_none());
+    }
+}
