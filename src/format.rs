@@ -32,6 +32,9 @@
 //! | 4 + n | the length and the bytes of the last streamed change's version, which is lower (flag 32; 1 and 16 are set) |
 //! | rest | the version's bytes (flag 1): their order is the versions' order, see [`crate::dedup::version`] |
 //!
+//! An entry of format 2 holds up to two of these, for what was settled and for what is under way: see [`Remembered`].
+//! Nothing writes it yet.
+//!
 //! # Position record and store meta
 //!
 //! A format byte, then the fields in order, as bincode 2 writes them in its standard configuration:
@@ -71,6 +74,9 @@
 //! | synced at | zigzag |
 //! | position offset | optional zigzag |
 //!
+//! A position record of format 2 goes on after the scopes with what is said about calls: see [`Calls`]. Nothing writes
+//! it yet.
+//!
 //! Format 1 of a store's meta, which is still read, ends before the position offset, which is then unknown.
 //!
 //! # Redo
@@ -86,10 +92,19 @@ use std::fmt;
 use std::str::FromStr;
 
 // By its path, since fuzzing takes this file by its own.
+#[path = "format/calls.rs"]
+mod calls;
 #[path = "format/redo.rs"]
 mod redo;
+#[path = "format/remembered.rs"]
+mod remembered;
 
+pub use calls::{Called, Calls, Control};
 pub use redo::{REDO_FORMAT, Redo, RedoRecord, RedoWriter};
+pub use remembered::{
+    FINGERPRINT_BYTES, How, JOURNAL_BYTES_MAX, Journal, JournalWriter, Place, REASON_BYTES_MAX, RESULT_BYTES_MAX,
+    Remembered, ResultRef, STEP_NAME_BYTES_MAX, Settled, Step, UnderWay,
+};
 
 /// An identity longer than this is stored as its SHA-256.
 pub const IDENTITY_BYTES_MAX: usize = 128;
@@ -108,8 +123,12 @@ pub const STORE_META_KEY: &[u8] = &[0xff, b'm'];
 
 /// The entry format that is written.
 pub const ENTRY_FORMAT: u8 = 1;
+/// The entry format that is written where there is more to say because of calls: see [`Remembered`].
+pub const ENTRY_FORMAT_CALLS: u8 = 2;
 /// The position record format that is written.
 pub const POSITION_FORMAT: u8 = 1;
+/// The position record format that is written where there is something to say about calls: see [`Calls`].
+pub const POSITION_FORMAT_CALLS: u8 = 2;
 /// The store meta format that is written.
 pub const STORE_META_FORMAT: u8 = 2;
 /// The previous format, which is still read: it lacks the position record's offset.
@@ -472,9 +491,10 @@ impl PositionRecord {
         encode_struct(POSITION_FORMAT, self)
     }
 
-    /// Whether the result of [`PositionRecord::encode`] can be read again. To be checked before it is written.
+    /// Whether the result of [`PositionRecord::encode`] or of [`PositionRecord::encode_with`] can be read again. To be
+    /// checked before it is written.
     pub fn is_readable(encoded: &[u8]) -> bool {
-        encoded.len() <= SURELY_READABLE_BYTES || Self::decode(encoded).is_ok()
+        encoded.len() <= SURELY_READABLE_BYTES || Self::decode_with_calls(encoded).is_ok()
     }
 
     /// Reads a position record.

@@ -156,13 +156,13 @@ fn put_counted(bytes: &mut Vec<u8>, part: Option<&[u8]>) {
     bytes.extend_from_slice(part.unwrap_or_default());
 }
 
-fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+pub(super) fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (taken, after) = rest.split_at_checked(count)?;
     *rest = after;
     Some(taken)
 }
 
-fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+pub(super) fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     take(rest, N)?.try_into().ok()
 }
 
