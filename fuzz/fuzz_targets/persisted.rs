@@ -2,11 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ratchet_fuzz::format::{EntryRef, OffsetMetadata, PositionRecord, Redo, RedoWriter, StoreMeta};
+use ratchet_fuzz::format::{
+    EntryRef, JournalWriter, OffsetMetadata, PositionRecord, Redo, RedoWriter, Remembered, StoreMeta,
+};
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, bytes)) = data.split_first() else { return };
-    match kind % 5 {
+    match kind % 7 {
         0 => {
             if let Ok(entry) = EntryRef::decode(bytes) {
                 let mut written = Vec::new();
@@ -27,17 +29,35 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         3 => {
+            let Ok(text) = str::from_utf8(bytes) else { return };
+            if let Ok(Some(metadata)) = OffsetMetadata::parse(text) {
+                assert_eq!(OffsetMetadata::parse(&metadata.to_string()), Ok(Some(metadata)));
+            }
+        }
+        4 => {
+            if let Ok(remembered) = Remembered::decode(bytes) {
+                let mut written = Vec::new();
+                remembered.encode(&mut written);
+                assert_eq!(Remembered::decode(&written), Ok(remembered));
+                let journal = remembered.under_way.map(|under_way| under_way.journal).unwrap_or_default();
+                let mut again = JournalWriter::default();
+                assert!(journal.steps().all(|step| again.push(step)));
+                assert_eq!(again.as_journal(), journal);
+            }
+        }
+        5 => {
+            if let Ok((position, calls)) = PositionRecord::decode_with_calls(bytes) {
+                let written = position.encode_with(&calls);
+                assert!(PositionRecord::is_readable(&written));
+                assert_eq!(PositionRecord::decode_with_calls(&written), Ok((position, calls)));
+            }
+        }
+        _ => {
             if let Ok(redo) = Redo::decode(bytes) {
                 let mut written = RedoWriter::default();
                 written.begin();
                 redo.records().for_each(|record| written.push(record));
                 assert_eq!(Redo::decode(written.finish(redo.began, redo.next)), Ok(redo));
-            }
-        }
-        _ => {
-            let Ok(text) = str::from_utf8(bytes) else { return };
-            if let Ok(Some(metadata)) = OffsetMetadata::parse(text) {
-                assert_eq!(OffsetMetadata::parse(&metadata.to_string()), Ok(Some(metadata)));
             }
         }
     }
