@@ -276,10 +276,11 @@ impl<'a> Remembered<'a> {
     /// It has neither part, or a result or a reason that is too long.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let Self { settled, under_way } = self;
-        match (settled, under_way) {
-            (Some(settled), None) if *settled == Settled::done(settled.entry) => return settled.entry.encode(out),
-            (None, None) => panic!("nothing is remembered by a tombstone, not by an entry"),
-            _ => {}
+        assert!(settled.is_some() || under_way.is_some(), "nothing is remembered by a tombstone, not by an entry");
+        if let (Some(settled), None) = (settled, under_way)
+            && *settled == Settled::done(settled.entry)
+        {
+            return settled.entry.encode(out);
         }
         let parts = u8::from(settled.is_some()) * PART_SETTLED + u8::from(under_way.is_some()) * PART_UNDER_WAY;
         out.extend_from_slice(&[ENTRY_FORMAT_CALLS, parts]);
