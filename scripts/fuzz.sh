@@ -35,15 +35,29 @@ find topologies src/topology -name '*.yaml' -type f | sort | while read -r file;
 done
 grep -rhoE '\b(key|value|header|meta)\.[A-Za-z0-9_."]+' topologies src/topology --include='*.yaml' | sort -u | head -200 |
     awk -v to="$seeds/paths/" '{ out = to NR; printf "%s", $0 > out; close(out) }'
-# Each starts with a byte for its kind: an entry, a position record, a store's meta, an offset's text.
+# Each starts with a byte for its kind: an entry, a position record, a store's meta, an offset's text; then an entry and
+# a position record with calls, which the fixtures do not have.
+persisted() { # KIND NAME HEX...
+    local kind=$1 name=$2 hex
+    hex=$(printf '%s' "${@:3}")
+    printf '%b' "$(sed 's/../\\x&/g' <<<"$(printf '%02x' "$kind")$hex")" >"$seeds/persisted/$name-$(cksum <<<"$hex" | cut -d' ' -f1)"
+}
 kind=0
 for name in entries positions store-metas offsets; do
     cat tests/fixtures/*/"$name".jsonl | grep -oE '^\{"bytes":"[0-9a-f]+"' | grep -oE '[0-9a-f]{4,}' | while read -r hex; do
-        of=$(cksum <<<"$hex" | cut -d' ' -f1)
-        printf '%b' "$(sed 's/../\\x&/g' <<<"$(printf '%02x' "$kind")$hex")" >"$seeds/persisted/$name-$of"
+        persisted "$kind" "$name" "$hex"
     done
     kind=$((kind + 1))
 done
+persisted 4 calls \
+    0203000000180137000000050000000000000001000200000002616276310400000000000000050105050505050505050505 \
+    05050505050500000000000000090103030303030303030303030303030303030303030100c8000000027b7d000000180137 \
+    0000000500000000000000010002000000026162763205050505050505050505050505050505000000000000000900000000 \
+    00000007000000020300000206636861726765010000000378797a046d61696c00
+persisted 5 calls \
+    020708070707070707070707070707070707070601720909090909090909090909090909090901000a0a0001010101010101 \
+    0101010101010101010101010101010101010101010101010101040000020e101218013c0801010101010101010101010101 \
+    0101010108
 
 # These start with a byte for their kind too: headers, two records, two messages from before Kafka 0.11, frames and
 # blocks.
