@@ -91,7 +91,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-// By its path, since fuzzing takes this file by its own.
+// By their paths, since fuzzing takes this file by its own.
 #[path = "format/calls.rs"]
 mod calls;
 #[path = "format/redo.rs"]

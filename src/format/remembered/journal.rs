@@ -175,6 +175,14 @@ mod tests {
     }
 
     #[test]
+    fn longer_result_of_a_step_is_damaged() {
+        let length = RESULT_BYTES_MAX as u32 + 1;
+        let body = vec![7; RESULT_BYTES_MAX + 1];
+        let bytes = [&[0, 1, 1, b'a', 1][..], &length.to_be_bytes(), &body].concat();
+        assert_eq!(Journal::decode(&mut &bytes[..]), Err(damaged("it is longer than was ever written")));
+    }
+
+    #[test]
     fn steps_are_at_most_as_many_as_can_be_counted() {
         let (mut journal, step) = (JournalWriter::default(), Step { name: "", result: None });
         (0..u16::MAX).for_each(|_| assert!(journal.push(step)));
