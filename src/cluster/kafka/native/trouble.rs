@@ -11,6 +11,9 @@ use super::event::Signal;
 
 /// How long the last trouble may explain a failure: librdkafka does not repeat the same error for 30 s.
 const GOOD_FOR: Duration = Duration::from_secs(60);
+/// What librdkafka says of a broker that does not speak TLS, with its hint and without, as it happens.
+const CLOSED: &str = "SSL connection closed by peer (";
+const CLOSED_AND_HINT: &str = "SSL connection closed by peer: connecting to a PLAINTEXT broker listener? (";
 
 /// The last trouble reported with a client's connections.
 pub(super) struct LastTrouble {
@@ -29,7 +32,8 @@ impl LastTrouble {
 
     /// Notes what was reported. That a connection was closed says less than why TLS could not be spoken on another: where
     /// there is no TLS, librdkafka reports the one or the other, as it happens.
-    fn note(&self, failure: Failure) {
+    fn note(&self, mut failure: Failure) {
+        failure.message = failure.message.replace(CLOSED, CLOSED_AND_HINT);
         let is_closed = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT && failure.message.contains("Disconnected");
         let is_told = self.last().is_some_and(|last| last.code == Code::RD_KAFKA_RESP_ERR__SSL);
         if !(is_closed && is_told) {
@@ -150,6 +154,10 @@ mod tests {
             last_trouble.last().map(|last| last.message)
         };
         assert_eq!(noted(&closed), Some(closed.message.clone()));
+        let without_hint = failure(closed.code, "Disconnected: SSL connection closed by peer (after 1ms)");
+        assert!(
+            noted(&without_hint).is_some_and(|message| message.contains("a PLAINTEXT broker listener? (after 1ms)"))
+        );
         assert_eq!(noted(&tls), Some(tls.message.clone()));
         assert_eq!(noted(&closed), Some(tls.message.clone()));
         assert_eq!(noted(&broken()), Some(broken().message), "another reason does");
