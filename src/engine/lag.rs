@@ -9,6 +9,8 @@ pub struct Lag {
     drained_at: Option<i64>,
     /// The timestamp of the last committed record that has one.
     last_timestamp: Option<i64>,
+    /// The wall clock, milliseconds since the epoch, when something was first found to be left to read.
+    behind_at: Option<i64>,
 }
 
 impl Lag {
@@ -23,15 +25,17 @@ impl Lag {
             self.drained_at = Some(wall_ms);
             return metrics.lag(0, 0.0);
         }
-        // The next record arrived after the last one read, and after everything was read.
-        let since = self.last_timestamp.max(self.drained_at);
+        let seen = *self.behind_at.get_or_insert(wall_ms);
+        // The next record arrived after the last one read, and after everything was read. Where nothing was read yet, it
+        // was there when it was first seen.
+        let since = self.last_timestamp.max(self.drained_at).unwrap_or(seen);
         metrics.lag(records, age_ms(since, wall_ms) as f64 / 1000.0);
     }
 }
 
 /// How long something has been there. Timestamps are chosen by producers and may be anything.
-fn age_ms(since: Option<i64>, wall_ms: i64) -> i64 {
-    since.map_or(0, |since| wall_ms.saturating_sub(since).max(0))
+fn age_ms(since: i64, wall_ms: i64) -> i64 {
+    wall_ms.saturating_sub(since).max(0)
 }
 
 #[cfg(test)]
@@ -40,7 +44,7 @@ mod tests {
 
     #[test]
     fn extreme_timestamps_do_not_overflow_the_age() {
-        let ages = [None, Some(4_000), Some(6_000), Some(i64::MAX), Some(i64::MIN), Some(-2)];
-        assert_eq!(ages.map(|since| age_ms(since, 5_000)), [0, 1_000, 0, 0, i64::MAX, 5_002]);
+        let ages = [4_000, 6_000, i64::MAX, i64::MIN, -2];
+        assert_eq!(ages.map(|since| age_ms(since, 5_000)), [1_000, 0, 0, i64::MAX, 5_002]);
     }
 }

@@ -316,7 +316,8 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
     if let Some(held) = &task.held {
         task.metrics.state(held.store.entries_estimate(), held.store.bytes());
     }
-    let at_work = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_));
+    let at_work = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_))
+        || task.waits_for_sink.is_some();
     let Some(end) = end.filter(|_| at_work) else { return };
     let records = (end - task.committed.next).max(0);
     task.lag.publish(records, wall_ms, &task.metrics);

@@ -48,6 +48,7 @@ fn missing_table_is_said_once_and_holds_the_work() {
     operator.await_error(&[words[0], "applied", "trying again"]);
     within(DEADLINE, "more tries", || (count(&operator, "DEBUG", &words) >= 8).then_some(()));
     await_held(&operator);
+    within(DEADLINE, "the lag to grow", || (operator.metric("ratchet_lag_seconds", &[]) > 1.0).then_some(()));
     // A claim in between is no end of it.
     let lowest = (0..20).map(|_| operator.metric("ratchet_sink_held", &[]) as i64).min();
     assert_eq!(lowest, Some(1));
