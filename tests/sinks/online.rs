@@ -35,7 +35,7 @@ fn missing_table_and_column_are_named() {
     check_online(&shop.job).says(2, &words);
     shop.database.run("drop table applied");
     check_online(&shop.job)
-        .says(2, &[statement, "relation \"applied\" does not exist (42P01)", "run would refuse this"]);
+        .says(2, &[statement, "relation \"applied\" does not exist (42P01)", "run would wait for the database"]);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn parameters_without_a_type_are_named() {
     let words = [
         "could not determine data type of parameter $1 (42P18)",
         "inconsistent types deduced for parameter $1",
-        "for 2 reasons",
+        "run would wait for the database and process nothing, for 2 reasons",
     ];
     check_online(&shop.job).says(2, &words);
 }

@@ -17,7 +17,8 @@ use crate::topology::{Loaded, Topology};
 
 /// Queries databases and the cluster, and reports all findings.
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
-    let mut refused = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
+    let held: usize = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
+    let mut refused = 0;
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
     let found = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
         // Rights, a password, a property: `run` would be refused too.
@@ -31,15 +32,21 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
         findings.iter().for_each(show);
         refused += count;
     }
-    match refused {
-        0 => Ok(()),
-        1 => Err(Failure::input("run would refuse this", "see the error above")),
-        count => Err(Failure::input(format!("run would refuse this, for {count} reasons"), "see the errors above")),
+    let because = |count: usize| if count == 1 { String::new() } else { format!(", for {count} reasons") };
+    match (refused, held) {
+        (0, 0) => Ok(()),
+        (0, held) => Err(Failure::input(
+            format!("run would wait for the database and process nothing{}", because(held)),
+            "see the errors in the database above; it goes on by itself once they are mended",
+        )),
+        (refused, _) => {
+            Err(Failure::input(format!("run would refuse this{}", because(refused)), "see the errors above"))
+        }
     }
 }
 
 /// Queries the database of a topology's sink, if it has one, and shows all findings. Returns how many keep it from being
-/// used.
+/// used: `run` waits until they are mended.
 fn ask_database(Loaded { topology, path, .. }: &Loaded, config: &Config) -> usize {
     let Some((settings, sink)) = rendering::settings(topology, config.tables_create).zip(topology.sink()) else {
         return 0;
