@@ -160,7 +160,7 @@ pub static WORKER: &[Key] = &[
         name: "topics.create",
         default: Omitted::Is("internal"),
         about: "what to create if it does not exist: `internal`: changelog, dead letter and audit topic · `all`: the \
-                output too · `none`",
+                output and a sink's result topic too · `none`",
         put: |draft, typed| {
             let choices = [("internal", Create::Internal), ("all", Create::All), ("none", Create::None)];
             put(&mut draft.config.topics.create, typed.choice(&choices));

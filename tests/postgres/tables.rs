@@ -200,10 +200,10 @@ fn unchanged_large_value_without_a_row_is_refused() {
     let (text, bytes) = (format!(r#", "x": "{UNAVAILABLE}""#), format!(r#", "b": "{UNAVAILABLE_BASE64}""#));
     let list = format!(r#", "a": ["{UNAVAILABLE}"]"#);
     for (fields, words) in [
-        (text.clone(), "REPLICA IDENTITY FULL sends it): x\""),
-        (bytes.clone(), "sends it): b\""),
-        (list.clone(), "sends it): a\""),
-        (format!("{text}{bytes}{list}"), "sends it): x, b, a\""),
+        (text.clone(), "REPLICA IDENTITY FULL sends it): x ("),
+        (bytes.clone(), "sends it): b ("),
+        (list.clone(), "sends it): a ("),
+        (format!("{text}{bytes}{list}"), "sends it): x, b, a ("),
     ] {
         let message = replica.rejects(0, &row(1, &fields));
         assert!(message.contains(words), "{message}");

@@ -6,6 +6,7 @@ use std::io;
 use tokio_postgres::Error as Failure;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
+use super::upsert;
 use crate::effect::{Error, ErrorKind};
 
 /// What is said where the server's sessions are not the driver's own.
@@ -130,7 +131,8 @@ fn is_fatal(error: &DbError) -> bool {
 
 /// What PostgreSQL says, on one line.
 fn said(error: &DbError) -> String {
-    let mut text = error.message().to_owned();
+    let own = error.message().split_once(upsert::OWN).and_then(|(_, own)| own.strip_suffix('"'));
+    let mut text = own.unwrap_or(error.message()).to_owned();
     if let Some(detail) = error.detail() {
         text = format!("{text}: {detail}");
     }

@@ -91,7 +91,9 @@ pub(super) async fn ensure(client: &Client, settings: &Settings) -> Result<(), T
         State::Ready => return Ok(()),
         State::Foreign(_) => return Err(unusable(&found, schema)),
         State::Missing(_) if settings.create => {}
-        State::Missing(_) => return Err(unusable(&found, schema).of("they may not be created (create: false)")),
+        State::Missing(_) => {
+            return Err(unusable(&found, schema).of("they may not be created (`tables.create: false`)"));
+        }
     }
     if let Err(trouble) = create(client, schema).await {
         client.batch_execute("rollback").await?;

@@ -30,6 +30,8 @@ const NUMBERS_BEGIN: [&str; 2] = ["95,95,100,101", "95, 95, 100, 101"];
 const UNAVAILABLE_HSTORE: &str = r#"{"__debezium_unavailable_value":"__debezium_unavailable_value"}"#;
 /// The same where the column is an array of uuids: the uuid of version 3 that is made of it.
 const UNAVAILABLE_UUID: &str = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
+/// What a text begins with that is cast to a number in order to fail: what it says is ours.
+pub(super) const OWN: &str = "ratchet: ";
 /// The parsed parameter, beside the columns of the table: a name that no table has.
 const OBJECT: &str = "\"ratchet: the object\"";
 
@@ -231,7 +233,7 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
     // Without a key nothing would be found, silently. The cast fails, and says what it could not read.
     let missing = key.iter().fold(String::new(), |mut sql, column| {
         let field = constant(&column.name);
-        let says = constant(&format!("the row has no key field {}: ", column.name));
+        let says = constant(&format!("{OWN}the row has no key field {}: ", column.name));
         write!(sql, " when (o.j ->> {field}) is null then ({says} || o.j::text)::int").ok();
         sql
     });
@@ -242,7 +244,7 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
             Kind::TimeList => format!("jsonb_path_exists((o.j -> {field})::jsonb, '$.** ? (@.type() == \"number\")')"),
             Kind::Plain | Kind::Bytes | Kind::ByteList | Kind::Json => return sql,
         };
-        let says = constant(&format!("column {} takes text such as 2026-01-31, not a number: ", column.name));
+        let says = constant(&format!("{OWN}column {} takes text such as 2026-01-31, not a number: ", column.name));
         write!(sql, " when {is_number} then ({says} || (o.j ->> {field}))::int").ok();
         sql
     });
@@ -289,7 +291,9 @@ fn is_unchanged(columns: &[&Column]) -> String {
 fn is_whole(columns: &[&Column]) -> String {
     let (is_marked, is_unchanged) = (is_marked(), is_unchanged(columns));
     let names = list(columns, |column| constant(&column.name));
-    let says = constant("no row has yet what did not come because it was unchanged (REPLICA IDENTITY FULL sends it): ");
+    let says = constant(&format!(
+        "{OWN}no row has what did not come because it was unchanged (REPLICA IDENTITY FULL sends it): "
+    ));
     format!(
         "case when {is_marked} then coalesce((select ({says} || string_agg(e.key, ', '))::int \
          from json_each($1::text::json) as e where e.key in ({names}) and {is_unchanged}), 0) = 0 else true end"

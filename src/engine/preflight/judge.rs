@@ -265,7 +265,7 @@ fn identity(role: Role, name: &str, topic: &TopicDescription, findings: &mut Vec
 
 /// The finding about a required topic that is missing.
 pub fn missing(role: Role, name: &str, partition_count: Option<i32>) -> Finding {
-    let setting = if role == Role::Output { "all" } else { "internal" };
+    let setting = if matches!(role, Role::Output | Role::Results) { "all" } else { "internal" };
     Finding::missing(
         format!("topic {name:?} does not exist"),
         format!("create it with {}, or let ratchet create it (topics.create: {setting})", partitions(partition_count)),

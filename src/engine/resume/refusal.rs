@@ -14,6 +14,10 @@ pub const FOREIGN_OFFSET_HELP: &str = "stop the program that commits in this gro
 pub const ANEW: &str = "give the topology a new name and a new output topic to begin anew: a new name remembers \
     nothing, so all that is still in the input is forwarded once more";
 
+/// What else can be done about a sink that is not where Kafka is.
+pub const ANEW_WITH_SINK: &str = "give the topology a new name to begin anew: a new name remembers nothing, so all that \
+    is still in the input has its effect once more";
+
 /// What to do about a changelog that is gone while its contents are remembered elsewhere; goes before [`ANEW`].
 pub const LOST_HELP: &str = "bring the changelog back, or write it anew from the stores by `ratchet changelog rebuild`";
 
@@ -192,7 +196,7 @@ pub enum Refusal {
         "sink_behind: the sink's row is behind Kafka (it has {row}, the changelog has {recorded}): its database has gone \
          back to an older state (by a restored backup, or a failover that lost commits), so effects of records that count \
          as processed are missing, or 'url' and 'schema' do not name where the row was; bring the database forward again, \
-         name the former one, or {ANEW}"
+         name the former one, or {ANEW_WITH_SINK}"
     )]
     SinkBehind {
         /// The row's token, or what is there instead.
@@ -204,7 +208,7 @@ pub enum Refusal {
     #[error(
         "sink_ahead: the sink's row is ahead of Kafka by more than one transaction (it has {row}, the changelog has \
          {recorded}): the changelog has lost records, or was deleted; what has happened in the database would happen \
-         again; {LOST_HELP}, or {ANEW}"
+         again; {LOST_HELP}, or {ANEW_WITH_SINK}"
     )]
     SinkAhead {
         /// The row's token.
