@@ -281,14 +281,17 @@ pub(super) async fn commit(
     };
     let Err(failed) = committed else { return Ok(()) };
     let refused = run.refused().map(|(_, trouble)| trouble.message.clone());
-    if run.is_out_of_date() {
-        connection.forget_statements();
-    }
+    let is_out_of_date = run.is_out_of_date();
     drop(run);
     if matches!(failed, Failed::Unknown(_)) {
         return Err(failed);
     }
     connection.roll_back().await;
+    if is_out_of_date {
+        connection.forget_statements();
+        // What is wrong with a statement for good is said as it will be said at the next try.
+        connection.statements(&shared.settings).await.map_err(held)?;
+    }
     match refused {
         Some(reason) => Err(find_refused(connection, shared, steps, &reason).await),
         None => Err(failed),
