@@ -47,6 +47,9 @@ impl Frozen {
         shop.check(DEADLINE);
         let owner = both.iter().position(|operator| operator.partitions().ends_with(&[0])).expect("one of them has it");
         let first = both.remove(owner);
+        // It has its statements prepared: to prepare them waits for a lock of the table, too.
+        shop.job.send(load.records(100));
+        shop.check(DEADLINE);
         let holder = shop.database.session();
         holder.run(&format!("begin; {lock}"));
         let before = shop.job.committed()[0];
