@@ -76,6 +76,10 @@ impl Held {
         let meta = self.store.meta()?;
         let is_complete = meta.is_some_and(|meta| meta.token.is_some() && meta.partition == partition);
         let Self { store, lock, .. } = self;
+        if is_complete {
+            // Whatever was set aside goes.
+            store.flush()?;
+        }
         drop(store);
         replace(context, lock, from, (reason, is_complete))
     }
@@ -84,8 +88,9 @@ impl Held {
     pub fn keep_copy(&self, context: &Context) -> Result<(), Setback> {
         let (dir, memory) = (self.lock.path(), &context.memory);
         if aside::stands_aside(dir, memory)? {
-            // A copy of this store or of an equal one: the process was killed before the copy was removed, or before
-            // the load.
+            // An earlier one: the process was killed before it was removed, or before the load; or the sink's row was
+            // not compared with this store, but whoever has committed since has compared it.
+            self.store.flush()?;
             aside::remove_aside(dir, memory)?;
         }
         aside::keep_copy(&self.store, dir, memory)?;

@@ -1,6 +1,7 @@
 //! A restore step by step, while other owners write as scripted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::cluster::ErrorKind;
@@ -14,6 +15,7 @@ use ratchet::observe::Metrics;
 use ratchet::state::Store;
 
 use crate::client::{Batch, Sim};
+use crate::database::{Database, Kind};
 use crate::driver::alone;
 use crate::input::{CHANGELOG, GROUP};
 use crate::kafka::{Code, MS, Role, SECOND};
@@ -449,5 +451,45 @@ fn a_store_whose_former_holder_has_read_on_is_gone_on_with() {
             (Restored::of(&task), expected)
         });
         assert_eq!(restored, expected, "seed {seed}");
+    }
+}
+
+/// A store set aside stayed until the sink's row was compared, and a redo had the task restore once more before that. A
+/// copy of the new store was to take the other's place, and the disk was full: the other was gone already, and the new
+/// store's end was in memory alone.
+#[test]
+fn store_set_aside_stays_until_the_one_built_upon_it_is_on_the_disk() {
+    for seed in 0..4 {
+        let (named, last) = alone(seed, move |process| {
+            let mut site = Site::new(process);
+            site.context.sink = Some(Arc::new(Database { process: process.clone(), kind: Kind::Position }));
+            let first = site.commit(1, &[entry(0, 1)]);
+            site.leave_a_store();
+            let last = site.commit(2, &[entry(1, 2)]);
+            let mut task = site.settled_task();
+            site.restore(&mut task);
+            // By a redo, for example.
+            site.commit(3, &[entry(2, 3)]);
+            site.disk.set_full(Some(3));
+            task.unsettle();
+            task.set_phase(Phase::Waiting { until: Duration::ZERO });
+            let setback = loop {
+                process.sleep(MS);
+                match restore::step(&site.context, &site.sim, &mut task, &mut Batch::default(), true) {
+                    Err(setback) => break setback.to_string(),
+                    Ok(slice) => assert_ne!(slice, Slice::Ready, "the disk is full"),
+                }
+            };
+            assert!(setback.contains("no space"), "{setback}");
+            site.disk.crash(|_| 0);
+            drop(task);
+            site.disk.set_full(None);
+            let folders = site.disk.folders().into_iter();
+            let metas =
+                folders.map(|dir| Store::open(&dir, &site.context.memory).expect("a disk").meta().expect("a disk"));
+            let named: Vec<_> = metas.filter_map(|meta| meta?.token).collect();
+            (named, [first, last])
+        });
+        assert!(named.iter().any(|token| last.contains(token)), "seed {seed}: {named:?}");
     }
 }
