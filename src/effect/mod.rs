@@ -8,7 +8,8 @@
 //! - [`Sink`] is what all lanes of a topology share; [`Session`] is one lane's way in.
 //! - [`Effects`] are what the records of one task cause in one transaction, as text parameters of numbered statements.
 //! - `postgres` is the driver for PostgreSQL, the only one that knows its crate.
-//! - `call` is what becomes of a call to a provider, which no transaction can hold: pure, and without a driver yet.
+//! - [`call`] is what becomes of a call to a provider, which no transaction can hold: pure.
+//! - [`provider`] is what a sink that calls is: [`provider::Provider`] for all lanes, [`provider::Calls`] for one.
 //!
 //! Calls wait for the sink, and give it up when it has not answered a request for half a minute. A session connects when
 //! it is first used, and again after its connection was lost.
@@ -24,6 +25,7 @@ use crate::format::Token;
 pub mod call;
 mod effects;
 pub mod postgres;
+pub mod provider;
 
 pub use effects::{Call, Effect, Effects};
 
