@@ -210,6 +210,12 @@ vocabulary! {
         Rejected = "rejected",
         /// The sink's inbox has it, or a newer one of its identity.
         InInbox = "in_inbox",
+        /// Another record of its identity and version has asked for something else.
+        Conflict = "conflict",
+        /// It is not known whether what it causes has happened.
+        InDoubt = "in_doubt",
+        /// What it causes was tried as often as it may be.
+        Unavailable = "unavailable",
     }
 }
 
@@ -246,6 +252,9 @@ impl Reason {
             Reason::Unsendable => "the output refuses the record",
             Reason::Rejected => "the sink refuses what the record causes",
             Reason::InInbox => "the sink's inbox has the identity already",
+            Reason::Conflict => "another record of the same identity and version has asked for something else",
+            Reason::InDoubt => "it is not known whether what the record causes has happened",
+            Reason::Unavailable => "what the record causes was tried as often as it may be",
         }
     }
 }
