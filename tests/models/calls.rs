@@ -1,25 +1,36 @@
 //! The protocol of calls to the outside (`sink: http` and handlers): reserve, act, settle. For one task, the instances
 //! that own it in turn, and a provider.
 //!
-//! - `state`: what distinguishes one moment from another, and what may never be
-//! - `owner`: what an instance does: reserving, sending, committing; `judging`: what it makes of a record
-//! - `outside`: what the provider, the group, time and people do, and what goes wrong
-//! - `worlds`: which worlds hold, and how large they are; `traces`: each mistake, and how it is found
+//! - `state`: what distinguishes one moment from another; `promises`: what may never be
+//! - `owner`: what an instance does: restoring, sending, leaving; `judging`: what it makes of a record; `writing`: its
+//!   transactions; `control`: commands that it carries out
+//! - `provider`: what becomes of requests; `outside`: what the group, time and people do, and what goes wrong
+//! - `mistake`: what could be done wrong; `traces`: each mistake, and how it is found
+//! - `worlds`: which worlds hold, and how large they are
 //!
-//! An input of up to four records is worked through, within a window in which two calls are under way. Every transaction
-//! is one step; its answer may be lost, whatever it did. A clock has a few ticks: the provider honours a key for two of
-//! them, and a call is over within one.
+//! An input of up to four records is worked through, within a window in which two calls are under way. A transaction is
+//! one step, or two where the world says so, with requests and answers between them; its answer may be lost, whatever it
+//! did. A clock has a few ticks: the provider honours a key for two of them, and a call is over within one.
+//!
+//! What is not in it: a duplicate that is settled in the transaction of its original (two steps here); a request that is
+//! withdrawn (it was never sent); `on_in_doubt: fail`, after which nothing happens; how long anything waits.
 
+mod control;
 mod judging;
+mod mistake;
 mod outside;
 mod owner;
+mod promises;
+mod provider;
 mod state;
 mod traces;
 mod worlds;
+mod writing;
 
 use std::fmt::{self, Display};
 
 use crate::search::{World, Wrong};
+use mistake::Mistake;
 use state::{Entry, Keys, State};
 
 /// How many ticks the provider honours a key for.
@@ -38,6 +49,8 @@ const ATTEMPTS: u8 = 2;
 pub struct Record {
     /// What is recognised.
     identity: u8,
+    /// The scope of its version, in the order in which they start; the first one is known from before.
+    scope: u8,
     version: u8,
     /// The effect: identity and version have one.
     effect: u8,
@@ -50,7 +63,7 @@ pub struct Record {
 
 /// A record of this identity, version and effect.
 const fn record(identity: u8, version: u8, effect: u8) -> Record {
-    Record { identity, version, effect, time: Some(0), is_invalid: false, early: false }
+    Record { identity, scope: 0, version, effect, time: Some(0), is_invalid: false, early: false }
 }
 
 /// Whether reservations are written before each call.
@@ -65,6 +78,17 @@ pub enum Reserve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InDoubt {
     DeadLetter,
+    Retry,
+}
+
+/// What a person orders for the first identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// It has happened.
+    Done,
+    /// It has not, and is not to.
+    Drop,
+    /// It has not, and is to be called again.
     Retry,
 }
 
@@ -83,6 +107,10 @@ pub struct Faults {
     pub commits: u8,
     /// An instance is asked to stop.
     pub stops: u8,
+    /// An instance loses the task, and knows it.
+    pub revocations: u8,
+    /// The provider goes down.
+    pub downs: u8,
     /// Input records vanish, from the beginning on.
     pub vanish: u8,
     /// How far the clock goes.
@@ -107,6 +135,8 @@ impl Faults {
         answers: 0,
         commits: 0,
         stops: 0,
+        revocations: 0,
+        downs: 0,
         vanish: 0,
         ticks: 2,
         rejects: false,
@@ -117,56 +147,6 @@ impl Faults {
     };
 }
 
-/// What can be done wrong on purpose. Those from [`Mistake::NoList`] on leave out a sentence of the design that was found
-/// to be needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
-    /// A settlement is written by whoever has made the call.
-    ZombieSettles,
-    /// The reservation is written after the call.
-    ReservedAfter,
-    /// The key is made of the attempt.
-    KeyOfAttempt,
-    /// The key is made of the record's coordinates.
-    KeyOfCoordinates,
-    /// The group's offset is that of the last settled record.
-    OffsetBeyond,
-    /// Calls of one identity are under way at once.
-    TwoAtOnce,
-    /// An identity that is reserved counts as done.
-    ReservedIsDone,
-    /// A call whose attempts are exhausted is remembered as settled.
-    ExhaustedIsDone,
-    /// A record that comes again is a duplicate of itself.
-    ItselfIsDuplicate,
-    /// A record that comes again is called again.
-    ItselfIsNew,
-    /// Coordinates are compared without the topic's id.
-    NoTopicId,
-    /// Where no key is honoured, an ambiguous answer is tried again though nobody has asked for that.
-    AmbiguousAgain,
-    /// A call in doubt is tried again also where the key is no longer honoured.
-    RetryAfterWindow,
-    /// The position record does not list what is settled beyond its offset.
-    NoList,
-    /// Calls without a reservation are not preceded by a grant: the record's age decides.
-    NoGrant,
-    /// Stream time beyond the settled prefix is committed.
-    StreamTimeBeyond,
-    /// A reservation whose record does not come is waited for.
-    NoAdoption,
-    /// A reservation overwrites what was settled.
-    ReservationOverSettlement,
-    /// A stop leaves behind what was reserved and never sent.
-    NoRelease,
-    /// A call that is exhausted is forgotten, though an attempt may have acted.
-    ExhaustedForgotten,
-    /// A rejection counts although an attempt before it may have acted.
-    RejectedAfterAll,
-    /// The key's window is not looked at when a request is sent.
-    NoLookAtWindow,
-}
-
 /// A world.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
@@ -175,6 +155,12 @@ pub struct Calls {
     pub has_key: bool,
     pub reserve: Reserve,
     pub in_doubt: InDoubt,
+    /// Whether calls wait while the provider is down.
+    pub holds: bool,
+    /// Whether a transaction is two steps.
+    pub apart: bool,
+    /// What is ordered, at any time.
+    pub command: Option<Command>,
     /// What is remembered of the first identity from before.
     pub before: Option<Entry>,
     pub faults: Faults,
@@ -207,13 +193,6 @@ impl Calls {
             () => Keys::Effects,
         }
     }
-
-    /// Whether an effect is promised to happen once at most.
-    fn promises_once(&self) -> bool {
-        // A grant does not say whose records the calls were of: those that vanish take that with them.
-        let forgets = self.reserve == Reserve::Auto && self.faults.vanish > 0 && self.faults.excuses_limits;
-        !forgets && (self.has_key || self.in_doubt == InDoubt::DeadLetter)
-    }
 }
 
 /// A step: whose, which, and of which record.
@@ -243,10 +222,14 @@ impl World for Calls {
     }
 
     fn steps(&self, state: &State, report: &mut dyn FnMut(Label, State, Option<Wrong>)) {
-        let mut go = |label: Label, to: State| report(label, to, to.wrong);
+        let mut go = |label: Label, mut to: State| {
+            to.forget();
+            report(label, to, to.wrong);
+        };
         for who in 0..state.owners.len() as u8 {
             self.owner_steps(state, who, &mut go);
         }
+        self.provider_steps(state, &mut go);
         self.outside_steps(state, &mut go);
     }
 
@@ -255,7 +238,7 @@ impl World for Calls {
     }
 
     fn is_end(&self, state: &State) -> bool {
-        state.prefix >= self.count() && state.offset >= self.count()
+        self.is_done(state)
     }
 
     fn is_fault(&self, label: &Label) -> bool {

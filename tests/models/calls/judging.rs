@@ -1,8 +1,13 @@
 //! What an instance makes of a record, by what is remembered.
 
-use super::owner::{Go, JUDGES, PASSES};
-use super::state::{Acted, Local, Outcome, Reservation, Settled, Slot, State};
-use super::{Calls, GRANTED, InDoubt, Label, Mistake, RETENTION, Reserve};
+use super::mistake::Mistake;
+use super::owner::Go;
+use super::state::{Acted, Answered, Local, Outcome, Reservation, Settled, Slot, State};
+use super::{Calls, GRANTED, InDoubt, Label, RETENTION};
+
+pub const JUDGES: &str = "judges";
+pub const PASSES: &str = "passes over what is settled";
+pub const KNOWS: &str = "was answered before it restored, and judges by that";
 
 impl Calls {
     /// Judges the first record that is not yet; a record of the same identity that is under way holds it up.
@@ -22,10 +27,29 @@ impl Calls {
         if (from..at).any(|other| passes_others(other) && !is_held(other)) {
             return;
         }
+        if self.is_barred(state, who, from, at) {
+            return;
+        }
         let mut to = *state;
         self.judge_record(&mut to, who, at);
-        let what = if to.slot(who, at).local == Local::Settled { PASSES } else { JUDGES };
+        if self.errs(Mistake::NoBarrier) && to.slot(who, at).local != Local::Settled {
+            self.note_scope(&mut to, who, at);
+        }
+        let what = match to.slot(who, at).local {
+            Local::Settled => PASSES,
+            Local::Decided(Outcome::Done) => KNOWS,
+            _ => JUDGES,
+        };
         go(Label { who: Some(who), what, record: Some(at) }, to);
+    }
+
+    /// A scope starts at the end of the settled prefix only, and nothing behind it is judged before it has.
+    fn is_barred(&self, state: &State, who: u8, from: u8, at: u8) -> bool {
+        let scopes = &state.owner(who).scopes;
+        let is_open = |other: u8| state.slot(who, other).local != Local::Settled;
+        let starts = |other: u8| scopes[usize::from(self.record(other).scope)].is_none();
+        let is_behind = (from..at).any(|other| starts(other) && is_open(other));
+        (is_behind || starts(at) && (from..at).any(is_open)) && !self.errs(Mistake::NoBarrier)
     }
 
     /// Stream time as an owner sees it at a record.
@@ -47,7 +71,7 @@ impl Calls {
         if record.time.is_some_and(|of| of + RETENTION < time) {
             return decided(state, Outcome::Late);
         }
-        let entry = *state.entry(record.identity);
+        let (entry, version) = (*state.entry(record.identity), self.version(state, who, at));
         let is_own_topic = |is_old: bool| !is_old || self.errs(Mistake::NoTopicId);
         if let Some(reserved) = entry.reserved {
             let is_itself = reserved.record == at && is_own_topic(reserved.is_of_old_topic);
@@ -59,8 +83,8 @@ impl Calls {
         match settled.what {
             _ if is_itself && self.errs(Mistake::ItselfIsNew) => self.begin(state, who, at),
             _ if is_itself && !self.errs(Mistake::ItselfIsDuplicate) => self.pass(state, who, at),
-            _ if record.version < settled.version => decided(state, Outcome::Stale),
-            _ if record.version > settled.version => self.begin(state, who, at),
+            _ if version < settled.version => decided(state, Outcome::Stale),
+            _ if version > settled.version => self.begin(state, who, at),
             Settled::GivenUp { first } => self.resume(state, who, at, first),
             Settled::Done | Settled::Failed => decided(state, Outcome::Duplicate),
         }
@@ -68,7 +92,7 @@ impl Calls {
 
     /// A reservation of before stands in the entry: its record's own, or another's.
     fn meet_reservation(&self, state: &mut State, who: u8, at: u8, reserved: &Reservation, is_itself: bool) {
-        let version = self.record(at).version;
+        let version = self.version(state, who, at);
         let slot = state.slot_mut(who, at);
         match () {
             () if is_itself && self.errs(Mistake::ItselfIsDuplicate) => slot.local = Local::Decided(Outcome::Duplicate),
@@ -84,45 +108,59 @@ impl Calls {
 
     /// A request may have left before.
     fn resume(&self, state: &mut State, who: u8, at: u8, first: u8) {
+        let is_honoured = self.is_honoured(state, first);
+        let slot = Slot { local: Local::Ready, first: Some(first), acted: Acted::Before, ..Slot::default() };
+        *state.slot_mut(who, at) = slot;
         let may_go_on = match (self.has_key, self.in_doubt) {
-            (true, InDoubt::Retry) if self.errs(Mistake::RetryAfterWindow) => true,
-            (true, _) => self.is_honoured(state, first),
+            (true, InDoubt::DeadLetter) => is_honoured || self.errs(Mistake::RetryAfterWindow),
+            (true, InDoubt::Retry) => is_honoured,
             (false, in_doubt) => in_doubt == InDoubt::Retry,
         };
-        let local = if may_go_on { Local::Ready } else { Local::Decided(Outcome::InDoubt) };
-        let attempts = state.slot(who, at).attempts;
-        *state.slot_mut(who, at) = Slot { local, first, attempts, acted: Acted::Before };
+        if !self.settle_by_answer(state, who, at) && !may_go_on {
+            self.doubt_late(state, who, at);
+        }
+    }
+
+    /// What this instance was answered before it had to restore settles the record: that it is done is true whoever has
+    /// owned the task since.
+    fn settle_by_answer(&self, state: &mut State, who: u8, at: u8) -> bool {
+        let answered = state.owner(who).answered[usize::from(at)];
+        let slot = state.slot_mut(who, at);
+        match answered {
+            Some(Answered::Done { result }) => (slot.local, slot.result) = (Local::Decided(Outcome::Done), result),
+            Some(Answered::Rejected) => slot.local = Local::Decided(Outcome::Rejected),
+            None => {}
+        }
+        answered.is_some()
     }
 
     /// A call of which nothing is known.
     fn begin(&self, state: &mut State, who: u8, at: u8) {
-        let now = state.now;
-        let fresh = |local| Slot { local, first: now, ..Slot::default() };
+        let (now, since) = (state.now, state.since);
+        let is_fresh = now - since < GRANTED;
+        let fresh = |local, first| Slot { local, first, ..Slot::default() };
         let slot = match () {
-            () if self.errs(Mistake::ReservedAfter) => fresh(Local::Ready),
-            () if self.reserve == Reserve::Always || !self.has_key => fresh(Local::Unreserved),
+            () if self.errs(Mistake::ReservedAfter) => fresh(Local::Ready, Some(now)),
+            () if self.reserves() => fresh(Local::Unreserved, None),
             // Its timestamp says that it is young.
-            () if self.errs(Mistake::NoGrant) => fresh(if now <= GRANTED { Local::Ready } else { Local::Unreserved }),
-            () if at >= state.granted => fresh(Local::Ungranted),
-            () => {
-                let since = state.since;
-                let is_fresh = now - since < GRANTED;
-                let may_have_left = at < state.owner(who).granted_before;
-                match (may_have_left, is_fresh) {
-                    (false, true) => Slot { local: Local::Ready, first: since, ..Slot::default() },
-                    (false, false) => fresh(Local::Unreserved),
-                    (true, _) => {
-                        let local = match is_fresh {
-                            _ if !self.is_honoured(state, since) => Local::Decided(Outcome::InDoubt),
-                            true => Local::Ready,
-                            false => Local::Unreserved,
-                        };
-                        Slot { local, first: since, attempts: 0, acted: Acted::Before }
-                    }
-                }
-            }
+            () if self.errs(Mistake::NoGrant) && now <= GRANTED => fresh(Local::Ready, Some(now)),
+            () if self.errs(Mistake::NoGrant) => fresh(Local::Unreserved, None),
+            () if at >= state.granted => fresh(Local::Ungranted, None),
+            // A former owner may have sent it.
+            () if at < state.owner(who).granted_before => return self.resume_granted(state, who, at, is_fresh),
+            () if is_fresh => fresh(Local::Ready, Some(since)),
+            () => fresh(Local::Unreserved, None),
         };
         *state.slot_mut(who, at) = slot;
+    }
+
+    /// A request may have left before under a grant, which serves no longer than it is fresh.
+    fn resume_granted(&self, state: &mut State, who: u8, at: u8, is_fresh: bool) {
+        self.resume(state, who, at, state.since);
+        let slot = state.slot_mut(who, at);
+        if slot.local == Local::Ready && !is_fresh {
+            slot.local = Local::Unreserved;
+        }
     }
 
     /// A record that was settled before.

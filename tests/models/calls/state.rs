@@ -8,6 +8,16 @@ pub const RECORDS: usize = 4;
 /// How many identities, and how many effects.
 pub const IDENTITIES: usize = 3;
 
+/// How many scopes.
+pub const SCOPES: usize = 3;
+
+/// A version, with the number that the position record gives its scope: of two scopes, the later one is newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version {
+    pub scope: u8,
+    pub number: u8,
+}
+
 /// What was settled last of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Settled {
@@ -23,23 +33,32 @@ pub enum Settled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settlement {
     pub what: Settled,
-    pub version: u8,
-    /// Whose it is; `None` for a record of another topic.
+    pub version: Version,
+    /// Whose it is; `None` for a record of another topic, one that does not come any more, and a person.
     pub record: Option<u8>,
     /// When it was last seen, in stream time.
     pub seen: u8,
+    /// What was answered; 0 if nothing is known.
+    pub result: u8,
 }
 
 /// A reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
-    pub version: u8,
+    pub version: Version,
     /// The record's place.
     pub record: u8,
     /// Whether the record was one of a topic that is gone.
     pub is_of_old_topic: bool,
     /// When a request may have left first.
     pub first: u8,
+}
+
+impl Reservation {
+    /// Whether it is this record's.
+    pub fn is_of(&self, record: u8) -> bool {
+        self.record == record && !self.is_of_old_topic
+    }
 }
 
 /// What is remembered of an identity.
@@ -95,9 +114,23 @@ pub enum Acted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
     pub local: Local,
-    pub first: u8,
+    /// When a request may have left first; `None` if the next transaction is to say that.
+    pub first: Option<u8>,
     pub attempts: u8,
     pub acted: Acted,
+    /// What was answered.
+    pub result: u8,
+    /// Whether the provider has answered anything since its first attempt, and whether an attempt has failed while the
+    /// provider was up.
+    pub is_answering: bool,
+    pub has_failed: bool,
+}
+
+/// What an instance remembers of a record that it was answered for before it had to restore, or lost the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answered {
+    Done { result: u8 },
+    Rejected,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,6 +154,29 @@ pub struct Owner {
     /// What was granted before it began.
     pub granted_before: u8,
     pub slots: [Slot; RECORDS],
+    /// The number of each scope.
+    pub scopes: [Option<u8>; SCOPES],
+    /// The records of the open transaction, and when it was begun.
+    pub writing: u8,
+    pub begun: u8,
+    /// Whether the provider is taken to be down.
+    pub is_holding: bool,
+    /// What outlives a restore, and the loss of the task: answers, and requests that are still under way.
+    pub answered: [Option<Answered>; RECORDS],
+    pub under_way: u8,
+    /// Only by mistake: a command was carried out, and is not yet acknowledged; it is noted nowhere else.
+    pub owes: bool,
+    pub obeyed: bool,
+}
+
+/// A command, and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Order {
+    pub is_given: bool,
+    /// Whether the position record says that it was carried out.
+    pub is_noted: bool,
+    pub times_obeyed: u8,
+    pub times_acknowledged: u8,
 }
 
 /// What the provider recognises requests by.
@@ -148,6 +204,7 @@ pub struct State {
     pub prefix: u8,
     pub list: u8,
     pub time: u8,
+    pub scopes: [Option<u8>; SCOPES],
     /// Up to where calls may have gone without a reservation, and since when.
     pub granted: u8,
     pub since: u8,
@@ -156,13 +213,18 @@ pub struct State {
     pub owners: [Owner; 2],
     /// Requests whose sender is gone, by record.
     pub orphans: [u8; RECORDS],
-    /// What the provider did, by effect, and when it saw each key.
+    /// What the provider did, by effect, and when it saw each key, with the result.
     pub acts: [u8; IDENTITIES],
-    pub keys: [Option<u8>; RECORDS],
-    /// What became of each record, and what was written for it.
+    pub keys: [Option<(u8, u8)>; RECORDS],
+    pub is_down: bool,
+    /// How often each effect may happen: once, and once more whenever it was written that it is called again.
+    pub allowed: [u8; IDENTITIES],
+    /// What became of each record, and what was written for it: 0 if nothing was.
     pub verdicts: [Option<Verdict>; RECORDS],
-    pub letters: [u8; RECORDS],
     pub results: [u8; RECORDS],
+    /// The first result that was written for each effect.
+    pub firsts: [u8; IDENTITIES],
+    pub order: Order,
     /// The records of which a request has left.
     pub sent: u8,
     /// The first record that is still in the input.
@@ -181,13 +243,15 @@ pub struct Left {
     pub answers: u8,
     pub commits: u8,
     pub stops: u8,
+    pub revocations: u8,
+    pub downs: u8,
     pub vanish: u8,
 }
 
 impl Left {
     fn of(faults: &Faults) -> Self {
-        let Faults { kills, freezes, resets, answers, commits, stops, vanish, .. } = *faults;
-        Self { kills, freezes, resets, answers, commits, stops, vanish }
+        let Faults { kills, freezes, resets, answers, commits, stops, revocations, downs, vanish, .. } = *faults;
+        Self { kills, freezes, resets, answers, commits, stops, revocations, downs, vanish }
     }
 }
 
@@ -201,6 +265,7 @@ impl State {
             prefix: 0,
             list: 0,
             time: 0,
+            scopes: [Some(0), None, None],
             granted: 0,
             since: 0,
             offset: 0,
@@ -208,9 +273,12 @@ impl State {
             orphans: [0; RECORDS],
             acts: [0; IDENTITIES],
             keys: [None; RECORDS],
+            is_down: false,
+            allowed: [1; IDENTITIES],
             verdicts: [None; RECORDS],
-            letters: [0; RECORDS],
             results: [0; RECORDS],
+            firsts: [0; IDENTITIES],
+            order: Order::default(),
             sent: 0,
             input: 0,
             left: Left::of(&world.faults),
@@ -243,12 +311,52 @@ impl State {
         &mut self.entries[usize::from(identity)]
     }
 
-    /// The owner's requests that are under way go on without it.
-    pub fn orphan(&mut self, who: u8) {
-        for at in 0..RECORDS {
-            if self.owners[usize::from(who)].slots[at].local == Local::Sent {
-                self.orphans[at] = (self.orphans[at] + 1).min(2);
+    /// The owner is gone; its requests that are under way go on without it.
+    pub fn die(&mut self, who: u8) {
+        let owner = std::mem::take(self.owner_mut(who));
+        for (at, slot) in owner.slots.iter().enumerate() {
+            let requests = u8::from(slot.local == Local::Sent) + (owner.under_way >> at & 1);
+            self.orphans[at] = (self.orphans[at] + requests).min(2);
+        }
+    }
+
+    /// The owner forgets the task but for what it was answered, and for its requests that are under way.
+    pub fn lose(&mut self, who: u8, knows_rejections: bool) {
+        let mut left = Owner::default();
+        let owner = *self.owner(who);
+        (left.answered, left.under_way) = (owner.answered, owner.under_way);
+        for (at, slot) in owner.slots.iter().enumerate() {
+            match slot.local {
+                Local::Decided(Outcome::Done) => left.answered[at] = Some(Answered::Done { result: slot.result }),
+                Local::Decided(Outcome::Rejected) if knows_rejections => left.answered[at] = Some(Answered::Rejected),
+                Local::Settled => left.answered[at] = None,
+                Local::Sent if owner.under_way >> at & 1 == 1 => self.orphans[at] = (self.orphans[at] + 1).min(2),
+                Local::Sent => left.under_way |= 1 << at,
+                _ => {}
             }
+        }
+        *self.owner_mut(who) = left;
+    }
+
+    /// Forgets what nobody asks for any more, so that moments that differ in nothing else are one: answers for records
+    /// that are settled, and whatever a former owner knows but for its calls.
+    pub fn forget(&mut self) {
+        for owner in &mut self.owners {
+            for (at, answered) in owner.answered.iter_mut().enumerate() {
+                if at < usize::from(self.prefix) || self.list >> at & 1 == 1 {
+                    *answered = None;
+                }
+            }
+            if owner.is_current || owner.run == Run::Down {
+                continue;
+            }
+            for slot in &mut owner.slots {
+                if !matches!(slot.local, Local::Ready | Local::Sent | Local::Decided(_)) {
+                    *slot = Slot::default();
+                }
+            }
+            let Owner { run, slots, is_holding, answered, under_way, .. } = *owner;
+            *owner = Owner { run, slots, is_holding, answered, under_way, ..Owner::default() };
         }
     }
 
@@ -256,40 +364,6 @@ impl State {
     pub fn has_requests(&self) -> bool {
         let is_sent = |slot: &Slot| slot.local == Local::Sent;
         self.orphans.iter().any(|&count| count > 0)
-            || self.owners.iter().any(|owner| owner.run != Run::Down && owner.slots.iter().any(is_sent))
-    }
-}
-
-impl Calls {
-    /// What is wrong once everything was worked through.
-    pub(super) fn judge_end(&self, state: &State) -> Option<Wrong> {
-        for (at, record) in self.records.iter().enumerate() {
-            let acts = state.acts[usize::from(record.effect)];
-            let of = |other: usize| (self.records[other].effect == record.effect).then_some(state.verdicts[other])?;
-            match state.verdicts[at] {
-                None => return Some("SKIPPED: everything is past a record that was never settled"),
-                Some(Verdict::Settled(Outcome::Done)) if acts == 0 => {
-                    return Some("NOT ACTED: a record is done, nobody did it");
-                }
-                Some(Verdict::Settled(Outcome::Duplicate | Outcome::Stale)) if acts == 0 => {
-                    let is_final = |verdict| {
-                        matches!(
-                            verdict,
-                            Verdict::Gone | Verdict::Settled(Outcome::Rejected | Outcome::InDoubt | Outcome::Exhausted)
-                        )
-                    };
-                    let newer =
-                        |other: &super::Record| other.identity == record.identity && other.version > record.version;
-                    let is_excused = (0..self.records.len()).filter_map(of).any(is_final)
-                        || self.records.iter().any(newer)
-                        || self.before.is_some();
-                    if !is_excused {
-                        return Some("NOT ACTED: a record counts as a duplicate of what never happened");
-                    }
-                }
-                _ => {}
-            }
-        }
-        None
+            || self.owners.iter().any(|owner| owner.under_way != 0 || owner.slots.iter().any(is_sent))
     }
 }
