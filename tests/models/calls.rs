@@ -6,7 +6,7 @@
 //!   transactions; `control`: commands that it carries out
 //! - `provider`: what becomes of requests; `outside`: what the group, time and people do, and what goes wrong
 //! - `mistake`: what could be done wrong; `traces`: each mistake, and how it is found
-//! - `worlds`: which worlds hold, and how large they are
+//! - `worlds`: which worlds hold; `large`: those of millions of states
 //!
 //! An input of up to four records is worked through, within a window in which two calls are under way. A transaction is
 //! one step, or two where the world says so, with requests and answers between them; its answer may be lost, whatever it
@@ -17,6 +17,7 @@
 
 mod control;
 mod judging;
+mod large;
 mod mistake;
 mod outside;
 mod owner;

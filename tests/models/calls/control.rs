@@ -2,7 +2,7 @@
 
 use super::mistake::Mistake;
 use super::owner::Go;
-use super::state::{Entry, Local, Settled, Settlement, State};
+use super::state::{Entry, Local, Reservation, Settled, Settlement, State};
 use super::{Calls, Command, Label};
 
 pub const ORDERED: &str = "a command is given";
@@ -21,20 +21,20 @@ impl Calls {
             go(label(ACKNOWLEDGES), to);
         }
         let Some(command) = self.command.filter(|_| state.order.is_given && !state.order.is_noted) else { return };
-        let is_open = |at: u8| {
-            let is_settled = matches!(state.slot(who, at).local, Local::New | Local::Settled);
-            self.record(at).identity == 0 && !self.record(at).is_invalid && !is_settled
+        let is_open = |at: u8| match state.slot(who, at).local {
+            Local::Settled => false,
+            // The record is still to come, and its call goes on then.
+            Local::New => {
+                let is_its = |reserved: &Reservation| reserved.is_of(at) && self.is_to_come(state, who, reserved);
+                state.entries[0].reserved.as_ref().is_some_and(is_its) && !self.errs(Mistake::CommandOverReservation)
+            }
+            _ => self.record(at).identity == 0 && !self.record(at).is_invalid && !self.errs(Mistake::CommandOverCall),
         };
-        let is_open = (0..self.count()).any(is_open);
-        if owner.obeyed || is_open && !self.errs(Mistake::CommandOverCall) {
+        if owner.obeyed || (0..self.count()).any(is_open) {
             return;
         }
         let mut to = *state;
         self.carry_out(&mut to, who, command);
-        // Who orders it anew answers for it, unless the call is open.
-        if is_open {
-            (to.allowed, to.firsts) = (state.allowed, state.firsts);
-        }
         to.order.times_obeyed += 1;
         if to.order.times_obeyed > 1 {
             to.fail("OBEYED TWICE: a command was carried out again");
@@ -51,6 +51,13 @@ impl Calls {
         go(label(OBEYS), to);
     }
 
+    /// Whether a reservation's record is not settled, and will be.
+    fn is_to_come(&self, state: &State, who: u8, reserved: &Reservation) -> bool {
+        let at = reserved.record;
+        let is_ahead = at >= state.owner(who).start.max(state.input);
+        is_ahead && !reserved.is_of_old_topic && state.slot(who, at).local != Local::Settled
+    }
+
     fn carry_out(&self, state: &mut State, who: u8, command: Command) {
         let seen = state.owner(who).time.max(state.time);
         let entry = *state.entry(0);
@@ -61,7 +68,9 @@ impl Calls {
         let Some(version) = of_settled.max(of_reserved) else { return };
         let what = match command {
             Command::Retry => {
-                for record in self.records.iter().filter(|record| record.identity == 0) {
+                // Whoever orders it answers for what is settled, or is nobody's any more.
+                let is_at_rest = entry.reserved.is_none_or(|reserved| !self.is_to_come(state, who, &reserved));
+                for record in self.records.iter().filter(|record| record.identity == 0 && is_at_rest) {
                     let effect = usize::from(record.effect);
                     (state.allowed[effect], state.firsts[effect]) = ((state.allowed[effect] + 1).min(4), 0);
                 }

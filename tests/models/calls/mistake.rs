@@ -90,6 +90,8 @@ pub enum Mistake {
     CommandNotNoted,
     /// A command is carried out while a call of its identity is open.
     CommandOverCall,
+    /// A command is carried out over a reservation whose record is still to be read.
+    CommandOverReservation,
     /// A result is not remembered.
     ResultNotKept,
     /// A result is written when it is answered, before the settlement.

@@ -151,6 +151,7 @@ fn commands() {
         (&[AcknowledgedApart], "UNACKNOWLEDGED"),
         (&[CommandNotNoted], "OBEYED TWICE"),
         (&[CommandOverCall], EFFECT_TWICE),
+        (&[CommandOverReservation], EFFECT_TWICE),
     ] {
         let world = Calls { command: Some(Command::Retry), ..erring(NO_KEY, AGAIN, KILL, mistakes) };
         finds(&format!("mistake {mistakes:?}"), &world, wrong);

@@ -27,7 +27,7 @@ pub const TIMES: &[Record] =
 pub const SCOPES: &[Record] =
     &[record(0, 1, 0), Record { scope: 1, ..record(1, 1, 1) }, Record { scope: 2, ..record(1, 1, 2) }];
 /// Two scopes start, the first one with two identities.
-const ALONGSIDE: &[Record] = &[
+pub const ALONGSIDE: &[Record] = &[
     Record { scope: 1, ..record(0, 1, 0) },
     Record { scope: 1, ..record(1, 1, 1) },
     Record { scope: 2, ..record(1, 1, 2) },
@@ -40,6 +40,10 @@ pub const LOWER: &[Record] = &[
 ];
 const INVALID: &[Record] = &[record(0, 1, 0), Record { is_invalid: true, ..record(2, 0, 2) }, record(1, 1, 1)];
 const EARLY: &[Record] = &[record(0, 1, 0), Record { early: true, ..record(1, 1, 1) }, record(0, 1, 0)];
+
+/// What may be ordered.
+pub const COMMANDS: [(&str, Command); 3] =
+    [("done", Command::Done), ("drop", Command::Drop), ("retry", Command::Retry)];
 
 /// A reservation by a record of a topic that was recreated.
 pub const OF_OLD_TOPIC: Entry =
@@ -89,7 +93,7 @@ fn holds_in(name: &str, world: &Calls, situations: &[&str]) {
 }
 
 /// The same for each variant of a world.
-fn holds(name: &str, base: Calls, situations: &[&str]) {
+pub fn holds(name: &str, base: Calls, situations: &[&str]) {
     for (variant, world) in variants(base) {
         holds_in(&format!("{name}, {variant}"), &world, situations);
     }
@@ -98,6 +102,7 @@ fn holds(name: &str, base: Calls, situations: &[&str]) {
 #[test]
 fn kills() {
     holds("kills", world(AGAIN, USUAL), &[provider::ARRIVES, provider::ANSWER_LOST]);
+    holds("kills, four records", world(BOTH_AGAIN, KILL), &[provider::ARRIVES, writing::COMMITS_SEVERAL]);
 }
 
 #[test]
@@ -171,7 +176,7 @@ fn provider_that_is_down() {
 
 #[test]
 fn commands() {
-    for (name, command) in [("done", Command::Done), ("drop", Command::Drop), ("retry", Command::Retry)] {
+    for (name, command) in COMMANDS {
         let base = Calls { command: Some(command), ..world(AGAIN, USUAL) };
         holds(&format!("command {name}"), base, &[control::OBEYS]);
         let faults = Faults { freezes: 1, commits: 1, ..NONE };
@@ -210,20 +215,4 @@ fn grants_that_are_renewed() {
         let world = Calls { reserve: Reserve::Auto, ..world(AGAIN, faults) };
         holds_in("grants", &world, &[writing::RENEWS, writing::COMMITS_SEVERAL]);
     }
-}
-
-/// Millions of states: only where it is asked for.
-#[test]
-fn large_worlds() {
-    if std::env::var("RATCHET_MODELS").as_deref() != Ok("large") {
-        return println!("calls: large worlds: left out; RATCHET_MODELS=large searches them");
-    }
-    let faults = Faults { freezes: 1, commits: 1, ..NONE };
-    holds("large: frozen owners and lost commits", world(AGAIN, faults), &[owner::GIVES_UP, writing::COMMIT_LOST]);
-    let faults = Faults { freezes: 1, commits: 1, answers: 1, ..NONE };
-    holds("large: frozen owners and lost commits", world(AGAIN, faults), &[owner::GIVES_UP, writing::COMMIT_LOST]);
-    let zombies = Faults { freezes: 1, ..USUAL };
-    holds("large: four records", world(BOTH_AGAIN, Faults { freezes: 1, ..NONE }), &[owner::GIVES_UP]);
-    holds("large: reset", world(AGAIN, Faults { resets: 1, ..zombies }), &[judging::PASSES]);
-    holds("large: lost commits", world(AGAIN, Faults { commits: 1, ..zombies }), &[writing::COMMIT_LOST]);
 }
