@@ -12,8 +12,22 @@
 //! one step, or two where the world says so, with requests and answers between them; its answer may be lost, whatever it
 //! did. A clock has a few ticks: the provider honours a key for two of them, and a call is over within one.
 //!
+//! What is promised, in each of the six ways in which a topology can be written (with a key, reserved always or where a
+//! grant does not do; without one; in doubt to the dead letters, or called again):
+//!
+//! - an effect happens once at most; where a call in doubt is made again, and a key is honoured, once more only after a
+//!   reservation has said so; without a key, there, at least once
+//! - every record is settled, once, by the current owner; none is passed over; nothing counts as done, duplicate or stale
+//!   that never happened, and nothing as rejected that did
+//! - a result is written once for a record, and is the first one's
+//! - a call that nobody has made is not in doubt, unless a grant is all that is known of it; no call is given up because
+//!   the provider is down
+//! - a command is carried out once and acknowledged once
+//! - everything is worked through once the faults stop
+//!
 //! What is not in it: a duplicate that is settled in the transaction of its original (two steps here); a request that is
-//! withdrawn (it was never sent); `on_in_doubt: fail`, after which nothing happens; how long anything waits.
+//! withdrawn (it was never sent); `on_in_doubt: fail`, after which nothing happens; other tasks of the lane; segments of
+//! a scope, and truncates; how long anything waits.
 
 mod control;
 mod judging;

@@ -13,7 +13,7 @@
 //! - [`Fingerprint`] tells whether two requests under one key are the same
 //!
 //! The model of the protocol (`tests/models/calls`) has the same states and steps. What is different: it knows neither
-//! back-off nor holding nor an answer 409.
+//! back-off nor an answer 409.
 //!
 //! **Failure.** There is none: every answer of a provider is of some class, and what is not understood may have acted.
 //! An event that cannot come in the state that a call is in is a broken invariant, and panics.

@@ -76,6 +76,8 @@ pub enum Mistake {
     SentReleased,
     /// A revocation leaves behind what was reserved and never sent.
     RevokedUnreleased,
+    /// A stop leaves behind what is decided and not settled.
+    DecidedLeft,
     /// Attempts count while the provider is down.
     LetterWhileDown,
     /// An answer counts as one since a call has failed if it was heard since the call was sent.

@@ -184,6 +184,7 @@ impl Calls {
         for at in 0..self.count() {
             let slot = *state.slot(who, at);
             let may_be_released = match slot.local {
+                Local::Decided(_) if self.errs(Mistake::DecidedLeft) => false,
                 Local::Decided(outcome) => {
                     self.settle(state, who, at, outcome);
                     false

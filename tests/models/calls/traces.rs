@@ -73,6 +73,7 @@ mistakes! {
     stream_time_beyond: [StreamTimeBeyond], ALWAYS, TIMES, KILL => "LATE";
     reservation_over_settlement: [ReservationOverSettlement], ALWAYS, VERSIONS, EXHAUST => EFFECT_TWICE;
     no_release: [NoRelease], NO_KEY, AGAIN, Faults { stops: 1, ..NONE } => "NEVER SENT";
+    decided_is_left: [DecidedLeft], ALWAYS, AGAIN, Faults { stops: 1, ..EXHAUST } => "NEVER SENT";
     exhausted_is_forgotten: [ExhaustedForgotten], ALWAYS, AGAIN, EXHAUST => EFFECT_TWICE;
     rejected_after_all: [RejectedAfterAll], ALWAYS, AGAIN, Faults { rejects: true, ..EXHAUST } => "REJECTED AFTER ALL";
     retry_ends_in_doubt: [RetryInDoubt], RETRY, AGAIN, KILL => "IN DOUBT";
