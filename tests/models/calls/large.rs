@@ -58,7 +58,7 @@ large! {
             holds: true,
             ..world(AGAIN, Faults { downs: 1, answers: 1, exhausts: true, rejects: true, revocations: 1, ..NONE })
         } => [provider::COMES_UP];
-        "rejections, frozen": world(AGAIN, Faults {
+        "rejections, frozen": world(SAME, Faults {
             rejects: true, exhausts: true, stops: 1, answers: 2, ..ZOMBIES
         }) => [owner::STOPS];
         "rejections, versions": world(VERSIONS, Faults {

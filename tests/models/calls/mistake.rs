@@ -60,7 +60,7 @@ pub enum Mistake {
     RenewedForFormer,
     /// The time of grants is renewed though a call is under way.
     RenewedForSent,
-    /// What a transaction makes callable is called though the transaction is aborted.
+    /// A call that may begin because of what a transaction settles is made though the transaction is aborted.
     CalledAhead,
     /// The window stays after a transaction of unknown outcome.
     KeptAfterUnknown,
@@ -80,7 +80,7 @@ pub enum Mistake {
     DecidedLeft,
     /// Attempts count while the provider is down.
     LetterWhileDown,
-    /// An answer counts as one since a call has failed if it was heard since the call was sent.
+    /// An answer that is heard after a call was sent, and before it fails, shows that the provider was up when it failed.
     AliveSinceSent,
     /// Time counts while a call is held that was never sent.
     HeldTimeCounts,
