@@ -8,9 +8,9 @@
 //! - `mistake`: what could be done wrong; `traces`: each mistake, and how it is found
 //! - `worlds`: which worlds hold; `large`: those of millions of states
 //!
-//! An input of up to four records is worked through, within a window in which two calls are under way. A transaction is
-//! one step, or two where the world says so, with requests and answers between them; its answer may be lost, whatever it
-//! did. A clock has a few ticks: the provider honours a key for two of them, and a call is over within one.
+//! An input of up to four records is worked through, within a window in which two calls are under way. A transaction
+//! is one step, or two where the world says so, with requests and answers between them; its answer may be lost,
+//! whatever it did. A clock has a few ticks: the provider honours a key for two of them, and a call is over within one.
 //!
 //! The ordinary worlds have up to 0.4 million states each, 10 million together; `large` ones up to 5.8 million each (an
 //! owner that freezes, a commit of unknown outcome and an answer that is lost at once, without a key, called again).
@@ -20,17 +20,17 @@
 //!
 //! - an effect happens once at most; where a call in doubt is made again, and a key is honoured, once more only after a
 //!   reservation has said so; without a key, there, at least once
-//! - every record is settled, once, by the current owner; none is passed over; nothing counts as done, duplicate or stale
-//!   that never happened, and nothing as rejected that did
+//! - every record is settled, once, by the current owner; none is passed over; nothing counts as done, duplicate or
+//!   stale that never happened, and nothing as rejected that did
 //! - a result is written once for a record, and is the first one's
-//! - a call that nobody has made is not in doubt, unless a grant is all that is known of it; no call is given up because
-//!   the provider is down
+//! - a call that nobody has made is not in doubt, unless a grant is all that is known of it; no call is given up
+//!   because the provider is down
 //! - a command is carried out once and acknowledged once
 //! - everything is worked through once the faults stop
 //!
-//! What is not in it: a duplicate that is settled in the transaction of its original (two steps here); a request that is
-//! withdrawn (it was never sent); `on_in_doubt: fail`, after which nothing happens; other tasks of the lane; segments of
-//! a scope, and truncates; how long anything waits.
+//! What is not in it: a duplicate that is settled in the transaction of its original (two steps here); a request that
+//! is withdrawn (it was never sent); `on_in_doubt: fail`, after which nothing happens; other tasks of the lane; segments
+//! of a scope, and truncates; how long anything waits.
 
 mod control;
 mod judging;

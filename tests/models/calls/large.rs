@@ -9,8 +9,8 @@ const USUAL: Faults = Faults { answers: 1, ..KILL };
 const ZOMBIES: Faults = Faults { freezes: 1, ..NONE };
 const VANISH: Faults = Faults { vanish: 1, excuses_limits: true, exhausts: true, ..KILL };
 
-/// Declares a test for worlds that are searched only where it is asked for: their names, and the situations that have to
-/// be reached in them.
+/// Declares a test for worlds that are searched only where it is asked for: their names, and the situations that have
+/// to be reached in them.
 macro_rules! large {
     ($($test:ident { $($name:literal: $world:expr => $situations:expr;)* })*) => {$(
         #[test]

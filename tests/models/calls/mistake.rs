@@ -1,7 +1,7 @@
 //! What the protocol could do wrong.
 
-/// What can be done wrong on purpose. Those from [`Mistake::NoList`] to [`Mistake::NoLookAtWindow`] leave out a sentence of
-/// the design that was found to be needed.
+/// What can be done wrong on purpose. Those from [`Mistake::NoList`] to [`Mistake::NoLookAtWindow`] leave out a sentence
+/// of the design that was found to be needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// A settlement is written by whoever has made the call.
@@ -80,7 +80,7 @@ pub enum Mistake {
     DecidedLeft,
     /// Attempts count while the provider is down.
     LetterWhileDown,
-    /// An answer that is heard after a call was sent, and before it fails, shows that the provider was up when it failed.
+    /// An answer that is heard while a call is under way shows that the provider was up when that call failed.
     AliveSinceSent,
     /// Time counts while a call is held that was never sent.
     HeldTimeCounts,

@@ -170,8 +170,8 @@ impl Calls {
         go(label(ANSWERED_LATE), to);
     }
 
-    /// The provider is alive. That counts for a call from the end of its first failure on: it may have gone down since the
-    /// attempt was sent.
+    /// The provider is alive. That counts for a call from the end of its first failure on: it may have gone down since
+    /// the attempt was sent.
     fn hear(&self, state: &mut State, who: u8) {
         let is_early = self.errs(Mistake::AliveSinceSent);
         let owner = state.owner_mut(who);
