@@ -56,7 +56,7 @@ demo: build ## Show a run, a crash and a recovery, without Kafka
 # Its PostgreSQL lives in a temporary folder, for as long as the demo.
 .PHONY: demo-effects
 demo-effects: build setup-postgres ## Show a charge sent thrice, a crash, and one row in PostgreSQL
-	@$(CARGO) build $(BUILD) --quiet --example demo_effects
+	@$(CARGO) build $(BUILD) --example demo_effects
 	@scripts/with-postgres.sh $${CARGO_TARGET_DIR:-target}/release/examples/demo_effects
 
 ##@ Build
