@@ -169,14 +169,7 @@ impl<'a> Copying<'a> {
         self.other.run(&pair.other);
         self.session.run(&pair.commit);
         let handover = self.bank.handover();
-        self.session.run(&handover.hold);
-        self.other.begin(&handover.take);
-        within(DELIVERY, "a transaction that waits for a key", || {
-            (self.third.run(self.source.waiting_query()) == ["1"]).then_some(())
-        });
-        self.third.run(&handover.meanwhile);
-        self.session.run(&handover.release);
-        self.other.finish(&handover.take);
+        handover.run([&mut self.session, &mut self.other, &mut self.third], self.source.waiting_query());
     }
 
     /// The connector's first transaction comes again, without the commit before it.

@@ -221,14 +221,7 @@ impl<'a> Scenario<'a> {
     /// it.
     fn hand_over(&mut self, nth: u64) {
         let handover = self.workload.handover(nth);
-        self.session.run(&handover.hold);
-        self.other.begin(&handover.take);
-        within(DELIVERY, "a transaction that waits for a key", || {
-            (self.third.run(self.database.waiting_query()) == ["1"]).then_some(())
-        });
-        self.third.run(&handover.meanwhile);
-        self.session.run(&handover.release);
-        self.other.finish(&handover.take);
+        handover.run([&mut self.session, &mut self.other, &mut self.third], self.database.waiting_query());
     }
 
     /// Waits until everything committed is in the topics.

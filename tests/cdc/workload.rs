@@ -2,6 +2,8 @@
 
 use crate::database::{Database, TABLES, tuples};
 use crate::random::Random;
+use crate::session::Session;
+use crate::until::{DEADLINE, within};
 
 /// How many kinds of transactions there are, and how many of these keep every row under its key.
 const KINDS: u64 = 10;
@@ -34,6 +36,19 @@ pub struct Handover {
     /// A transaction on another row, which ends meanwhile.
     pub meanwhile: String,
     pub release: String,
+}
+
+impl Handover {
+    /// Runs it in three sessions: the one that holds the key, the one that waits for it, and one beside them. `waiting`
+    /// counts the sessions that wait for another's transaction.
+    pub fn run(&self, [session, other, third]: [&mut Session; 3], waiting: &str) {
+        session.run(&self.hold);
+        other.begin(&self.take);
+        within(DEADLINE, "a transaction that waits for a key", || (third.run(waiting) == ["1"]).then_some(()));
+        third.run(&self.meanwhile);
+        session.run(&self.release);
+        other.finish(&self.take);
+    }
 }
 
 /// Generates transactions. Each statement writes a greater revision than all before it.
