@@ -8,7 +8,7 @@ fn token() -> Token {
     Token { lane: 0xabcd, transaction: 258, changelog_id: [7; 16], partition: 3 }
 }
 
-fn position() -> PositionRecord {
+pub(super) fn position() -> PositionRecord {
     PositionRecord {
         token: token(),
         owner: "ratchet.payments.1f.0".to_owned(),

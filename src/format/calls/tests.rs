@@ -3,26 +3,11 @@
 
 use proptest::prelude::*;
 
-use crate::format::{Scope, Token, hex};
+use crate::format::hex;
+use crate::format::tests::position;
 
 use super::super::SURELY_READABLE_BYTES;
 use super::*;
-
-fn position() -> PositionRecord {
-    PositionRecord {
-        token: Token { lane: 7, transaction: 8, changelog_id: [7; 16], partition: 3 },
-        owner: "ratchet.payments.1f.0".to_owned(),
-        input_id: [9; 16],
-        processed: vec![(0, 5), (9, 300)],
-        stream_time: 1_700_000_000_000,
-        horizon: i64::MIN,
-        rules_digest: [1; 32],
-        generation: 1,
-        task_count: 4,
-        truncates: 0,
-        scopes: vec![Scope { bytes: b"\x04\x01a".to_vec(), segments: Vec::new(), reached: Vec::new() }],
-    }
-}
 
 fn calls() -> Calls {
     Calls {
