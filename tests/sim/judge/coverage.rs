@@ -12,11 +12,11 @@ use crate::world::State;
 
 /// From this many seeds of a profile on, they must reach every situation of the profile.
 pub const BIG: u64 = 5_000;
-/// The same for seeds of all profiles together, but for what is rare: what is left occurs at least fourteen times in
-/// this many.
+/// The same for seeds of all profiles together, but for what is rare: what is left occurs at least eight times in this
+/// many.
 pub const BIG_OF_ALL: u64 = 10_000;
-/// The same with what is rare, which occurs about thirteen times in this many.
-const BIG_OF_RARE: u64 = 40_000;
+/// The same with what is rare, which occurs ten to thirty times in this many.
+const BIG_OF_RARE: u64 = 100_000;
 
 pub const KILLED_BEFORE_STORE: &str = "killed between a commit and its store write";
 pub const KILLED_RESTORING: &str = "killed during a restore";
