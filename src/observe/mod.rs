@@ -16,5 +16,5 @@ pub mod metrics;
 pub mod pace;
 
 pub use health::{Check, Health};
-pub use metrics::{LaneMetrics, LongWork, Metrics, Phase, SinkMetrics, TaskMetrics, TransactionResult, Work};
+pub use metrics::{LaneMetrics, LongWork, Metrics, Outcomes, Phase, SinkMetrics, TaskMetrics, TransactionResult, Work};
 pub use pace::Pace;

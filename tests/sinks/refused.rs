@@ -91,6 +91,9 @@ fn each_bad_value_is_set_aside_alone_with_the_reason() {
     for (letter, words) in letters.iter().zip(expected) {
         assert!(message(letter).contains(words), "{words}: {}", message(letter));
     }
+    // Each is counted once, however often the transaction around it was tried.
+    let counted = operator.metric("ratchet_effects_total", &["rejected"]) as usize;
+    assert_eq!(counted, found.count(Fate::DeadLettered("rejected")));
     let taken = "select count(*), min(small), max(short) from typed where exact = 99.99 and must = ''";
     assert_eq!(shop.database.value(taken), format!("{}|-2147483648|äöü", BAD.len() + 1));
     operator.stop();

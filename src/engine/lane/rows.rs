@@ -243,9 +243,6 @@ impl<C: Cluster> Lane<C> {
 
     /// Notes the records that the sink refuses: `on_rejected` applies to them when they are read again.
     pub(super) fn note_rejected(&mut self, rejected: Vec<(TaskId, i64, String)>) {
-        if let Some(sink) = &self.sink {
-            sink.metrics.rejected(rejected.len() as u64);
-        }
         for (id, offset, message) in rejected {
             if let Some(task) = self.tasks.get_mut(&id) {
                 task.rejected.insert(offset, message);

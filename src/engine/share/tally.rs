@@ -33,6 +33,11 @@ impl Tally {
         self.add(to.0, to.1);
     }
 
+    /// How many records were counted for this reason.
+    pub fn count(&self, reason: Reason) -> u64 {
+        self.counts.iter().filter(|count| count.reason == reason).map(|count| count.records).sum()
+    }
+
     /// Publishes the counts of a committed transaction.
     pub fn publish(&mut self, metrics: &TaskMetrics) {
         for Count { verdict, reason, records } in self.counts.drain(..) {

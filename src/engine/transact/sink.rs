@@ -14,7 +14,7 @@ use crate::engine::share::{Asked, Share, TaskId};
 use crate::engine::sink_trouble::Said;
 use crate::engine::task::{Task, Tasks};
 use crate::format::{Error, POSITION_KEY, Redo, RedoRecord, RedoWriter};
-use crate::observe::SinkMetrics;
+use crate::observe::{Outcomes, SinkMetrics};
 use crate::record::{Headers, TopicPartition};
 use crate::sabotage::{self, Sabotage};
 
@@ -83,7 +83,10 @@ pub(super) fn commit<C: Cluster>(
     if let Some(undone) = undone {
         return Err(Failure { task: None, cause: Cause::Sink(undone) });
     }
-    through.metrics.committed(context.clock.monotonic().saturating_sub(began), records - in_inbox, in_inbox);
+    let took = context.clock.monotonic().saturating_sub(began);
+    // With the transaction that decides on them: one that is undone finds them again.
+    let rejected = shares.iter().map(|share| share.tally.count(Reason::Rejected)).sum();
+    through.metrics.committed(took, Outcomes { done: records - in_inbox, in_inbox, rejected });
     for share in shares.iter() {
         let task = tasks.get_mut(&share.task).expect("a task leaves only between transactions");
         task.waits_for_sink = None;

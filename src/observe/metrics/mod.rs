@@ -20,7 +20,7 @@ mod sink;
 mod task;
 
 pub use lane::{LaneMetrics, TransactionResult};
-pub use sink::SinkMetrics;
+pub use sink::{Outcomes, SinkMetrics};
 pub use task::{LongWork, Phase, TaskMetrics, Work};
 
 /// The media type of [`Metrics::render`].

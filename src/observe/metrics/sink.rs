@@ -7,6 +7,17 @@ use prometheus::{Histogram, IntCounter, IntGauge};
 
 use super::Families;
 
+/// What became of the records of a transaction that went to a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcomes {
+    /// What they cause was carried out.
+    pub done: u64,
+    /// The sink's inbox had them already.
+    pub in_inbox: u64,
+    /// The sink refuses what they cause, or it could not be written as parameters.
+    pub rejected: u64,
+}
+
 /// A lane's metrics of its sink. Lanes of one topology add up.
 pub struct SinkMetrics {
     duration: Histogram,
@@ -30,17 +41,13 @@ impl SinkMetrics {
         }
     }
 
-    /// The sink has committed a transaction: how long it took, for how many records it has carried out what they cause,
-    /// and how many its inbox had already.
-    pub fn committed(&self, took: Duration, done: u64, in_inbox: u64) {
+    /// The sink has committed a transaction: how long it took, and what became of its records.
+    pub fn committed(&self, took: Duration, outcomes: Outcomes) {
+        let Outcomes { done, in_inbox, rejected } = outcomes;
         self.duration.observe(took.as_secs_f64());
         self.done.inc_by(done);
         self.in_inbox.inc_by(in_inbox);
-    }
-
-    /// The sink refuses what these records cause.
-    pub fn rejected(&self, count: u64) {
-        self.rejected.inc_by(count);
+        self.rejected.inc_by(rejected);
     }
 
     /// Whether the lane waits for the sink.
