@@ -375,6 +375,8 @@ fn finish<C: Cluster>(
             task.commit_start = context.topology.start == Start::Latest;
             tracing::info!(task = %task.input, next, "task starts afresh");
         }
+        // At each try, while its sink keeps it waiting.
+        Origin::Committed if task.waits_for_sink.is_some() => tracing::debug!(task = %task.input, next, "task resumes"),
         Origin::Committed => tracing::info!(task = %task.input, next, "task resumes"),
         Origin::Reset if settled.committed.as_ref().is_some_and(|committed| committed.offset < next) => {
             // Committed even if nothing follows, so that the group is at an offset that exists.
