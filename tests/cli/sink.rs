@@ -140,7 +140,11 @@ fn test_reports_other_rows_than_expected() {
 fn mistakes_beside_an_address_do_not_show_it() {
     let room = room();
     room.write("stock.yaml", STOCK.replace("${env:DATABASE_URL}", URL).replace("$2", "$3"));
-    run(&room, "check stock.yaml").ended(2).said(&["there is no parameter 3", "ann:*******@db"]);
+    run(&room, "check stock.yaml --expand").ended(2).said(&[
+        "there is no parameter 3",
+        "ann:*******@db",
+        "the password in `sink.postgres.url` is a secret and must not be written out",
+    ]);
     room.write("stock.yaml", STOCK.replace("    statements:", "\tstatements:").replace("${env:DATABASE_URL}", URL));
     run(&room, "check stock.yaml").ended(2).said(&["ann:*******@db"]);
     room.write("stock.yaml", STOCK);

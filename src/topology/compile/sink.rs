@@ -61,11 +61,18 @@ impl Compiler<'_> {
         if let Some(problem) = problem.or_else(|| effect::postgres::check_url(written).err()) {
             let message = format!("`sink.postgres.url` is not the address of a database: {problem}");
             self.mistake(url.place, message, "such an address is needed", example);
-        } else if !url.value.is_secret() && secrets::has_password(written) {
-            let message = "the password of `sink.postgres.url` stands in the file".to_owned();
-            let help = "write `url: ${env:DATABASE_URL}`, or `${file:PATH}`";
-            self.warning(url.place, message, "whoever reads the file knows it", help);
+        } else if self.is_password_written(url) {
+            let message = "the password in `sink.postgres.url` is a secret and must not be written out".to_owned();
+            let help =
+                "write `url: ${env:DATABASE_URL}` or `url: ${file:PATH}`, or one of these in the password's place";
+            self.mistake(url.place, message, "not shown", help);
         }
+    }
+
+    /// Whether the password stands in the file itself, also beside something that is substituted.
+    fn is_password_written(&self, url: &Placed<Text>) -> bool {
+        let source = self.file.text().get(url.place.start..url.place.end()).unwrap_or_default();
+        secrets::has_password(source) || !url.value.is_secret() && secrets::has_password(url.value.reveal())
     }
 
     /// Exactly one form of statements, or an outbox alone.

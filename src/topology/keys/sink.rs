@@ -29,8 +29,8 @@ pub static POSTGRES: Mapping = Mapping {
             "url",
             Type::Text("the database's address"),
             "url: ${env:DATABASE_URL}",
-            "the database's address, `postgresql://user:password@host/database` or `host=... user=...`. It is secret: \
-             `${env:NAME}` or `${file:PATH}`",
+            "the database's address, `postgresql://user:password@host/database` or `host=... user=...`. A password in it \
+             is from `${env:NAME}` or `${file:PATH}`, and not written out; `test` and `replay` need neither",
         ),
         Key::optional(
             "schema",

@@ -148,24 +148,43 @@ fn presets_forward_nothing_that_cannot_be_read() {
     assert_eq!(rules.digest(), output.digest(), "the ending is no part of what is remembered");
 }
 
+const SECRET: &str = "postgres://ann:hunter2@db/shop";
+
+fn with_url(url: &str) -> String {
+    format!("{BEGIN}sink:\n  postgres:\n    url: {url}\n    statements: [{{sql: select 1}}]\n")
+}
+
 #[test]
-fn address_is_secret_wherever_it_comes_from() {
-    for url in ["postgres://ann:hunter2@db/shop", "${env:URL}", "'host=db user=ann password=hunter2'"] {
-        let text = format!("{BEGIN}sink:\n  postgres:\n    url: {url}\n    statements: [{{sql: select 1}}]\n");
-        let environment =
-            Fake::default().with_variable("URL", "postgres://ann:hunter2@db/shop").with_file("t.yaml", &text);
+fn address_is_secret() {
+    for url in ["${env:URL}", "${file:url}", "'postgres://ann:${env:PASSWORD}@db/shop'"] {
+        let environment = Fake::default()
+            .with_variable("URL", SECRET)
+            .with_variable("PASSWORD", "hunter2")
+            .with_file("url", SECRET)
+            .with_file("t.yaml", with_url(url));
         let loaded = load(std::path::Path::new("t.yaml"), &environment).unwrap();
-        let shown = format!("{loaded:?}");
-        assert!(!shown.contains("hunter2") || url.contains("hunter2"), "{shown}");
-        assert!(!format!("{:?}", loaded.topology).contains("hunter2"), "{url}");
-        assert!(postgres(&loaded.topology).url.reveal().contains("hunter2"));
-        let said: String = loaded.warnings.iter().map(|warning| format!("{warning:?}{warning}")).collect();
-        assert!(!said.contains("hunter2"), "{said}");
-        let broken =
-            load(std::path::Path::new("t.yaml"), &environment.with_file("t.yaml", text.replace("select 1", "commit")));
-        let rendered = broken.unwrap_err().render(false);
+        let shown = format!("{loaded:?}{}{:?}", loaded.expanded(), loaded.warnings);
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert_eq!(postgres(&loaded.topology).url.reveal(), SECRET);
+        let broken = environment.with_file("t.yaml", with_url(url).replace("select 1", "commit"));
+        let rendered = load(std::path::Path::new("t.yaml"), &broken).unwrap_err().render(false);
         assert!(!rendered.contains("hunter2") && rendered.contains("COMMIT"), "{rendered}");
     }
+}
+
+#[test]
+fn password_that_is_written_out_is_refused_and_not_shown() {
+    for url in [
+        SECRET,
+        "'host=db user=ann password=hunter2'",
+        "${env:URL:-postgres://ann:hunter2@db/shop}",
+        "postgres://ann:hunter2@${env:HOST:-db}/shop",
+    ] {
+        let (line, report) = mistake(&with_url(url));
+        assert_eq!(line, 7, "{report}");
+        assert!(report.contains("must not be written out") && !report.contains("hunter2"), "{report}");
+    }
+    topology(&with_url("postgres://ann@db/shop"));
 }
 
 #[test]
