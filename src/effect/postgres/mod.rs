@@ -38,6 +38,7 @@ mod url;
 
 pub use inspect::{Finding, inspect};
 pub use prepare::ddl;
+pub use statement::{VERBS, check_verb as check_sql};
 
 /// What a sink of this kind is made of.
 #[derive(Clone, PartialEq, Eq)]

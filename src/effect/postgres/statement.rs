@@ -7,7 +7,7 @@ use super::{Statement, upsert};
 use crate::words::counted;
 
 /// What a statement may begin with. Whatever controls the transaction is not among them.
-const VERBS: [&str; 10] =
+pub const VERBS: [&str; 10] =
     ["insert", "update", "delete", "merge", "select", "with", "values", "truncate", "call", "notify"];
 
 /// A statement that is ready to be carried out.
@@ -34,7 +34,11 @@ pub(super) fn check(statement: &Statement) -> Result<(), String> {
     }
 }
 
-fn check_verb(text: &str) -> Result<(), String> {
+/// Checks the beginning of an SQL statement, without a database.
+///
+/// # Errors
+/// What it begins with in place of one of [`VERBS`]; quotes that word.
+pub fn check_verb(text: &str) -> Result<(), String> {
     let verb = first_word(text).to_ascii_lowercase();
     if VERBS.contains(&verb.as_str()) {
         return Ok(());

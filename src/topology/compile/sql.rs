@@ -13,6 +13,8 @@ pub struct Statement {
     pub first: Option<(String, Range<usize>)>,
     /// The second word, in lower case.
     pub second: Option<String>,
+    /// Whether the word `returning` stands in it.
+    pub returning: bool,
     /// The parameters' numbers, and where they are.
     pub parameters: Vec<(u32, Range<usize>)>,
     /// A mark that other drivers use for a parameter: `?`, `:name`, `%s`.
@@ -45,6 +47,7 @@ pub fn read(text: &str) -> Result<Statement, Unclosed> {
         match lexer.token()? {
             Token::Word => {
                 let word = text[from..lexer.at].to_lowercase();
+                statement.returning |= word == "returning";
                 match words {
                     0 => statement.first = Some((word, from..lexer.at)),
                     1 => statement.second = Some(word),
@@ -277,6 +280,15 @@ mod tests {
         assert_eq!(first("(select 1)"), None);
         assert_eq!(first(" -- nothing"), None);
         assert_eq!(read("prepare transaction 'x'").unwrap().second.as_deref(), Some("transaction"));
+    }
+
+    #[test]
+    fn returning_is_a_word_and_no_part_of_a_text() {
+        let returning = |text: &str| read(text).unwrap().returning;
+        assert!(returning("insert into t values (1)\nReturning id"));
+        for text in ["insert into t values ('returning')", "insert into \"returning\" values (1) -- returning"] {
+            assert!(!returning(text), "{text}");
+        }
     }
 
     #[test]

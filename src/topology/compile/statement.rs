@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
+use crate::effect::postgres::{VERBS, check_sql};
 use crate::topology::spec::sink::StatementSpec;
+use crate::yaml::read::{clipped, did_you_mean, listed};
 use crate::yaml::{Place, Placed, Text};
 
 use super::{Compiler, sql};
@@ -17,24 +19,48 @@ const REFUSED: &[(&str, &str)] = &[
     ("abort", TRANSACTION),
     ("savepoint", TRANSACTION),
     ("release", TRANSACTION),
-    ("prepare", TRANSACTION),
+    ("prepare", CONNECTION),
     ("execute", CONNECTION),
     ("deallocate", CONNECTION),
     ("declare", CONNECTION),
+    ("fetch", CONNECTION),
+    ("move", CONNECTION),
+    ("close", CONNECTION),
     ("discard", CONNECTION),
     ("set", CONNECTION),
     ("reset", CONNECTION),
     ("listen", CONNECTION),
     ("unlisten", CONNECTION),
     ("load", CONNECTION),
+    ("lock", TRANSACTION),
     ("copy", ALONE),
     ("vacuum", ALONE),
     ("checkpoint", ALONE),
+    ("cluster", ALONE),
+    ("reindex", ALONE),
+    ("do", PARAMETERS),
+    ("explain", SHOWS),
+    ("show", SHOWS),
+    ("table", SHOWS),
+    ("create", ONCE),
+    ("alter", ONCE),
+    ("drop", ONCE),
+    ("grant", ONCE),
+    ("revoke", ONCE),
+    ("comment", ONCE),
+    ("analyze", ONCE),
+    ("refresh", ONCE),
+    ("import", ONCE),
+    ("reassign", ONCE),
+    ("security", ONCE),
 ];
 const TRANSACTION: &str = "the transaction is ratchet's: it begins before a record's statements and is committed after those \
                            of many";
 const CONNECTION: &str = "it changes the connection, which other records use as well";
 const ALONE: &str = "it cannot be carried out among a record's statements";
+const PARAMETERS: &str = "it takes no parameters; a function does, `select f($1)`";
+const SHOWS: &str = "it only shows something";
+const ONCE: &str = "it is for once, and would be carried out for each record";
 
 impl Compiler<'_> {
     /// What a statement has to be, whatever it does.
@@ -55,24 +81,64 @@ impl Compiler<'_> {
             self.mistake(place, message, "the second one", help);
             return;
         }
-        let word = statement.first.as_ref().map(|(word, _)| word.as_str());
-        if let Some((word, at)) = &statement.first
-            && let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused == word)
-        {
-            let place = self.within(&spec.sql, at.clone());
-            let help = "remove it: a record's statements are carried out together with the note that they were";
-            self.mistake(place, format!("a statement cannot be `{}`: {why}", word.to_uppercase()), "not here", help);
+        if !self.check_begin(spec, &statement) {
             return;
         }
-        if word.is_none() && statement.parameters.is_empty() && text.trim_start().starts_with(['-', '/', ';']) {
-            let message = "there is no statement in this text".to_owned();
-            let help = "write e.g. `sql: 'insert into seen values ($1)'`";
-            self.mistake(spec.sql.place, message, "nothing to carry out", help);
-            return;
+        if spec.returns {
+            self.check_returning(spec, &statement);
         }
         if spec.with_complete {
             self.check_parameters(spec, &statement);
         }
+    }
+
+    /// What it begins with is a statement that a record may carry out.
+    fn check_begin(&mut self, spec: &StatementSpec, statement: &sql::Statement) -> bool {
+        let Some((word, at)) = &statement.first else {
+            let is_none = check_sql(spec.sql.value.reveal()).is_err();
+            if is_none {
+                let message = "there is no statement in this text".to_owned();
+                let help = "write e.g. `sql: 'insert into seen values ($1)'`";
+                self.mistake(spec.sql.place, message, "nothing to carry out", help);
+            }
+            return !is_none;
+        };
+        if VERBS.contains(&word.as_str()) {
+            return true;
+        }
+        let place = self.within(&spec.sql, at.clone());
+        let is_two_phase = word == "prepare" && statement.second.as_deref() == Some("transaction");
+        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused == word) {
+            let why = if is_two_phase { TRANSACTION } else { why };
+            let help = "remove it: a record's statements are carried out together with the note that they were";
+            self.mistake(place, format!("a statement cannot be `{}`: {why}", word.to_uppercase()), "not here", help);
+            return false;
+        }
+        let known = format!("a statement begins with one of {}", listed(&VERBS));
+        let (label, help) = match did_you_mean(word, &VERBS) {
+            Some(meant) => (format!("did you mean `{meant}`?"), format!("write `{meant}`")),
+            None => ("no statement begins so".to_owned(), known),
+        };
+        let message = match spec.sql.value.is_secret() {
+            true => "this is no SQL statement that a record can carry out".to_owned(),
+            false => format!("`{}` is no SQL statement that a record can carry out", clipped(word)),
+        };
+        self.mistake(place, message, label, help);
+        false
+    }
+
+    /// What is to return rows does.
+    fn check_returning(&mut self, spec: &StatementSpec, statement: &sql::Statement) {
+        let word = statement.first.as_ref().map_or("", |(word, _)| word.as_str());
+        let (label, help) = match word {
+            "insert" | "update" | "delete" | "merge" if !statement.returning => {
+                ("there is no `returning` in it", "end it in e.g. `returning *`, or remove `returns: true`")
+            }
+            "truncate" | "call" | "notify" => ("it never does", "remove `returns: true`"),
+            _ => return,
+        };
+        let message = format!("`returns: true`, and this `{}` returns no rows", word.to_uppercase());
+        self.mistake(spec.sql.place, message, label, help);
     }
 
     /// Each parameter of the statement is in `with`, and the other way round.
