@@ -44,13 +44,14 @@ use std::sync::Arc;
 
 use crate::dedup::{Reason, Rejection, Rules};
 pub use cases::TestCase;
+use compile::Marks;
 pub use ending::{Ending, Existing, Output};
 pub use input::{Input, Pattern};
 pub use presets::Preset;
 pub use sink::Sink;
 
-pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Report};
-use crate::yaml::{File, Node, Place, Reader, read};
+pub use crate::yaml::{Diagnostics, Environment, Mistake, Offline, Process, Report};
+use crate::yaml::{File, Node, Place, Reader, read, units};
 
 pub mod cases;
 mod compile;
@@ -236,7 +237,7 @@ pub struct Loaded {
     tree: Node,
     /// The file, and the place of the output's name in it.
     file: Arc<File>,
-    output_at: Place,
+    marks: Marks,
 }
 
 /// Reads one topology.
@@ -267,16 +268,16 @@ fn read_one(path: &Path, environment: &dyn Environment) -> (Option<Named>, Resul
             compile::check_without_preset(&spec, &file, &mut report);
             return None;
         };
-        let (topology, output_at) = compile::compile(&spec, preset, &file, &mut report)?;
-        Some((topology, tree, file, output_at))
+        let (topology, marks) = compile::compile(&spec, preset, &file, &mut report)?;
+        Some((topology, tree, file, marks))
     });
-    let loaded = report.finish(compiled).map(|((topology, tree, file, output_at), warnings)| Loaded {
+    let loaded = report.finish(compiled).map(|((topology, tree, file, marks), warnings)| Loaded {
         topology,
         warnings,
         path: path.to_owned(),
         tree,
         file,
-        output_at,
+        marks,
     });
     (named, loaded)
 }
@@ -289,13 +290,17 @@ pub fn load_all(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<
     report.finish(Some(all)).map(|(all, _)| all)
 }
 
-/// The same for topologies that run together: their outputs must be different too, unless each allows sharing.
+/// The same for topologies that run together: their outputs must be different too, unless each allows sharing, and those
+/// that share an inbox must keep it equally long.
 pub fn load_run(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<Loaded>, Diagnostics> {
     let mut report = Report::default();
     let all = read_all(paths, environment, &mut report);
     for (number, loaded) in all.iter().enumerate() {
         if let Some(first) = all[..number].iter().find(|other| is_output_shared(&other.topology, &loaded.topology)) {
             report_shared_output(first, loaded, &mut report);
+        }
+        if let Some(first) = all[..number].iter().find(|other| is_inbox_torn(&other.topology, &loaded.topology)) {
+            report_torn_inbox(first, loaded, &mut report);
         }
     }
     report.finish(Some(all)).map(|(all, _)| all)
@@ -337,7 +342,39 @@ fn report_shared_output(first: &Loaded, second: &Loaded, report: &mut Report) {
     let label = format!("{} writes there too", other.path.display());
     let help = "what both let through comes out twice: name another topic, or write `existing: append` under `output` \
                 of each if that is meant";
-    report.mistake((&at.file, at.output_at), message, label, help);
+    report.mistake((&at.file, at.marks.ending), message, label, help);
+}
+
+/// An inbox that a topology's sink keeps.
+struct Kept<'a> {
+    /// The database, the schema, the inbox's name.
+    place: [&'a str; 3],
+    retention_ms: Option<i64>,
+}
+
+fn inbox(topology: &Topology) -> Option<Kept<'_>> {
+    let Sink::Postgres(postgres) = topology.sink()?;
+    let inbox = postgres.inbox.as_ref()?;
+    Some(Kept { place: [postgres.url.reveal(), &postgres.schema, &inbox.name], retention_ms: inbox.retention_ms })
+}
+
+/// Whether two topologies keep one inbox for different times.
+fn is_inbox_torn(one: &Topology, other: &Topology) -> bool {
+    let both = inbox(one).zip(inbox(other));
+    both.is_some_and(|(one, other)| one.place == other.place && one.retention_ms != other.retention_ms)
+}
+
+/// Reports that the second topology keeps an inbox for another time than the first.
+fn report_torn_inbox(first: &Loaded, second: &Loaded, report: &mut Report) {
+    let kept = |loaded: &Loaded| {
+        let ms = inbox(&loaded.topology).and_then(|kept| kept.retention_ms);
+        ms.map_or("for ever".to_owned(), |ms| format!("for {}", units::show_duration_ms(ms)))
+    };
+    let name = inbox(&second.topology).map_or("", |Kept { place: [.., name], .. }| name);
+    let message = format!("two topologies of this run keep the inbox `{name}` for different times");
+    let label = format!("{} here, {} in {}", kept(second), kept(first), first.path.display());
+    let help = "write the same `retention` under `inbox` of each: the shortest removes the rows of all of them";
+    report.mistake((&second.file, second.marks.inbox), message, label, help);
 }
 
 /// The files at a path: itself, or those in a folder.

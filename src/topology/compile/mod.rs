@@ -22,13 +22,22 @@ mod topics;
 
 use topics::Written;
 
-/// The topology that `spec` describes, and the place of its output's name, or of its sink. `spec` includes the blocks of `preset`.
+/// Where a topology says what others of its run may say differently.
+#[derive(Clone, Copy, Debug)]
+pub struct Marks {
+    /// The output's name, or the sink.
+    pub ending: Place,
+    /// The inbox, or the sink, or the output's name.
+    pub inbox: Place,
+}
+
+/// The topology that `spec` describes, and where its parts are. `spec` includes the blocks of `preset`.
 pub fn compile(
     spec: &Spec,
     preset: Option<&'static Preset>,
     file: &Arc<File>,
     report: &mut Report,
-) -> Option<(Topology, Place)> {
+) -> Option<(Topology, Marks)> {
     let mut compiler = Compiler { spec, preset, file, report };
     let name = compiler.name();
     let input = compiler.input();
@@ -66,7 +75,9 @@ pub fn compile(
         tests,
     };
     let sink = spec.sink.as_ref().map(|sink| sink.place);
-    Some((topology, spec.output.as_ref().map(|output| output.place).or(sink)?))
+    let ending = spec.output.as_ref().map(|output| output.place).or(sink)?;
+    let inbox = spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()?.inbox.as_ref()).map(|inbox| inbox.place);
+    Some((topology, Marks { ending, inbox: inbox.unwrap_or(ending) }))
 }
 
 /// Reports only mistakes that do not depend on a preset, for a topology whose preset is unknown.

@@ -3,7 +3,7 @@
 use super::{mistake, topology};
 use crate::dedup::{Action, Kind, OnNull};
 use crate::topology::sink::{Command, Inbox, Parameter, Postgres, Sink, Statement, Table};
-use crate::topology::{Topology, load};
+use crate::topology::{Topology, load, load_run};
 use crate::yaml::tests::Fake;
 
 const BEGIN: &str = "name: t\ninput: {topics: [in]}\nidentity: value.id\npartitioned_by_identity: true\n";
@@ -222,4 +222,33 @@ fn sink_shares_no_output() {
     assert_eq!(topology.output_shared_with(&topology), None);
     assert_eq!(topology.problem_with("in"), None);
     assert!(topology.problem_with(&"a".repeat(240)).unwrap().contains("too long"));
+}
+
+#[test]
+fn topologies_that_share_an_inbox_keep_it_equally_long() {
+    let inbox = |name: &str, more: &str| {
+        let lines = format!("statements: [{{sql: select 1}}], dedup: inbox, inbox: {{name: orders{more}}}");
+        whole(BEGIN, &lines).replace("name: t\n", &format!("name: {name}\n"))
+    };
+    let run = |one: &str, two: &str| {
+        let environment = Fake::default().with_file("a.yaml", one).with_file("b.yaml", two);
+        load_run(&["a.yaml".into(), "b.yaml".into()], &environment).map_err(|diagnostics| diagnostics.render(false))
+    };
+    let error = run(&inbox("a", ""), &inbox("b", ", retention: 30d")).unwrap_err();
+    for words in ["the inbox `orders` for different times", "for 30d here, for 7d in a.yaml", "the same `retention`"] {
+        assert!(error.contains(words), "no {words} in {error}");
+    }
+    let error = run(&inbox("a", ", retention: 1d"), &inbox("b", ", retention: forever")).unwrap_err();
+    assert!(error.contains("for ever here, for 1d in a.yaml"), "{error}");
+    // Equally long; another inbox, schema or database.
+    let thirty = inbox("b", ", retention: 30d");
+    for two in [
+        inbox("b", ", retention: 7d"),
+        thirty.replace("orders", "carts"),
+        thirty.replace("dedup", "schema: own, dedup"),
+        thirty.replace("db/shop", "db/other"),
+        thirty.replace("dedup: inbox, inbox: {name: orders, retention: 30d}", "dedup: position"),
+    ] {
+        assert_eq!(run(&inbox("a", ""), &two).map(|all| all.len()), Ok(2), "{two}");
+    }
 }
