@@ -235,7 +235,7 @@ pub struct Loaded {
     pub path: PathBuf,
     /// The tree, including the preset's blocks.
     tree: Node,
-    /// The file, and the place of the output's name in it.
+    /// The file, and places in it.
     file: Arc<File>,
     marks: Marks,
 }

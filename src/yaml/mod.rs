@@ -40,6 +40,12 @@ pub trait Environment {
 
     /// How many cores this process may use.
     fn cores(&self) -> usize;
+
+    /// Whether what is loaded is to be connected to. If not, an address whose variable is not set, or whose file is not
+    /// there, is no mistake.
+    fn connects(&self) -> bool {
+        true
+    }
 }
 
 /// The environment of this process.
@@ -63,6 +69,32 @@ impl Environment for Process {
 
     fn cores(&self) -> usize {
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
+}
+
+/// The environment of this process, for what connects to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Offline;
+
+impl Environment for Offline {
+    fn variable(&self, name: &str) -> Option<String> {
+        Process.variable(name)
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        Process.variables()
+    }
+
+    fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        Process.read_file(path)
+    }
+
+    fn cores(&self) -> usize {
+        Process.cores()
+    }
+
+    fn connects(&self) -> bool {
+        false
     }
 }
 

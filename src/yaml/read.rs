@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::keys::Mapping;
 use super::report::{File, Place, Report};
-use super::text::{Text, substitute};
+use super::text::{Error, Text, substitute};
 use super::tree::{self, Node, Value};
 use super::{Environment, units};
 
@@ -280,6 +280,18 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    /// An address: like [`Reader::text`], but where nothing is connected to, `placeholder` stands for one whose
+    /// variable is not set or whose file cannot be read.
+    pub fn address(&mut self, field: &Field<'_>, placeholder: &str) -> Option<Placed<Text>> {
+        if let Value::Scalar { text, .. } = &field.node.value
+            && !self.environment.connects()
+            && matches!(substitute(text, self.environment), Err(Error::NotSet(_) | Error::File { .. }))
+        {
+            return Some(Placed { value: Text::secret(placeholder), place: field.place() });
+        }
+        self.text(field)
     }
 
     /// A text converted by `parse`, which returns `None` for a wrong one.

@@ -152,3 +152,22 @@ fn mistakes_beside_an_address_do_not_show_it() {
     assert!(!ran.stderr.contains("hunter2"), "{ran:#?}");
     ran.ended(2).said(&["`sink.postgres.url` is not the address of a database"]);
 }
+
+#[test]
+fn what_connects_to_nothing_needs_no_address() {
+    let room = room();
+    let test = "tests:\n  - {name: one, given: [{value: {order_id: 7}}], expect: [forwarded]}\n";
+    room.write("orders.jsonl", "{\"order_id\": 7}\n");
+    let without = |words: &str| super::Ran::from(room.command(words).env_remove("DATABASE_URL").output().unwrap());
+    for url in ["${env:DATABASE_URL}", "${file:no-such-file}"] {
+        room.write("stock.yaml", format!("{STOCK}{test}").replace("${env:DATABASE_URL}", url));
+        without("test stock.yaml").ended(0);
+        without("replay stock.yaml --explain orders.jsonl").ended(0);
+        without("check stock.yaml").ended(2).said(&["`sink.postgres.url`: the "]);
+    }
+    // A mistake stays one.
+    for url in ["${nev:DATABASE_URL}", "postgres://ann:hunter2@db", "mysql://db"] {
+        room.write("stock.yaml", STOCK.replace("${env:DATABASE_URL}", url));
+        without("test stock.yaml").ended(2).said(&["`sink.postgres.url`"]);
+    }
+}

@@ -13,7 +13,7 @@ use super::stderr::say;
 use crate::capture::{self, Captured, LineNumber, Lines, looks_like_kcat};
 use crate::dedup::{Action, Decision, Reason};
 use crate::rehearsal::{Answer, Explanation, Partitions, Rehearser};
-use crate::topology::{self, Input, Process};
+use crate::topology::{self, Input, Offline};
 
 mod explain;
 mod hints;
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let text = "--topic and --partition are for lines without an envelope: kcat's names topic and partition";
         return Err(Failure::input(text, "leave them out"));
     }
-    let loaded = topology::load(&args.topology, &Process)?;
+    let loaded = topology::load(&args.topology, &Offline)?;
     let mut lines = Lines::open(&args.files)?;
     if args.envelope == Envelope::None && args.topic.is_none() && matches!(loaded.topology.input, Input::Pattern { .. })
     {

@@ -12,7 +12,7 @@ use super::stderr::say;
 use super::{Failure, inputs};
 use crate::capture;
 use crate::rehearsal::{Difference, Outcome, run_case};
-use crate::topology::{self, Loaded, Process, TestCase};
+use crate::topology::{self, Loaded, Offline, TestCase};
 use crate::words::counted;
 
 mod junit;
@@ -83,7 +83,7 @@ impl Ran<'_> {
 
 /// Runs the tests. Fails unless all pass.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let loaded = topology::load_all(&args.topologies, &Process)?;
+    let loaded = topology::load_all(&args.topologies, &Offline)?;
     let mut stdout = io::stdout().lock();
     let mut suites = Vec::new();
     for Loaded { topology, warnings, path, .. } in &loaded {

@@ -8,6 +8,9 @@ use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
 use super::paths::{PathSpec, SpecReader};
 use super::{choices, parse_retention};
 
+/// Stands for an address that is not known, where nothing is connected to.
+const UNKNOWN_URL: &str = "postgresql://unknown";
+
 /// A sink as written.
 #[derive(Debug)]
 pub struct SinkSpec {
@@ -113,7 +116,7 @@ impl SpecReader<'_, '_> {
         let at = |key: &str| fields.get(key).map(|field| field.key_place).or(fields.misspelt(key));
         PostgresSpec {
             place,
-            url: fields.require("url", self.reader).and_then(|field| self.reader.text(field)),
+            url: fields.require("url", self.reader).and_then(|field| self.reader.address(field, UNKNOWN_URL)),
             schema: fields.get("schema").and_then(|field| self.reader.text(field)),
             statements_place: at("statements"),
             statements: fields.get("statements").map(|field| self.statements(field)).unwrap_or_default(),
