@@ -21,7 +21,7 @@ pub enum Answer<'a> {
 /// A statement that was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// The statement's number, from 0.
+    /// The statement's number, from 1.
     pub statement: usize,
     /// What it does: `sql`, `upsert`, `delete` or `truncate`.
     pub does: &'static str,
@@ -79,7 +79,7 @@ impl Rehearser {
             let statement = call.statement() as usize;
             let command = &statements[statement].command;
             let with = call.parameters().map(|text| text.map(str::to_owned)).collect();
-            Called { statement, does: word(command), described: described(command), with }
+            Called { statement: statement + 1, does: word(command), described: described(command), with }
         });
         called.collect()
     }

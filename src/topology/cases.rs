@@ -34,7 +34,7 @@ pub struct TestCase {
 pub struct ExpectedCall {
     /// The given record's number, from 0.
     pub record: Option<usize>,
-    /// The statement's number, from 0.
+    /// The statement's number, from 1.
     pub statement: Option<usize>,
     /// What it does: `sql`, `upsert`, `delete` or `truncate`.
     pub does: Option<&'static str>,

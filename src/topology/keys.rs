@@ -29,6 +29,7 @@ const EMPTY_MEANS_MISSING: Type = Type::List("a list of values that count as mis
 const KIND: Type = Type::List("a list of values", &Type::Scalar);
 const LIMIT: Type = Type::Size("a size from 1B to 16MiB");
 const FROM_0: Type = Type::Integer("a whole number from 0", 0, i64::MAX as u64);
+const FROM_1: Type = Type::Integer("a whole number from 1", 1, i64::MAX as u64);
 
 /// The top of a topology.
 pub static TOP: Mapping = Mapping {

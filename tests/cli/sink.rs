@@ -125,7 +125,7 @@ fn test_reports_other_rows_than_expected() {
     for words in [
         "expected {record: 0, with: [\"7\", \"anvils\"]}",
         "{record: 1, with: [\"8\", null]}",
-        "got      {record: 0, statement: 0, does: sql, with: [\"7\", \"anvil\"]}",
+        "got      {record: 0, statement: 1, does: sql, with: [\"7\", \"anvil\"]}",
     ] {
         assert!(ran.stdout.contains(words), "no {words} in {}", ran.stdout);
     }

@@ -39,7 +39,7 @@ fn parameters_are_compared_as_text_and_objects_by_what_they_mean() {
     passes(STATEMENTS, &format!("{ONE}, rows: [{{with: [1, {{b: [x], a: 1.5}}]}}]"));
     passes(
         STATEMENTS,
-        &format!("{ONE}, rows: [{{record: 0, statement: 0, does: sql, with: ['1', {{a: 1.50, b: [x]}}]}}]"),
+        &format!("{ONE}, rows: [{{record: 0, statement: 1, does: sql, with: ['1', {{a: 1.50, b: [x]}}]}}]"),
     );
     for rows in [
         "[]",
@@ -48,7 +48,7 @@ fn parameters_are_compared_as_text_and_objects_by_what_they_mean() {
         "[{with: [1, {a: 1.5, b: [y]}]}]",
         "[{with: [1, null]}]",
         "[{with: [null, {a: 1.5, b: [x]}]}]",
-        "[{statement: 1, with: [1, {a: 1.5, b: [x]}]}]",
+        "[{statement: 2, with: [1, {a: 1.5, b: [x]}]}]",
         "[{does: upsert, with: [1, {a: 1.5, b: [x]}]}]",
         "[{with: [1, {a: 1.5, b: [x]}]}, {with: [1, {a: 1.5, b: [x]}]}]",
     ] {

@@ -1,6 +1,6 @@
 //! The keys of `sink`.
 
-use super::{FROM_0, PATH, PLACE, TABLE_PART, TOPIC};
+use super::{FROM_0, FROM_1, PATH, PLACE, TABLE_PART, TOPIC};
 use crate::topology::sink::{Dedup, REJECTED};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
@@ -236,7 +236,8 @@ pub static CALL: Mapping = Mapping::of(&[
         "the parameters: a text or a number as it stands in the record, `null`, or JSON; a row is a mapping",
     ),
     Key::optional("record", FROM_0, "record: 0", "the given record, from 0").or(Omitted::Words("not checked")),
-    Key::optional("statement", FROM_0, "statement: 0", "the statement, from 0").or(Omitted::Words("not checked")),
+    Key::optional("statement", FROM_1, "statement: 1", "the statement, from 1 as in logs")
+        .or(Omitted::Words("not checked")),
     Key::optional(
         "does",
         Type::Words(|| DOES.iter().map(|&word| word.to_owned()).collect()),

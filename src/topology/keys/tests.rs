@@ -25,6 +25,8 @@ fn tables() -> Vec<(&'static str, &'static str, Vec<String>)> {
         ("outbox", KEYS, rows(&OUTBOX)),
         ("test", KEYS, rows(&CASE)),
         ("record", KEYS, rows(&RECORD)),
+        ("row", KEYS, rows(&sink::CALL)),
+        ("answer", KEYS, rows(&sink::ANSWER)),
     ]
 }
 

@@ -159,7 +159,8 @@ impl SpecReader<'_, '_> {
     fn number(&mut self, fields: &Fields<'_>, key: &str) -> Option<Option<Placed<i64>>> {
         let field = fields.get(key)?;
         let most = if key == "partition" { i64::from(i32::MAX) } else { i64::MAX };
-        Some(self.reader.parsed(field, |text| text.parse().ok().filter(|number| (0..=most).contains(number))))
+        let least = i64::from(key == "statement");
+        Some(self.reader.parsed(field, |text| text.parse().ok().filter(|number| (least..=most).contains(number))))
     }
 
     /// A record's timestamp; `null` means that the record has none.
