@@ -104,7 +104,10 @@ fn explanation_shows_what_the_database_would_get() {
 fn record_that_cannot_be_rendered_is_rejected_in_words() {
     let room = room();
     room.write("orders.jsonl", "{\"order_id\": 7, \"product\": \"an\\u0000vil\"}\n");
-    run(&room, "replay stock.yaml --explain orders.jsonl").ended(0);
+    let ran = run(&room, "replay stock.yaml --explain orders.jsonl").ended(0);
+    let explained: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let message = "parameter $2 (`value.product`): there is a NUL character in it, which PostgreSQL does not take";
+    assert_eq!((&explained["reason"], &explained["message"]), (&"rejected".into(), &message.into()));
     let ran = run(&room, "replay stock.yaml --summary orders.jsonl").ended(0);
     let ran = ran.said(&["invalid 1", "rejected 1"]);
     assert_eq!(ran.stdout, "");

@@ -6,8 +6,9 @@ use crate::rehearsal::{Called, Explanation, as_json};
 
 /// A record's explanation as a JSON object in one line: topic, partition, offset, verdict, reason,
 /// identity (a list of its parts), version, epoch (a list of its parts), kind, and against: the version,
-/// epoch and last_seen of what it was compared with. These five may be null. For a topology with a sink, what it causes
-/// there follows: effects, a list of statements with their parameters.
+/// epoch and last_seen of what it was compared with. These five may be null. Where a record cannot be judged, or cannot
+/// have its effect, a message follows: why, in words. For a topology with a sink, what it causes there follows: effects,
+/// a list of statements with their parameters.
 pub fn explained(
     record: &Record<'_>,
     decision: &Decision,
@@ -17,8 +18,10 @@ pub fn explained(
     let or_null = |json: &Option<String>| json.clone().unwrap_or_else(|| "null".to_owned());
     let effects = called.map_or_else(String::new, |called| format!(r#","effects":{}"#, as_json(called)));
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let rejection = explanation.rejection.as_ref();
+    let message = rejection.map_or_else(String::new, |words| format!(r#","message":{}"#, quoted(words)));
     format!(
-        r#"{{"topic":{},"partition":{},"offset":{},"verdict":"{}","reason":"{}","identity":{},"version":{},"epoch":{},"kind":{},"against":{}{effects}}}"#,
+        r#"{{"topic":{},"partition":{},"offset":{},"verdict":"{}","reason":"{}","identity":{},"version":{},"epoch":{},"kind":{},"against":{}{message}{effects}}}"#,
         quoted(record.topic),
         record.partition,
         record.offset,
