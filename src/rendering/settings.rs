@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::dedup::{Scalar, Source};
 use crate::effect::postgres::{self, Settings};
 use crate::effect::{self, Sink};
 use crate::topology::Topology;
-use crate::topology::sink::{self, Command, Statement};
+use crate::topology::sink::{self, Command, Parameter, Statement};
 
 /// The driver's settings for a topology's sink, which `creates` its own tables or does not; `None` if the topology does
 /// not end in one.
@@ -21,6 +22,21 @@ pub fn settings(topology: &Topology, creates: bool) -> Option<Settings> {
             .inbox
             .as_ref()
             .map(|inbox| postgres::Inbox { name: inbox.name.clone(), retention_ms: inbox.retention_ms }),
+    })
+}
+
+/// For each statement of a topology's sink, the texts of those parameters that are constants; `None` for the others.
+pub fn constants(topology: &Topology) -> Vec<Vec<Option<String>>> {
+    let statements = topology.sink().map_or(&[][..], sink::Sink::statements);
+    statements.iter().map(|statement| statement.with.iter().map(constant).collect()).collect()
+}
+
+fn constant(parameter: &Parameter) -> Option<String> {
+    let Parameter::At(places) = parameter else { return None };
+    places.iter().find_map(|path| match &path.source {
+        Source::Const(Scalar::Text(text)) => Some(text.clone()),
+        Source::Const(scalar) => Some(scalar.to_string()),
+        _ => None,
     })
 }
 

@@ -235,3 +235,10 @@ fn record_of_several_rows_is_refused_in_words() {
     let reading = Reader::new(topology.rules).read(&record(None, Some(value)), &mut Vec::new());
     assert_eq!(only_row(reading.rows()), Err("the record has 2 rows, and a sink takes records of one row".to_owned()));
 }
+
+#[test]
+fn constants_are_known_without_a_record() {
+    let with = "[value.id, {const: 1.50}, {const: 'a '}]";
+    let topology = sink(BEGIN, &format!("statements: [{{sql: 'select $1,$2,$3', with: {with}}}, {{sql: 'select 1'}}]"));
+    assert_eq!(constants(&topology), [texts(&[None, Some("1.50"), Some("a ")]), vec![]]);
+}

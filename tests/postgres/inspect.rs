@@ -1,6 +1,6 @@
 //! What `check --online` is told.
 
-use ratchet::effect::postgres::{Finding, Settings, Statement, ddl, inspect};
+use ratchet::effect::postgres::{Finding, Settings, Statement, ddl, inspect, inspect_with};
 
 use crate::database::{Database, shared};
 use crate::task::{settings, settings_of, sql, with_inbox};
@@ -70,6 +70,54 @@ fn mistakes_of_statements_are_named() {
     }
 }
 
+/// What PostgreSQL's words do not say: what to do about it.
+#[test]
+fn types_that_are_not_known_and_constants_of_a_wrong_one_have_a_help() {
+    let database = Database::with("create table t (id int, v text)");
+    for (text, parameters, words) in [
+        ("select v from t where $1 is null", 1, "data type of parameter $1 (42P18) / write the parameter's type"),
+        ("update t set id = $1, v = $1", 1, "(42P08), at '$1' / write the parameter's type"),
+        ("insert into t values ('seven', $1)", 1, "(22P02), at ''seven', $1)' / a constant in the statement"),
+    ] {
+        let found = errors(&settings_of(&database.url, vec![sql(text, parameters)]));
+        let [(Some(0), message)] = &found[..] else { panic!("{text}: {found:?}") };
+        assert!(message.contains(words), "{text}: {message}");
+    }
+}
+
+/// Constants among the parameters: each record would be refused because of one.
+#[test]
+fn constants_of_a_wrong_type_are_named() {
+    let database = Database::with("create table t (id int, v text)");
+    let settings = settings(&database, &[("insert into t values ($1, $2)", 2), ("delete from t where id = $1", 1)]);
+    let text = |text: &str| Some(text.to_owned());
+    let found = |constants: &[Vec<Option<String>>]| -> Vec<_> {
+        inspect_with(&settings, constants).into_iter().filter(|finding| finding.is_error).collect()
+    };
+    assert_eq!(found(&[vec![text("1"), text("it's \\ one")], vec![None]]), []);
+    let found = found(&[vec![None, text("one")], vec![text("one")]]);
+    let [Finding { statement: Some(1), message, help: Some(help), .. }] = &found[..] else { panic!("{found:?}") };
+    let words = "a constant of 'with': invalid input syntax for type integer: \"one\" (22P02)";
+    assert!(message == words && help.contains("is not of the type"), "{found:?}");
+    assert_eq!(database.value("select count(*) from t"), "0");
+}
+
+/// A table that is kept by three statements, and is missing once.
+#[test]
+fn missing_table_is_one_finding() {
+    let database = Database::with("create table t (id int primary key)");
+    let of = |table: &str| {
+        let (table, key) = (table.to_owned(), vec!["id".to_owned()]);
+        let delete = Statement::DeleteRow { table: table.clone(), key };
+        [upsert(&table), delete, Statement::Truncate { table }]
+    };
+    let statements = [of("u"), of("t"), of("w")].concat();
+    let found = errors(&settings_of(&database.url, statements));
+    let named: Vec<_> = found.iter().map(|(number, _)| *number).collect();
+    assert_eq!(named, [Some(0), Some(6)], "{found:?}");
+    assert!(found[0].1.contains("no table u") && found[1].1.contains("no table w"), "{found:?}");
+}
+
 /// Rights that are missing, on own tables and on others.
 #[test]
 fn missing_rights_are_named() {
@@ -105,7 +153,9 @@ fn own_tables_that_cannot_be_created_come_with_the_ddl() {
         Settings { create: false, ..settings_of(&database.url, vec![]) },
     ] {
         let found = errors(&settings);
-        assert!(matches!(&found[..], [(None, message)] if message.ends_with(&ddl("ratchet"))), "{found:?}");
+        let [(None, message)] = &found[..] else { panic!("{found:?}") };
+        assert!(message.contains(&ddl("ratchet")), "{message}");
+        assert!(message.contains("grant select, insert, update on \"ratchet\".position to "), "{message}");
     }
 }
 
@@ -125,8 +175,13 @@ fn asynchronous_commit_is_said() {
 #[test]
 fn what_cannot_be_reached_is_said() {
     for (url, words) in [
-        ("postgres://postgres@127.0.0.1:1/db", "cannot connect"),
-        (&*shared().url("postgres", "nowhere"), "\"nowhere\" does not exist"),
+        (
+            "postgres://ann:s3cret@127.0.0.1:1/db",
+            "cannot connect to database \"db\" at 127.0.0.1:1 as user \"ann\": error connecting to server: Connection \
+             refused (os error 111) / see that PostgreSQL runs there",
+        ),
+        (&*shared().url("postgres", "nowhere"), "\"nowhere\" does not exist (3D000) / create the database"),
+        (&*shared().url("nobody", "postgres"), " as user \"nobody\": role \"nobody\" does not exist"),
         ("what", "the url cannot be read"),
     ] {
         let found = errors(&settings_of(url, vec![]));

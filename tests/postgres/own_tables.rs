@@ -6,7 +6,7 @@ use ratchet::effect::postgres::{Settings, ddl};
 use ratchet::effect::{Error, ErrorKind};
 
 use crate::database::{Database, shared};
-use crate::task::{Task, key, session, settings, settings_of};
+use crate::task::{Task, key, session, settings, settings_of, with_inbox};
 
 #[track_caller]
 fn refused(settings: &Settings) -> Error {
@@ -39,14 +39,23 @@ fn several_may_create_them_at_once() {
 fn role_that_may_not_create_them_is_told_the_ddl() {
     let database = Database::new();
     database.run(&format!("revoke create on database {} from public", database.name));
-    let error = refused(&limited(&database));
+    let settings = with_inbox(limited(&database), "i");
+    let error = refused(&settings);
     assert!(error.message.contains("permission denied") && error.message.contains(&ddl("ratchet")), "{error}");
+    let told = |error: &Error| error.message.split_once("run this:\n").expect("it says what to run").1.to_owned();
+    // The tables alone are not enough, and what is told then is.
     database.run(&ddl("ratchet"));
     database.run(&ddl("ratchet"));
-    let error = refused(&limited(&database));
-    assert!(error.message.contains("grant usage"), "{error}");
-    database.run("grant usage on schema ratchet to limited; grant select, insert, update, delete on all tables in schema ratchet to limited");
-    Task::claim(&mut *session(&limited(&database)), 0);
+    let sql = told(&refused(&settings));
+    assert!(sql.starts_with("grant usage on schema \"ratchet\" to \"limited\";"), "{sql}");
+    // All of it at once, as somebody would run it who has begun with nothing.
+    database.run("drop schema ratchet cascade");
+    database.run(&told(&error));
+    Task::claim(&mut *session(&settings), 0);
+    database.run("drop schema ratchet cascade");
+    database.run(&ddl("ratchet"));
+    database.run(&sql);
+    Task::claim(&mut *session(&settings), 1);
 }
 
 /// The schema exists and may be used and written to: it is not created again.

@@ -94,6 +94,23 @@ fn exception_of_a_trigger() {
     refuses(tables, "insert into t values ($1)", ["1", "2"], ["-1", "-2"], "no debts, please");
 }
 
+/// The number of the statement, and of the parameter whose text cannot be read.
+#[test]
+fn statement_and_parameter_are_named() {
+    let database = Database::with("create table t (a text, v int check (v > 0))");
+    let settings = settings(&database, &[("insert into t values ($1)", 1), ("insert into t values ($1, $2)", 2)]);
+    let mut session = session(&settings);
+    let mut task = Task::claim(&mut *session, 0);
+    for (value, words) in [
+        ("one", "statement 2: parameter $2: invalid input syntax for type integer: \"one\" (22P02)"),
+        ("0", "statement 2: new row for relation \"t\" violates check constraint"),
+    ] {
+        let failed = task.commit(&mut *session, &effects(&[&[(0, &["a"]), (1, &["a", value])]]));
+        let found = rejected(failed.expect_err("it is refused"));
+        assert!(found[0].1.starts_with(words), "{found:?}");
+    }
+}
+
 /// Constraints that are only checked at COMMIT cannot say which record it was, unless there is only one.
 #[test]
 fn deferred_foreign_key_refuses_the_transaction() {

@@ -308,6 +308,6 @@ fn unknown_tables_and_columns_are_named() {
         let failed = task.commit(&mut *session, &effects(&[&[(0, &["{}"])]])).expect_err("it is not there");
         let Failed::Held(error) = failed else { panic!("{failed:?}") };
         assert_eq!(error.kind, ErrorKind::Lasting);
-        assert!(error.message.contains(words) && error.message.contains("statement 1"), "{error}");
+        assert!(error.message.contains(words) && error.message.contains("upsert into"), "{error}");
     }
 }

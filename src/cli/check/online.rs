@@ -15,6 +15,7 @@ use crate::engine::preflight::unreached::Unasked;
 use crate::rendering;
 use crate::topology::{Loaded, Topology};
 
+use crate::topology::sink::Command;
 /// Queries databases and the cluster, and reports all findings.
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let held: usize = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
@@ -51,15 +52,16 @@ fn ask_database(Loaded { topology, path, .. }: &Loaded, config: &Config) -> usiz
     let Some((settings, sink)) = rendering::settings(topology, config.tables_create).zip(topology.sink()) else {
         return 0;
     };
-    let findings = postgres::inspect(&settings);
+    let findings = postgres::inspect_with(&settings, &rendering::constants(topology));
     let count = findings.iter().filter(|finding| finding.is_error).count();
     let verdict = if count == 0 { "fine" } else { "cannot be used" };
     say(format_args!("{}: in the database: {verdict}\n", path.display()));
     for postgres::Finding { is_error, statement, message, help } in findings {
         let severity = if is_error { Severity::Refused } else { Severity::Note };
-        let of = statement.and_then(|number| sink.statements().get(number));
+        let number = statement;
+        let of = number.and_then(|number| sink.statements().get(number));
         let message = match of {
-            Some(of) => format!("{}: {message}", rendering::described(&of.command)),
+            Some(of) => format!("{}: {message}", named(number.unwrap_or_default(), &of.command)),
             None => message,
         };
         show(&Finding { severity, message, help: help.unwrap_or_default(), is_missing: false });
@@ -72,6 +74,34 @@ fn show(finding: &Finding) {
     let severity = match finding.severity {
         Severity::Refused => Shown::Error,
         Severity::Warning => Shown::Warning,
+/// The rows of a topology's sink; `None` without a sink, or where they cannot be read, which was said.
+fn rows_of(topology: &Topology, config: &Config) -> Option<Vec<(RowKey, Row)>> {
+    postgres::rows(&rendering::settings(topology, config.tables_create)?).ok()
+}
+
+/// What the rows of a topology's sink say beside the cluster. `before` is how they were before the cluster was asked:
+/// those that have changed since belong to an instance at work.
+fn compare_rows(
+    topology: &Topology,
+    config: &Config,
+    inputs: &[Facts],
+    before: Option<Vec<(RowKey, Row)>>,
+) -> Vec<Finding> {
+    let Some((before, after)) = before.zip(rows_of(topology, config)) else { return Vec::new() };
+    let (rows, moving): (Vec<_>, Vec<_>) = after.into_iter().partition(|row| before.contains(row));
+    let moving: Vec<RowKey> = moving.into_iter().map(|(key, _)| key).collect();
+    rows::findings(inputs, &rows, &moving)
+}
+
+/// A statement as logs call it, and what it does; `number` is from 0.
+fn named(number: usize, command: &Command) -> String {
+    let described = rendering::described(command);
+    match command {
+        Command::Sql { .. } => format!("statement {}, {described}", number + 1),
+        _ => described,
+    }
+}
+
         Severity::Note => Shown::Advice,
     };
     let diagnostic = MietteDiagnostic::new(&finding.message).with_severity(severity);

@@ -129,8 +129,16 @@ fn is_fatal(error: &DbError) -> bool {
     matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
 }
 
+/// The parameter that an error is about, if it is about the text of one.
+fn parameter(error: &DbError) -> Option<&str> {
+    let (_, rest) = error.where_()?.split_once("portal parameter $")?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    Some(&rest[..digits])
+}
+
 /// What PostgreSQL says, on one line.
 fn said(error: &DbError) -> String {
+    let parameter = parameter(error).map(|number| format!("parameter ${number}: ")).unwrap_or_default();
     let own = error.message().split_once(upsert::OWN).and_then(|(_, own)| own.strip_suffix('"'));
     let mut text = own.unwrap_or(error.message()).to_owned();
     if let Some(detail) = error.detail() {
@@ -142,7 +150,7 @@ fn said(error: &DbError) -> String {
         text = format!("{text}, column {column} of {table}");
     }
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{} ({})", text.trim_end_matches('.'), error.code().code())
+    format!("{parameter}{} ({})", text.trim_end_matches('.'), error.code().code())
 }
 
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {

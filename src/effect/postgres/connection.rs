@@ -12,6 +12,7 @@ use super::class::{Class, POOLER, Trouble};
 use super::inbox::InboxSql;
 use super::pipeline::{ANSWER_WAIT, Answered, Pipeline, silent};
 use super::positions::RowSql;
+use super::prepare::Grants;
 use super::statement::{self, Prepared};
 use super::{Settings, Shared, prepare, tls};
 
@@ -47,15 +48,16 @@ impl Connection {
     pub async fn open(shared: &Shared) -> Result<Self, Trouble> {
         let (client, task, ended) = connect(shared).await?;
         let prepared = answered(async {
-            let process = greet(&client).await?;
+            let Greeting { process, role } = greet(&client).await?;
             let settings = &shared.settings;
-            prepare::ensure(&client, settings).await?;
-            let rows = RowSql::prepare(&client, &settings.schema).await?;
+            let grants = Grants::of(settings, &role);
+            prepare::ensure(&client, settings, &grants).await?;
+            let rows = RowSql::prepare(&client, &settings.schema).await.map_err(|trouble| grants.explain(trouble))?;
             let inbox = match &settings.inbox {
-                Some(inbox) => Some(InboxSql::prepare(&client, settings, inbox).await?),
-                None => None,
+                Some(inbox) => InboxSql::prepare(&client, settings, inbox).await.map(Some),
+                None => Ok(None),
             };
-            Ok((process, rows, inbox))
+            Ok((process, rows, inbox.map_err(|trouble| grants.explain(trouble))?))
         });
         let (process, rows, inbox) = match prepared.await {
             Ok(prepared) => prepared,
@@ -75,8 +77,8 @@ impl Connection {
         }
         let mut all = Vec::with_capacity(settings.statements.len());
         for (number, statement) in settings.statements.iter().enumerate() {
-            let prepared = answered(statement::prepare(&self.client, statement)).await;
-            all.push(prepared.map_err(|trouble| trouble.of(&format!("statement {}", number + 1)))?);
+            let prepared = answered(statement::prepare(&self.client, number, statement)).await;
+            all.push(prepared.map_err(|trouble| statement::helped(trouble).of(&statement.named(number)))?);
         }
         let all: Arc<[Prepared]> = all.into();
         Ok(Arc::clone(self.statements.borrow_mut().insert(all)))
@@ -181,10 +183,12 @@ pub(super) async fn connect(shared: &Shared) -> Result<Connected, Trouble> {
     let each = config.get_connect_timeout().copied().unwrap_or_default();
     let wait = each * u32::try_from(hosts).unwrap_or(u32::MAX) + GREETING_WAIT;
     let connecting = tokio::time::timeout(wait, config.connect(connector)).await;
-    let (client, connection) = match connecting {
-        Ok(connected) => connected.map_err(refused)?,
-        Err(_) => return Err(Trouble::lost(format!("no connection within {} s", wait.as_secs()))),
+    let connected = match connecting {
+        Ok(connected) => connected.map_err(refused),
+        Err(_) => Err(Trouble::lost(format!("no connection within {} s", wait.as_secs()))),
     };
+    let (client, connection) =
+        connected.map_err(|trouble| trouble.of(&format!("cannot connect to {}", target.shown())))?;
     let ended = Arc::new(OnceLock::new());
     let task = tokio::spawn({
         let ended = Arc::clone(&ended);
@@ -201,14 +205,21 @@ fn refused(error: tokio_postgres::Error) -> Trouble {
     let is_pooler = error.as_db_error().is_some_and(|error| error.message().contains("startup parameter"));
     let trouble = Trouble::from(error);
     let text = trouble.message.clone();
-    let said = if is_pooler { Trouble::lasting(format!("{POOLER} (it says: {text})")) } else { trouble };
-    said.of("cannot connect")
+    if is_pooler { Trouble::lasting(format!("{POOLER} (it says: {text})")) } else { trouble }
 }
 
-/// Checks the server's version and that the session is as it was asked for. Returns the server's process.
-pub(super) async fn greet(client: &Client) -> Result<String, Trouble> {
+/// What the server says first.
+pub(super) struct Greeting {
+    /// The server's process, as text.
+    pub process: String,
+    /// The role that the session has.
+    pub role: String,
+}
+
+/// Checks the server's version and that the session is as it was asked for.
+pub(super) async fn greet(client: &Client) -> Result<Greeting, Trouble> {
     const QUERY: &str = "select pg_backend_pid(), current_setting('server_version_num'), current_setting('lock_timeout'), \
-                         current_setting('idle_in_transaction_session_timeout')";
+                         current_setting('idle_in_transaction_session_timeout'), current_user";
     let asked = tokio::time::timeout(GREETING_WAIT, client.simple_query(QUERY)).await;
     let messages = asked.map_err(|_| Trouble::lost("the server does not answer"))?.map_err(Trouble::from)?;
     let row = messages.iter().find_map(|message| match message {
@@ -224,5 +235,5 @@ pub(super) async fn greet(client: &Client) -> Result<String, Trouble> {
     if text(2) != LOCK_WAIT || text(3) != SILENCE_MAX {
         return Err(Trouble::lasting(POOLER));
     }
-    Ok(text(0).to_owned())
+    Ok(Greeting { process: text(0).to_owned(), role: text(4).to_owned() })
 }

@@ -12,7 +12,7 @@ use super::class::Trouble;
 use super::connection::Connection;
 use super::pipeline::{Answered, Value};
 use super::positions::BEGIN;
-use super::{Inbox, Settings, prepare, quoted};
+use super::{Inbox, Settings, quoted};
 use crate::effect::Effect;
 
 /// How many rows are removed at once.
@@ -55,8 +55,7 @@ impl InboxSql {
         );
         let mut all = Vec::with_capacity(3);
         for sql in [&newer, &first, &tidy] {
-            let trouble = |error| prepare::explained(Trouble::from(error), &settings.schema);
-            all.push(client.prepare(sql).await.map_err(trouble)?);
+            all.push(client.prepare(sql).await?);
         }
         let mut all = all.into_iter();
         let mut next = || all.next().ok_or_else(|| Trouble::lasting("a statement was not prepared"));

@@ -1,12 +1,14 @@
 //! What `check --online` asks the database: nothing is written, no statement is carried out.
 
-use tokio::runtime::Builder;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::class::{Class, Trouble};
-use super::prepare::{self, State};
-use super::{Postgres, Settings, Statement, connection, constant, quoted, statement, upsert};
+use super::connection::Greeting;
+use super::prepare::{self, Grants, State};
+use super::session::runtime;
+use super::{Postgres, Settings, Statement, connection, constant, positions, quoted, statement, upsert};
+use crate::effect::{Error, Row, RowKey};
 
 /// A right is missing.
 const RIGHT: SqlState = SqlState::INSUFFICIENT_PRIVILEGE;
@@ -48,19 +50,31 @@ impl Finding {
 
 /// Looks whether the database is as these settings need it. Takes some seconds where it cannot be reached.
 pub fn inspect(settings: &Settings) -> Vec<Finding> {
+    inspect_with(settings, &[])
+}
+
+/// The same, and looks whether constants among the parameters can be read. `constants` has the texts of those for each
+/// statement, `None` for what each record says.
+pub fn inspect_with(settings: &Settings, constants: &[Vec<Option<String>>]) -> Vec<Finding> {
     let shared = match Postgres::new(settings.clone()) {
         Ok(postgres) => postgres.shared,
         Err(error) => return vec![Finding::error(error.message)],
     };
-    let runtime = match Builder::new_current_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return vec![Finding::error(format!("no runtime for a connection: {error}"))],
+        Err(trouble) => return vec![Finding::error(trouble.message)],
     };
     runtime.block_on(async {
         let mut findings = Vec::new();
         let looked = async {
-            let (client, _task, _) = connection::connect(&shared).await?;
-            connection::answered(look_over(&client, &shared.settings, &mut findings)).await
+            let (client, _task, _) = match connection::connect(&shared).await {
+                Ok(connected) => connected,
+                Err(trouble) => {
+                    findings.push(unreached(trouble));
+                    return Ok(());
+                }
+            };
+            connection::answered(look_over(&client, &shared.settings, constants, &mut findings)).await
         };
         if let Err(trouble) = looked.await {
             findings.push(Finding::error(trouble.message));
@@ -69,8 +83,56 @@ pub fn inspect(settings: &Settings) -> Vec<Finding> {
     })
 }
 
-async fn look_over(client: &Client, settings: &Settings, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
-    connection::greet(client).await?;
+/// All rows of the topology in ratchet's own table, with whether there is a redo in place of what it holds; none where
+/// that table is not there.
+///
+/// # Errors
+/// The database cannot be reached, or does not let the rows be read: [`inspect`] says so too.
+pub fn rows(settings: &Settings) -> Result<Vec<(RowKey, Row)>, Error> {
+    let shared = Postgres::new(settings.clone())?.shared;
+    let work = async {
+        let (client, _task, _) = connection::connect(&shared).await?;
+        connection::answered(async {
+            let Greeting { role, .. } = connection::greet(&client).await?;
+            let grants = Grants::of(settings, &role);
+            match prepare::state(&client, &grants).await? {
+                State::Ready => positions::all(&client, &settings.schema, &settings.topology).await,
+                State::Missing(_) => Ok(Vec::new()),
+                State::Foreign(_) => Err(Trouble::lasting("ratchet's own tables are of another release")),
+            }
+        })
+        .await
+    };
+    runtime().and_then(|runtime| runtime.block_on(work)).map_err(Trouble::into_error)
+}
+
+/// What is said of a database that cannot be connected to.
+fn unreached(trouble: Trouble) -> Finding {
+    let help = match trouble.code.as_ref().map(SqlState::code) {
+        Some("28P01" | "28000") => {
+            "see the user and the password in the url; pg_hba.conf on the server says who may come from where"
+        }
+        Some("3D000") => "create the database, or name another one in the url",
+        Some("42501") => "grant connect on the database to this user, or name another one in the url",
+        Some("53300" | "57P03") => "the server takes no more connections now: see max_connections, or wait",
+        Some(_) => "see what the server says",
+        None if trouble.class == Class::Lost => {
+            "see that PostgreSQL runs there, that it listens on this address (listen_addresses), and that no firewall is in \
+             between"
+        }
+        None => "see the host, sslmode, sslrootcert, sslcert and sslkey in the url",
+    };
+    Finding::error(trouble.message).help(help)
+}
+
+async fn look_over(
+    client: &Client,
+    settings: &Settings,
+    constants: &[Vec<Option<String>>],
+    findings: &mut Vec<Finding>,
+) -> Result<(), Trouble> {
+    let Greeting { role, .. } = connection::greet(client).await?;
+    let grants = Grants::of(settings, &role);
     let row = client.query_one("select current_setting('synchronous_commit'), pg_is_in_recovery()", &[]).await?;
     if row.try_get::<_, &str>(0)? == "off" {
         findings.push(
@@ -85,9 +147,16 @@ async fn look_over(client: &Client, settings: &Settings, findings: &mut Vec<Find
         );
         return Ok(());
     }
-    own_tables(client, settings, findings).await?;
+    own_tables(client, settings, (&grants, &role), findings).await?;
+    let mut missing: Vec<&str> = Vec::new();
     for (number, statement) in settings.statements.iter().enumerate() {
-        if let Err(trouble) = one_statement(client, statement).await {
+        if statement.table().is_some_and(|table| missing.contains(&table)) {
+            continue;
+        }
+        let constants = constants.get(number).map_or(&[][..], Vec::as_slice);
+        if let Err(trouble) = one_statement(client, number, statement, constants).await {
+            // Said once, and not for each of the statements that keep it.
+            missing.extend(statement.table().filter(|_| trouble.code == Some(SqlState::UNDEFINED_TABLE)));
             let finding = Finding::error(trouble.message.clone()).of(number);
             if trouble.class == Class::Lost {
                 return Err(trouble);
@@ -101,10 +170,15 @@ async fn look_over(client: &Client, settings: &Settings, findings: &mut Vec<Find
     Ok(())
 }
 
-async fn own_tables(client: &Client, settings: &Settings, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
+async fn own_tables(
+    client: &Client,
+    settings: &Settings,
+    (grants, role): (&Grants<'_>, &str),
+    findings: &mut Vec<Finding>,
+) -> Result<(), Trouble> {
     let schema = &settings.schema;
-    match prepare::state(client, schema).await {
-        Ok(State::Ready) => rights(client, settings, findings).await,
+    match prepare::state(client, grants).await {
+        Ok(State::Ready) => rights(client, settings, role, findings).await,
         Ok(State::Foreign(number)) => {
             findings.push(
                 Finding::error(format!(
@@ -120,7 +194,7 @@ async fn own_tables(client: &Client, settings: &Settings, findings: &mut Vec<Fin
                        else has_database_privilege(current_database(), 'create') end";
             let may: bool = client.query_one(sql, &[schema]).await?.try_get(0)?;
             let missing = format!("ratchet's own tables are missing ({}) in schema {schema}", tables.join(", "));
-            let ddl = || format!("let somebody who may create them run this:\n{}", prepare::ddl(schema));
+            let ddl = || format!("let somebody who may create them run this:\n{}", grants.ddl());
             findings.push(match (settings.create, may) {
                 (true, true) => Finding::note(format!("{missing}: 'ratchet run' creates them")),
                 (true, false) => Finding::error(format!("{missing}, and this role may not create them")).help(ddl()),
@@ -136,7 +210,7 @@ async fn own_tables(client: &Client, settings: &Settings, findings: &mut Vec<Fin
     }
 }
 
-async fn rights(client: &Client, settings: &Settings, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
+async fn rights(client: &Client, settings: &Settings, role: &str, findings: &mut Vec<Finding>) -> Result<(), Trouble> {
     let of_inbox: &[&str] = if settings.inbox.is_some() { &["select", "insert", "update", "delete"] } else { &[] };
     for (table, rights) in [("position", &["select", "insert", "update"][..]), ("inbox", of_inbox)] {
         let name = format!("{}.{table}", quoted(&settings.schema));
@@ -146,7 +220,7 @@ async fn rights(client: &Client, settings: &Settings, findings: &mut Vec<Finding
             }
             findings.push(
                 Finding::error(format!("this role may not {right} on ratchet's own table {name}"))
-                    .help(format!("grant {right} on {name} to …")),
+                    .help(format!("grant {right} on {name} to {};", quoted(role))),
             );
         }
     }
@@ -154,8 +228,13 @@ async fn rights(client: &Client, settings: &Settings, findings: &mut Vec<Finding
 }
 
 /// Prepares a statement, and has it planned with nulls, which also looks at rights and at the key's unique index.
-async fn one_statement(client: &Client, statement: &Statement) -> Result<(), Trouble> {
-    statement::prepare(client, statement).await?;
+async fn one_statement(
+    client: &Client,
+    number: usize,
+    statement: &Statement,
+    constants: &[Option<String>],
+) -> Result<(), Trouble> {
+    statement::prepare(client, number, statement).await?;
     let (sql, parameters) = match statement {
         Statement::Sql { text, parameters, .. } => (text.clone(), *parameters),
         Statement::Upsert { table, key, columns } => {
@@ -175,26 +254,45 @@ async fn one_statement(client: &Client, statement: &Statement) -> Result<(), Tro
             return Err(Trouble::lasting(format!("this role may not truncate {}", table.name())));
         }
     };
-    // It was prepared before, so it is one statement, and none that ends the transaction.
-    let nulls = if parameters == 0 { String::new() } else { format!("({})", vec!["null"; parameters].join(", ")) };
+    match planned(client, &sql, &vec!["null".to_owned(); parameters]).await? {
+        Err(trouble) if matches!(&trouble.code, Some(code) if *code == RIGHT || *code == UNIQUE) => {
+            return Err(trouble);
+        }
+        // Others are about the nulls, or about what can be carried out, but not be prepared in SQL.
+        Err(_) => return Ok(()),
+        Ok(()) => {}
+    }
+    if constants.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let value = |at| constants.get(at).and_then(Option::as_deref).map_or_else(|| "null".to_owned(), constant);
+    match planned(client, &sql, &(0..parameters).map(value).collect::<Vec<_>>()).await? {
+        Err(trouble) if trouble.class == Class::Data => Err(trouble.of("a constant of 'with'")),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Has a statement planned with these values, in SQL. It was prepared before, so it is one, and none that ends the
+/// transaction.
+async fn planned(client: &Client, sql: &str, values: &[String]) -> Result<Result<(), Trouble>, Trouble> {
+    let values = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
     let planned = client
         .batch_execute(&format!(
-            "begin read only; prepare ratchet_check as {sql}\n; explain execute ratchet_check{nulls}"
+            "begin read only; prepare ratchet_check as {sql}\n; explain execute ratchet_check{values}"
         ))
         .await;
     client.batch_execute("rollback").await?;
     // It outlives the transaction, if there is one.
     client.batch_execute("deallocate ratchet_check").await.ok();
-    match planned.map_err(Trouble::from) {
-        Err(trouble) if matches!(&trouble.code, Some(code) if *code == RIGHT || *code == UNIQUE) => Err(trouble),
-        // Others are about the nulls, or about what can be carried out, but not be prepared in SQL.
-        Ok(()) | Err(_) => Ok(()),
-    }
+    Ok(planned.map_err(Trouble::from))
 }
 
 fn help(trouble: &Trouble, statement: &Statement) -> Option<String> {
     if trouble.code == Some(RIGHT) || trouble.message.starts_with("this role may not") {
         return Some("grant the right to this role, or use another role in the url".to_owned());
+    }
+    if let Some(help) = statement::help(trouble) {
+        return Some(help.to_owned());
     }
     match statement {
         Statement::Upsert { table, key, .. } if trouble.code == Some(UNIQUE) => {

@@ -36,7 +36,7 @@ mod transaction;
 mod upsert;
 mod url;
 
-pub use inspect::{Finding, inspect};
+pub use inspect::{Finding, inspect, inspect_with, rows};
 pub use prepare::ddl;
 pub use statement::{VERBS, check_verb as check_sql};
 
@@ -125,6 +125,24 @@ impl Statement {
             Self::Sql { parameters, .. } => *parameters,
             Self::Upsert { .. } | Self::DeleteRow { .. } => 1,
             Self::Truncate { .. } => 0,
+        }
+    }
+
+    /// The table that it keeps, if it is not SQL.
+    fn table(&self) -> Option<&str> {
+        match self {
+            Self::Sql { .. } => None,
+            Self::Upsert { table, .. } | Self::DeleteRow { table, .. } | Self::Truncate { table } => Some(table),
+        }
+    }
+
+    /// What messages call it; `number` is its own, from 0.
+    fn named(&self, number: usize) -> String {
+        match self {
+            Self::Sql { .. } => format!("statement {}", number + 1),
+            Self::Upsert { table, .. } => format!("upsert into {table}"),
+            Self::DeleteRow { table, .. } => format!("delete from {table}"),
+            Self::Truncate { table } => format!("truncate {table}"),
         }
     }
 

@@ -1,11 +1,13 @@
 //! Tasks' rows: claiming, reading and updating them.
 
+use std::sync::Arc;
+
 use tokio_postgres::{Client, Row as Found, Statement};
 
 use super::class::Trouble;
 use super::connection::Connection;
 use super::pipeline::Value;
-use super::{prepare, quoted};
+use super::quoted;
 use crate::effect::{Claimed, Mark, Row, RowKey, Step};
 use crate::format::Token;
 
@@ -16,6 +18,10 @@ const BEGIN_CLAIM: &str =
     "begin isolation level read committed; select pg_backend_pid(); set local lock_timeout = '250ms'";
 /// How often a claim begins again where a row appears or goes at the same moment.
 const CLAIM_ATTEMPTS_MAX: u32 = 5;
+
+/// What is said of a row that is not as this release writes rows.
+const UNREADABLE: &str = "a row of ratchet's table position holds a token or an id that cannot be read: somebody else has \
+                          written it, or a later release; put it back, or run that release";
 
 /// The prepared statements.
 pub(super) struct RowSql {
@@ -52,8 +58,7 @@ impl RowSql {
         let redo = format!("update {table} set redo = $5 where {key} and token = $6");
         let mut all = Vec::with_capacity(5);
         for sql in [&raise, &insert, &look, &update, &redo] {
-            let trouble = |error| prepare::explained(Trouble::from(error), schema);
-            all.push(client.prepare(sql).await.map_err(trouble)?);
+            all.push(client.prepare(sql).await?);
         }
         let mut all = all.into_iter();
         let mut next = || all.next().ok_or_else(|| Trouble::lasting("a statement was not prepared"));
@@ -117,23 +122,41 @@ pub(super) async fn claim(connection: &Connection, key: &RowKey, may_insert: boo
 }
 
 fn found(rows: &[Found]) -> Result<Option<Row>, Trouble> {
-    let Some(found) = rows.first() else { return Ok(None) };
-    Ok(Some(Row {
+    rows.first().map(read).transpose()
+}
+
+/// A row from its first columns.
+fn read(found: &Found) -> Result<Row, Trouble> {
+    Ok(Row {
         mark: Mark { epoch: found.try_get(0)?, token: token(found.try_get(1)?)? },
         former: token(found.try_get(2)?)?,
         redo: found.try_get(4)?,
         next: found.try_get(3)?,
-    }))
+    })
 }
 
 fn token(text: Option<&str>) -> Result<Option<Token>, Trouble> {
-    let unreadable = |()| {
-        Trouble::lasting(
-            "a row of ratchet's table position holds a token that cannot be read: somebody else has written it, or a \
-             later release; put it back, or run that release",
-        )
-    };
-    text.map(|text| text.parse().map_err(unreadable)).transpose()
+    text.map(|text| text.parse().map_err(|()| Trouble::lasting(UNREADABLE))).transpose()
+}
+
+/// All rows of a topology, whatever topics they are of; their redos' contents are left out.
+pub(super) async fn all(client: &Client, schema: &str, topology: &str) -> Result<Vec<(RowKey, Row)>, Trouble> {
+    let sql = format!(
+        "select epoch, token, former_token, next_offset, case when redo is not null then ''::bytea end, topic, topic_id, \
+         partition from {}.position where topology = $1::text order by topic, topic_id, partition",
+        quoted(schema)
+    );
+    let found = client.query(&sql, &[&topology]).await?;
+    let topology: Arc<str> = topology.into();
+    found
+        .iter()
+        .map(|row| {
+            let id = u128::from_str_radix(row.try_get(6)?, 16).map_err(|_| Trouble::lasting(UNREADABLE))?;
+            let (topic, topic_id) = (Arc::from(row.try_get::<_, &str>(5)?), id.to_be_bytes());
+            let key = RowKey { topology: Arc::clone(&topology), topic, topic_id, partition: row.try_get(7)? };
+            Ok((key, read(row)?))
+        })
+        .collect()
 }
 
 /// Reads rows.

@@ -10,7 +10,52 @@ use super::{Settings, constant, quoted};
 const FORMAT: i32 = 1;
 const TABLES: [&str; 3] = ["format", "position", "inbox"];
 
-/// The SQL that creates ratchet's own tables in a schema; may be run again.
+/// The rights that a role needs on ratchet's own tables.
+pub(super) struct Grants<'a> {
+    schema: &'a str,
+    role: &'a str,
+    has_inbox: bool,
+}
+
+impl<'a> Grants<'a> {
+    /// Those for these settings' sessions, which have this role.
+    pub fn of(settings: &'a Settings, role: &'a str) -> Self {
+        Self { schema: &settings.schema, role, has_inbox: settings.inbox.is_some() }
+    }
+
+    /// The SQL that creates the tables and grants the rights; may be run again.
+    pub fn ddl(&self) -> String {
+        format!("{}{}", ddl(self.schema), self.sql())
+    }
+
+    /// The SQL that grants the rights.
+    pub fn sql(&self) -> String {
+        let (schema, role) = (quoted(self.schema), quoted(self.role));
+        let of_inbox = format!("grant select, insert, update, delete on {schema}.inbox to {role};\n");
+        format!(
+            "grant usage on schema {schema} to {role};
+grant select on {schema}.format to {role};
+grant select, insert, update on {schema}.position to {role};
+{}",
+            if self.has_inbox { &of_inbox } else { "" }
+        )
+    }
+
+    /// The trouble with what to do about it, where a right to own tables is missing.
+    pub fn explain(&self, trouble: Trouble) -> Trouble {
+        if trouble.code != Some(SqlState::INSUFFICIENT_PRIVILEGE) {
+            return trouble;
+        }
+        let message = format!(
+            "{}; let somebody who may grant the rights to ratchet's own tables run this:\n{}",
+            trouble.message,
+            self.sql()
+        );
+        Trouble { message, ..trouble }
+    }
+}
+
+/// The SQL that creates ratchet's own tables in a schema; may be run again. It grants nothing.
 pub fn ddl(schema: &str) -> String {
     format!("create schema if not exists {};\n{}", quoted(schema), tables(schema))
 }
@@ -60,7 +105,8 @@ pub(super) enum State {
 }
 
 /// Looks at the tables.
-pub(super) async fn state(client: &Client, schema: &str) -> Result<State, Trouble> {
+pub(super) async fn state(client: &Client, grants: &Grants<'_>) -> Result<State, Trouble> {
+    let schema = grants.schema;
     // In the catalog, which everybody may read.
     let there = client
         .query(
@@ -75,7 +121,7 @@ pub(super) async fn state(client: &Client, schema: &str) -> Result<State, Troubl
         return Ok(State::Missing(missing));
     }
     let format = client.query(&format!("select number from {}.format", quoted(schema)), &[]).await;
-    let format = format.map_err(|error| explained(Trouble::from(error), schema))?;
+    let format = format.map_err(|error| grants.explain(Trouble::from(error)))?;
     match format.first().map(|row| row.try_get(0)).transpose()? {
         Some(FORMAT) => Ok(State::Ready),
         Some(other) => Ok(State::Foreign(other)),
@@ -84,31 +130,31 @@ pub(super) async fn state(client: &Client, schema: &str) -> Result<State, Troubl
 }
 
 /// Creates the tables where they are missing and may be created.
-pub(super) async fn ensure(client: &Client, settings: &Settings) -> Result<(), Trouble> {
+pub(super) async fn ensure(client: &Client, settings: &Settings, grants: &Grants<'_>) -> Result<(), Trouble> {
     let schema = &settings.schema;
-    let found = state(client, schema).await?;
+    let found = state(client, grants).await?;
     match &found {
         State::Ready => return Ok(()),
-        State::Foreign(_) => return Err(unusable(&found, schema)),
+        State::Foreign(_) => return Err(unusable(&found, grants)),
         State::Missing(_) if settings.create => {}
         State::Missing(_) => {
-            return Err(unusable(&found, schema).of("they may not be created (`tables.create: false`)"));
+            return Err(unusable(&found, grants).of("they may not be created (`tables.create: false`)"));
         }
     }
     if let Err(trouble) = create(client, schema).await {
         client.batch_execute("rollback").await?;
         // Somebody else may have created them meanwhile.
-        if state(client, schema).await.is_ok_and(|state| state == State::Ready) {
+        if state(client, grants).await.is_ok_and(|state| state == State::Ready) {
             return Ok(());
         }
         return match trouble.class {
-            super::class::Class::Lasting => Err(unusable(&found, schema).of(&trouble.message)),
+            super::class::Class::Lasting => Err(unusable(&found, grants).of(&trouble.message)),
             _ => Err(trouble.of("cannot create ratchet's own tables")),
         };
     }
-    match state(client, schema).await? {
+    match state(client, grants).await? {
         State::Ready => Ok(()),
-        other => Err(unusable(&other, schema)),
+        other => Err(unusable(&other, grants)),
     }
 }
 
@@ -131,14 +177,14 @@ async fn create(client: &Client, schema: &str) -> Result<(), Trouble> {
 }
 
 /// What a person has to do about the tables.
-fn unusable(state: &State, schema: &str) -> Trouble {
+fn unusable(state: &State, grants: &Grants<'_>) -> Trouble {
+    let schema = grants.schema;
     let message = match state {
         State::Ready => format!("ratchet's own tables in schema {schema} cannot be used"),
         State::Missing(tables) => format!(
-            "ratchet's own tables are missing ({}) in schema {schema}; let somebody who may create them run this, and \
-             grant usage of the schema and select, insert, update, delete on its tables:\n{}",
+            "ratchet's own tables are missing ({}) in schema {schema}; let somebody who may create them run this:\n{}",
             tables.join(", "),
-            ddl(schema)
+            grants.ddl()
         ),
         State::Foreign(number) => format!(
             "ratchet's own tables in schema {schema} have format {number}, this release reads {FORMAT}: run the release \
@@ -146,20 +192,6 @@ fn unusable(state: &State, schema: &str) -> Trouble {
         ),
     };
     Trouble::lasting(message)
-}
-
-/// The trouble with what to do about it, where a right to own tables is missing.
-pub(super) fn explained(trouble: Trouble, schema: &str) -> Trouble {
-    if trouble.code != Some(SqlState::INSUFFICIENT_PRIVILEGE) {
-        return trouble;
-    }
-    let schema = quoted(schema);
-    let message = format!(
-        "{}; grant them: grant usage on schema {schema} to …; grant select, insert, update, delete on all tables in \
-         schema {schema} to …",
-        trouble.message
-    );
-    Trouble { message, ..trouble }
 }
 
 #[cfg(test)]
@@ -170,6 +202,11 @@ mod tests {
     fn ddl_quotes_the_schema() {
         let ddl = ddl("my \"own\"");
         assert!(ddl.starts_with("create schema if not exists \"my \"\"own\"\"\";\n"), "{ddl}");
+        let grants = Grants { schema: "my \"own\"", role: "the \"role\"", has_inbox: true };
+        let sql = grants.sql();
+        assert!(sql.lines().all(|line| line.contains("\"my \"\"own\"\"\"")), "{sql}");
+        assert!(sql.lines().all(|line| line.ends_with(" to \"the \"\"role\"\"\";")), "{sql}");
+        assert!(!Grants { has_inbox: false, ..grants }.sql().contains("inbox"));
         assert!(TABLES.iter().all(|table| ddl.contains(&format!("\"my \"\"own\"\"\".{table} "))), "{ddl}");
     }
 }

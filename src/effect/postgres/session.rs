@@ -65,7 +65,7 @@ impl Lane {
     }
 }
 
-fn runtime() -> Result<Runtime, Trouble> {
+pub(super) fn runtime() -> Result<Runtime, Trouble> {
     Builder::new_current_thread()
         .enable_all()
         .build()

@@ -12,6 +12,8 @@ pub const VERBS: [&str; 10] =
 
 /// A statement that is ready to be carried out.
 pub(super) struct Prepared {
+    /// What messages call it: [`Statement::named`].
+    pub name: String,
     pub sql: Sql,
     /// Whether the rows that it returns are part of the answer; they come as one column of JSON.
     pub returns: bool,
@@ -98,7 +100,7 @@ fn returning(text: &str) -> String {
 ///
 /// # Errors
 /// What PostgreSQL says of it, with the place, or a number of parameters that is not its own.
-pub(super) async fn prepare(client: &Client, statement: &Statement) -> Result<Prepared, Trouble> {
+pub(super) async fn prepare(client: &Client, number: usize, statement: &Statement) -> Result<Prepared, Trouble> {
     let (sql, returns) = match statement {
         Statement::Sql { text, returns: true, .. } => (returning(text), true),
         Statement::Sql { text, .. } => (text.clone(), false),
@@ -117,7 +119,25 @@ pub(super) async fn prepare(client: &Client, statement: &Statement) -> Result<Pr
     if has != given {
         return Err(Trouble::lasting(format!("it has {}, but is given {given}", counted(has, "parameter"))));
     }
-    Ok(Prepared { sql: prepared, returns })
+    Ok(Prepared { name: statement.named(number), sql: prepared, returns })
+}
+
+/// What to do about a statement that cannot be prepared, where PostgreSQL's words do not say it.
+pub(super) fn help(trouble: &Trouble) -> Option<&'static str> {
+    match trouble.code.as_ref()?.code() {
+        // A type that cannot be determined, or two for one parameter.
+        "42P18" | "42P08" => Some("write the parameter's type where it stands, e.g. '$1::text' or '$1::bigint'"),
+        code if code.starts_with("22") => {
+            Some("a constant in the statement or its 'with' is not of the type that is needed there: correct it")
+        }
+        _ => None,
+    }
+}
+
+/// The trouble with what to do about it.
+pub(super) fn helped(trouble: Trouble) -> Trouble {
+    let message = help(&trouble).map(|help| format!("{}; {help}", trouble.message));
+    Trouble { message: message.unwrap_or_else(|| trouble.message.clone()), ..trouble }
 }
 
 /// What is wrong with a statement that cannot be prepared.

@@ -35,8 +35,8 @@ pub(super) enum What {
     Round(usize),
     /// A savepoint before the record with this number.
     Savepoint(usize),
-    /// A statement of the record with this number.
-    Record(usize),
+    /// A statement of the record with this number, by the statement's own.
+    Record(usize, u32),
     /// A step's redo.
     Redo,
     Commit,
@@ -149,10 +149,11 @@ impl<'a> Run<'a> {
         for call in batch.record(number).calls() {
             let Some(statement) = batch.statements.get(call.statement() as usize) else { continue };
             let values = call.parameters().map(Value::text);
+            let what = What::Record(number, call.statement());
             if statement.returns {
-                self.pipeline.query(What::Record(number), &statement.sql, values);
+                self.pipeline.query(what, &statement.sql, values);
             } else {
-                self.pipeline.execute(What::Record(number), &statement.sql, values);
+                self.pipeline.execute(what, &statement.sql, values);
             }
         }
     }
@@ -190,7 +191,22 @@ impl<'a> Run<'a> {
         if let Err(trouble) = taken
             && self.trouble.is_none()
         {
-            self.trouble = Some((what, self.connection.explained(trouble)));
+            let trouble = self.connection.explained(trouble);
+            self.trouble = Some((what, self.named(what, trouble)));
+        }
+    }
+
+    /// What the server says of a statement, with the statement before it.
+    fn named(&self, what: What, trouble: Trouble) -> Trouble {
+        match what {
+            What::Record(_, number) if trouble.is_answer && !trouble.is_fatal => {
+                let statement = self.batch.statements.get(number as usize);
+                match statement {
+                    Some(statement) => trouble.of(&statement.name),
+                    None => trouble,
+                }
+            }
+            _ => trouble,
         }
     }
 
@@ -200,7 +216,7 @@ impl<'a> Run<'a> {
             What::Row(step) if answered.count == 0 => self.fenced.push(step),
             What::Round(number) => self.batch.rounds[number].mark(&answered, &mut self.is_new)?,
             What::Savepoint(record) => self.savepoint = record,
-            What::Record(record) => {
+            What::Record(record, _) => {
                 for row in &answered.rows {
                     self.rows[record].push(row.try_get(0)?);
                 }
@@ -224,7 +240,7 @@ impl<'a> Run<'a> {
     /// The record whose data it stopped because of, or may have, and why.
     pub fn refused(&self) -> Option<(usize, &Trouble)> {
         match &self.trouble {
-            Some((What::Record(record), trouble)) if self.fenced.is_empty() => {
+            Some((What::Record(record, _), trouble)) if self.fenced.is_empty() => {
                 matches!(trouble.class, Class::Data | Class::Doubtful).then_some((*record, trouble))
             }
             _ => None,
@@ -234,7 +250,7 @@ impl<'a> Run<'a> {
     /// Whether a record's statement cannot be carried out as it was prepared, and that does not pass: the table may have
     /// changed since.
     fn is_out_of_date(&self) -> bool {
-        matches!(&self.trouble, Some((What::Record(_), trouble)) if trouble.class == Class::Lasting)
+        matches!(&self.trouble, Some((What::Record(..), trouble)) if trouble.class == Class::Lasting)
     }
 
     /// The answers for the records of a step.

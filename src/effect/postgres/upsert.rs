@@ -12,6 +12,7 @@
 use std::fmt::Write as _;
 
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use super::class::Trouble;
 use super::{constant, quoted};
@@ -129,9 +130,9 @@ impl Table {
                    where c.oid = to_regclass($1::text) and a.attgenerated = '' order by a.attnum";
         let rows = client.query(sql, &[&quoted_name.join(".")]).await?;
         let Some(first) = rows.first() else {
-            return Err(Trouble::lasting(format!(
-                "there is no table {name}, or none that this role sees; names are taken as they are written"
-            )));
+            let message =
+                format!("there is no table {name}, or none that this role sees; names are taken as they are written");
+            return Err(Trouble { code: Some(SqlState::UNDEFINED_TABLE), ..Trouble::lasting(message) });
         };
         let name = format!("{}.{}", quoted(first.try_get(6)?), quoted(first.try_get(7)?));
         let column = |row: &tokio_postgres::Row| {

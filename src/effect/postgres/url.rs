@@ -1,14 +1,17 @@
 //! Reading a url: tokio-postgres does that, except for the parameters of TLS that it does not know.
 //!
-//! No error quotes any of it: where a url is written wrongly, any part of it may be part of the password.
+//! No error quotes any of it: where a url is written wrongly, any part of it may be part of the password. Of one that
+//! could be read, [`Target::shown`] has what is not secret.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode};
 
+/// PostgreSQL's own port.
+const PORT: u16 = 5432;
 /// How long connecting to a host may take, unless the url says otherwise.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// A connection on which nothing has come for this long is asked whether it is still there.
@@ -100,6 +103,9 @@ impl Target {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(Error::Host);
         }
+        if is_url && has_second_at(url) {
+            return Err(Error::Shape);
+        }
         let system_root = tls.root.as_deref() == Some("system");
         let (mode, check) = match tls.mode.as_deref() {
             // As libpq does: who names authorities wants them looked at, who names the system's also the host's name.
@@ -122,6 +128,43 @@ impl Target {
         let root = tls.root.filter(|_| !system_root).map(PathBuf::from);
         Ok(Self { config, check, root, certificate })
     }
+}
+
+impl Target {
+    /// The database, where it is and as whom, for messages: never the password.
+    pub fn shown(&self) -> String {
+        let Self { config, .. } = self;
+        let hosts: Vec<String> = match config.get_hosts() {
+            [] => config.get_hostaddrs().iter().map(ToString::to_string).collect(),
+            hosts => hosts.iter().map(host).collect(),
+        };
+        let port = |at: usize| match config.get_ports() {
+            [] => PORT,
+            [one] => *one,
+            ports => ports.get(at).copied().unwrap_or(PORT),
+        };
+        let addresses: Vec<String> =
+            hosts.iter().enumerate().map(|(at, host)| format!("{host}:{}", port(at))).collect();
+        let user = config.get_user();
+        let database = config.get_dbname().or(user).map(|name| format!(" {name:?}")).unwrap_or_default();
+        let user = user.map_or_else(|| "the operating system's user".to_owned(), |user| format!("user {user:?}"));
+        format!("database{database} at {} as {user}", addresses.join(", "))
+    }
+}
+
+fn host(host: &Host) -> String {
+    match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// Whether there is another `@` behind the one that ends the password: then that one was meant to be part of it, and
+/// what would be taken for the host holds the rest of it.
+fn has_second_at(url: &str) -> bool {
+    let front = url.split_once('@').map_or("", |(_, rest)| rest);
+    front.split('?').next().is_some_and(|front| front.contains('@'))
 }
 
 /// Sees to it that a server that is gone is noticed, as far as the url does not say how.
@@ -280,12 +323,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shown_is_all_but_the_password() {
+        for (url, shown) in [
+            ("postgres://ann:s3cret@db/shop", "database \"shop\" at db:5432 as user \"ann\""),
+            ("postgres://ann:s3cret@h1:1,h2:2/db", "database \"db\" at h1:1, h2:2 as user \"ann\""),
+            ("host=h1,h2 port=7 user=ann password=s3cret", "database \"ann\" at h1:7, h2:7 as user \"ann\""),
+            ("hostaddr=127.0.0.1 dbname=db", "database \"db\" at 127.0.0.1:5432 as the operating system's user"),
+            ("postgres:///db?host=/run/pg&user=ann%40b", "database \"db\" at /run/pg:5432 as user \"ann@b\""),
+        ] {
+            assert_eq!(read(url).shown(), shown);
+        }
+    }
+
+    #[test]
     fn errors_quote_nothing() {
         for url in [
             "postgres://u:s3cret@h:port/db",
             "postgres://u:s3cret",
             "postgres://u:s3c?ret",
             "postgres://u@h/db?s3c=ret@h",
+            "postgres://u:a@s3cret@h/db",
+            "postgres://u:a@s3c/ret@h/db",
             "postgres://u@h/db?s3cret",
             "postgres://u:s3cret@h/db?sslmode=s3cret",
             "postgres://u:s3cret@h/db?sslcert=a",
