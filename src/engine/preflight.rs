@@ -21,6 +21,7 @@ pub mod facts;
 pub mod finding;
 pub mod judge;
 pub mod online;
+pub mod rows;
 pub mod unreached;
 
 use facts::{Facts, Named};

@@ -4,7 +4,10 @@ use ratchet::effect::postgres::ddl;
 
 use crate::checked::check_online;
 use crate::database::{Database, GUARDED, shared};
+use crate::load::{Load, Random};
+use crate::operator::Operator;
 use crate::shop::{Shop, TABLES};
+use crate::until::DEADLINE;
 
 /// A shop whose operators have the role without rights, which may read all tables but ratchet's own.
 fn limited(theme: &str) -> Shop {
@@ -76,7 +79,8 @@ fn missing_rights_are_named() {
 fn tables_that_it_may_not_create_are_printed() {
     let shop = limited("online-own");
     let ddl = ddl("ratchet");
-    let words = ["this role may not create them", "let somebody who may create them run this", &ddl];
+    let grant = "grant select, insert, update on \"ratchet\".position to \"limited\";";
+    let words = ["this role may not create them", "let somebody who may create them run this", &ddl, grant];
     check_online(&shop.job).says(2, &words);
 }
 
@@ -84,7 +88,7 @@ fn tables_that_it_may_not_create_are_printed() {
 fn database_that_cannot_be_reached_is_said() {
     let shop = Shop::new("online-unreached", 1);
     shop.reach_by(1);
-    check_online(&shop.job).says(2, &["in the database: cannot be used", "cannot connect"]);
+    check_online(&shop.job).says(2, &["in the database: cannot be used", "cannot connect to database"]);
     shop.reach(&shared().url("postgres", "nowhere"));
     check_online(&shop.job).says(2, &["database \"nowhere\" does not exist (3D000)"]);
 }
@@ -96,7 +100,45 @@ fn wrong_password_is_said_and_never_shown() {
     let (port, name) = (&shared().port, &shop.database.name);
     shop.reach(&format!("postgres://{user}:hunter2@127.0.0.1:{port}/{name}"));
     let checked = check_online(&shop.job);
-    checked.says(2, &["password authentication failed", "28P01"]).says_nothing_of("hunter2");
+    let words = ["password authentication failed", "28P01", "see the user and the password in the url"];
+    checked.says(2, &words).says_nothing_of("hunter2");
+}
+
+#[test]
+fn rows_are_compared_with_what_the_group_says() {
+    let shop = Shop::new("online-rows", 2);
+    let mut load = Load::new(Random::seeded("online rows"), 2, 50);
+    shop.job.send(load.records(300));
+    let mut operator = Operator::start(&shop.job, "a");
+    shop.check(DEADLINE);
+    check_online(&shop.job).says(0, &["in the database: fine", "on the cluster: fine"]);
+    operator.stop();
+    check_online(&shop.job).says(0, &["on the cluster: fine"]);
+    let database = &shop.database;
+    database.run("create table kept as select * from ratchet.position");
+    let put_back = "truncate ratchet.position; insert into ratchet.position select * from kept";
+    for (sql, code, words) in [
+        ("delete from ratchet.position where partition = 1", 2, "no row for 1 partition of"),
+        (
+            "update ratchet.position set token = former_token, former_token = null, next_offset = 0",
+            2,
+            "the database is behind Kafka for 2 partitions",
+        ),
+        ("update ratchet.position set topic_id = repeat('0', 32)", 2, "rows of this topology for another topic"),
+        (
+            "update ratchet.position set next_offset = next_offset + 9, former_token = null, \
+             token = regexp_replace(token, '^[0-9a-f]{16}', repeat('0', 16))",
+            0,
+            "seems to be ahead of Kafka for 2 partitions",
+        ),
+        ("drop schema ratchet cascade", 2, "no row for 2 partitions of"),
+    ] {
+        database.run(sql);
+        check_online(&shop.job).says(code, &[words]);
+        if !sql.starts_with("drop") {
+            database.run(put_back);
+        }
+    }
 }
 
 #[test]

@@ -8,17 +8,20 @@ use crate::cli::failure::render;
 use crate::cli::stderr::{is_colored, say};
 use crate::cluster::ErrorKind;
 use crate::config::Config;
-use crate::effect::postgres;
+use crate::effect::{Row, RowKey, postgres};
+use crate::engine::preflight::facts::Facts;
 use crate::engine::preflight::finding::{Finding, Severity};
-use crate::engine::preflight::online;
+use crate::engine::preflight::online::{self, Heard};
+use crate::engine::preflight::rows;
 use crate::engine::preflight::unreached::Unasked;
 use crate::rendering;
+use crate::topology::sink::Command;
 use crate::topology::{Loaded, Topology};
 
-use crate::topology::sink::Command;
 /// Queries databases and the cluster, and reports all findings.
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let held: usize = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
+    let before: Vec<_> = loaded.iter().map(|loaded| rows_of(&loaded.topology, config)).collect();
     let mut refused = 0;
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
     let found = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
@@ -26,7 +29,9 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
         ErrorKind::Refused => Failure::input(finding.message, finding.help),
         _ => Failure::run_with_help(finding.message, finding.help),
     })?;
-    for (Loaded { path, .. }, findings) in loaded.iter().zip(found) {
+    for ((Loaded { topology, path, .. }, heard), before) in loaded.iter().zip(found).zip(before) {
+        let Heard { mut findings, inputs } = heard;
+        findings.extend(compare_rows(topology, config, &inputs, before));
         let count = findings.iter().filter(|finding| finding.is_refused()).count();
         let verdict = if count == 0 { "fine" } else { "refused" };
         say(format_args!("{}: on the cluster: {verdict}\n", path.display()));
@@ -69,11 +74,6 @@ fn ask_database(Loaded { topology, path, .. }: &Loaded, config: &Config) -> usiz
     count
 }
 
-/// Shows a finding to a person.
-fn show(finding: &Finding) {
-    let severity = match finding.severity {
-        Severity::Refused => Shown::Error,
-        Severity::Warning => Shown::Warning,
 /// The rows of a topology's sink; `None` without a sink, or where they cannot be read, which was said.
 fn rows_of(topology: &Topology, config: &Config) -> Option<Vec<(RowKey, Row)>> {
     postgres::rows(&rendering::settings(topology, config.tables_create)?).ok()
@@ -102,6 +102,11 @@ fn named(number: usize, command: &Command) -> String {
     }
 }
 
+/// Shows a finding to a person.
+fn show(finding: &Finding) {
+    let severity = match finding.severity {
+        Severity::Refused => Shown::Error,
+        Severity::Warning => Shown::Warning,
         Severity::Note => Shown::Advice,
     };
     let diagnostic = MietteDiagnostic::new(&finding.message).with_severity(severity);

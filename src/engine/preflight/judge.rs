@@ -295,4 +295,4 @@ fn withheld(role: Role, name: &str, words: &str, denied: Option<Denied>) -> Find
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

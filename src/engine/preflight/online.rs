@@ -15,8 +15,16 @@ use super::judge::{Judge, Role};
 use super::unreached::{PROPERTIES_HELP, Unasked, input_help};
 use super::{beginning, feeding, most_partitions};
 
-/// All findings about each topology, in the given order, most severe first.
-pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>>, Unasked> {
+/// What the cluster says about a topology.
+pub struct Heard {
+    /// All findings, most severe first.
+    pub findings: Vec<Finding>,
+    /// What is known of its inputs, and of what belongs to each.
+    pub inputs: Vec<Facts>,
+}
+
+/// What the cluster says about each topology, in the given order.
+pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<Vec<Heard>, Unasked> {
     match &config.cluster {
         ClusterKind::Kafka => {
             let kafka = &config.kafka;
@@ -42,7 +50,7 @@ fn check_exists(dir: &Path) -> Result<(), cluster::Error> {
 }
 
 /// The same on a given cluster.
-fn ask_on<C: Cluster>(cluster: &C, config: &Config, topologies: &[&Topology]) -> Result<Vec<Vec<Finding>>, Unasked> {
+fn ask_on<C: Cluster>(cluster: &C, config: &Config, topologies: &[&Topology]) -> Result<Vec<Heard>, Unasked> {
     // Trouble with the whole cluster, a wrong password for example, is reported once and not per topic.
     cluster.list_topics().map_err(|error| Unasked::of(config, &error))?;
     let asked = topologies.iter().map(|topology| ask_about(cluster, config, topology));
@@ -55,7 +63,7 @@ fn ask_on<C: Cluster>(cluster: &C, config: &Config, topologies: &[&Topology]) ->
     })
 }
 
-fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> Result<Vec<Finding>, cluster::Error> {
+fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> Result<Heard, cluster::Error> {
     let rules_digest = &topology.rules.digest();
     let judge = Judge { topology, rules_digest, settings: &config.topics, is_shared: C::IS_SHARED };
     let rights = cluster.group_rights(&topology.group())?;
@@ -100,5 +108,5 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
     }
     findings.extend(judge.group(rights));
     findings.sort_by_key(|finding| finding.severity);
-    Ok(findings)
+    Ok(Heard { findings, inputs: all })
 }

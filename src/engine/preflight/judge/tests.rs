@@ -28,7 +28,7 @@ fn topology() -> Topology {
     }
 }
 
-fn topic() -> TopicDescription {
+pub(in crate::engine::preflight) fn topic() -> TopicDescription {
     TopicDescription {
         id: TopicId([1; 16]),
         partition_count: 3,
@@ -51,7 +51,7 @@ fn there(name: &str, topic: TopicDescription) -> Named {
     Named { name: name.to_owned(), seen: Seen::There(Box::new(topic)) }
 }
 
-fn sound() -> Facts {
+pub(in crate::engine::preflight) fn sound() -> Facts {
     let changelog = TopicDescription { cleanup_policy: "compact".to_owned(), ..topic() };
     Facts {
         input: there("in", topic()),
