@@ -8,6 +8,7 @@
 //! - [`Sink`] is what all lanes of a topology share; [`Session`] is one lane's way in.
 //! - [`Effects`] are what the records of one task cause in one transaction, as text parameters of numbered statements.
 //! - `postgres` is the driver for PostgreSQL, the only one that knows its crate.
+//! - `http` is the driver for providers that speak HTTP, the only one that knows its crates.
 //! - [`call`] is what becomes of a call to a provider, which no transaction can hold: pure.
 //! - [`provider`] is what a sink that calls is: [`provider::Provider`] for all lanes, [`provider::Calls`] for one.
 //!
@@ -24,6 +25,7 @@ use crate::format::Token;
 
 pub mod call;
 mod effects;
+pub mod http;
 pub mod postgres;
 pub mod provider;
 

@@ -1,0 +1,188 @@
+//! What is sent: a request's address, headers and body, as HTTP/1.1 and HTTP/2 want them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION, USER_AGENT};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use hyper::{Method, Request, Uri};
+use percent_encoding::percent_decode_str;
+
+use super::{Shared, is_own_header};
+use crate::effect::provider::Rendered;
+
+/// Without a version: each attempt has the same bytes, whichever release makes it.
+const AGENT: HeaderValue = HeaderValue::from_static("ratchet");
+const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
+
+/// Whom a connection is to.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    pub is_tls: bool,
+    /// Without the brackets of IPv6.
+    pub host: Arc<str>,
+    pub port: u16,
+}
+
+impl Origin {
+    /// As an address. A name in brackets is IPv6.
+    pub fn uri(&self) -> Option<Uri> {
+        let scheme = if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
+        Uri::builder().scheme(scheme).authority(self.to_string()).path_and_query("/").build().ok()
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// A request, before it is known which way it goes.
+pub(super) struct Message {
+    pub origin: Origin,
+    method: Method,
+    /// Without a user.
+    authority: Authority,
+    path: PathAndQuery,
+    headers: HeaderMap,
+    body: Option<Bytes>,
+    /// The whole address is written where a proxy passes the request on without TLS.
+    is_forwarded: bool,
+}
+
+impl Message {
+    /// The message of a request.
+    ///
+    /// # Errors
+    /// What cannot be sent, and why: never quotes an address or a value.
+    pub fn of(shared: &Shared, rendered: &Arc<Rendered>) -> Result<Self, String> {
+        let (origin, authority, path, user) = read_address(&rendered.url)?;
+        let mut headers = read_headers(shared, rendered)?;
+        if let Some(user) = user {
+            headers.entry(AUTHORIZATION).or_insert(user);
+        }
+        headers.entry(USER_AGENT).or_insert(AGENT);
+        headers.entry(ACCEPT).or_insert(ANYTHING);
+        let proxy = if origin.is_tls { None } else { origin.uri().and_then(|uri| shared.proxies.intercept(&uri)) };
+        if let Some(user) = proxy.as_ref().and_then(|proxy| proxy.basic_auth()) {
+            headers.insert(PROXY_AUTHORIZATION, user.clone());
+        }
+        let body = rendered.body.is_some().then(|| Bytes::from_owner(BodyOf(Arc::clone(rendered))));
+        if body.as_ref().is_some_and(Bytes::is_empty) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        let method = shared.method.clone();
+        Ok(Self { origin, method, authority, path, headers, body, is_forwarded: proxy.is_some() })
+    }
+
+    /// As HTTP/1.1 has it.
+    pub fn into_one(mut self) -> Result<Request<Full<Bytes>>, String> {
+        let host = HeaderValue::from_str(self.authority.as_str()).map_err(|_| UNREADABLE)?;
+        self.headers.insert(HOST, host);
+        let uri = if self.is_forwarded { self.whole(Scheme::HTTP)? } else { Uri::from(self.path) };
+        let mut request = Request::new(Full::new(self.body.unwrap_or_default()));
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, uri, self.headers);
+        Ok(request)
+    }
+
+    /// As HTTP/2 has it: the body apart.
+    pub fn into_two(self) -> Result<(Request<()>, Option<Bytes>), String> {
+        let uri = self.whole(Scheme::HTTPS)?;
+        let mut request = Request::new(());
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, uri, self.headers);
+        let body = self.body.filter(|body| !body.is_empty());
+        if let Some(body) = &body {
+            request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        }
+        Ok((request, body))
+    }
+
+    fn whole(&self, scheme: Scheme) -> Result<Uri, String> {
+        let uri = Uri::builder().scheme(scheme).authority(self.authority.clone()).path_and_query(self.path.clone());
+        uri.build().map_err(|_| UNREADABLE.to_owned())
+    }
+}
+
+/// The body of a request that stays where it is.
+struct BodyOf(Arc<Rendered>);
+
+impl AsRef<[u8]> for BodyOf {
+    fn as_ref(&self) -> &[u8] {
+        self.0.body.as_deref().unwrap_or_default()
+    }
+}
+
+const UNREADABLE: &str = "the address of the request cannot be read";
+
+type Address = (Origin, Authority, PathAndQuery, Option<HeaderValue>);
+
+fn read_address(url: &str) -> Result<Address, String> {
+    let parts = url.parse::<Uri>().map_err(|_| UNREADABLE)?.into_parts();
+    let is_tls = match parts.scheme.as_ref().map(Scheme::as_str) {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err("the address of the request begins neither with http:// nor with https://".to_owned()),
+    };
+    let given = parts.authority.ok_or(UNREADABLE)?;
+    let (user, place) = match given.as_str().rsplit_once('@') {
+        Some((user, place)) => (Some(basic(user)?), place),
+        None => (None, given.as_str()),
+    };
+    let place: Authority = place.parse().map_err(|_| UNREADABLE)?;
+    let host = place.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    if host.is_empty() {
+        return Err(UNREADABLE.to_owned());
+    }
+    let usual = if is_tls { 443 } else { 80 };
+    let port = place.port_u16();
+    // A port that is no number is none for the parser.
+    if port.is_none() && !place.as_str().ends_with(place.host()) {
+        return Err(UNREADABLE.to_owned());
+    }
+    let authority = if port == Some(usual) { place.host().parse().map_err(|_| UNREADABLE)? } else { place.clone() };
+    let origin = Origin { is_tls, host: host.into(), port: port.unwrap_or(usual) };
+    let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    Ok((origin, authority, path, user))
+}
+
+/// A user and a password of an address, as a header has them.
+fn basic(user: &str) -> Result<HeaderValue, String> {
+    let (name, password) = user.split_once(':').unwrap_or((user, ""));
+    let [name, password] = [name, password].map(|part| percent_decode_str(part).collect::<Vec<u8>>());
+    let encoded = BASE64_STANDARD.encode([&name[..], b":", &password].concat());
+    let mut value = HeaderValue::from_str(&format!("Basic {encoded}")).map_err(|_| UNREADABLE)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn read_headers(shared: &Shared, rendered: &Rendered) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::with_capacity(rendered.headers.len() + 6);
+    let key = match (&rendered.key, &shared.key_header) {
+        (Some(key), Some(header)) => Some((header, HeaderValue::from_str(key.as_str()).map_err(|_| UNREADABLE)?)),
+        (Some(_), None) => return Err("the request has a key, and no header is named to send it in".to_owned()),
+        (None, _) => None,
+    };
+    for (name, value) in &rendered.headers {
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} cannot be a header's name"))?;
+        if is_own_header(header.as_str()) {
+            return Err(format!("the header {header} cannot be set: HTTP itself needs it"));
+        }
+        let value = HeaderValue::from_bytes(value)
+            .map_err(|_| format!("the value of the header {header} holds a line break or another control character"))?;
+        // The key's own value counts.
+        if key.as_ref().is_none_or(|(own, _)| *own != &header) {
+            headers.append(header, value);
+        }
+    }
+    if let Some((header, key)) = key {
+        headers.insert(header.clone(), key);
+    }
+    Ok(headers)
+}

@@ -1,0 +1,134 @@
+//! A request on its way through the driver, and the lock that makes taking it back certain.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use tokio::time::Instant;
+
+use crate::effect::call::Answer;
+use crate::effect::provider::{Body, CallNumber, Heard, Request};
+
+/// The requests that nobody has begun to write: each is claimed by the thread, which then writes it, or taken back by
+/// the lane. Never both.
+#[derive(Default)]
+pub(super) struct Unwritten {
+    /// By a ticket each: an attempt that was taken back may still be queued when the next one of its call comes.
+    tickets: Mutex<HashMap<CallNumber, u64>>,
+}
+
+impl Unwritten {
+    fn tickets(&self) -> MutexGuard<'_, HashMap<CallNumber, u64>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn claim(&self, number: CallNumber, ticket: u64) -> bool {
+        let mut tickets = self.tickets();
+        let is_there = tickets.get(&number) == Some(&ticket);
+        if is_there {
+            tickets.remove(&number);
+        }
+        is_there
+    }
+
+    /// Takes a request back. Says whether it was there: then nobody will claim it.
+    pub fn withdraw(&self, number: CallNumber) -> bool {
+        self.tickets().remove(&number).is_some()
+    }
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Anybody's: the lane may take it back.
+    Free,
+    /// The thread's. Nothing of it was written.
+    Claimed,
+    /// Given to a connection, at this time.
+    Written(Instant),
+    /// Heard of, or taken back.
+    Over,
+}
+
+/// A request within the driver. It is heard of once, whatever becomes of it: also when it is dropped.
+pub(super) struct Job {
+    request: Request,
+    ticket: u64,
+    unwritten: Arc<Unwritten>,
+    heard: Sender<Heard>,
+    stage: Stage,
+}
+
+impl Job {
+    /// A request that may be taken back from now on.
+    pub fn new(request: Request, ticket: u64, unwritten: &Arc<Unwritten>, heard: &Sender<Heard>) -> Self {
+        let former = unwritten.tickets().insert(request.number, ticket);
+        assert!(former.is_none(), "a call has one attempt at a time");
+        Self { request, ticket, unwritten: Arc::clone(unwritten), heard: heard.clone(), stage: Stage::Free }
+    }
+
+    /// What is to be sent.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Whether it was taken back.
+    pub fn is_withdrawn(&self) -> bool {
+        matches!(self.stage, Stage::Free)
+            && self.unwritten.tickets().get(&self.request.number) != Some(&self.ticket)
+    }
+
+    /// Makes it the thread's, if it was not taken back. Afterwards it cannot be.
+    pub fn claim(&mut self) -> bool {
+        if matches!(self.stage, Stage::Free) {
+            let is_claimed = self.unwritten.claim(self.request.number, self.ticket);
+            self.stage = if is_claimed { Stage::Claimed } else { Stage::Over };
+        }
+        !matches!(self.stage, Stage::Over)
+    }
+
+    /// Says that it is given to a connection now.
+    pub fn written(&mut self) -> Instant {
+        debug_assert!(matches!(self.stage, Stage::Claimed), "only what was claimed is written");
+        let now = Instant::now();
+        self.stage = Stage::Written(now);
+        now
+    }
+
+    /// Says that the connection has given it back, without a byte of it written.
+    pub fn given_back(&mut self) {
+        self.stage = Stage::Claimed;
+    }
+
+    /// Nothing of it was written.
+    pub fn not_sent(mut self, message: String) {
+        self.conclude(Answer::NotSent, Body::None, Some(message));
+    }
+
+    /// What it has come to. Nothing is heard of it if it was taken back.
+    pub fn conclude(&mut self, answer: Answer, body: Body, message: Option<String>) {
+        if !self.claim() {
+            return;
+        }
+        let took = match self.stage {
+            Stage::Written(since) => since.elapsed(),
+            _ => Duration::ZERO,
+        };
+        self.stage = Stage::Over;
+        let Request { number, attempt, .. } = self.request;
+        // Nobody listens any more where the lane is gone.
+        let _ = self.heard.send(Heard { number, attempt, answer, body, message, took });
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let answer = match self.stage {
+            Stage::Over => return,
+            Stage::Written(_) => Answer::Lost,
+            Stage::Free | Stage::Claimed => Answer::NotSent,
+        };
+        self.conclude(answer, Body::None, Some("the thread that makes the calls has ended".to_owned()));
+    }
+}
