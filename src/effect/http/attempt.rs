@@ -119,11 +119,7 @@ async fn send(shared: &Shared, lease: &mut Lease, outgoing: Outgoing, deadline: 
     sent.unwrap_or_else(|_| Sent::Lost(format!("no answer within {:?}", shared.timeout)))
 }
 
-async fn send_by_two(
-    mut two: h2::client::SendRequest<Bytes>,
-    request: Request<()>,
-    body: Option<Bytes>,
-) -> Sent {
+async fn send_by_two(mut two: h2::client::SendRequest<Bytes>, request: Request<()>, body: Option<Bytes>) -> Sent {
     let (mut answer, stream) = match two.send_request(request, body.is_none()) {
         Ok(begun) => begun,
         Err(error) => return Sent::GivenBack(said_by_two(&error)),

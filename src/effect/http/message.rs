@@ -170,7 +170,8 @@ fn read_headers(shared: &Shared, rendered: &Rendered) -> Result<HeaderMap, Strin
         (None, _) => None,
     };
     for (name, value) in &rendered.headers {
-        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} cannot be a header's name"))?;
+        let header =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} cannot be a header's name"))?;
         if is_own_header(header.as_str()) {
             return Err(format!("the header {header} cannot be set: HTTP itself needs it"));
         }

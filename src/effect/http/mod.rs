@@ -205,7 +205,11 @@ fn read_method(method: &str) -> Result<Method, String> {
 
 fn read_key_header(name: &str) -> Result<HeaderName, String> {
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} cannot be a header's name"))?;
-    if is_own_header(name) { Err(format!("the key cannot be sent as {name}, which HTTP itself needs")) } else { Ok(header) }
+    if is_own_header(name) {
+        Err(format!("the key cannot be sent as {name}, which HTTP itself needs"))
+    } else {
+        Ok(header)
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the key's window is measured by the wall clock, as it is at the socket")]

@@ -75,8 +75,7 @@ impl Job {
 
     /// Whether it was taken back.
     pub fn is_withdrawn(&self) -> bool {
-        matches!(self.stage, Stage::Free)
-            && self.unwritten.tickets().get(&self.request.number) != Some(&self.ticket)
+        matches!(self.stage, Stage::Free) && self.unwritten.tickets().get(&self.request.number) != Some(&self.ticket)
     }
 
     /// Makes it the thread's, if it was not taken back. Afterwards it cannot be.

@@ -1,0 +1,149 @@
+//! A lane, as the tests have it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use ratchet::effect::call::{Answer, Content, Fingerprint, Form, Key, KeyOf};
+use ratchet::effect::http::{Http, Settings};
+use ratchet::effect::provider::{CallNumber, Calls, Heard, Provider as _, Rendered, Request};
+
+/// How long an answer may take on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Settings that are generous.
+pub fn settings() -> Settings {
+    Settings {
+        method: "POST".to_owned(),
+        key_header: Some("Idempotency-Key".to_owned()),
+        window: None,
+        timeout: Duration::from_secs(10),
+        in_flight: 64,
+        rate: None,
+        result_max: Some(64 << 10),
+        authorities: None,
+    }
+}
+
+/// The key of an identity.
+pub fn key(identity: &str) -> Key {
+    let (topology, identity) = ("charges", identity.as_bytes());
+    Key::of(KeyOf { topology, identity, epoch: None, version: None, step: None })
+}
+
+/// A request for an identity, whose name is its body.
+pub fn rendered(url: &str, identity: &str) -> Rendered {
+    let body = Some(identity.as_bytes().to_vec());
+    let content = Content { method: "POST", target: "/", headers: &[], body: body.as_deref() };
+    Rendered {
+        url: url.to_owned(),
+        headers: Vec::new(),
+        body: body.clone(),
+        key: Some(key(identity)),
+        fingerprint: Fingerprint::of(Form::of(["test"]), content),
+    }
+}
+
+/// A wall clock that stands where it is put.
+#[derive(Clone, Default)]
+pub struct Clock(pub Arc<AtomicI64>);
+
+impl Clock {
+    pub fn set(&self, now_ms: i64) {
+        self.0.store(now_ms, Ordering::SeqCst);
+    }
+}
+
+/// A lane's way to a provider.
+pub struct Caller {
+    pub calls: Box<dyn Calls>,
+    pub next: CallNumber,
+}
+
+impl Caller {
+    pub fn new(settings: Settings) -> Self {
+        Self::of(&Http::new(settings).expect("settings"))
+    }
+
+    pub fn of(http: &Http) -> Self {
+        Self { calls: http.calls(), next: 1 }
+    }
+
+    /// One whose driver goes by a clock of the test.
+    pub fn with_clock(settings: Settings, clock: &Clock) -> Self {
+        let clock = clock.clone();
+        let now = Arc::new(move || clock.0.load(Ordering::SeqCst));
+        Self::of(&Http::with_clock(settings, now).expect("settings"))
+    }
+
+    /// Submits a first attempt.
+    pub fn submit(&mut self, rendered: Rendered) -> CallNumber {
+        let number = self.next;
+        self.next += 1;
+        self.calls.submit(Request { number, attempt: 1, first_at_ms: 0, rendered: Arc::new(rendered) });
+        number
+    }
+
+    /// The next thing that is heard.
+    pub fn heard(&mut self) -> Heard {
+        let until = Instant::now() + DEADLINE;
+        loop {
+            if let Some(heard) = self.calls.take() {
+                return heard;
+            }
+            assert!(Instant::now() < until, "nothing is heard");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// So many things, by their numbers.
+    pub fn hear(&mut self, count: usize) -> Vec<Heard> {
+        let mut all: Vec<_> = std::iter::repeat_with(|| self.heard()).take(count).collect();
+        all.sort_by_key(|heard| heard.number);
+        all
+    }
+
+    /// Submits a request and waits until it is over.
+    pub fn call(&mut self, rendered: Rendered) -> Heard {
+        let number = self.submit(rendered);
+        let heard = self.heard();
+        assert_eq!((heard.number, heard.attempt), (number, 1));
+        heard
+    }
+}
+
+/// The status code of an answer.
+pub fn code(heard: &Heard) -> u16 {
+    match heard.answer {
+        Answer::Status(status) => status.code,
+        _ => panic!("no status: {heard:?}"),
+    }
+}
+
+/// Asserts that nothing was sent, and that the message has these words.
+pub fn assert_not_sent(heard: &Heard, words: &str) {
+    assert_eq!(heard.answer, Answer::NotSent, "{heard:?}");
+    assert_eq!(heard.took, Duration::ZERO);
+    assert_said(heard, words);
+}
+
+/// Asserts that an answer is lost, and that the message has these words.
+pub fn assert_lost(heard: &Heard, words: &str) {
+    assert_eq!(heard.answer, Answer::Lost, "{heard:?}");
+    assert_said(heard, words);
+}
+
+fn assert_said(heard: &Heard, words: &str) {
+    let message = heard.message.as_deref().expect("a message");
+    assert!(message.contains(words), "{message}");
+    assert!(!message.ends_with('.') && !message.contains("s3cret"), "{message}");
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    let (mut is_so, end) = (is_so, Instant::now() + DEADLINE);
+    while !is_so() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
