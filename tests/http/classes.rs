@@ -246,3 +246,20 @@ fn provider_that_is_killed_and_comes_back_is_called_again() {
     }
     assert!(provider.acts().into_values().all(|acts| acts == 1));
 }
+
+/// A server that does not read: what is left of a request whose attempt is over is thrown away.
+#[test]
+fn request_that_has_timed_out_does_not_arrive_later() {
+    let raw = Raw::start(|mut stream, write_down| {
+        std::thread::sleep(Duration::from_millis(1_000));
+        let mut all = Vec::new();
+        let ended = std::io::Read::read_to_end(&mut stream, &mut all);
+        write_down(format!("{} bytes, {:?}", all.len(), ended.map_err(|error| error.kind())).as_bytes());
+    });
+    let mut caller = Caller::new(Settings { timeout: Duration::from_millis(300), ..settings() });
+    let long = "x".repeat(64 << 20);
+    assert_lost(&caller.call(rendered(&format!("http://localhost:{}/", raw.port), &long)), "no answer within 300ms");
+    crate::caller::until("it has read", || !raw.all().is_empty());
+    let read = String::from_utf8(raw.all()).unwrap();
+    assert!(read.contains("ConnectionReset"), "{read}");
+}

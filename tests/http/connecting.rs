@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use ratchet::effect::call::Answer;
 use ratchet::effect::http::Settings;
 
 use crate::caller::{Caller, assert_not_sent, code, rendered, settings};
@@ -96,6 +97,20 @@ fn handshake_that_does_not_end_is_not_sent() {
         }
         assert!(began.elapsed() < Duration::from_secs(3), "those that wait hear it together");
     }
+}
+
+/// Nobody waits for ever for a connection that is closed again and again.
+#[test]
+fn server_that_closes_at_once_is_not_sent_to() {
+    let raw = Raw::start(|stream, _| drop(stream));
+    let mut caller = Caller::new(settings());
+    for number in 0..20 {
+        let heard = caller.call(rendered(&format!("http://localhost:{}/", raw.port), &number.to_string()));
+        // Nothing was written; or something was, before it was known that the other side was gone.
+        assert!(matches!(heard.answer, Answer::NotSent | Answer::Lost), "{heard:?}");
+    }
+    assert!(raw.connections.load(Ordering::SeqCst) <= 60, "three for each");
+    assert!(raw.all().is_empty());
 }
 
 #[test]

@@ -123,3 +123,10 @@ fn provider_that_does_not_speak_it_is_called_all_the_same() {
     assert!(provider.seen().iter().all(|seen| !seen.two));
     assert_eq!(provider.seen()[0].header("host"), [format!("localhost:{}", provider.port)]);
 }
+
+#[test]
+fn provider_that_allows_no_requests_is_not_sent_to() {
+    let provider = Provider::with(Options { streams: 0, tls: true, two: true, ..Options::default() });
+    let heard = caller(&provider).call(rendered(&provider.url("/"), "a"));
+    crate::caller::assert_not_sent(&heard, "takes no requests");
+}

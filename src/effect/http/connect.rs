@@ -17,6 +17,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::message::Origin;
+use super::socket::{Socket, Unfinished};
 use super::{Shared, tls};
 
 /// The longest head of an answer.
@@ -35,6 +36,7 @@ type Io = Box<dyn Wire>;
 /// A connection by HTTP/1.1, for one request at a time. Its socket is closed with it.
 pub(super) struct One {
     pub sender: http1::SendRequest<Full<Bytes>>,
+    pub unfinished: Unfinished,
     task: AbortHandle,
 }
 
@@ -47,6 +49,7 @@ impl Drop for One {
 /// A connection by HTTP/2. Its socket is closed with it.
 pub(super) struct Two {
     sender: SendRequest<Bytes>,
+    pub unfinished: Unfinished,
     is_closed: Rc<Cell<bool>>,
     task: AbortHandle,
 }
@@ -77,6 +80,15 @@ impl Drop for Two {
 pub(super) enum Made {
     One(One),
     Two(Two),
+}
+
+impl Made {
+    fn can_be_used(&self) -> bool {
+        match self {
+            Self::One(one) => one.sender.is_ready(),
+            Self::Two(two) => !two.is_closed() && two.allowed() > 0,
+        }
+    }
 }
 
 /// What an error says and what it comes from, as messages have it.
@@ -121,24 +133,31 @@ pub(super) fn said_by_two(error: &h2::Error) -> String {
 pub(super) async fn connect(shared: &Shared, origin: &Origin) -> Result<Made, String> {
     let wait = shared.connect_wait();
     let connected = tokio::time::timeout(wait, connect_now(shared, origin)).await;
-    connected.unwrap_or_else(|_| Err(format!("no connection to {origin} within {wait:?}")))
+    let made = connected.unwrap_or_else(|_| Err(format!("no connection to {origin} within {wait:?}")))?;
+    if made.can_be_used() { Ok(made) } else { Err(format!("{origin} takes no requests on a new connection")) }
 }
 
 async fn connect_now(shared: &Shared, origin: &Origin) -> Result<Made, String> {
+    let unfinished = Unfinished::default();
+    let dial = async |host: &str, port| -> Result<Io, String> {
+        let socket: Io = Box::new(Socket::new(dial(host, port, shared.connect_wait()).await?, &unfinished));
+        Ok(socket)
+    };
     let route = origin.uri().and_then(|uri| shared.proxies.intercept(&uri));
     let stream = match &route {
-        None => Box::new(dial(&origin.host, origin.port, shared.connect_wait()).await?),
-        Some(proxy) => to_proxy(shared, proxy).await.map_err(|error| format!("through a proxy: {error}"))?,
+        None => dial(&origin.host, origin.port).await?,
+        Some(proxy) => to_proxy(shared, proxy, dial).await.map_err(|error| format!("through a proxy: {error}"))?,
     };
     if !origin.is_tls {
-        return one(stream).await;
+        return one(stream, unfinished).await;
     }
     let stream = match &route {
         None => stream,
         Some(proxy) => tunnel(stream, origin, proxy.basic_auth()).await?,
     };
     let (stream, is_two) = tls::handshake(shared, stream, &origin.host, true).await?;
-    if is_two { two(Box::new(stream), origin).await } else { one(Box::new(stream)).await }
+    let stream = Box::new(stream);
+    if is_two { two(stream, unfinished, origin).await } else { one(stream, unfinished).await }
 }
 
 /// Connects to a host, to one of its addresses after the other.
@@ -162,13 +181,17 @@ async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, String
     Err(trouble)
 }
 
-async fn to_proxy(shared: &Shared, proxy: &Intercept) -> Result<Io, String> {
+async fn to_proxy(
+    shared: &Shared,
+    proxy: &Intercept,
+    dial: impl AsyncFn(&str, u16) -> Result<Io, String>,
+) -> Result<Io, String> {
     let uri = proxy.uri();
     let (host, port) = (uri.host().unwrap_or_default().trim_matches(['[', ']']), uri.port_u16());
     match uri.scheme_str() {
-        Some("http") => Ok(Box::new(dial(host, port.unwrap_or(80), shared.connect_wait()).await?)),
+        Some("http") => dial(host, port.unwrap_or(80)).await,
         Some("https") => {
-            let stream = dial(host, port.unwrap_or(443), shared.connect_wait()).await?;
+            let stream = dial(host, port.unwrap_or(443)).await?;
             Ok(Box::new(tls::handshake(shared, stream, host, false).await?.0))
         }
         _ => Err("only http:// and https:// are supported".to_owned()),
@@ -203,16 +226,16 @@ async fn tunnel(mut stream: Io, origin: &Origin, user: Option<&HeaderValue>) -> 
     }
 }
 
-async fn one(stream: Io) -> Result<Made, String> {
+async fn one(stream: Io, unfinished: Unfinished) -> Result<Made, String> {
     let begun = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = begun.map_err(|error| said(&error))?;
     // How a connection has ended is heard by the request that was on it.
     let task = tokio::task::spawn_local(async move { drop(connection.await) }).abort_handle();
     sender.ready().await.map_err(|error| said(&error))?;
-    Ok(Made::One(One { sender, task }))
+    Ok(Made::One(One { sender, unfinished, task }))
 }
 
-async fn two(stream: Io, origin: &Origin) -> Result<Made, String> {
+async fn two(stream: Io, unfinished: Unfinished, origin: &Origin) -> Result<Made, String> {
     let failed = |error: h2::Error| format!("no HTTP/2 with {origin}: {}", said_by_two(&error));
     let begun = h2::client::Builder::new()
         .enable_push(false)
@@ -229,7 +252,7 @@ async fn two(stream: Io, origin: &Origin) -> Result<Made, String> {
         drop(connection.await);
         closed.set(true);
     });
-    let two = Two { sender, is_closed, task: task.abort_handle() };
+    let two = Two { sender, unfinished, is_closed, task: task.abort_handle() };
     // The other side says first how many requests it allows at once: with an answer to a ping that is known.
     if let Some(mut ping) = ping {
         ping.ping(h2::Ping::opaque()).await.map_err(failed)?;

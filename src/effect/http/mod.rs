@@ -5,7 +5,8 @@
 //! - `lane` is a lane's way to its thread, `request` what a thread has of a call, and the lock that makes taking back
 //!   certain. `thread` lets requests go: in order, at most so many, at most at a rate (`rate`).
 //! - `attempt` makes one attempt: `message` is what is sent, `answer` reads what comes back.
-//! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP, proxies, TLS (`tls`).
+//! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP (`socket`), proxies, TLS
+//!   (`tls`).
 //!
 //! **What is certain.** An attempt that was [`NotSent`](super::call::Answer::NotSent) has failed before anything of it
 //! was given to a connection: its name, TCP, TLS, or a proxy's CONNECT; or it was given back by a connection that had not
@@ -14,8 +15,8 @@
 //!
 //! Between the last look at the key's window and the hand-over to a connection nothing waits. HTTP/2 could hold a
 //! request back within a connection, until the other side allows another stream; so the driver counts the streams
-//! itself, and opens a further connection instead. An attempt that has timed out is not written any more: its stream is
-//! reset, or its connection closed.
+//! itself, and opens a further connection instead. An attempt that has timed out is not written any more: its stream or
+//! its connection is reset, and the system throws away what it has not sent.
 //!
 //! **Answers.** A status counts as soon as it is there, whatever becomes of the body: a 2xx whose body was cut is done,
 //! without a body. A body is read for as long as the attempt may take. It is kept up to [`Settings::result_max`], beyond
@@ -47,6 +48,7 @@ mod message;
 mod pool;
 mod rate;
 mod request;
+mod socket;
 mod thread;
 mod tls;
 

@@ -217,7 +217,10 @@ impl Lease {
     pub fn sender(&mut self) -> Option<Sender<'_>> {
         self.is_used = true;
         match self.way.as_mut()? {
-            Way::One(one) => Some(Sender::One(one)),
+            Way::One(one) => {
+                one.unfinished.set(true);
+                Some(Sender::One(one))
+            }
             Way::Two(two) => Some(Sender::Two(two.two.sender())),
         }
     }
@@ -226,6 +229,7 @@ impl Lease {
     pub fn retire(mut self) {
         self.is_used = true;
         if let Some(Way::Two(two)) = &self.way {
+            two.two.unfinished.set(true);
             self.place.line.borrow_mut().two.retain(|(other, _)| !Rc::ptr_eq(other, two));
         }
     }
@@ -233,6 +237,9 @@ impl Lease {
     /// Says that the request is over, and that the connection is ready for another one.
     pub fn can_be_used_again(&mut self) {
         self.is_used = false;
+        if let Some(Way::One(one)) = &self.way {
+            one.unfinished.set(false);
+        }
     }
 
     /// Whether it is HTTP/1.1.

@@ -20,6 +20,9 @@ use super::{Shared, attempt};
 /// How often connections that nobody uses are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// How many names are looked up at once, each on a thread.
+const LOOK_UPS_MAX: usize = 4;
+
 /// Starts tasks on the thread's runtime. A panic in one of them ends the thread: what the tasks share may be half done.
 #[derive(Clone)]
 pub(super) struct Tasks {
@@ -40,7 +43,8 @@ impl Tasks {
 
 /// Makes calls until `stopped` is heard, or dropped.
 pub(super) fn run(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>, stopped: oneshot::Receiver<()>) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_all().max_blocking_threads(LOOK_UPS_MAX).thread_name("names").build() {
         Ok(runtime) => runtime,
         // The requests are dropped, and heard of so.
         Err(error) => return tracing::error!(%error, "no runtime for calls"),
