@@ -58,13 +58,13 @@ fn huge_body_is_not_read_to_its_end() {
 
 #[test]
 fn body_without_an_end_takes_as_long_as_an_attempt_may() {
-    let timeout = Duration::from_millis(400);
+    let timeout = Duration::from_secs(1);
     for result_max in [None, Some(64 << 10)] {
         let began = Instant::now();
         let (heard, provider, mut caller) = answered(Settings { result_max, timeout, ..settings() }, Plan::Endless);
         assert!(began.elapsed() >= timeout && heard.took >= timeout);
         assert_eq!(heard.body, Body::None);
-        let message = "the body of the answer 201 was cut: not at its end within 400ms";
+        let message = "the body of the answer 201 was cut: not at its end within 1s";
         assert_eq!(heard.message.as_deref(), result_max.map(|_| message));
         assert_eq!(code(&caller.call(rendered(&provider.url("/"), "b"))), 201);
     }

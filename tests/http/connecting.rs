@@ -48,7 +48,7 @@ pub fn splice(one: TcpStream, other: TcpStream) {
 }
 
 fn short() -> Settings {
-    Settings { timeout: Duration::from_millis(500), ..settings() }
+    Settings { timeout: Duration::from_secs(2), ..settings() }
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn connecting_takes_no_longer_than_it_may() {
         caller.submit(rendered(&format!("http://127.0.0.1:{}/", blackhole.port), &number.to_string()));
     }
     for heard in caller.hear(5) {
-        assert_not_sent(&heard, "within 500ms");
+        assert_not_sent(&heard, "within 2s");
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn handshake_that_does_not_end_is_not_sent() {
     });
     let mut caller = Caller::new(Settings { authorities: Some(Authority::shared().file()), ..short() });
     for (raw, words) in
-        [(&silent, "within 500ms"), (&closing, "no TLS with localhost"), (&no_tls, "no TLS with localhost")]
+        [(&silent, "within 2s"), (&closing, "no TLS with localhost"), (&no_tls, "no TLS with localhost")]
     {
         let began = Instant::now();
         for number in 0..3 {
@@ -95,7 +95,7 @@ fn handshake_that_does_not_end_is_not_sent() {
         for heard in caller.hear(3) {
             assert_not_sent(&heard, words);
         }
-        assert!(began.elapsed() < Duration::from_secs(3), "those that wait hear it together");
+        assert!(began.elapsed() < Duration::from_secs(5), "those that wait hear it together");
     }
 }
 

@@ -33,7 +33,7 @@ fn thread_ends_with_its_lane() {
     until("four have come", || provider.seen().len() == 4);
     let began = Instant::now();
     drop(caller);
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(Arc::strong_count(&kept), 1, "the thread has ended");
     until("its connections are closed", || {
         std::thread::sleep(Duration::from_millis(20));
@@ -50,7 +50,7 @@ fn thread_that_connects_ends_at_once() {
     std::thread::sleep(Duration::from_millis(100));
     let began = Instant::now();
     drop(caller);
-    assert!(began.elapsed() < Duration::from_secs(1));
+    assert!(began.elapsed() < Duration::from_secs(3));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn thread_that_has_nothing_to_do_is_not_there() {
 #[test]
 fn lanes_have_a_window_each() {
     let provider = Provider::start();
-    provider.always(Move::act().slow(Duration::from_millis(100)));
+    provider.always(Move::act().slow(Duration::from_millis(500)));
     let http = Http::new(Settings { in_flight: 2, ..settings() }).unwrap();
     let mut callers = [Caller::of(&http), Caller::of(&http), Caller::of(&http)];
     for (number, caller) in callers.iter_mut().enumerate() {

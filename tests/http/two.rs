@@ -46,7 +46,7 @@ fn request_is_as_it_was_rendered() {
 #[test]
 fn as_many_are_on_a_connection_as_the_provider_allows() {
     let provider = Provider::with(Options { streams: 3, tls: true, two: true, ..Options::default() });
-    provider.always(Move::act().slow(Duration::from_millis(300)));
+    provider.always(Move::act().slow(Duration::from_secs(2)));
     let mut caller = caller(&provider);
     for number in 0..8 {
         caller.submit(rendered(&provider.url("/"), &number.to_string()));
@@ -63,7 +63,7 @@ fn what_happens_to_one_request_is_nothing_to_the_others() {
     let provider = Provider::by_two();
     let mut caller = Caller::new(Settings {
         authorities: Some(provider.authority()),
-        timeout: Duration::from_secs(2),
+        timeout: Duration::from_secs(3),
         ..settings()
     });
     provider.next([
@@ -81,7 +81,7 @@ fn what_happens_to_one_request_is_nothing_to_the_others() {
     let heard = caller.hear(12);
     assert_lost(&heard[0], "the stream was reset");
     assert_lost(&heard[1], "the stream was reset");
-    assert_lost(&heard[2], "no answer within 2s");
+    assert_lost(&heard[2], "no answer within 3s");
     for cut in &heard[3..6] {
         assert_eq!((code(cut), &cut.body), (201, &Body::None));
         assert!(cut.message.as_ref().unwrap().contains("was cut"), "{cut:?}");

@@ -14,14 +14,14 @@ use crate::provider::{Move, Provider};
 fn no_more_than_may_are_on_the_wire() {
     for in_flight in [1, 8] {
         let provider = Provider::start();
-        provider.always(Move::act().slow(Duration::from_millis(20)));
+        provider.always(Move::act().slow(Duration::from_millis(50)));
         let mut caller = Caller::new(Settings { in_flight, ..settings() });
         for number in 0..in_flight * 10 {
             caller.submit(rendered(&provider.url("/"), &number.to_string()));
         }
         for heard in caller.hear(in_flight * 10) {
             assert_eq!(code(&heard), 201);
-            assert!(heard.took >= Duration::from_millis(20));
+            assert!(heard.took >= Duration::from_millis(50));
         }
         assert_eq!(provider.most_at_once(), in_flight);
         let connections = provider.seen().iter().map(|seen| seen.connection).max().unwrap();
@@ -74,7 +74,7 @@ fn request_that_waits_beyond_its_window_is_too_late() {
     let (provider, clock) = (Provider::start(), Clock::default());
     let settings = Settings { in_flight: 1, window: Some(window()), ..settings() };
     let mut caller = Caller::with_clock(settings, &clock);
-    provider.next([Move::act().slow(Duration::from_millis(300))]);
+    provider.next([Move::act().slow(Duration::from_millis(1_500))]);
     clock.set(84_999);
     caller.submit(rendered(&provider.url("/"), "a"));
     until("it has come", || provider.seen().len() == 1);
@@ -97,7 +97,7 @@ fn request_that_waits_beyond_its_window_is_too_late() {
 fn window_is_looked_at_after_connecting() {
     let (provider, clock) = (Provider::by_two(), Clock::default());
     let settings = Settings { window: Some(window()), authorities: Some(provider.authority()), ..settings() };
-    let through = crate::connecting::Slow::start(provider.port, Duration::from_millis(400));
+    let through = crate::connecting::Slow::start(provider.port, Duration::from_secs(2));
     let mut caller = Caller::with_clock(settings, &clock);
     caller.submit(rendered(&format!("https://localhost:{}/", through.port), "a"));
     std::thread::sleep(Duration::from_millis(150));

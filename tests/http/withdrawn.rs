@@ -61,7 +61,7 @@ fn request_that_was_taken_back_is_never_seen() {
 #[test]
 fn call_may_be_submitted_again_after_it_was_taken_back() {
     let (provider, mut caller) = (Provider::start(), Caller::new(Settings { in_flight: 1, ..settings() }));
-    provider.next([Move::act().slow(Duration::from_millis(200))]);
+    provider.next([Move::act().slow(Duration::from_secs(1))]);
     caller.submit(rendered(&provider.url("/"), "first"));
     for attempt in 1..=5 {
         let rendered = Arc::new(rendered(&provider.url("/"), &format!("attempt {attempt}")));
