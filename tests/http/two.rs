@@ -130,3 +130,27 @@ fn provider_that_allows_no_requests_is_not_sent_to() {
     let heard = caller(&provider).call(rendered(&provider.url("/"), "a"));
     crate::caller::assert_not_sent(&heard, "takes no requests");
 }
+
+/// Nothing is lost when a provider replaces its connections, as it does when it is deployed.
+#[test]
+fn connection_that_takes_no_more_requests_is_replaced() {
+    let provider = Provider::by_two();
+    let mut caller = caller(&provider);
+    for round in 0..10 {
+        provider.next([Move::act().slow(Duration::from_millis(200))]);
+        caller.submit(rendered(&provider.url("/"), &format!("{round}-slow")));
+        crate::caller::until("it has come", || provider.seen().len() == round * 6 + 1);
+        provider.leave_connections();
+        for number in 0..5 {
+            // Before, while and after that is known.
+            std::thread::sleep(Duration::from_millis(number));
+            caller.submit(rendered(&provider.url("/"), &format!("{round}-{number}")));
+        }
+        for heard in caller.hear(6) {
+            assert_eq!(code(&heard), 201, "{round}");
+        }
+        assert_eq!(provider.seen().len(), round * 6 + 6);
+    }
+    let last = provider.seen().iter().map(|seen| seen.connection).max();
+    assert!(last.is_some_and(|last| last >= 9), "{last:?}");
+}

@@ -271,6 +271,11 @@ impl Provider {
         self.books().keys.clear();
     }
 
+    /// Has the connections by HTTP/2 that there are take no more requests. What is under way on them is answered.
+    pub fn leave_connections(&self) {
+        self.server.iter().for_each(|server| server.leave.notify_waiters());
+    }
+
     /// Ends it: connections break, and nothing listens any more. What was under way has not happened.
     pub fn kill(&mut self) {
         self.server = None;

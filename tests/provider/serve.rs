@@ -16,7 +16,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use super::books::{Books, Number, Reply, There, reply};
@@ -27,6 +27,8 @@ type Failure = std::io::Error;
 /// A server on a thread of its own. Its connections end with it.
 pub struct Server {
     pub port: u16,
+    /// Heard by all connections by HTTP/2: they take no more requests.
+    pub leave: Arc<Notify>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -39,7 +41,15 @@ impl Server {
         let port = listener.local_addr().expect("an address").port();
         let protocols: &[&str] = if options.two { &["h2", "http/1.1"] } else { &["http/1.1"] };
         let tls = options.tls.then(|| TlsAcceptor::from(Authority::shared().server(protocols)));
-        let host = Arc::new(Host { books: Arc::clone(books), tls, streams: options.streams, connections: 0.into() });
+        let leave = Arc::new(Notify::new());
+        let host = Host {
+            books: Arc::clone(books),
+            tls,
+            streams: options.streams,
+            connections: 0.into(),
+            leave: Arc::clone(&leave),
+        };
+        let host = Arc::new(host);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -51,7 +61,7 @@ impl Server {
             });
             runtime.shutdown_background();
         });
-        Self { port, stop: Some(stop), thread: Some(thread) }
+        Self { port, leave, stop: Some(stop), thread: Some(thread) }
     }
 }
 
@@ -69,6 +79,7 @@ struct Host {
     tls: Option<TlsAcceptor>,
     streams: u32,
     connections: AtomicU64,
+    leave: Arc<Notify>,
 }
 
 async fn accept(host: Arc<Host>, listener: TcpListener) {
@@ -151,7 +162,18 @@ where
 {
     let begun = h2::server::Builder::new().max_concurrent_streams(host.streams).handshake::<_, Bytes>(stream).await;
     let Ok(mut requests) = begun else { return };
-    while let Some(Ok((request, mut respond))) = requests.accept().await {
+    let mut leave = std::pin::pin!(host.leave.notified());
+    let mut has_left = false;
+    loop {
+        let accepted = tokio::select! {
+            () = &mut leave, if !has_left => {
+                has_left = true;
+                requests.graceful_shutdown();
+                continue;
+            }
+            accepted = requests.accept() => accepted,
+        };
+        let Some(Ok((request, mut respond))) = accepted else { return };
         let (host, reset) = (Arc::clone(&host), Arc::clone(&reset));
         tokio::spawn(async move {
             let number = host.head(&request, connection, true);

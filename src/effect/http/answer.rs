@@ -158,7 +158,8 @@ mod tests {
     #[test]
     fn body_is_kept_or_hashed_whole() {
         let whole = |bytes: &[u8]| Body::Whole(bytes.to_vec());
-        let cases: [(Option<usize>, &[&[u8]], Body); 9] = [
+        type Case<'a> = (Option<usize>, &'a [&'a [u8]], Body);
+        let cases: [Case<'_>; 9] = [
             (Some(4), &[], Body::None),
             (Some(4), &[b""], Body::None),
             (Some(4), &[b"ab", b"cd"], whole(b"abcd")),

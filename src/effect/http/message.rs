@@ -178,7 +178,7 @@ fn read_headers(shared: &Shared, rendered: &Rendered) -> Result<HeaderMap, Strin
         let value = HeaderValue::from_bytes(value)
             .map_err(|_| format!("the value of the header {header} holds a line break or another control character"))?;
         // The key's own value counts.
-        if key.as_ref().is_none_or(|(own, _)| *own != &header) {
+        if key.as_ref().is_none_or(|(own, _)| **own != header) {
             headers.append(header, value);
         }
     }

@@ -40,11 +40,14 @@ struct Place {
     line: RefCell<Line>,
 }
 
+/// Connections, each with the time since when nobody has used it.
+type Kept<T> = Vec<(T, Instant)>;
+
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<oneshot::Sender<Result<Lease, String>>>,
-    idle: Vec<(One, Instant)>,
-    two: Vec<(Rc<TwoInUse>, Instant)>,
+    idle: Kept<One>,
+    two: Kept<Rc<TwoInUse>>,
     connecting: usize,
     /// Whether the last connection was by HTTP/1.1.
     is_one: bool,
@@ -122,7 +125,7 @@ impl Pool {
 }
 
 impl Line {
-    fn take_old(&mut self) -> (Vec<(One, Instant)>, Vec<(Rc<TwoInUse>, Instant)>) {
+    fn take_old(&mut self) -> (Kept<One>, Kept<Rc<TwoInUse>>) {
         let is_old = |since: &Instant| since.elapsed() > IDLE_MAX;
         let idle = self.idle.extract_if(.., |(one, since)| is_old(since) || one.sender.is_closed()).collect();
         let two = self.two.extract_if(.., |(two, since)| two.two.is_closed() || two.used.get() == 0 && is_old(since));
