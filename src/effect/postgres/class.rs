@@ -13,6 +13,10 @@ use crate::effect::{Error, ErrorKind};
 pub(super) const POOLER: &str = "a connection pooler is in between, which hands out the server's sessions or does not \
                                  keep their settings, but a lane needs one of its own: name the server itself in the url";
 
+/// What may be a record's fault, or that of the statement: types of extensions say it of a text that they cannot read
+/// (PostGIS, ltree), a subquery or a MERGE that finds two rows, JSON that is nested too deeply.
+const DOUBTFUL: [&str; 4] = ["XX000", "42601", "21000", "54001"];
+
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -77,7 +81,8 @@ impl Trouble {
 
     /// Whether a trigger or a function of the user's has raised it, under a name of its own.
     pub fn is_users(&self) -> bool {
-        self.code.as_ref().is_some_and(|code| is_users(code.code()))
+        let is_own = |code: &SqlState| !DOUBTFUL.contains(&code.code());
+        self.class == Class::Doubtful && self.code.as_ref().is_some_and(is_own)
     }
 
     /// As callers of the driver see it.
@@ -136,10 +141,16 @@ fn parameter(error: &DbError) -> Option<&str> {
     Some(&rest[..digits])
 }
 
+/// What a statement of ours says by a cast that fails.
+fn own_words(message: &str) -> Option<&str> {
+    let (_, quoted) = message.split_once(": \"").filter(|(_, quoted)| quoted.starts_with(upsert::OWN))?;
+    quoted[upsert::OWN.len()..].strip_suffix('"')
+}
+
 /// What PostgreSQL says, on one line.
 fn said(error: &DbError) -> String {
     let parameter = parameter(error).map(|number| format!("parameter ${number}: ")).unwrap_or_default();
-    let own = error.message().split_once(upsert::OWN).and_then(|(_, own)| own.strip_suffix('"'));
+    let own = own_words(error.message());
     let mut text = own.unwrap_or(error.message()).to_owned();
     if let Some(detail) = error.detail() {
         text = format!("{text}: {detail}");
@@ -179,24 +190,16 @@ pub(super) fn class(code: &str, routine: Option<&str>) -> Class {
         "XX001" | "XX002" => Class::Lasting,
         // Raised by a trigger or a function; a view's check option; a value too large for its index.
         "P0001" | "P0002" | "P0003" | "P0004" | "44000" | "54000" => Class::Data,
-        // What types of extensions say of a text that they cannot read (PostGIS, ltree); a subquery or a MERGE that finds
-        // two rows; JSON that is nested too deeply.
-        "XX000" | "42601" | "21000" | "54001" => Class::Doubtful,
+        _ if DOUBTFUL.contains(&code) => Class::Doubtful,
         _ => match code.get(..2) {
             Some("08" | "40" | "53" | "58") => Class::Passing,
             Some("22" | "23") => Class::Data,
             Some("F0" | "HV" | "P0" | "54" | "55" | "57" | "72" | "XX") => Class::Lasting,
-            _ if is_users(code) => Class::Doubtful,
+            // SQL leaves these to its users: a trigger or a function has raised it.
+            _ if code.starts_with(|first: char| matches!(first, '5'..='9' | 'I'..='Z')) => Class::Doubtful,
             _ => Class::Lasting,
         },
     }
-}
-
-/// Whether SQL leaves this SQLSTATE to its users: a trigger or a function has raised it.
-fn is_users(code: &str) -> bool {
-    let is_servers = ["F0", "HV", "P0", "XX"].iter().any(|class| code.starts_with(class));
-    let has_servers_number = ["53", "54", "55", "57", "58", "72"].iter().any(|class| code.starts_with(class));
-    !is_servers && !has_servers_number && code.starts_with(|first: char| matches!(first, '5'..='9' | 'I'..='Z'))
 }
 
 #[cfg(test)]
@@ -219,8 +222,25 @@ mod tests {
         for code in ["XX000", "42601", "21000", "54001", "U0001", "99999", "KX100"] {
             assert_eq!(class(code, None), Class::Doubtful, "{code}");
         }
+        for (code, is_users) in
+            [("U0001", true), ("XX000", false), ("21000", false), ("23505", false), ("57P04", false)]
+        {
+            let code = Some(SqlState::from_code(code));
+            let class = class(code.as_ref().map_or("", SqlState::code), None);
+            assert_eq!(Trouble { class, code: code.clone(), ..Trouble::data("") }.is_users(), is_users, "{code:?}");
+        }
         for (code, routine) in [("0A000", Some("RevalidateCachedQuery")), ("26000", None), ("25006", None)] {
             assert_eq!(class(code, routine), Class::Anew, "{code}");
+        }
+    }
+
+    /// Ours are quoted by the server, behind what it says itself; a user's text that begins so is not ours.
+    #[test]
+    fn own_words_are_taken_out_of_what_the_server_says() {
+        let says = |words: &str| format!("invalid input syntax for type integer: \"{words}\"");
+        assert_eq!(own_words(&says("ratchet: no key: {\"a\": \"b\"}")), Some("no key: {\"a\": \"b\"}"));
+        for message in ["ratchet: stop", "no room for ratchet: stop\"", &says("a ratchet: stop"), &says("")] {
+            assert_eq!(own_words(message), None, "{message}");
         }
     }
 }
