@@ -301,7 +301,7 @@ fn silent_server_is_given_up_once() {
     let process =
         "select pid from pg_stat_activity where application_name = 'ratchet test' and datname = current_database()";
     let process: i32 = database.value(process).parse().expect("a number");
-    // SAFETY: plain system calls; the process is the server's for this session.
+    // SAFETY: plain system calls; the process is the one that serves this connection.
     let signal = |number| assert_eq!(unsafe { libc::kill(process, number) }, 0);
     signal(libc::SIGSTOP);
     let start = Instant::now();
