@@ -85,9 +85,14 @@ impl Connection {
     }
 
     /// Has the statements prepared anew when they are asked for next: tables may have other columns and types by now.
-    /// Says whether there were any.
-    pub fn forget_statements(&self) -> bool {
-        self.statements.take().is_some()
+    pub fn forget_statements(&self) {
+        self.statements.take();
+    }
+
+    /// The statements, prepared anew.
+    pub async fn statements_anew(&self, settings: &Settings) -> Result<Arc<[Prepared]>, Trouble> {
+        self.forget_statements();
+        self.statements(settings).await
     }
 
     /// A pipeline on this connection.

@@ -304,9 +304,8 @@ pub(super) async fn commit(
     }
     connection.roll_back().await;
     if is_out_of_date {
-        connection.forget_statements();
         // What is wrong with a statement for good is said as it will be said at the next try.
-        connection.statements(&shared.settings).await.map_err(held)?;
+        connection.statements_anew(&shared.settings).await.map_err(held)?;
     }
     match refused {
         Some(reason) => Err(find_refused(connection, shared, steps, &reason).await),
@@ -317,8 +316,7 @@ pub(super) async fn commit(
 /// Finds the records that are refused, by statements that are prepared anew: a table may have other types by now, and
 /// statements from before keep to the old ones.
 async fn find_refused(connection: &Connection, shared: &Shared, steps: &[Step<'_>], reason: &str) -> Failed {
-    connection.forget_statements();
-    match connection.statements(&shared.settings).await {
+    match connection.statements_anew(&shared.settings).await {
         Ok(statements) => rejected::find(connection, &Batch::new(steps, &statements, shared), reason).await,
         Err(trouble) => Failed::Held(connection.explained(trouble).into_error()),
     }
