@@ -4,7 +4,7 @@ use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{Answer, ErrorKind, Failed, Mark};
 
 use crate::database::Database;
-use crate::task::{Redos, Task, add, each, effects, key, session, settings, sql, token};
+use crate::task::{Calls, Redos, Task, add, each, effects, key, session, settings, sql, token};
 
 const TABLE: &str = "create table t (id bigserial, v int not null)";
 const INSERT: &str = "insert into t (v) values ($1)";
@@ -162,6 +162,20 @@ fn parameters_of_any_type_arrive_exactly() {
     ];
     database.run("set timezone = 'UTC'");
     assert_eq!(database.rows("select * from t"), expected);
+}
+
+/// A JSON column reads a text as JSON, unless the statement says that it is a string.
+#[test]
+fn statement_decides_whether_a_text_is_json() {
+    let database = Database::with("create table t (j jsonb)");
+    let statements = [("insert into t values ($1)", 1), ("insert into t values (to_jsonb($1::text))", 1)];
+    let mut session = session(&settings(&database, &statements));
+    let mut task = Task::claim(&mut *session, 0);
+    let calls: [Calls<'_>; 4] =
+        [&[(0, &["{\"a\": 1}"])], &[(1, &["{\"a\": 1}"])], &[(1, &["say \"ü\""])], &[(1, &["NULL"])]];
+    assert_eq!(task.commit(&mut *session, &effects(&calls)), Ok(vec![]));
+    let rows = ["object|{\"a\": 1}", "string|\"{\\\"a\\\": 1}\"", "string|\"say \\\"ü\\\"\"", "-|-"];
+    assert_eq!(database.rows("select jsonb_typeof(j), j from t"), rows);
 }
 
 /// A database where everything is serializable and read only by default is no obstacle to READ COMMITTED.

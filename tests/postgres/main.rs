@@ -10,6 +10,7 @@ mod server;
 #[path = "../support/until.rs"]
 mod until;
 
+mod bundles;
 mod commit;
 mod database;
 mod inbox;

@@ -2,8 +2,9 @@
 //!
 //! - [`Postgres`] is the [`Sink`], made of [`Settings`]; each lane's session has one connection, made when it is first
 //!   used, and one small runtime, which only runs within a call.
-//! - `transaction` commits: the rows' updates, the inbox, the effects, all pipelined, then COMMIT. `rejected` finds the
-//!   records that the database refuses. `positions` claims and reads rows. `inbox` and `upsert` are SQL.
+//! - `transaction` commits: the rows' updates, the inbox, the effects, all pipelined, then COMMIT. `bundle` makes one
+//!   statement of many. `rejected` finds the records that the database refuses. `positions` claims and reads rows.
+//!   `inbox` and `upsert` are SQL.
 //! - `class` says what to do about an SQLSTATE.
 //!
 //! **Invariants.** COMMIT is sent only once each row is known to have had its step's mark. It is sent behind a query
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use super::{Error, ErrorKind, Session, Sink};
 
+mod bundle;
 mod class;
 mod connection;
 mod inbox;

@@ -31,6 +31,8 @@ pub(super) enum Value<'a> {
     ByteList(&'a [Option<&'a [u8]>]),
     /// For `text[]`.
     TextList(&'a [String]),
+    /// The same of what is borrowed one by one.
+    Texts(Vec<&'a str>),
     /// For `int[]`.
     Numbers(&'a [i32]),
 }
@@ -61,6 +63,7 @@ impl ToSql for Value<'_> {
             Self::Bytes(bytes) => out.extend_from_slice(bytes),
             Self::ByteList(list) => return list.to_sql(r#type, out),
             Self::TextList(list) => return list.to_sql(r#type, out),
+            Self::Texts(list) => return list.to_sql(r#type, out),
             Self::Numbers(list) => return list.to_sql(r#type, out),
         }
         Ok(IsNull::No)
@@ -73,7 +76,9 @@ impl ToSql for Value<'_> {
     fn encode_format(&self, _: &Type) -> Format {
         match self {
             Self::Null | Self::Text(_) | Self::Written(_) => Format::Text,
-            Self::Bytes(_) | Self::ByteList(_) | Self::TextList(_) | Self::Numbers(_) => Format::Binary,
+            Self::Bytes(_) | Self::ByteList(_) | Self::TextList(_) | Self::Texts(_) | Self::Numbers(_) => {
+                Format::Binary
+            }
         }
     }
 

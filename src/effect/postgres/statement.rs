@@ -3,6 +3,7 @@
 use tokio_postgres::{Client, Statement as Sql};
 
 use super::class::{Class, Trouble};
+use super::upsert::many::{Change, Many};
 use super::{Statement, upsert};
 use crate::words::counted;
 
@@ -17,6 +18,8 @@ pub(super) struct Prepared {
     pub sql: Sql,
     /// Whether the rows that it returns are part of the answer; they come as one column of JSON.
     pub returns: bool,
+    /// What carries out several calls at once, if they may be.
+    pub many: Option<Many>,
 }
 
 /// Checks what can be checked without a database.
@@ -101,25 +104,31 @@ fn returning(text: &str) -> String {
 /// # Errors
 /// What PostgreSQL says of it, with the place, or a number of parameters that is not its own.
 pub(super) async fn prepare(client: &Client, number: usize, statement: &Statement) -> Result<Prepared, Trouble> {
-    let (sql, returns) = match statement {
-        Statement::Sql { text, returns: true, .. } => (returning(text), true),
-        Statement::Sql { text, .. } => (text.clone(), false),
+    let (mut returns, mut many) = (false, None);
+    let sql = match statement {
+        Statement::Sql { text, returns: true, .. } => {
+            returns = true;
+            returning(text)
+        }
+        Statement::Sql { text, .. } => text.clone(),
         Statement::Upsert { table, key, columns } => {
-            let table = upsert::Table::find(client, table).await?;
-            (table.upsert(key, columns.as_deref()).map_err(Trouble::lasting)?, false)
+            let (table, columns) = (upsert::Table::find(client, table).await?, columns.as_deref());
+            many = Many::find(client, &table, Change::Upsert, key, columns).await?;
+            table.upsert(key, columns).map_err(Trouble::lasting)?
         }
         Statement::DeleteRow { table, key } => {
             let table = upsert::Table::find(client, table).await?;
-            (table.delete(key).map_err(Trouble::lasting)?, false)
+            many = Many::find(client, &table, Change::Delete, key, None).await?;
+            table.delete(key).map_err(Trouble::lasting)?
         }
-        Statement::Truncate { table } => (upsert::Table::find(client, table).await?.truncate(), false),
+        Statement::Truncate { table } => upsert::Table::find(client, table).await?.truncate(),
     };
     let prepared = client.prepare(&sql).await.map_err(|error| refused(error, statement, &sql))?;
     let (has, given) = (prepared.params().len(), statement.parameters());
     if has != given {
         return Err(Trouble::lasting(format!("it has {}, but is given {given}", counted(has, "parameter"))));
     }
-    Ok(Prepared { name: statement.named(number), sql: prepared, returns })
+    Ok(Prepared { name: statement.named(number), sql: prepared, returns, many })
 }
 
 /// What to do about a statement that cannot be prepared, where PostgreSQL's words do not say it.

@@ -1,5 +1,8 @@
 //! One transaction: the rows' updates, the inbox, the effects, COMMIT.
 //!
+//! Calls go in pieces, several as one where that is the same (`bundle`); a piece of several that is refused says nothing
+//! of one, so everything is tried again call by call.
+//!
 //! Everything is sent as early as it may be. Only two things are waited for: the inbox's answers, where there is one,
 //! before the effects, and the counts of the rows' updates before COMMIT. What fails is seen in the order in which it
 //! was sent, so that the first error is the one that counts: PostgreSQL refuses whatever follows it.
@@ -7,6 +10,7 @@
 use tokio::task::yield_now;
 
 use super::Shared;
+use super::bundle::{self, Bundle, Piece};
 use super::class::{Class, Trouble};
 use super::connection::Connection;
 use super::inbox::{Round, rounds};
@@ -14,7 +18,7 @@ use super::pipeline::{Answered, Pipeline, Value};
 use super::positions::BEGIN;
 use super::rejected;
 use super::statement::Prepared;
-use crate::effect::{Answer, Complete, Effect, Error, Failed, Rejected, Step};
+use crate::effect::{Answer, Call, Complete, Effect, Error, Failed, Rejected, Step};
 use crate::words::counted;
 
 /// How many requests may be under way.
@@ -37,6 +41,8 @@ pub(super) enum What {
     Savepoint(usize),
     /// A statement of the record with this number, by the statement's own.
     Record(usize, u32),
+    /// A bundle of calls of the statement with this number.
+    Bundle(usize),
     /// A step's redo.
     Redo,
     Commit,
@@ -145,17 +151,38 @@ impl<'a> Run<'a> {
         if !self.is_new[number] {
             return;
         }
-        let batch = self.batch;
-        for call in batch.record(number).calls() {
-            let Some(statement) = batch.statements.get(call.statement() as usize) else { continue };
-            let values = call.parameters().map(Value::text);
-            let what = What::Record(number, call.statement());
-            if statement.returns {
-                self.pipeline.query(what, &statement.sql, values);
-            } else {
-                self.pipeline.execute(what, &statement.sql, values);
+        for call in self.batch.record(number).calls() {
+            self.send_one(number, call);
+        }
+    }
+
+    /// Sends a call of a record.
+    fn send_one(&mut self, number: usize, call: Call<'a>) {
+        let Some(statement) = self.batch.statements.get(call.statement() as usize) else { return };
+        let values = call.parameters().map(Value::text);
+        if statement.returns {
+            self.pipeline.query(What::Record(number, call.statement()), &statement.sql, values);
+        } else {
+            self.pipeline.execute(What::Record(number, call.statement()), &statement.sql, values);
+        }
+    }
+
+    /// Sends a piece, without the records that the inbox has. Says how many there were.
+    fn send_piece(&mut self, piece: &Piece<'a>) -> usize {
+        match piece {
+            Piece::One(record, call) if self.is_new[*record] => self.send_one(*record, *call),
+            Piece::One(..) => return 0,
+            Piece::Bundle(Bundle { statement, sql, rows }) => {
+                let new = rows.iter().filter(|(record, _)| self.is_new[*record]);
+                let texts: Vec<_> = new.map(|(_, row)| *row).collect();
+                let count = texts.len();
+                if count > 0 {
+                    self.pipeline.execute(What::Bundle(*statement), sql, [Value::Texts(texts)]);
+                }
+                return count;
             }
         }
+        1
     }
 
     /// Waits until at most so many requests are under way, or something went wrong.
@@ -222,7 +249,7 @@ impl<'a> Run<'a> {
                 }
             }
             What::Redo if answered.count == 0 => return Err(Trouble::passing("a row is gone within its transaction")),
-            What::Row(_) | What::Redo | What::Commit => {}
+            What::Row(_) | What::Bundle(_) | What::Redo | What::Commit => {}
         }
         Ok(())
     }
@@ -235,6 +262,16 @@ impl<'a> Run<'a> {
         }
         let trouble = self.trouble.as_ref().map(|(_, trouble)| trouble.clone());
         Failed::Held(trouble.unwrap_or_else(|| Trouble::passing("it stopped without a reason")).into_error())
+    }
+
+    /// The statement whose bundle failed, for a reason that each call has to give for itself.
+    fn refused_bundle(&self) -> Option<usize> {
+        match &self.trouble {
+            Some((What::Bundle(statement), trouble)) if self.fenced.is_empty() => {
+                matches!(trouble.class, Class::Data | Class::Doubtful | Class::Lasting).then_some(*statement)
+            }
+            _ => None,
+        }
     }
 
     /// The record whose data it stopped because of, or may have, and why.
@@ -278,15 +315,54 @@ pub(super) async fn commit(
     if (0..batch.records.len()).any(|record| batch.unsendable(record).is_some()) {
         return Err(rejected::find(connection, &batch, "a record cannot be sent").await);
     }
-    let (mut first, mut last) = (Vec::new(), Vec::new());
+    let mut first = Vec::new();
     if !batch.answers {
         first = (0..steps.len()).map(|step| redos.redo(step, &[])).collect();
     }
-    let mut run = Run::new(connection, &batch);
-    let carried_out = carry_out(&mut run, &first).await;
+    let pieces = bundle::bundled(&connection.client, &batch).await;
+    let mut failure = attempt(connection, &batch, &pieces, &first, redos).await.err();
+    if let Some(statement) = failure.as_ref().and_then(|failure| failure.bundle) {
+        // Nothing was committed, and what is said of a bundle is not what is said of a record.
+        failure = attempt(connection, &batch, &bundle::apart(&batch), &first, redos).await.err();
+        if let (None, Some(many)) = (&failure, &statements[statement].many) {
+            many.keep_apart();
+        }
+    }
+    let Some(Failure { failed, refused, is_out_of_date, .. }) = failure else { return Ok(()) };
+    if is_out_of_date {
+        // What is wrong with a statement for good is said as it will be said at the next try.
+        connection.statements_anew(&shared.settings).await.map_err(held)?;
+    }
+    match refused {
+        Some(reason) => Err(find_refused(connection, shared, steps, &reason).await),
+        None => Err(failed),
+    }
+}
+
+/// Why a try has failed.
+struct Failure {
+    failed: Failed,
+    /// The statement whose bundle is to be carried out call by call.
+    bundle: Option<usize>,
+    /// What was said of a record that is refused, or may be.
+    refused: Option<String>,
+    is_out_of_date: bool,
+}
+
+/// Tries once; what fails is rolled back, unless it may have been committed.
+async fn attempt(
+    connection: &Connection,
+    batch: &Batch<'_>,
+    pieces: &[Piece<'_>],
+    first: &[Vec<u8>],
+    redos: &mut dyn Complete,
+) -> Result<(), Failure> {
+    let mut last = Vec::new();
+    let mut run = Run::new(connection, batch);
+    let carried_out = carry_out(&mut run, pieces, first).await;
     let committed = match carried_out {
         Ok(()) if batch.answers => {
-            for step in 0..steps.len() {
+            for step in 0..batch.steps.len() {
                 let answers = run.answers(step);
                 last.push(redos.redo(step, &answers));
             }
@@ -296,21 +372,14 @@ pub(super) async fn commit(
         Err(failed) => Err(failed),
     };
     let Err(failed) = committed else { return Ok(()) };
-    let refused = run.refused().map(|(_, trouble)| trouble.message.clone());
-    let is_out_of_date = run.is_out_of_date();
-    drop(run);
     if matches!(failed, Failed::Unknown(_)) {
-        return Err(failed);
+        return Err(Failure { failed, bundle: None, refused: None, is_out_of_date: false });
     }
+    let refused = run.refused().map(|(_, trouble)| trouble.message.clone());
+    let (bundle, is_out_of_date) = (run.refused_bundle(), run.is_out_of_date());
+    drop(run);
     connection.roll_back().await;
-    if is_out_of_date {
-        // What is wrong with a statement for good is said as it will be said at the next try.
-        connection.statements_anew(&shared.settings).await.map_err(held)?;
-    }
-    match refused {
-        Some(reason) => Err(find_refused(connection, shared, steps, &reason).await),
-        None => Err(failed),
-    }
+    Err(Failure { failed, bundle, refused, is_out_of_date })
 }
 
 /// Finds the records that are refused, by statements that are prepared anew: a table may have other types by now, and
@@ -323,13 +392,15 @@ async fn find_refused(connection: &Connection, shared: &Shared, steps: &[Step<'_
 }
 
 /// Everything but the end.
-async fn carry_out<'a>(run: &mut Run<'a>, redos: &'a [Vec<u8>]) -> Result<(), Failed> {
+async fn carry_out<'a>(run: &mut Run<'a>, pieces: &[Piece<'a>], redos: &'a [Vec<u8>]) -> Result<(), Failed> {
     run.begin(redos).await?;
-    for number in 0..run.batch.records.len() {
-        run.send(number);
+    let mut written = 0;
+    for piece in pieces {
+        written += run.send_piece(piece);
         if run.pipeline.len() > UNDER_WAY_MAX {
             run.settle(UNDER_WAY_MAX / 2).await?;
-        } else if number % SEND_RECORDS == SEND_RECORDS - 1 {
+        } else if written >= SEND_RECORDS {
+            written = 0;
             yield_now().await;
         }
     }

@@ -17,6 +17,8 @@ use tokio_postgres::error::SqlState;
 use super::class::Trouble;
 use super::{constant, quoted};
 
+pub(super) mod many;
+
 /// What Debezium sends in place of a large value that was not changed.
 const UNAVAILABLE: &str = "__debezium_unavailable_value";
 /// The same where the column is `bytea`.
@@ -54,6 +56,8 @@ struct Column {
     default: Option<String>,
     /// Whether it is `generated always as identity`: it can be inserted, but not updated.
     is_identity_always: bool,
+    /// Whether it, or its type, takes no null.
+    is_not_null: bool,
 }
 
 /// How a field becomes a column's value.
@@ -122,7 +126,8 @@ impl Table {
                     when exists (select from base where id in (1082, 1083, 1114, 1184, 1186, 1266)) then 'time' \
                     when exists (select from base where id in (1182, 1183, 1115, 1185, 1187, 1270)) then 'timelist' \
                     else 'plain' end), \
-                   c.oid::regclass::text, n.nspname::text, c.relname::text \
+                   a.attnotnull or (select t.typnotnull from pg_catalog.pg_type t where t.oid = a.atttypid), \
+                   n.nspname::text, c.relname::text \
                    from pg_catalog.pg_class c \
                    join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
                    join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped \
@@ -141,6 +146,7 @@ impl Table {
                 sql_type: row.try_get(1)?,
                 is_identity_always: row.try_get(2)?,
                 default: row.try_get(3)?,
+                is_not_null: row.try_get(5)?,
                 kind: match row.try_get(4)? {
                     "bytes" => Kind::Bytes,
                     "bytelist" => Kind::ByteList,
@@ -223,13 +229,18 @@ fn equal(key: &[&Column]) -> String {
     key.iter().map(each).collect::<Vec<_>>().join(" and ")
 }
 
-/// The parameter, as a row `x` of the columns' types, beside the object itself.
-fn given(columns: &[&Column], key: &[&Column]) -> String {
+/// The columns with the types as which their fields are read.
+fn record(columns: &[&Column]) -> String {
     let text = |column: &Column| match column.kind {
         Kind::Plain | Kind::Time | Kind::TimeList => column.sql_type.clone(),
         Kind::Bytes | Kind::ByteList | Kind::Json => "text".to_owned(),
     };
-    let record = list(columns, |column| format!("{} {}", quoted(&column.name), text(column)));
+    list(columns, |column| format!("{} {}", quoted(&column.name), text(column)))
+}
+
+/// The parameter, as a row `x` of the columns' types, beside the object itself.
+fn given(columns: &[&Column], key: &[&Column]) -> String {
+    let record = record(columns);
     let names = list(columns, |column| format!("r.{}", quoted(&column.name)));
     // Without a key nothing would be found, silently. The cast fails, and says what it could not read.
     let missing = key.iter().fold(String::new(), |mut sql, column| {

@@ -1,0 +1,172 @@
+//! What a row's JSON says of its columns, without their values.
+
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::super::{Kind, NUMBERS_BEGIN, UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID};
+use super::Many;
+
+/// How much of a mark is searched for: short texts are found much faster, and one that is no mark costs little.
+const MARK_BYTES: usize = 28;
+
+/// What there is of a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// The columns that it has, as bits by their numbers.
+    pub columns: u128,
+    /// Different for different keys.
+    pub key: u64,
+}
+
+/// A field's value, as far as it matters.
+enum Value {
+    Null,
+    Bool,
+    Number(u64),
+    Text(u64),
+    /// An object or an array.
+    Nested,
+}
+
+/// What there is of this row; `None` if it is none, or one that needs a closer look.
+pub(super) fn read(many: &Many, row: &str) -> Option<Shape> {
+    let marks = [UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID, NUMBERS_BEGIN[0], NUMBERS_BEGIN[1]];
+    if marks.iter().any(|mark| row.contains(&mark[..mark.len().min(MARK_BYTES)])) {
+        return None;
+    }
+    let mut json = serde_json::Deserializer::from_str(row);
+    let shape = json.deserialize_map(Row(many)).ok()??;
+    json.end().ok()?;
+    Some(shape)
+}
+
+struct Row<'a>(&'a Many);
+
+impl<'de> Visitor<'de> for Row<'_> {
+    type Value = Option<Shape>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let many = self.0;
+        let (mut shape, mut is_fit, mut next) = (Shape { columns: 0, key: 0 }, true, 0);
+        while let Some(number) = map.next_key_seed(Name { many, next })? {
+            let Some(number) = number else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            next = number + 1;
+            let is_key = many.key.contains(&number);
+            let value = map.next_value_seed(Hashed { many, is_key })?;
+            is_fit &= shape.columns & 1 << number == 0;
+            shape.columns |= 1 << number;
+            is_fit &= match (many.table.columns[number].kind, &value) {
+                _ if is_key => matches!(value, Value::Number(_) | Value::Text(_)),
+                (Kind::Time, Value::Number(_)) | (Kind::TimeList, Value::Number(_) | Value::Nested) => false,
+                _ => true,
+            };
+            if let (true, Value::Number(hash) | Value::Text(hash)) = (is_key, value) {
+                shape.key ^= hash.rotate_left(number as u32);
+            }
+        }
+        let has_key = many.key.iter().all(|number| shape.columns & 1 << number != 0);
+        Ok((is_fit && has_key).then_some(shape))
+    }
+}
+
+/// The number of the column that has this name; `None` if none is looked at that has.
+struct Name<'a> {
+    many: &'a Many,
+    /// Where it is expected: rows have their fields in the table's order, mostly.
+    next: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a column's name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        let columns = &self.many.table.columns;
+        let from = self.next.min(columns.len());
+        let number = (from..columns.len()).chain(0..from).find(|&number| columns[number].name == name);
+        Ok(number.filter(|number| self.many.columns & 1 << number != 0))
+    }
+}
+
+/// A value, with a hash of it where it is a key's.
+struct Hashed<'a> {
+    many: &'a Many,
+    is_key: bool,
+}
+
+impl Hashed<'_> {
+    fn number<E>(&self, bits: u64) -> Result<Value, E> {
+        Ok(Value::Number(if self.is_key { self.many.hasher.hash_one(bits) } else { 0 }))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Hashed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Hashed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Bool)
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        self.number(number)
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        self.number(number.cast_unsigned())
+    }
+
+    /// Numbers that are too long may become the same.
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        self.number(number.to_bits())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(if self.is_key { self.many.hasher.hash_one(text) } else { 0 }))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Nested)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Nested)
+    }
+}

@@ -1,0 +1,109 @@
+use super::*;
+use crate::effect::postgres::upsert::Kind;
+
+fn column(name: &str, kind: Kind) -> Column {
+    let sql_type = "text".to_owned();
+    Column { name: name.to_owned(), sql_type, kind, default: None, is_identity_always: false, is_not_null: false }
+}
+
+fn many(change: Change, key: &[usize], columns: u128) -> Many {
+    let columns_of = [("id", Kind::Plain), ("v", Kind::Plain), ("at", Kind::Time), ("times", Kind::TimeList)];
+    let table = columns_of.map(|(name, kind)| column(name, kind)).to_vec();
+    Many {
+        table: Table { name: "\"t\"".to_owned(), columns: table },
+        change,
+        key: key.to_vec(),
+        columns,
+        guard: "1".to_owned(),
+        variants: Default::default(),
+        is_apart: AtomicBool::new(false),
+        hasher: RandomState::with_seeds(1, 2, 3, 4),
+    }
+}
+
+/// The columns are those that the row has and the statement writes, whatever their order and however they are quoted.
+#[test]
+fn shape_has_the_columns_of_the_row() {
+    let many = many(Change::Upsert, &[0], 0b1111);
+    let columns = |row: &str| shape::read(&many, row).map(|shape| shape.columns);
+    assert_eq!(columns(r#"{"id": 1}"#), Some(0b1));
+    assert_eq!(columns(r#"{"v": null, "id": "a", "other": [1, {"id": 2}]}"#), Some(0b11));
+    assert_eq!(columns(r#"{"\u0069d": 1, "times": "{}", "at": "2026-01-31"}"#), Some(0b1101));
+    let listed = super::tests::many(Change::Upsert, &[0], 0b101);
+    assert_eq!(shape::read(&listed, r#"{"id": 1, "v": 2, "at": null}"#).map(|shape| shape.columns), Some(0b101));
+}
+
+/// What needs words of ours, or cannot be read, goes alone.
+#[test]
+fn row_that_needs_a_closer_look_has_no_shape() {
+    let many = many(Change::Upsert, &[0], 0b1111);
+    for row in [
+        "",
+        "[]",
+        "null",
+        "1",
+        "{",
+        r#"{"id": 1"#,
+        r#"{"id": 1} "#.trim_end_matches("} "),
+        r#"{"id": 1}, {"id": 2}"#,
+        r#"{"v": 1}"#,
+        r#"{"id": null}"#,
+        r#"{"id": true}"#,
+        r#"{"id": [1]}"#,
+        r#"{"id": {}}"#,
+        r#"{"id": 1, "id": 2}"#,
+        r#"{"id": 1, "v": 1, "v": 2}"#,
+        r#"{"id": 1, "at": 5}"#,
+        r#"{"id": 1, "at": 5.5}"#,
+        r#"{"id": 1, "times": ["2026-01-31"]}"#,
+        r#"{"id": 1, "times": 1}"#,
+        r#"{"id": 1, "v": "__debezium_unavailable_value"}"#,
+        r#"{"id": 1, "v": ["X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="]}"#,
+        r#"{"id": 1, "v": [95,95,100,101]}"#,
+        r#"{"id": 1, "v": "b68a35a7-17ad-35b3-af2a-ae46edb4545a"}"#,
+    ] {
+        assert_eq!(shape::read(&many, row), None, "{row}");
+    }
+}
+
+/// Keys of several columns are told apart by what stands in which.
+#[test]
+fn different_keys_have_different_shapes() {
+    let many = many(Change::Delete, &[0, 1], 0b11);
+    let key = |row: &str| shape::read(&many, row).expect("it has its key").key;
+    let rows = [
+        r#"{"id": 1, "v": 2}"#,
+        r#"{"id": 2, "v": 1}"#,
+        r#"{"id": 1, "v": "2"}"#,
+        r#"{"id": "a", "v": "a"}"#,
+        r#"{"id": "b", "v": "b"}"#,
+        r#"{"id": -1, "v": 2}"#,
+        r#"{"id": 1.5, "v": 2}"#,
+    ];
+    for (number, row) in rows.iter().enumerate() {
+        for other in &rows[..number] {
+            assert_ne!(key(row), key(other), "{row} {other}");
+        }
+    }
+    assert_eq!(key(rows[0]), key(r#"{"v": 2, "other": 7, "id": 1}"#));
+}
+
+/// A default is left to the server only if nobody notices that it was worked out.
+#[test]
+fn columns_that_cannot_be_left_out_are_known() {
+    let with = |default: Option<&str>, is_not_null| {
+        let default = default.map(str::to_owned);
+        Column { default, is_not_null, ..column("c", Kind::Plain) }.can_be_left_out()
+    };
+    assert!(with(None, false) && !with(None, true));
+    for default in ["'mine'::text", "7", "now()", "CURRENT_TIMESTAMP", "'{}'::jsonb"] {
+        assert!(with(Some(default), true), "{default}");
+    }
+    for default in ["nextval('s'::regclass)", "f()", "(1 + f())", "lower(now())"] {
+        assert!(!with(Some(default), false), "{default}");
+    }
+    let mut table = many(Change::Upsert, &[0], 0b1111);
+    assert!(table.sql(0b11).is_some());
+    table.table.columns[2].is_not_null = true;
+    assert!(table.sql(0b11).is_none() && table.sql(0b111).is_some());
+}
