@@ -32,9 +32,9 @@ pub use sink::OpenSink;
 /// Records of this many bytes are read at once, even if the transaction has less room left.
 const READ_BYTES_MIN: usize = 64 << 10;
 
-/// Records in a transaction that a sink commits: larger ones are hardly faster, and the lane waits while the sink looks
-/// for those that it refuses.
-const SINK_RECORDS_MAX: usize = 1_000;
+/// Records in a transaction that a sink commits: as many as a lane reads at once. Larger ones are hardly faster, rows
+/// stay locked for longer, and the lane waits while the sink looks for those that it refuses.
+const SINK_RECORDS_MAX: usize = 4_096;
 
 /// A transactional producer and the transaction that may be open on it.
 pub struct Transactor<C: Cluster> {
