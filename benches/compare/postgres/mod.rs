@@ -73,7 +73,7 @@ impl Who {
     /// All of them, in the order of the first round.
     pub const ALL: [Who; 5] = [Who::Loader, Who::Ratchet, Who::RatchetTable, Who::RatchetInbox, Who::DebeziumJdbc];
     /// Those whose latency is measured.
-    const LATENCY: [Who; 3] = [Who::Loader, Who::Ratchet, Who::DebeziumJdbc];
+    const LATENCY: [Who; 4] = [Who::Loader, Who::Ratchet, Who::RatchetTable, Who::DebeziumJdbc];
 
     /// Its name on the page.
     pub fn name(self) -> &'static str {
