@@ -74,9 +74,11 @@ fn rows_of_different_keys_go_together() {
     let mut copy = Copy::new(create, &["id"], &[("insert into other select count(*) from t where id > $1", 1)]);
     copy.commit(&numbered(&[1, 2, 3, 4]));
     assert_eq!(copy.statements(), 1);
-    copy.commit(&numbered(&[1, 2, 1, 3, 2, 4]));
-    assert_eq!(copy.database.rows("select id, v from t order by id"), ["1|2", "2|4", "3|3", "4|5"]);
-    assert_eq!(copy.statements(), 2, "1, 2; 1, 3, 2, 4 wrote what is there");
+    for _ in 0..2 {
+        copy.commit(&numbered(&[4, 3, 2, 1, 2, 1, 3]));
+        assert_eq!(copy.database.rows("select id, v from t order by id"), ["1|5", "2|4", "3|6", "4|0"]);
+        assert_eq!(copy.statements(), 2, "4, 3, 2, 1; 2, 1, 3");
+    }
     // A statement in between sees what came before it, and nothing else.
     let calls: [Calls<'_>; 5] = [
         &[(0, &[r#"{"id": 5, "v": 0}"#])],
@@ -174,7 +176,7 @@ fn tables_that_see_rows_have_them_one_by_one() {
             return new; end $$;
         create trigger a after insert or update on t for each row execute function log();
         create trigger b before insert or update on t for each statement execute function log();";
-    let functions = "create function few() returns bool language sql stable as 'select count(*) < 3 from t';";
+    let functions = "set check_function_bodies = off; create function few() returns bool language sql stable as 'select count(*) < 3 from t';";
     let tables = [
         (format!("{plain}{audit}"), 0),
         ("create table t (id int primary key, v int references t deferrable);".to_owned(), 0),

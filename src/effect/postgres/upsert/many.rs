@@ -174,9 +174,12 @@ impl Many {
             [] => "nothing".to_owned(),
             some => format!("update set {}", list(some, |column| format!("{0} = excluded.{0}", quoted(&column.name)))),
         };
-        let (names, values) = (list(&given, |column| quoted(&column.name)), list(&given, value));
+        let names = list(&given, |column| quoted(&column.name));
+        let values = list(&given, |column| format!("{} as {}", value(column), quoted(&column.name)));
+        // An insert converts what the table has other types for by now, as nobody has asked it to: the union does not.
         Some(format!(
-            "{x} insert into {table} as t ({names}) overriding system value select {values} from x order by x.{NUMBER} \
+            "{x}, v as (select {values}, x.{NUMBER} from x union all select {names}, null from {table} where false) \
+             insert into {table} as t ({names}) overriding system value select {names} from v order by v.{NUMBER} \
              on conflict ({conflict}) do {then}"
         ))
     }
