@@ -186,12 +186,6 @@ fn tables_that_see_rows_have_them_one_by_one() {
         (format!("{functions} create domain d as int check (few()); create table t (id int primary key, v d);"), 1),
         (format!("{plain} create table heir (w int) inherits (t);"), 0),
         (
-            format!(
-                "{plain} create table seen (id int); create rule r as on delete to t do also insert into seen values (1);"
-            ),
-            0,
-        ),
-        (
             "create table t (id int, v int, primary key (id)) partition by range (id);
             create table p partition of t for values from (0) to (99);"
                 .to_owned(),
