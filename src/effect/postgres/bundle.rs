@@ -6,11 +6,11 @@
 use std::mem::take;
 
 use ahash::HashSet;
-use tokio_postgres::{Client, Statement as Sql};
+use tokio_postgres::Client;
 
 use super::statement::Prepared;
 use super::transaction::Batch;
-use super::upsert::many::Fit;
+use super::upsert::many::{Fit, Way};
 use crate::effect::Call;
 
 /// How many rows a bundle has at most: more cost no less each, and the server begins with it while the rest is written.
@@ -29,8 +29,8 @@ pub(super) enum Piece<'a> {
 pub(super) struct Bundle<'a> {
     /// The number of the statement that is called.
     pub statement: usize,
-    /// What is carried out instead, with the rows as its parameter.
-    pub sql: &'a Sql,
+    /// How they are carried out.
+    pub way: &'a Way,
     /// The records, and their rows.
     pub rows: Vec<(usize, &'a str)>,
 }
@@ -75,7 +75,7 @@ pub(super) async fn bundled<'a>(client: &Client, batch: &Batch<'a>) -> Vec<Piece
         if !run.as_ref().is_some_and(|run: &Run<'_>| run.takes(statement, &fit, row)) {
             end(&mut run, batch.statements, &mut pieces);
         }
-        let bundle = Bundle { statement, sql: fit.sql, rows: Vec::new() };
+        let bundle = Bundle { statement, way: fit.way, rows: Vec::new() };
         let new = || Run { bundle, calls: Vec::new(), keys: HashSet::default(), bytes: 0 };
         let run = run.get_or_insert_with(new);
         run.bundle.rows.push((record, row));
@@ -90,7 +90,7 @@ pub(super) async fn bundled<'a>(client: &Client, batch: &Batch<'a>) -> Vec<Piece
 impl Run<'_> {
     fn takes(&self, statement: usize, fit: &Fit<'_>, row: &str) -> bool {
         self.bundle.statement == statement
-            && std::ptr::eq(self.bundle.sql, fit.sql)
+            && std::ptr::eq(self.bundle.way, fit.way)
             && self.calls.len() < ROWS_MAX
             && self.bytes + row.len() <= BYTES_MAX
             && !self.keys.contains(&fit.key)

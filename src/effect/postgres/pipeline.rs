@@ -1,5 +1,6 @@
 //! Many requests under way at once on one connection: each is sent when it is pushed, and answered in that order.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::error::Error as StdError;
 use std::fmt;
@@ -31,8 +32,8 @@ pub(super) enum Value<'a> {
     ByteList(&'a [Option<&'a [u8]>]),
     /// For `text[]`.
     TextList(&'a [String]),
-    /// The same of what is borrowed one by one.
-    Texts(Vec<&'a str>),
+    /// The same with nulls, of what is borrowed one by one.
+    Texts(Vec<Option<Cow<'a, str>>>),
     /// For `int[]`.
     Numbers(&'a [i32]),
 }

@@ -172,12 +172,12 @@ impl<'a> Run<'a> {
         match piece {
             Piece::One(record, call) if self.is_new[*record] => self.send_one(*record, *call),
             Piece::One(..) => return 0,
-            Piece::Bundle(Bundle { statement, sql, rows }) => {
+            Piece::Bundle(Bundle { statement, way, rows }) => {
                 let new = rows.iter().filter(|(record, _)| self.is_new[*record]);
-                let texts: Vec<_> = new.map(|(_, row)| *row).collect();
-                let count = texts.len();
+                let new: Vec<_> = new.map(|(_, row)| *row).collect();
+                let count = new.len();
                 if count > 0 {
-                    self.pipeline.execute(What::Bundle(*statement), sql, [Value::Texts(texts)]);
+                    self.pipeline.execute(What::Bundle(*statement), &way.sql, way.values(new.into_iter()));
                 }
                 return count;
             }

@@ -58,6 +58,8 @@ struct Column {
     is_identity_always: bool,
     /// Whether it, or its type, takes no null.
     is_not_null: bool,
+    /// The type without its modifiers, if a text that is cast to it is read as JSON's texts are.
+    text_type: Option<String>,
 }
 
 /// How a field becomes a column's value.
@@ -127,7 +129,12 @@ impl Table {
                     when exists (select from base where id in (1182, 1183, 1115, 1185, 1187, 1270)) then 'timelist' \
                     else 'plain' end), \
                    a.attnotnull or (select t.typnotnull from pg_catalog.pg_type t where t.oid = a.atttypid), \
-                   n.nspname::text, c.relname::text \
+                   n.nspname::text, c.relname::text, \
+                   (select format_type(t.oid, -1) from pg_catalog.pg_type t where t.oid = a.atttypid \
+                    and t.typtype in ('b', 'e') and t.typcategory <> 'A' \
+                    and (a.atttypmod = -1 or t.oid in (1042, 1043, 1083, 1114, 1184, 1266, 1700)) \
+                    and not exists (select from pg_catalog.pg_cast k where k.castsource = 25 \
+                    and k.casttarget = t.oid and k.castmethod <> 'b')) \
                    from pg_catalog.pg_class c \
                    join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
                    join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped \
@@ -147,6 +154,7 @@ impl Table {
                 is_identity_always: row.try_get(2)?,
                 default: row.try_get(3)?,
                 is_not_null: row.try_get(5)?,
+                text_type: row.try_get(8)?,
                 kind: match row.try_get(4)? {
                     "bytes" => Kind::Bytes,
                     "bytelist" => Kind::ByteList,

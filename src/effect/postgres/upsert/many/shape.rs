@@ -11,6 +11,9 @@ use super::Many;
 /// How much of a mark is searched for: short texts are found much faster, and one that is no mark costs little.
 const MARK_BYTES: usize = 28;
 
+/// What no text of the server's may hold.
+const NUL: &str = "\\u0000";
+
 /// What there is of a row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -32,7 +35,7 @@ enum Value {
 
 /// What there is of this row; `None` if it is none, or one that needs a closer look.
 pub(super) fn read(many: &Many, row: &str) -> Option<Shape> {
-    let marks = [UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID, NUMBERS_BEGIN[0], NUMBERS_BEGIN[1]];
+    let marks = [UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID, NUMBERS_BEGIN[0], NUMBERS_BEGIN[1], NUL];
     if marks.iter().any(|mark| row.contains(&mark[..mark.len().min(MARK_BYTES)])) {
         return None;
     }
@@ -56,7 +59,7 @@ impl<'de> Visitor<'de> for Row<'_> {
         let (mut shape, mut is_fit, mut next) = (Shape { columns: 0, key: 0 }, true, 0);
         while let Some(number) = map.next_key_seed(Name { many, next })? {
             let Some(number) = number else {
-                map.next_value::<IgnoredAny>()?;
+                map.next_value_seed(Hashed { many, is_key: false })?;
                 continue;
             };
             next = number + 1;
@@ -109,6 +112,7 @@ impl Visitor<'_> for Name<'_> {
 }
 
 /// A value, with a hash of it where it is a key's.
+#[derive(Clone, Copy)]
 struct Hashed<'a> {
     many: &'a Many,
     is_key: bool,
@@ -161,12 +165,15 @@ impl<'de> Visitor<'de> for Hashed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
+        // Not passed over: that has no bound to how deeply it may be nested.
+        while list.next_element_seed(Hashed { is_key: false, ..self })?.is_some() {}
         Ok(Value::Nested)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        while map.next_key::<IgnoredAny>()?.is_some() {
+            map.next_value_seed(Hashed { is_key: false, ..self })?;
+        }
         Ok(Value::Nested)
     }
 }

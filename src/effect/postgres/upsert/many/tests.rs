@@ -2,8 +2,15 @@ use super::*;
 use crate::effect::postgres::upsert::Kind;
 
 fn column(name: &str, kind: Kind) -> Column {
-    let sql_type = "text".to_owned();
-    Column { name: name.to_owned(), sql_type, kind, default: None, is_identity_always: false, is_not_null: false }
+    Column {
+        name: name.to_owned(),
+        sql_type: "text".to_owned(),
+        kind,
+        default: None,
+        is_identity_always: false,
+        is_not_null: false,
+        text_type: Some("text".to_owned()),
+    }
 }
 
 fn many(change: Change, key: &[usize], columns: u128) -> Many {
@@ -60,6 +67,7 @@ fn row_that_needs_a_closer_look_has_no_shape() {
         r#"{"id": 1, "v": "__debezium_unavailable_value"}"#,
         r#"{"id": 1, "v": ["X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="]}"#,
         r#"{"id": 1, "v": [95,95,100,101]}"#,
+        r#"{"id": 1, "v": "a\u0000"}"#,
         r#"{"id": 1, "v": "b68a35a7-17ad-35b3-af2a-ae46edb4545a"}"#,
     ] {
         assert_eq!(shape::read(&many, row), None, "{row}");
@@ -106,4 +114,22 @@ fn columns_that_cannot_be_left_out_are_known() {
     assert!(table.sql(0b11).is_some());
     table.table.columns[2].is_not_null = true;
     assert!(table.sql(0b11).is_none() && table.sql(0b111).is_some());
+}
+
+/// Texts are cast only where that reads them as JSON's texts are read.
+#[test]
+fn columns_come_as_texts_where_that_is_the_same() {
+    let with = |kind, text_type: Option<&str>, sql_type: &str| Column {
+        text_type: text_type.map(str::to_owned),
+        sql_type: sql_type.to_owned(),
+        ..column("c", kind)
+    };
+    let (upsert, delete) = (Change::Upsert, Change::Delete);
+    let number = with(Kind::Plain, Some("numeric"), "numeric(4,2)");
+    assert_eq!(number.as_text(upsert).as_deref(), Some("p.\"c\"::numeric as \"c\""));
+    assert_eq!(number.as_text(delete), None, "it would be compared before it is rounded");
+    assert!(with(Kind::Plain, Some("bigint"), "bigint").as_text(delete).is_some());
+    assert_eq!(with(Kind::Json, Some("jsonb"), "jsonb").as_text(upsert).as_deref(), Some("p.\"c\""));
+    assert_eq!(with(Kind::Plain, None, "pair").as_text(upsert), None);
+    assert_eq!(with(Kind::ByteList, Some("bytea[]"), "bytea[]").as_text(upsert), None);
 }
