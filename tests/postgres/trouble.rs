@@ -254,7 +254,8 @@ fn changed_table_is_prepared_anew() {
 /// Columns that were widened, or added, under the statements of a session that goes on.
 #[test]
 fn altered_columns_are_noticed() {
-    let database = Database::with("create table t (v varchar(3)); create table u (id int primary key, x varchar(3))");
+    let create = "create table t (v varchar(3)); create table u (id int primary key, x varchar(3) unique)";
+    let database = Database::with(create);
     let upsert = Statement::Upsert { table: "u".to_owned(), key: vec!["id".to_owned()], columns: None };
     let mut session = session(&settings_of(&database.url, vec![sql(INSERT, 1), upsert]));
     let mut task = Task::claim(&mut *session, 0);

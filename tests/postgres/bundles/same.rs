@@ -11,11 +11,9 @@ use crate::task::{Task, effects, rejected, session, settings_of};
 
 const UNAVAILABLE: &str = "__debezium_unavailable_value";
 /// Types as columns may have them.
-const TYPES: [&str; 53] = [
-    "smallint",
+const TYPES: [&str; 35] = [
     "int",
     "bigint",
-    "real",
     "float8",
     "numeric",
     "numeric(4,2)",
@@ -23,69 +21,47 @@ const TYPES: [&str; 53] = [
     "varchar",
     "varchar(3)",
     "char(3)",
-    "char",
     "\"char\"",
     "name",
     "bool",
     "uuid",
     "date",
     "time",
-    "time(0)",
     "timetz",
-    "timetz(1)",
     "timestamp",
     "timestamp(0)",
     "timestamptz",
-    "timestamptz(3)",
     "interval",
-    "interval(0)",
     "interval hour",
     "json",
     "jsonb",
-    "jsonpath",
     "bytea",
     "inet",
-    "cidr",
-    "macaddr",
     "bit",
     "bit(3)",
-    "varbit",
-    "varbit(3)",
     "money",
     "point",
-    "box",
     "int4range",
-    "tsvector",
-    "oid",
     "regclass",
-    "pg_lsn",
     "mood",
     "short",
     "text[]",
-    "int[]",
     "bytea[]",
-    "timestamp(0)[]",
 ];
 /// Values as records may have them.
-const VALUES: [&str; 57] = [
+const VALUES: [&str; 44] = [
     "1",
-    "-1",
-    "0",
     "-0",
     "1.5",
     "99.995",
-    "100",
     "1e2",
-    "1E-2",
     "123456789012345678901234567890.5",
     "70000",
     "\"1\"",
     "\" 1 \"",
     "\"01\"",
-    "\"0x1F\"",
     "\"1.005\"",
     "\"NaN\"",
-    "\"Infinity\"",
     "\"abc\"",
     "\"abcd\"",
     "\"abc   \"",
@@ -97,15 +73,11 @@ const VALUES: [&str; 57] = [
     "true",
     "false",
     "\"t\"",
-    "\"no\"",
     "null",
     "\"null\"",
     "\"2026-01-31\"",
     "\"2026-01-31T10:00:00.65Z\"",
     "\"10:00:00.65\"",
-    "\"10:00:00.65+02\"",
-    "\"infinity\"",
-    "\"1 day 02:00:00.65\"",
     "\"0b5a7b4e-6f3e-4c1e-9d2a-0123456789ab\"",
     "{}",
     "{ \"a\" : [ 1.10 , \"x\" ] }",
@@ -118,10 +90,7 @@ const VALUES: [&str; 57] = [
     "\"AP8=\"",
     "\"\\\\x00ff\"",
     "\"10.0.0.1/8\"",
-    "\"08:00:2b:01:02:03\"",
     "\"101\"",
-    "\"$1.50\"",
-    "\"(1,2)\"",
     "\"[1,5)\"",
     "\"sad\"",
     "\"pg_class\"",
@@ -133,38 +102,39 @@ fn values_of_all_types_are_read_the_same() {
     let mut create = "create type mood as enum ('sad', 'glad'); create domain short as varchar(3);
         create function f() returns trigger language plpgsql as $$ begin return new; end $$;"
         .to_owned();
-    let mut statements = Vec::new();
     for (number, kind) in TYPES.iter().enumerate() {
         for (name, more) in
-            [("t", ""), ("u", "create trigger g before update on u# for each row execute function f();")]
+            [("one_", ""), ("two_", "create trigger g before update on two_# for each row execute function f();")]
         {
             create += &format!("create table {name}{number} (id int primary key, v {kind}, after text); ");
             create += &more.replace('#', &number.to_string());
-            let (table, key) = (format!("{name}{number}"), vec!["id".to_owned()]);
-            statements.push(Statement::Upsert { table, key, columns: None });
         }
     }
     let database = Database::with(&create);
-    let mut session = session(&settings_of(&database.url, statements));
-    let mut task = Task::claim(&mut *session, 0);
     let mut written = 0;
     for (number, kind) in TYPES.iter().enumerate() {
+        let upsert = |name: &str| {
+            let (table, key) = (format!("{name}{number}"), vec!["id".to_owned()]);
+            Statement::Upsert { table, key, columns: None }
+        };
+        let mut session = session(&settings_of(&database.url, ["one_", "two_"].map(upsert).to_vec()));
+        let mut task = Task::claim(&mut *session, number as i32);
         for (id, value) in VALUES.iter().enumerate() {
             let row = format!(r#"{{"id": {id}, "other": [1, {{"v": 2}}], "v": {value}, "after": "x"}}"#);
-            let mut tried = |statement: usize| {
-                let done = task.commit(&mut *session, &effects(&[&[(statement as u32, &[&row])]]));
+            let mut tried = |statement: u32| {
+                let done = task.commit(&mut *session, &effects(&[&[(statement, &[&row])]]));
                 done.map(drop).map_err(|failed| format!("{failed:?}"))
             };
-            let [together, apart] = [tried(2 * number), tried(2 * number + 1)];
-            let apart = apart.map_err(|message| message.replace(&format!("u{number}"), &format!("t{number}")));
+            let [together, apart] = [tried(0), tried(1)];
+            let apart = apart.map_err(|message| message.replace(&format!("two_{number}"), &format!("one_{number}")));
             assert_eq!(together, apart, "{kind} {value}");
             written += usize::from(together.is_ok());
         }
         let rows = |table: &str| database.rows(&format!("select id, v::text, after from {table}{number} order by id"));
-        assert_eq!(rows("t"), rows("u"), "{kind}");
+        assert_eq!(rows("one_"), rows("two_"), "{kind}");
     }
     println!("{written} of {} were written", TYPES.len() * VALUES.len());
-    assert!(written > 600, "{written}");
+    assert!(written > 300, "{written}");
 }
 
 /// A field as the change of a row may have it: missing, null, unchanged, a number, a text, or what no column takes.
@@ -196,7 +166,8 @@ fn together_is_the_same_as_one_by_one() {
     let (mut together, mut bundles) = (0, 0);
     let arrays = "create table t (id int, k text, a numeric(30, 2), b text, c jsonb default '{\"d\": 1}', d timestamptz(0), \
                   e text[], n int default 5, primary key (id, k))";
-    let create = |round: usize| if round % 2 == 0 { arrays.to_owned() } else { arrays.replace("e text[]", "f bytea") };
+    let create =
+        |round: usize| if round.is_multiple_of(2) { arrays.to_owned() } else { arrays.replace("e text[]", "f bytea") };
     for round in 0..8 {
         let create = create(round);
         let mut copies =
