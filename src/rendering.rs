@@ -81,9 +81,9 @@ fn only_row(rows: &[dedup::Row]) -> Result<&dedup::Row, String> {
 }
 
 impl Renderer {
-    /// A renderer of what this topology's records cause; `None` if it does not end in a sink.
+    /// A renderer of what this topology's records cause; `None` if it does not end in a database.
     pub fn new(topology: &Topology) -> Option<Self> {
-        let Sink::Postgres(Postgres { statements, .. }) = topology.sink()?;
+        let Sink::Postgres(Postgres { statements, .. }) = topology.sink()? else { return None };
         let mut wanted = Wanted::default();
         let plans: Vec<Vec<Plan>> = statements
             .iter()

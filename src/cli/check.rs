@@ -9,6 +9,7 @@ use crate::dedup::{Epoch, Kinds, Path, Reads, Refresh, Retention, Version};
 use crate::topology::{self, Input, Loaded, Preset, Process, Topology};
 use crate::yaml::units::show_duration_ms;
 
+mod calls;
 mod online;
 mod promise;
 

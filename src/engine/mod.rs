@@ -210,6 +210,12 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     for topology in topologies {
         let rules_digest = topology.rules.digest();
         let name = topology.name.clone();
+        if topology.calls().is_some() {
+            let reason = "`sink.http` is checked and tested, but this release cannot run it yet".to_owned();
+            tracing::error!(topology = name, %reason, "topology refused");
+            outcome = outcome.and(Err(Error::Topology { name, reason }));
+            continue;
+        }
         let survey = Survey::of(&state_dir, &memory);
         let preflight = Preflight::new(cluster, &topology, &rules_digest, &config.topics, survey);
         let admitted = match preflight_once_reached(&preflight, &topology, &config, &*clock, &stop) {

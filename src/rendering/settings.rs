@@ -9,9 +9,9 @@ use crate::topology::Topology;
 use crate::topology::sink::{self, Command, Parameter, Statement};
 
 /// The driver's settings for a topology's sink, which `creates` its own tables or does not; `None` if the topology does
-/// not end in one.
+/// not end in a database.
 pub fn settings(topology: &Topology, creates: bool) -> Option<Settings> {
-    let sink::Sink::Postgres(postgres) = topology.sink()?;
+    let sink::Sink::Postgres(postgres) = topology.sink()? else { return None };
     Some(Settings {
         url: postgres.url.reveal().to_owned(),
         schema: postgres.schema.clone(),
@@ -40,7 +40,7 @@ fn constant(parameter: &Parameter) -> Option<String> {
     })
 }
 
-/// The topology's sink; `None` if it does not end in one.
+/// The topology's sink that commits; `None` if it does not end in one.
 ///
 /// # Errors
 /// An address or a statement that cannot be one.

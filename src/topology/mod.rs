@@ -203,6 +203,14 @@ impl Topology {
         }
     }
 
+    /// The provider that it calls, if it ends in one.
+    pub fn calls(&self) -> Option<&sink::Http> {
+        match self.sink()? {
+            Sink::Http(http) => Some(http),
+            Sink::Postgres(_) => None,
+        }
+    }
+
     /// Whether its output may hold other records; a sink may.
     pub fn appends(&self) -> bool {
         self.output().is_none_or(|output| output.existing == Existing::Append)

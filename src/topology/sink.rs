@@ -1,12 +1,21 @@
-//! A sink, compiled: where it is, which statements a record calls there, and what their parameters are.
+//! A sink, compiled: where it is, and what a record causes there.
 //!
-//! Statements are numbered, all of a topology's in one list; a record calls those of its kind of change, in their order.
-//! What the parameters are in a given record is the matter of the room `rendering`.
+//! - A database: which statements a record calls, and what their parameters are. Statements are numbered, all of a
+//!   topology's in one list; a record calls those of its kind of change, in their order.
+//! - A provider ([`http`]): the request that a record makes.
+//!
+//! What parameters and requests are in a given record is the matter of the room `rendering`.
 
 use std::fmt;
 
 use crate::dedup::{Action, Kind, Places};
 use crate::yaml::Text;
+
+pub mod address;
+pub mod http;
+pub mod template;
+
+pub use http::Http;
 
 /// What can be done with a record that a sink refuses.
 pub const REJECTED: &[Action] = &[Action::DeadLetter, Action::Drop, Action::Fail];
@@ -16,6 +25,8 @@ pub const REJECTED: &[Action] = &[Action::DeadLetter, Action::Drop, Action::Fail
 pub enum Sink {
     /// A database of PostgreSQL.
     Postgres(Postgres),
+    /// A provider that is called over HTTP.
+    Http(Box<Http>),
 }
 
 impl Sink {
@@ -23,6 +34,7 @@ impl Sink {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Postgres(_) => "postgres",
+            Self::Http(_) => "http",
         }
     }
 
@@ -30,13 +42,15 @@ impl Sink {
     pub fn result(&self) -> Option<&str> {
         match self {
             Self::Postgres(postgres) => postgres.result.as_deref(),
+            Self::Http(http) => http.result.as_ref().map(|result| result.topic.as_str()),
         }
     }
 
-    /// The statements.
+    /// The statements; none if it is no database.
     pub fn statements(&self) -> &[Statement] {
         match self {
             Self::Postgres(postgres) => &postgres.statements,
+            Self::Http(_) => &[],
         }
     }
 

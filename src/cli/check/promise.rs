@@ -7,6 +7,8 @@ use crate::topology::sink::{Command, Inbox, Parameter, Postgres, Sink, Statement
 use crate::topology::{Ending, Topology};
 use crate::yaml::units::show_duration_ms;
 
+use super::calls;
+
 /// What is promised, in one sentence.
 pub fn promise(topology: &Topology) -> String {
     match &topology.ending {
@@ -15,10 +17,12 @@ pub fn promise(topology: &Topology) -> String {
                               is remembered are one Kafka transaction"
                 .to_owned()
         }
-        Ending::Sink(sink) => {
-            let Sink::Postgres(Postgres { inbox, .. }) = &**sink;
-            format!("{}{}", of_postgres(inbox.as_ref()), unversioned(&topology.rules, inbox.is_some()))
-        }
+        Ending::Sink(sink) => match &**sink {
+            Sink::Postgres(Postgres { inbox, .. }) => {
+                format!("{}{}", of_postgres(inbox.as_ref()), unversioned(&topology.rules, inbox.is_some()))
+            }
+            Sink::Http(http) => calls::promise(http),
+        },
     }
 }
 
@@ -56,7 +60,10 @@ fn unversioned(rules: &Rules, has_inbox: bool) -> &'static str {
 /// The lines about a sink: names and texts.
 pub fn sink_lines(topology: &Topology) -> Vec<(&'static str, String)> {
     let Some(sink) = topology.sink() else { return Vec::new() };
-    let Sink::Postgres(Postgres { schema, inbox, result, .. }) = sink;
+    let Postgres { schema, inbox, result, .. } = match sink {
+        Sink::Postgres(postgres) => postgres,
+        Sink::Http(http) => return calls::lines(http),
+    };
     let mut lines = vec![("sink", format!("{}, with ratchet's own tables in its schema {schema}", sink.as_str()))];
     lines.extend(effects(sink, &kinds(&topology.rules)).into_iter().map(|effect| ("effect", effect)));
     let dedup = match inbox {

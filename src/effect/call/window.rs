@@ -25,6 +25,11 @@ impl KeyWindow {
         (honoured_for_ms >= attempt_ms.saturating_mul(2)).then_some(Self { honoured_for_ms, timeout_ms, margin_ms })
     }
 
+    /// For how long the provider honours a key.
+    pub fn honoured_for(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.honoured_for_ms).unwrap_or(0))
+    }
+
     /// Whether a request may be written now, if the first one may have been at `first_at_ms`; both are wall clocks, in
     /// milliseconds since the epoch. To be asked when it is written to the socket, by owners that have lost their task
     /// too: nobody can stop it afterwards.

@@ -1,0 +1,113 @@
+//! What `ratchet check` says of a sink that calls: what is promised, the request that a record makes, and what becomes of
+//! calls. Nothing secret is in it: texts are shown as they are written, and headers by their names.
+
+use crate::effect::call::{Jitter, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
+use crate::rendering::show_places;
+use crate::topology::sink::http::{Body, Http, Json, OnDuplicate, Results, shown};
+
+/// What is promised, in one sentence.
+pub fn promise(http: &Http) -> String {
+    let Policy { key, on_in_doubt, .. } = &http.policy;
+    let then = match on_in_doubt {
+        OnInDoubt::DeadLetter => "goes to the dead letters",
+        OnInDoubt::Fail => "stops its partition",
+        OnInDoubt::Retry => "is made again",
+    };
+    match (key, &http.key, on_in_doubt) {
+        (Some(window), Some(header), _) => {
+            let after = match on_in_doubt {
+                OnInDoubt::Retry => "is made again: at least once".to_owned(),
+                _ => format!("is in doubt, and {then}"),
+            };
+            format!(
+                "effectively once for {} after the first attempt: every attempt carries the key {header}, with the same \
+                 bytes; after that a call that may have happened {after}",
+                shown(window.honoured_for())
+            )
+        }
+        (_, _, OnInDoubt::Retry) => "at least once: a call that may have happened is made again".to_owned(),
+        _ => format!(
+            "at most once: a reservation is committed before each call, and a call that may have happened is in doubt, \
+             and {then}"
+        ),
+    }
+}
+
+/// The lines about the sink: names and texts.
+pub fn lines(http: &Http) -> Vec<(&'static str, String)> {
+    let hosts = if http.hosts.is_empty() { String::new() } else { format!(", only to {}", http.hosts.join(", ")) };
+    let mut lines = vec![("sink", format!("http, {} {}{hosts}", http.method.as_str(), http.url))];
+    let headers: Vec<&str> = http.headers.iter().map(|(name, _)| name.as_str()).collect();
+    if !headers.is_empty() {
+        lines.push(("headers", headers.join(", ")));
+    }
+    lines.push(("body", body(&http.body)));
+    lines.push(("key", key(http)));
+    lines.push(("calls", calls(http)));
+    lines.extend(http.result.as_ref().map(|result| ("results", results(result, http.on_duplicate))));
+    lines.push(("unavailable", unavailable(http.policy.on_unavailable).to_owned()));
+    lines.push(("rejected", format!("{}, what the provider refuses", http.on_rejected)));
+    lines.push(("conflict", format!("{}, what asks for something else under a key that was used", http.on_conflict)));
+    lines
+}
+
+fn body(body: &Body) -> String {
+    match body {
+        Body::Value => "the record's value, byte for byte".to_owned(),
+        Body::Json(json) => format!("JSON: {}", show_json(json)),
+        Body::None => "none".to_owned(),
+    }
+}
+
+fn show_json(json: &Json) -> String {
+    match json {
+        Json::At(places) => show_places(places),
+        Json::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, json)| format!("{name}: {}", show_json(json))).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        Json::List(items) => format!("[{}]", items.iter().map(show_json).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn key(http: &Http) -> String {
+    let Some((header, window)) = http.key.as_ref().zip(http.policy.key) else {
+        return "none: a reservation is committed before each call".to_owned();
+    };
+    let reserve = match http.policy.reserve {
+        Reserve::Always => "a reservation is committed before each call",
+        Reserve::Auto => "a reservation is committed only where the key alone does not suffice",
+    };
+    format!("{header}, honoured for {}; {reserve}", shown(window.honoured_for()))
+}
+
+fn calls(http: &Http) -> String {
+    let Retry { first, factor, max, jitter, attempts } = http.policy.retry;
+    let jitter = if jitter == Jitter::Full { ", at random below that" } else { "" };
+    let rate = http.rate.map(|rate| format!(", {rate}")).unwrap_or_default();
+    format!(
+        "up to {} at once in a lane{rate}, {} each; {attempts} attempts, after {}, times {factor}, up to {}{jitter}",
+        http.in_flight,
+        shown(http.timeout),
+        shown(first),
+        shown(max),
+    )
+}
+
+fn results(result: &Results, on_duplicate: OnDuplicate) -> String {
+    let again = if on_duplicate == OnDuplicate::Result { "; a duplicate gets the first one's" } else { "" };
+    format!("{}, up to {}, a larger one as its digest{again}", result.topic, show_size(result.max))
+}
+
+fn show_size(bytes: usize) -> String {
+    crate::yaml::units::show_size_bytes(bytes as u64)
+}
+
+const fn unavailable(action: OnUnavailable) -> &'static str {
+    match action {
+        OnUnavailable::Hold => "hold: while the provider is down, its records wait",
+        OnUnavailable::DeadLetter => "dead_letter, what was tried in vain while the provider is down",
+        OnUnavailable::Fail => "fail, at what was tried in vain while the provider is down",
+    }
+}
