@@ -1,4 +1,5 @@
-//! What a record causes in a sink: the statements that it calls, and their parameters as text.
+//! What a record causes in a sink: in a database, the statements that it calls, and their parameters as text; at a
+//! provider, the [`request`] that it makes. Of parameters:
 //!
 //! - a text in JSON is written without quotes and escapes; numbers, objects and arrays exactly as they stand there;
 //!   what is missing or null is null
@@ -23,6 +24,7 @@ use crate::topology::Topology;
 use crate::topology::sink::{Command, Parameter, Postgres, Sink};
 use crate::words::counted;
 
+pub mod request;
 mod settings;
 #[cfg(test)]
 mod tests;

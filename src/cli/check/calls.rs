@@ -2,8 +2,8 @@
 //! calls. Nothing secret is in it: texts are shown as they are written, and headers by their names.
 
 use crate::effect::call::{Jitter, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
-use crate::rendering::show_places;
-use crate::topology::sink::http::{Body, Http, Json, OnDuplicate, Results, shown};
+use crate::topology::sink::http::{Body, Http, OnDuplicate, Results, shown};
+use crate::yaml::units::show_size_bytes;
 
 /// What is promised, in one sentence.
 pub fn promise(http: &Http) -> String {
@@ -54,20 +54,8 @@ pub fn lines(http: &Http) -> Vec<(&'static str, String)> {
 fn body(body: &Body) -> String {
     match body {
         Body::Value => "the record's value, byte for byte".to_owned(),
-        Body::Json(json) => format!("JSON: {}", show_json(json)),
+        Body::Json(json) => format!("JSON: {json}"),
         Body::None => "none".to_owned(),
-    }
-}
-
-fn show_json(json: &Json) -> String {
-    match json {
-        Json::At(places) => show_places(places),
-        Json::Object(fields) => {
-            let fields: Vec<String> =
-                fields.iter().map(|(name, json)| format!("{name}: {}", show_json(json))).collect();
-            format!("{{{}}}", fields.join(", "))
-        }
-        Json::List(items) => format!("[{}]", items.iter().map(show_json).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -97,11 +85,7 @@ fn calls(http: &Http) -> String {
 
 fn results(result: &Results, on_duplicate: OnDuplicate) -> String {
     let again = if on_duplicate == OnDuplicate::Result { "; a duplicate gets the first one's" } else { "" };
-    format!("{}, up to {}, a larger one as its digest{again}", result.topic, show_size(result.max))
-}
-
-fn show_size(bytes: usize) -> String {
-    crate::yaml::units::show_size_bytes(bytes as u64)
+    format!("{}, up to {}, a larger one as its digest{again}", result.topic, show_size_bytes(result.max as u64))
 }
 
 const fn unavailable(action: OnUnavailable) -> &'static str {

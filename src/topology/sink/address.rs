@@ -1,4 +1,4 @@
-//! The address of a request: which pieces of its template are the host, the path and the query.
+//! The address of a request: which parts of its template are the host, the path and the query.
 //!
 //! An address is `http://` or `https://`, a host with or without a port, a path, a query. User, password and fragment have
 //! no place in it: a secret goes into a header, and a fragment is never sent. What is fixed has to be written as it is
@@ -11,6 +11,7 @@
 
 use std::net::Ipv6Addr;
 
+use crate::dedup::Path;
 use crate::yaml::Text;
 
 use super::template::{Piece, Template};
@@ -18,7 +19,7 @@ use super::template::{Piece, Template};
 /// Maximum length of a request's address, in bytes: less than HTTP's crates take, more than servers do.
 pub const ADDRESS_BYTES_MAX: usize = 32 * 1024;
 
-/// Where a piece of an address is.
+/// Where a part of an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Region {
     /// Scheme, host and port, up to the first slash after them.
@@ -29,10 +30,19 @@ pub enum Region {
     Query,
 }
 
-/// An address whose pieces are told apart.
+/// An address whose parts are told apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    pieces: Vec<(Region, Piece)>,
+    parts: Vec<(Region, Part)>,
+}
+
+/// A part of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The same for each record.
+    Fixed(Text),
+    /// What this path leads to in the record.
+    Record(Path),
 }
 
 /// Why a template is not the address of a request.
@@ -62,20 +72,20 @@ pub enum Problem {
 }
 
 impl Address {
-    /// Tells an address's pieces apart.
+    /// Tells an address's parts apart.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn read(template: &Template) -> Result<Self, Problem> {
-        let Some(Piece::Fixed(first)) = template.pieces().first() else { return Err(Problem::Scheme) };
+        let Some(Piece::Fixed { text: first, .. }) = template.pieces().first() else { return Err(Problem::Scheme) };
         let scheme = scheme_bytes(first.reveal()).ok_or(Problem::Scheme)?;
-        let mut pieces = Vec::new();
+        let mut parts = Vec::new();
         let mut region = Region::Host;
         for (number, piece) in template.pieces().iter().enumerate() {
             let text = match piece {
-                Piece::Fixed(text) => text,
-                Piece::Record(_) => {
-                    pieces.push((region, piece.clone()));
+                Piece::Fixed { text, .. } => text,
+                Piece::Record(path) => {
+                    parts.push((region, Part::Record(path.clone())));
                     continue;
                 }
             };
@@ -83,23 +93,23 @@ impl Address {
             // The slashes of `https://` end nothing.
             let mut from = if number == 0 { scheme } else { 0 };
             while let Some((at, next)) = region_end(region, rest, from) {
-                add(&mut pieces, region, &rest[..at], text);
+                add(&mut parts, region, &rest[..at], text);
                 (region, rest, from) = (next, &rest[at..], 1);
             }
-            add(&mut pieces, region, rest, text);
+            add(&mut parts, region, rest, text);
         }
-        let address = Self { pieces };
+        let address = Self { parts };
         address.check(scheme).map(|()| address)
     }
 
-    /// The pieces, in order, and where each is; a fixed one is in one region only.
-    pub fn pieces(&self) -> &[(Region, Piece)] {
-        &self.pieces
+    /// Its parts, in order, and where each is.
+    pub fn parts(&self) -> &[(Region, Part)] {
+        &self.parts
     }
 
     /// Whether a part of the host comes from the record.
     pub fn takes_host_from_record(&self) -> bool {
-        self.pieces.iter().any(|(region, piece)| *region == Region::Host && matches!(piece, Piece::Record(_)))
+        self.parts.iter().any(|(region, part)| *region == Region::Host && matches!(part, Part::Record(_)))
     }
 
     /// Scheme, host and port, unless a part of them comes from the record.
@@ -132,8 +142,8 @@ impl Address {
 
     /// The fixed texts of a region, each part of the record as `part`.
     fn fixed(&self, of: Region, part: &str) -> String {
-        let in_region = self.pieces.iter().filter(|(region, _)| *region == of);
-        in_region.map(|(_, piece)| if let Piece::Fixed(text) = piece { text.reveal() } else { part }).collect()
+        let in_region = self.parts.iter().filter(|(region, _)| *region == of);
+        in_region.map(|(_, known)| if let Part::Fixed(text) = known { text.reveal() } else { part }).collect()
     }
 
     fn check(&self, scheme: usize) -> Result<(), Problem> {
@@ -184,10 +194,10 @@ fn region_end(region: Region, text: &str, from: usize) -> Option<(usize, Region)
     Some((at, if text[at..].starts_with('?') { Region::Query } else { Region::Path }))
 }
 
-fn add(pieces: &mut Vec<(Region, Piece)>, region: Region, text: &str, of: &Text) {
+fn add(parts: &mut Vec<(Region, Part)>, region: Region, text: &str, of: &Text) {
     if !text.is_empty() {
         let text = if of.is_secret() { Text::secret(text) } else { Text::plain(text) };
-        pieces.push((region, Piece::Fixed(text)));
+        parts.push((region, Part::Fixed(text)));
     }
 }
 
@@ -212,15 +222,15 @@ mod tests {
     fn read(text: &str) -> Result<Vec<(Region, String)>, Problem> {
         let environment = Fake::default().with_variable("URL", "https://api.example.com:8443/v1?a=1");
         let address = Address::read(&Template::parse(text, &environment).unwrap())?;
-        let shown = |(region, piece): &(Region, Piece)| match piece {
-            Piece::Fixed(text) => (*region, text.reveal().to_owned()),
-            Piece::Record(path) => (*region, format!("<{path}>")),
+        let shown = |(region, part): &(Region, Part)| match part {
+            Part::Fixed(text) => (*region, text.reveal().to_owned()),
+            Part::Record(path) => (*region, format!("<{path}>")),
         };
-        Ok(address.pieces().iter().map(shown).collect())
+        Ok(address.parts().iter().map(shown).collect())
     }
 
     #[test]
-    fn pieces_are_told_apart() {
+    fn parts_are_told_apart() {
         use Region::{Host, Path, Query};
         let cases: &[(&str, &[(Region, &str)])] = &[
             ("http://a", &[(Host, "http://a")]),

@@ -114,6 +114,39 @@ pub enum Json {
     List(Vec<Json>),
 }
 
+/// As it may be written in a topology.
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(places) => write_all(f, places, " or ", |f, path| write!(f, "{path}")),
+            Self::Object(fields) => {
+                f.write_str("{")?;
+                write_all(f, fields, ", ", |f, (name, json)| write!(f, "{name:?}: {json}"))?;
+                f.write_str("}")
+            }
+            Self::List(items) => {
+                f.write_str("[")?;
+                write_all(f, items, ", ", |f, json| write!(f, "{json}"))?;
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+fn write_all<T>(
+    f: &mut fmt::Formatter<'_>,
+    all: &[T],
+    between: &str,
+    write: impl Fn(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    all.iter().enumerate().try_for_each(|(number, one)| {
+        if number > 0 {
+            f.write_str(between)?;
+        }
+        write(f, one)
+    })
+}
+
 /// How many calls are begun in a time at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {

@@ -17,15 +17,19 @@ use crate::yaml::{Environment, Text, text};
 /// A text with parts of a record in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    written: String,
     pieces: Vec<Piece>,
 }
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// The same for each record; never empty.
-    Fixed(Text),
+    /// The same for each record.
+    Fixed {
+        /// The text; never empty.
+        text: Text,
+        /// The text as it is written, with its substitutions not made: nothing secret is in it.
+        written: String,
+    },
     /// What this path leads to in the record.
     Record(Path),
 }
@@ -106,13 +110,13 @@ impl Template {
             at += length;
         }
         add_fixed(&mut fixed, fixed_from..at, environment, &mut pieces)?;
-        Ok(Self { written: written.to_owned(), pieces })
+        Ok(Self { pieces })
     }
 
     /// A text that is the same for each record.
     pub fn fixed(text: Text) -> Self {
-        let pieces = if text.reveal().is_empty() { Vec::new() } else { vec![Piece::Fixed(text.clone())] };
-        Self { written: text.to_string(), pieces }
+        let written = text.to_string();
+        Self { pieces: if text.reveal().is_empty() { Vec::new() } else { vec![Piece::Fixed { text, written }] } }
     }
 
     /// Its pieces, in order; two texts never stand beside each other.
@@ -123,7 +127,7 @@ impl Template {
     /// The paths in it, in order.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Fixed(_) => None,
+            Piece::Fixed { .. } => None,
             Piece::Record(path) => Some(path),
         })
     }
@@ -135,14 +139,18 @@ impl Template {
 
     /// Whether something secret has a part in it.
     pub fn is_secret(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Fixed(text) if text.is_secret()))
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Fixed { text, .. } if text.is_secret()))
     }
 }
 
-/// As it is written: substitutions are not made, so nothing of what they stand for is shown.
+/// As it is written, but for braces that are written twice: substitutions are not made, so nothing of what they stand for
+/// is shown.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
+        self.pieces.iter().try_for_each(|piece| match piece {
+            Piece::Fixed { written, .. } => f.write_str(written),
+            Piece::Record(path) => write!(f, "{{{path}}}"),
+        })
     }
 }
 
@@ -175,10 +183,11 @@ fn add_fixed(
     environment: &dyn Environment,
     pieces: &mut Vec<Piece>,
 ) -> Result<(), Error> {
-    let text = substitute(&std::mem::take(fixed), environment);
+    let written = std::mem::take(fixed);
+    let text = substitute(&written, environment);
     let text = text.map_err(|error| Error { at, problem: Problem::Substitution(error) })?;
     if !text.reveal().is_empty() {
-        pieces.push(Piece::Fixed(text));
+        pieces.push(Piece::Fixed { text, written });
     }
     Ok(())
 }
@@ -198,7 +207,7 @@ mod tests {
         })?;
         assert!(!format!("{template} {template:?}").contains("s3"), "secrets are not shown");
         let shown = |piece: &Piece| match piece {
-            Piece::Fixed(text) => text.reveal().to_owned(),
+            Piece::Fixed { text, .. } => text.reveal().to_owned(),
             Piece::Record(path) => format!("<{path}>"),
         };
         Ok(template.pieces().iter().map(shown).collect())
