@@ -132,6 +132,9 @@ pub fn reject(rules: &Rules, rejection: &Rejection) -> Decision {
         Reason::Late => actions.late,
         Reason::Unsendable => actions.unsendable,
         Reason::Rejected => actions.rejected,
+        Reason::Conflict => actions.conflict,
+        Reason::InDoubt => actions.in_doubt,
+        Reason::Unavailable => actions.unavailable,
         _ => actions.invalid,
     };
     Decision::by_action(action, Verdict::Invalid, rejection.reason)

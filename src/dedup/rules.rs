@@ -66,6 +66,12 @@ pub struct Actions {
     pub unsendable: Action,
     /// `on_rejected`: the sink refuses what it causes.
     pub rejected: Action,
+    /// `on_conflict`: it asks a provider for something else than the record that it repeats.
+    pub conflict: Action,
+    /// `on_in_doubt`: its call may have happened. It is remembered all the same.
+    pub in_doubt: Action,
+    /// `on_unavailable`: its attempts to call are exhausted.
+    pub unavailable: Action,
 }
 
 impl Default for Actions {
@@ -80,6 +86,9 @@ impl Default for Actions {
             late: Action::DeadLetter,
             unsendable: Action::DeadLetter,
             rejected: Action::DeadLetter,
+            conflict: Action::DeadLetter,
+            in_doubt: Action::DeadLetter,
+            unavailable: Action::DeadLetter,
         }
     }
 }

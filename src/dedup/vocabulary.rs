@@ -210,11 +210,11 @@ vocabulary! {
         Rejected = "rejected",
         /// The sink's inbox has it, or a newer one of its identity.
         InInbox = "in_inbox",
-        /// Another record of its identity and version has asked for something else.
+        /// It asks the provider for something else than the record with its identity and version before it.
         Conflict = "conflict",
-        /// It is not known whether what it causes has happened.
+        /// Its call may have happened, and nothing more can be found out.
         InDoubt = "in_doubt",
-        /// What it causes was tried as often as it may be.
+        /// Its attempts to call the provider are exhausted.
         Unavailable = "unavailable",
     }
 }
@@ -252,9 +252,9 @@ impl Reason {
             Reason::Unsendable => "the output refuses the record",
             Reason::Rejected => "the sink refuses what the record causes",
             Reason::InInbox => "the sink's inbox has the identity already",
-            Reason::Conflict => "another record of the same identity and version has asked for something else",
-            Reason::InDoubt => "it is not known whether what the record causes has happened",
-            Reason::Unavailable => "what the record causes was tried as often as it may be",
+            Reason::Conflict => "the provider was called for something else with this identity and version",
+            Reason::InDoubt => "the call may have happened, and nothing more can be found out",
+            Reason::Unavailable => "the attempts to call the provider are exhausted",
         }
     }
 }

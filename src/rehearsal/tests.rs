@@ -46,11 +46,13 @@ fn case(given: Vec<GivenRecord>, expect: &[(Verdict, Option<Reason>)]) -> TestCa
         name: "a test".to_owned(),
         line: 7,
         given: Given::Records(given),
-        expect: expect.iter().map(|&(verdict, reason)| Expected { verdict, reason }).collect(),
+        expect: expect.iter().map(|&(verdict, reason)| Expected { verdict, reason, calls: None, key: None }).collect(),
         output: None,
         entries: Vec::new(),
         rows: None,
         answers: Vec::new(),
+        attempts: Vec::new(),
+        results: None,
     }
 }
 

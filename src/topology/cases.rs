@@ -27,6 +27,84 @@ pub struct TestCase {
     pub rows: Option<Vec<ExpectedCall>>,
     /// What the sink answers where it does not carry a record out.
     pub answers: Vec<GivenAnswer>,
+    /// What the provider answers, attempt for attempt; 200 without a body afterwards.
+    pub attempts: Vec<GivenAttempt>,
+    /// What is expected to be written to the topic of results, in order.
+    pub results: Option<Vec<ExpectedResult>>,
+}
+
+/// What an attempt comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GivenAttempt {
+    /// The provider answers.
+    Answered {
+        /// The status code.
+        code: u16,
+        /// The body.
+        body: Option<Vec<u8>>,
+        /// The headers, in order.
+        headers: Vec<(String, String)>,
+    },
+    /// There is no answer.
+    Silent(Silence),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// The time for it has passed.
+    Timeout,
+    /// The connection was lost after the request may have arrived.
+    Lost,
+    /// Nothing of the request was written.
+    NotSent,
+}
+
+impl Silence {
+    /// All of them.
+    pub const ALL: &[Silence] = &[Silence::Timeout, Silence::Lost, Silence::NotSent];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Lost => "lost",
+            Self::NotSent => "not_sent",
+        }
+    }
+}
+
+/// What the attempts of an identity and version have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySeen {
+    /// One key, and the same bytes.
+    Same,
+    /// That none carried a key.
+    None,
+}
+
+impl KeySeen {
+    /// Both of them.
+    pub const ALL: &[KeySeen] = &[KeySeen::Same, KeySeen::None];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::None => "none",
+        }
+    }
+}
+
+/// What is expected to be written to the topic of results. What is `None` does not matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedResult {
+    /// The given record's number, from 0.
+    pub record: Option<usize>,
+    /// The status code.
+    pub status: Option<u16>,
+    /// The body.
+    pub body: Option<Vec<u8>>,
 }
 
 /// A call of a statement that is expected. What is `None` does not matter.
@@ -102,6 +180,10 @@ pub struct Expected {
     pub verdict: Verdict,
     /// The reason, if it matters.
     pub reason: Option<Reason>,
+    /// How many attempts it made, if that matters.
+    pub calls: Option<u64>,
+    /// What the keys of the attempts were, if that matters.
+    pub key: Option<KeySeen>,
 }
 
 /// The entry expected for an identity.

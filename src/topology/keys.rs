@@ -4,11 +4,18 @@
 use crate::dedup::{Action, Format, MissingPart, Reads, Reason, Refresh, TimeUnit, Verdict, VersionKind};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
+use super::cases::{KeySeen, Silence};
+use super::sink::http::OnDuplicate;
 use super::spec::{limits, null_choices};
 use super::{Existing, Start, presets};
 
+mod http;
 mod sink;
 
+pub use http::{
+    ATTEMPT, ATTEMPTS_MAX, BODY, BODY_NONE, BODY_VALUE, FACTOR_MAX, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN, RESULTS,
+    RETRY,
+};
 pub use sink::{ALL_COLUMNS, ANSWER, CALL, DOES, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE};
 
 /// The words of a type that has `ALL` and `as_str`.
@@ -112,7 +119,7 @@ pub static TOP: Mapping = Mapping {
             "sink",
             Type::mapping(&SINK),
             "sink: {postgres: {url: '${env:DATABASE_URL}', table: {name: accounts, key: [id]}}}",
-            "[what new records cause outside of Kafka](#sinks), in place of an output: `postgres`",
+            "[what new records cause outside of Kafka](#sinks), in place of an output: `postgres` or `http`",
         )
         .or(Omitted::Words("required, or an output")),
         Key::optional(
@@ -153,7 +160,7 @@ pub static TOP: Mapping = Mapping {
             "on_missing_version: forward",
             "it has no version, or null; only with a version",
         )
-        .or(Omitted::Is("forward")),
+        .or(Omitted::Words("`forward`; with a `sink.http` `dead_letter`")),
         Key::optional(
             "on_epoch_change",
             ACTION,
@@ -173,6 +180,14 @@ pub static TOP: Mapping = Mapping {
             "the output refuses it for good: too large, timestamp out of the topic's range; cannot be `forward`",
         )
         .or(Omitted::Is("dead_letter")),
+        Key::optional(
+            "on_duplicate",
+            words!(OnDuplicate),
+            "on_duplicate: result",
+            "its identity was seen, with its version if there is one. Not one of the four: `drop`, or `result`, with a \
+             `sink.http` that has a `result`: what the first one was answered is written there again",
+        )
+        .or(Omitted::Is("drop")),
         Key::optional(
             "partitioned_by_identity",
             Type::Boolean,
@@ -524,12 +539,31 @@ pub static CASE: Mapping = Mapping::of(&[
     .or(Omitted::Words("not checked")),
     Key::optional(
         "answers",
-        Type::List("a list of answers", &Type::Mapping("an answer", &ANSWER)),
-        "answers: [{record: 1, rejected: violates a check}]",
-        "with a [sink](#sinks): records that it refuses (`rejected`, with its words), or that its inbox has already \
-         (`in_inbox: true`)",
+        Type::List(
+            "a list of answers",
+            &Type::AnyOf(
+                "an answer",
+                &[
+                    Type::Mapping("an answer", &ANSWER),
+                    Type::Mapping("an answer", &ATTEMPT),
+                    http::STATUS,
+                    words!(Silence),
+                ],
+            ),
+        ),
+        "answers: [{record: 1, rejected: violates a check}]` or `answers: [500, timeout, {status: 201, body: '{}'}]",
+        "with a [sink](#sinks): records that a database refuses (`rejected`, with its words), or that its inbox has already \
+         (`in_inbox: true`); or what a provider answers, attempt for attempt, as a code, `{status, body, headers}`, \
+         `timeout`, `lost` or `not_sent`",
     )
-    .or(Omitted::Words("everything is carried out")),
+    .or(Omitted::Words("everything is carried out; 200 without a body")),
+    Key::optional(
+        "results",
+        Type::ListOrNone("a list of results", &Type::Mapping("a result", &RESULT_WRITTEN)),
+        "results: [{record: 0, status: 201, body: '{}'}]",
+        "with a `sink.http`: what is written to the topic of results, in order; `[]` for nothing",
+    )
+    .or(Omitted::Words("not checked")),
 ]);
 
 /// `given`, if it is a file.
@@ -585,6 +619,19 @@ pub static RECORD: Mapping = Mapping::of(&[
 pub static EXPECTED: Mapping = Mapping::of(&[
     Key::required("verdict", words!(Verdict), "{verdict: stale, reason: version_older}", "what happens to the record"),
     Key::optional("reason", words!(Reason), "{verdict: stale, reason: version_older}", "why"),
+    Key::optional(
+        "calls",
+        FROM_0,
+        "{verdict: forwarded, calls: 3}",
+        "with a `sink.http`: how many attempts the record made",
+    ),
+    Key::optional(
+        "key",
+        words!(KeySeen),
+        "{verdict: forwarded, calls: 3, key: same}",
+        "with a `sink.http`: `same`, if each attempt of an identity and version, of this record and of those before, \
+         carried one and the same key and the same bytes; `none`, if none carried a key",
+    ),
 ]);
 
 /// An expected entry.

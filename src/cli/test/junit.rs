@@ -57,6 +57,8 @@ mod tests {
             entries: Vec::new(),
             rows: None,
             answers: Vec::new(),
+            attempts: Vec::new(),
+            results: None,
         };
         let (passed, failed, unread) = (case("<a> & \"b\""), case("bell \u{7}"), case("unread"));
         let outcome = |differences| Ok(Outcome { records: vec![None], differences });

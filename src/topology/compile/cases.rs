@@ -2,9 +2,11 @@
 
 use crate::dedup::{Format, Identity, Rules, written};
 use crate::topology::Input;
-use crate::topology::cases::{Expected, ExpectedCall, ExpectedEntry, Given, GivenAnswer, GivenRecord, TestCase};
+use crate::topology::cases::{
+    Expected, ExpectedCall, ExpectedEntry, ExpectedResult, Given, GivenAnswer, GivenRecord, TestCase,
+};
 use crate::topology::sink::Dedup;
-use crate::topology::spec::cases::{AnswerSpec, CallSpec, EntrySpec, quoted};
+use crate::topology::spec::cases::{AnswerSpec, CallSpec, EntrySpec, Expectation, ResultSpec, quoted};
 use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec, Spec};
 use crate::yaml::Placed;
 
@@ -49,7 +51,12 @@ impl Compiler<'_> {
             GivenSpec::File { path, kcat } => Given::File { path: path.clone(), kcat: *kcat },
             GivenSpec::Records(records) => Given::Records(records.iter().map(|record| self.record(record)).collect()),
         };
-        let expect = case.expect.iter().map(|expected| Expected { verdict: expected.verdict, reason: expected.reason });
+        let expect = case.expect.iter().map(|&Expectation { verdict, reason, calls, key, .. }| Expected {
+            verdict,
+            reason,
+            calls,
+            key,
+        });
         let entry = |entry: &EntrySpec| ExpectedEntry {
             identity: entry.identity.clone(),
             version: entry.version.as_ref().map(|version| version.value.clone()),
@@ -63,6 +70,8 @@ impl Compiler<'_> {
             entries: case.entries.iter().map(entry).collect(),
             rows: case.rows.as_ref().map(|rows| rows.value.iter().map(expected_call).collect()),
             answers: case.answers.iter().map(given_answer).collect(),
+            attempts: case.attempts.iter().map(|attempt| attempt.value.clone()).collect(),
+            results: case.results.as_ref().map(|results| results.value.iter().map(expected_result).collect()),
         })
     }
 
@@ -70,7 +79,9 @@ impl Compiler<'_> {
     fn check_sink_case(&mut self, case: &CaseSpec, records: usize) {
         let of_calls = case.rows.iter().flat_map(|rows| &rows.value).filter_map(|call| call.record.as_ref());
         let of_answers = case.answers.iter().map(|answer| &answer.record);
-        for number in of_calls.chain(of_answers) {
+        let of_results = case.results.iter().flat_map(|results| &results.value);
+        let of_results = of_results.filter_map(|result| result.record.as_ref());
+        for number in of_calls.chain(of_answers).chain(of_results) {
             if usize::try_from(number.value).is_ok_and(|number| number >= records) {
                 let message = format!("this names record {}, the last one is {}", number.value, records - 1);
                 self.mistake(number.place, message, "there is none", "records are numbered from 0");
@@ -78,22 +89,47 @@ impl Compiler<'_> {
         }
     }
 
-    /// Reports expectations of a sink that is not there.
+    /// Reports expectations of a sink that is not there, or that is of another kind.
     fn check_case_has_sink(&mut self, case: &CaseSpec) {
         let spec = self.spec;
-        let rows = case.rows.as_ref().map(|rows| ("rows", rows.place));
-        let answers = case.answers.first().map(|answer| ("answers", answer.place));
-        if spec.sink.is_none() {
-            for (key, place) in rows.into_iter().chain(answers) {
+        let of_database = case.rows.as_ref().map(|rows| ("rows", rows.place)).into_iter();
+        let of_database = of_database.chain(case.answers.first().map(|answer| ("answers", answer.place)));
+        let of_provider = case.attempts.first().map(|attempt| ("answers", attempt.place)).into_iter();
+        let of_provider = of_provider.chain(case.results.as_ref().map(|results| ("results", results.place)));
+        let expected = case.expect.iter().find_map(|expected| expected.calls_place);
+        let of_provider = of_provider.chain(expected.map(|place| ("expect", place)));
+        let Some(sink) = &spec.sink else {
+            for (key, place) in of_database.chain(of_provider) {
                 let message = format!("`{key}` is about a sink, and the topology has none");
                 let help = "write `output` for the records that come out, or give the topology a `sink`";
                 self.mistake(place, message, "of no use", help);
             }
             return;
+        };
+        if sink.http.is_some() {
+            for (key, place) in of_database {
+                let message = format!("`{key}` is about a database, and this sink calls a provider");
+                let help = "write what attempts are answered, e.g. `answers: [500, timeout, 201]`, and expect e.g. \
+                            `{verdict: forwarded, calls: 3}`";
+                self.mistake(place, message, "of no use", help);
+            }
+        } else if sink.postgres.is_some() {
+            for (key, place) in of_provider {
+                let message = format!("`{key}` is about a provider, and this sink is a database");
+                let help = "write e.g. `answers: [{record: 1, rejected: violates a check}]`, and expect `rows`";
+                self.mistake(place, message, "of no use", help);
+            }
         }
-        let dedup = spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()?.dedup.as_ref());
+        if let Some(results) = case.results.as_ref().filter(|_| sink.http.as_ref().is_some_and(|http| !http.has_result))
+        {
+            let message = "`results` is about a topic of results, and the sink has none".to_owned();
+            let help = "add e.g. `result: {topic: charges.done}` to the sink, or remove it";
+            self.mistake(results.place, message, "nothing is ever written", help);
+        }
+        let dedup = sink.postgres.as_ref().and_then(|postgres| postgres.dedup.as_ref());
         let has_inbox = dedup.is_some_and(|dedup| dedup.value == Dedup::Inbox);
-        if let Some(answer) = case.answers.iter().find(|answer| answer.rejected.is_none() && !has_inbox) {
+        let in_inbox = case.answers.iter().find(|answer| answer.rejected.is_none());
+        if let Some(answer) = in_inbox.filter(|_| sink.postgres.is_some() && !has_inbox) {
             let message = "`in_inbox` is about an inbox, and the sink has none".to_owned();
             self.mistake(answer.place, message, "never answered", "add `dedup: inbox`, or remove it");
         }
@@ -172,6 +208,10 @@ fn expected_call(call: &CallSpec) -> ExpectedCall {
     let CallSpec { record, statement, does, with } = call;
     let (record, statement) = (record.as_ref().map(index), statement.as_ref().map(index));
     ExpectedCall { record, statement, does: *does, with: with.clone() }
+}
+
+fn expected_result(result: &ResultSpec) -> ExpectedResult {
+    ExpectedResult { record: result.record.as_ref().map(index), status: result.status, body: result.body.clone() }
 }
 
 fn given_answer(answer: &AnswerSpec) -> GivenAnswer {

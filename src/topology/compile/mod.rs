@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::dedup::{Action, Actions, Epoch, Identity, OnNull, Retention, Rules};
+use crate::effect::call::{OnInDoubt, OnUnavailable};
 use crate::yaml::read::clipped;
 use crate::yaml::{File, Place, Placed, Report, Text, units};
 
@@ -12,6 +13,7 @@ use super::spec::{Spec, VersionSpec};
 use super::{Preset, Start, Topology, names};
 
 mod cases;
+mod http;
 mod rules;
 pub(super) mod samples;
 mod sink;
@@ -118,7 +120,13 @@ fn actions(spec: &Spec) -> Actions {
     let has_sink = spec.sink.is_some();
     let read = |action| if has_sink && action == Action::Forward { Action::DeadLetter } else { action };
     let postgres = spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref());
-    let rejected = postgres.and_then(|postgres| postgres.on_rejected.clone());
+    let http = spec.sink.as_ref().and_then(|sink| sink.http.as_ref());
+    let rejected = postgres.map(|postgres| &postgres.on_rejected).or(http.map(|http| &http.on_rejected));
+    let missing_version = or(&spec.actions.missing_version, defaults.missing_version);
+    let in_doubt = http.and_then(|http| http.on_in_doubt.as_ref()).is_some_and(|word| word.value == OnInDoubt::Fail);
+    let unavailable =
+        http.and_then(|http| http.on_unavailable.as_ref()).is_some_and(|word| word.value == OnUnavailable::Fail);
+    let or_fail = |fails| if fails { Action::Fail } else { Action::DeadLetter };
     let null_value = spec.actions.null_value.as_ref().map_or(defaults.null_value, |action| action.value);
     Actions {
         invalid: read(or(&spec.actions.invalid, defaults.invalid)),
@@ -128,11 +136,15 @@ fn actions(spec: &Spec) -> Actions {
             OnNull::FollowDelete => OnNull::FollowDelete,
         },
         equal_version: or(&spec.actions.equal, defaults.equal_version),
-        missing_version: or(&spec.actions.missing_version, defaults.missing_version),
+        // One key would stand for calls that are not the same.
+        missing_version: if http.is_some() { read(missing_version) } else { missing_version },
         epoch_change: or(&spec.actions.epoch_change, defaults.epoch_change),
         late: or(&spec.actions.late, defaults.late),
         unsendable: or(&spec.actions.unsendable, defaults.unsendable),
-        rejected: or(&rejected, defaults.rejected),
+        rejected: rejected.map_or(defaults.rejected, |rejected| or(rejected, defaults.rejected)),
+        conflict: http.map_or(defaults.conflict, |http| or(&http.on_conflict, defaults.conflict)),
+        in_doubt: or_fail(in_doubt),
+        unavailable: or_fail(unavailable),
     }
 }
 

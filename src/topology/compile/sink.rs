@@ -23,13 +23,18 @@ impl Compiler<'_> {
             return topics.output.clone().map(|topic| Ending::Output(Output { topic, existing }));
         };
         self.check_sink_actions();
+        self.check_identity_of_effects();
+        if let Some(http) = &sink.http {
+            return self.http(http, topics, input).map(|http| Ending::Sink(Box::new(Sink::Http(Box::new(http)))));
+        }
         let postgres = sink.postgres.as_ref()?;
         self.check_forms(postgres);
         self.check_kinds_called(postgres);
         self.check_inbox(postgres);
         self.check_returns(postgres);
         self.check_repetitions(postgres);
-        let result = self.result(postgres, topics, input);
+        let result = postgres.result.as_ref();
+        let result = result.map(|topic| self.result_topic(topic, "sink.postgres.result.topic", topics, input));
         let schema = postgres.schema.as_ref().map(|schema| self.identifier(schema, "sink.postgres.schema"));
         let statements = self.sink_statements(postgres);
         let inbox = self.inbox(postgres, name);
@@ -44,6 +49,10 @@ impl Compiler<'_> {
 
     /// Reports what is wrong with a sink whatever the topology's other keys are.
     pub(super) fn check_sink(&mut self) {
+        self.check_on_duplicate();
+        if let Some(http) = self.spec.sink.as_ref().and_then(|sink| sink.http.as_ref()) {
+            self.check_http(http);
+        }
         let Some(postgres) = self.spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()) else { return };
         if let Some(url) = &postgres.url {
             self.check_url(url);
@@ -154,7 +163,14 @@ impl Compiler<'_> {
             postgres.table_place.is_some() && postgres.outbox_place.is_none() && !has_inbox
         });
         if let Some(equal) = actions.equal.as_ref().filter(|action| action.value == Action::Forward && !keeps_a_table) {
-            let message = "`on_equal: forward` would give a repetition its effect again".to_owned();
+            let is_called = self.spec.sink.as_ref().is_some_and(|sink| sink.http.is_some());
+            let message = match is_called {
+                true => {
+                    "`on_equal: forward` would make a call again with its key, which is made of identity, epoch and version"
+                }
+                false => "`on_equal: forward` would give a repetition its effect again",
+            };
+            let message = message.to_owned();
             let help =
                 "write `on_equal: drop`; with a sink, `forward` is for a `table` alone, where the last one stays";
             self.mistake(equal.place, message, "an equal version is a repetition", help);
@@ -215,24 +231,29 @@ impl Compiler<'_> {
         }
     }
 
-    fn result(&mut self, postgres: &PostgresSpec, topics: &Written, input: Option<&Input>) -> Option<String> {
-        const KEY: &str = "sink.postgres.result.topic";
-        let topic = postgres.result.as_ref()?;
+    /// The topic of what is answered, which no other may be.
+    pub(super) fn result_topic(
+        &mut self,
+        topic: &Placed<Text>,
+        key: &str,
+        topics: &Written,
+        input: Option<&Input>,
+    ) -> String {
         let name = topic.value.reveal();
-        if self.check_free_name(topic, name, KEY, input) {
+        if self.check_free_name(topic, name, key, input) {
             let others = [("dead letters", &topics.dead_letter), ("audit", &topics.audit)];
             let taken = others.into_iter().find(|(_, other)| other.as_deref() == Some(name));
             if let Some((role, _)) = taken {
-                let message = format!("`{KEY}` cannot be the topic of the {role}");
+                let message = format!("`{key}` cannot be the topic of the {role}");
                 let help = "name another topic: whoever reads results does not expect anything else there";
                 self.mistake(topic.place, message, format!("`{}` is that", shown(&topic.value)), help);
             }
         }
-        Some(name.to_owned())
+        name.to_owned()
     }
 
-    /// Warns of effects that a repetition would have again.
-    fn check_repetitions(&mut self, postgres: &PostgresSpec) {
+    /// Warns of an identity that each record has for itself.
+    fn check_identity_of_effects(&mut self) {
         let identity = &self.spec.identity;
         let is_offset = |part: &IdentityPart| match part {
             IdentityPart::Scalar(path) => path.source == Source::Offset,
@@ -244,6 +265,10 @@ impl Compiler<'_> {
             let help = "name what says which thing a record is about, e.g. `identity: value.order_id`";
             self.warning(self.spec.identity_place, message, "another one for each record", help);
         }
+    }
+
+    /// Warns of rows that an older record would overwrite.
+    fn check_repetitions(&mut self, postgres: &PostgresSpec) {
         if let Some(place) = postgres.table_place.filter(|_| self.spec.version_place.is_none()) {
             let message =
                 "the table has one row for each key, and there is no `version`: of two records with one identity \

@@ -1,5 +1,6 @@
 //! The keys of `sink`.
 
+use super::http::HTTP;
 use super::{FROM_0, FROM_1, PATH, PLACE, TABLE_PART, TOPIC};
 use crate::topology::sink::{Dedup, REJECTED};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
@@ -11,13 +12,21 @@ const COLUMN: Type = Type::Text("a column's name");
 
 /// `sink`.
 pub static SINK: Mapping = Mapping {
-    one_of: &["postgres"],
-    ..Mapping::of(&[Key::optional(
-        "postgres",
-        Type::mapping(&POSTGRES),
-        "postgres: {url: '${env:DATABASE_URL}', table: {name: accounts, key: [id]}}",
-        "a database of PostgreSQL, 15 or later, [exactly once](sinks/postgres.md)",
-    )])
+    one_of: &["postgres", "http"],
+    ..Mapping::of(&[
+        Key::optional(
+            "postgres",
+            Type::mapping(&POSTGRES),
+            "postgres: {url: '${env:DATABASE_URL}', table: {name: accounts, key: [id]}}",
+            "a database of PostgreSQL, 15 or later, [exactly once](sinks/postgres.md)",
+        ),
+        Key::optional(
+            "http",
+            Type::mapping(&HTTP),
+            "http: {url: 'https://api.example.com/charges', idempotency_key: {header: Idempotency-Key, honoured_for: 24h}}",
+            "a provider that is [called over HTTP](sinks/http.md), effectively once where it honours a key",
+        ),
+    ])
 };
 
 /// `sink.postgres`.

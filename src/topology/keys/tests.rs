@@ -19,6 +19,9 @@ fn tables() -> Vec<(&'static str, &'static str, Vec<String>)> {
         ("version", KEYS, rows(&VERSION)),
         ("kinds", KEYS, rows(&KINDS)),
         ("actions", "key | when | default", actions),
+        ("http", KEYS, rows(&HTTP)),
+        ("idempotency key", KEYS, rows(&IDEMPOTENCY_KEY)),
+        ("retry", KEYS, rows(&RETRY)),
         ("sink", KEYS, rows(&POSTGRES)),
         ("statement", KEYS, rows(&STATEMENT)),
         ("table", KEYS, rows(&TABLE)),
@@ -108,7 +111,7 @@ fn every_key_is_described_in_one_clause_or_more() {
         &EXPECTED,
         &ENTRY,
     ];
-    let all: Vec<&Mapping> = all.into_iter().chain(sink::ALL.iter().copied()).collect();
+    let all: Vec<&Mapping> = all.into_iter().chain(sink::ALL.iter().chain(http::ALL).copied()).collect();
     for key in all.iter().flat_map(|mapping| mapping.keys) {
         assert!(!key.about.is_empty() && !key.about.ends_with('.'), "{}: {}", key.name, key.about);
         assert!(key.example.contains(key.name) || key.example.contains(':'), "{}: {}", key.name, key.example);

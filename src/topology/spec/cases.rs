@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::dedup::path::Number;
 use crate::dedup::{Reason, Verdict};
-use crate::topology::cases::{ExpectedParameter, TIMESTAMP_MS};
+use crate::effect::call::Codes;
+use crate::topology::cases::{ExpectedParameter, GivenAttempt, KeySeen, Silence, TIMESTAMP_MS};
 use crate::topology::keys;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 
@@ -26,6 +27,16 @@ pub struct CaseSpec {
     pub entries: Vec<EntrySpec>,
     pub rows: Option<Placed<Vec<CallSpec>>>,
     pub answers: Vec<AnswerSpec>,
+    pub attempts: Vec<Placed<GivenAttempt>>,
+    pub results: Option<Placed<Vec<ResultSpec>>>,
+}
+
+/// A result that is expected to be written.
+#[derive(Debug)]
+pub struct ResultSpec {
+    pub record: Option<Placed<i64>>,
+    pub status: Option<u16>,
+    pub body: Option<Vec<u8>>,
 }
 
 /// An expected call.
@@ -58,6 +69,10 @@ pub struct EntrySpec {
 pub struct Expectation {
     pub verdict: Verdict,
     pub reason: Option<Reason>,
+    /// Where what it expects of calls is.
+    pub calls_place: Option<Place>,
+    pub calls: Option<u64>,
+    pub key: Option<KeySeen>,
 }
 
 /// A test's records.
@@ -106,6 +121,7 @@ impl SpecReader<'_, '_> {
         let items = expect.and_then(|field| self.reader.list(field)).unwrap_or_default();
         let expected: Vec<_> = items.iter().filter_map(|item| self.expectation(item)).collect();
         let entries = fields.get("entries").map(|field| self.entries(field)).unwrap_or_default();
+        let (answers, attempts) = fields.get("answers").map(|field| self.answers(field)).unwrap_or_default();
         Some(CaseSpec {
             name: named,
             line,
@@ -116,7 +132,9 @@ impl SpecReader<'_, '_> {
             output: fields.get("output").and_then(|field| self.output(field)),
             entries,
             rows: fields.get("rows").and_then(|field| self.calls(field)),
-            answers: fields.get("answers").map(|field| self.answers(field)).unwrap_or_default(),
+            answers,
+            attempts,
+            results: fields.get("results").and_then(|field| self.results(field)),
         })
     }
 
@@ -258,14 +276,20 @@ impl SpecReader<'_, '_> {
         let verdicts = choices(Verdict::ALL, Verdict::as_str);
         let Value::Mapping(_) = &field.node.value else {
             let read = self.reader.choice(field, &verdicts);
-            return read.map(|read| Expectation { verdict: read.value, reason: None });
+            let expected = |verdict| Expectation { verdict, reason: None, calls_place: None, calls: None, key: None };
+            return read.map(|read| expected(read.value));
         };
         let fields = self.reader.fields(field, &keys::EXPECTED)?;
         let verdict = fields.require("verdict", self.reader).and_then(|field| self.reader.choice(field, &verdicts));
         let reason = fields.get("reason").map(|field| self.reader.choice(field, &choices(Reason::ALL, Reason::as_str)));
+        let calls = self.number(&fields, "calls").map(|read| read.and_then(|number| u64::try_from(number.value).ok()));
+        let key = fields.get("key").map(|field| self.reader.choice(field, &choices(KeySeen::ALL, KeySeen::as_str)));
         Some(Expectation {
             verdict: verdict?.value,
             reason: reason.map_or(Some(None), |read| read.map(Some))?.map(|read| read.value),
+            calls_place: fields.get("calls").or(fields.get("key")).map(|field| field.key_place),
+            calls: calls.map_or(Some(None), |read| read.map(Some))?,
+            key: key.map_or(Some(None), |read| read.map(|read| Some(read.value)))?,
         })
     }
 
@@ -320,9 +344,67 @@ impl SpecReader<'_, '_> {
         (parameters.len() == items.len()).then_some(parameters)
     }
 
-    fn answers(&mut self, field: &Field<'_>) -> Vec<AnswerSpec> {
-        let items = self.reader.list(field).unwrap_or_default();
-        items.iter().filter_map(|item| self.answer(&item.described("an answer"))).collect()
+    /// What a database answers records, and what a provider answers attempts.
+    fn answers(&mut self, field: &Field<'_>) -> (Vec<AnswerSpec>, Vec<Placed<GivenAttempt>>) {
+        let (mut answers, mut attempts) = (Vec::new(), Vec::new());
+        for item in self.reader.list(field).unwrap_or_default() {
+            let item = item.described("an answer");
+            let is_of_record = match &item.node.value {
+                Value::Mapping(entries) => !entries.iter().any(|entry| entry.key == "status"),
+                _ => false,
+            };
+            if is_of_record {
+                answers.extend(self.answer(&item));
+            } else {
+                let place = item.place();
+                attempts.extend(self.attempt(&item).map(|value| Placed { value, place }));
+            }
+        }
+        (answers, attempts)
+    }
+
+    /// What an attempt comes to: a code, `{status, body, headers}`, or a word for why there is no answer.
+    fn attempt(&mut self, field: &Field<'_>) -> Option<GivenAttempt> {
+        if let Value::Mapping(_) = &field.node.value {
+            let fields = self.reader.fields(field, &keys::ATTEMPT)?;
+            let status = fields.require("status", self.reader)?;
+            let code = self.reader.parsed(status, code)?.value;
+            let body = self.payload(fields.get("body")).map(bytes_of)?;
+            let headers = fields.get("headers").map_or(Some(Vec::new()), |field| self.headers(field))?;
+            let text = |value: Option<Vec<u8>>| String::from_utf8(value.unwrap_or_default()).unwrap_or_default();
+            let headers = headers.into_iter().map(|(name, value)| (name, text(value))).collect();
+            return Some(GivenAttempt::Answered { code, body, headers });
+        }
+        if let Value::Scalar { text, plain: true } = &field.node.value
+            && let Some(code) = code(text)
+        {
+            return Some(GivenAttempt::Answered { code, body: None, headers: Vec::new() });
+        }
+        let silence = self.reader.choice(field, &choices(Silence::ALL, Silence::as_str))?;
+        Some(GivenAttempt::Silent(silence.value))
+    }
+
+    /// The expected results; an empty list means that nothing is written.
+    fn results(&mut self, field: &Field<'_>) -> Option<Placed<Vec<ResultSpec>>> {
+        let place = field.key_place;
+        let items = match &field.node.value {
+            Value::List(items) if items.is_empty() => Vec::new(),
+            _ => self.reader.list(field)?,
+        };
+        let results: Vec<_> = items.iter().filter_map(|item| self.result(&item.described("a result"))).collect();
+        (results.len() == items.len()).then_some(Placed { value: results, place })
+    }
+
+    fn result(&mut self, field: &Field<'_>) -> Option<ResultSpec> {
+        let fields = self.reader.fields(field, &keys::RESULT_WRITTEN)?;
+        let record = self.number(&fields, "record");
+        let status = fields.get("status").map(|field| self.reader.parsed(field, code));
+        let body = self.payload(fields.get("body")).map(bytes_of)?;
+        Some(ResultSpec {
+            record: record.map_or(Some(None), |read| read.map(Some))?,
+            status: status.map_or(Some(None), |read| read.map(|read| Some(read.value)))?,
+            body,
+        })
     }
 
     fn answer(&mut self, field: &Field<'_>) -> Option<AnswerSpec> {
@@ -361,6 +443,22 @@ impl SpecReader<'_, '_> {
             Some(EntrySpec { identity: json, version: version.map_or(Some(None), |read| read.map(Some))? })
         };
         items.iter().filter_map(|item| read(self, item)).collect()
+    }
+}
+
+/// A status code.
+fn code(text: &str) -> Option<u16> {
+    match Codes::parse(text)? {
+        Codes::One(code) => Some(code),
+        Codes::Hundred(_) => None,
+    }
+}
+
+/// A body's bytes: a text as it is, or JSON.
+fn bytes_of(payload: Payload) -> Option<Vec<u8>> {
+    match payload {
+        Payload::Null => None,
+        Payload::Text(text) | Payload::Json(text) => Some(text.into_bytes()),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::dedup::{Action, EpochPart, Format, Limits, OnNull, Refresh, Retention
 use crate::yaml::keys::Mapping;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units};
 
+use super::sink::http::OnDuplicate;
 use super::{Existing, Start, keys};
 pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
 pub use identity::IdentitySpec;
@@ -18,6 +19,7 @@ pub use version::VersionSpec;
 use paths::SpecReader;
 
 pub mod cases;
+pub mod http;
 pub mod identity;
 pub mod kinds;
 pub mod limits;
@@ -96,6 +98,7 @@ pub struct ActionSpecs {
     pub epoch_change: Option<Placed<Action>>,
     pub late: Option<Placed<Action>>,
     pub unsendable: Option<Placed<Action>>,
+    pub duplicate: Option<Placed<OnDuplicate>>,
 }
 
 /// Words with their values.
@@ -213,6 +216,10 @@ impl SpecReader<'_, '_> {
             epoch_change: action("on_epoch_change"),
             late: action("on_late"),
             unsendable: action("on_unsendable"),
+            duplicate: top
+                .get("on_duplicate")
+                .and_then(|field| self.reader.choice(field, &choices(OnDuplicate::ALL, OnDuplicate::as_str)))
+                .filter(|_| is_spelt_right("on_duplicate")),
             null_value: top
                 .get("on_null_value")
                 .and_then(|field| self.reader.choice(field, &null_choices()))
@@ -227,7 +234,7 @@ impl SpecReader<'_, '_> {
             (None, None) if !is_misspelt => {
                 let message = "`output` is missing, or a `sink`".to_owned();
                 let help = "write e.g. `output: {topic: payments.unique}`, or what new records cause outside of Kafka, e.g. \
-                            `sink: {postgres: …}`";
+                            `sink: {postgres: …}` or `sink: {http: …}`";
                 self.reader.mistake(top.place, message, "it belongs in here", help);
             }
             (Some(output), Some(sink)) => {

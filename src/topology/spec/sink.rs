@@ -5,6 +5,7 @@ use crate::topology::keys;
 use crate::topology::sink::{Dedup, REJECTED};
 use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
 
+use super::http::HttpSpec;
 use super::paths::{PathSpec, SpecReader};
 use super::{choices, parse_retention};
 
@@ -16,8 +17,10 @@ const UNKNOWN_URL: &str = "postgresql://unknown";
 pub struct SinkSpec {
     /// Where `sink` is.
     pub place: Place,
-    /// `None` if it could not be read.
+    /// `None` if it is none, or could not be read.
     pub postgres: Option<PostgresSpec>,
+    /// `None` if it is none, or could not be read.
+    pub http: Option<HttpSpec>,
 }
 
 /// `sink.postgres` as written.
@@ -96,20 +99,29 @@ impl SpecReader<'_, '_> {
     /// A sink; nothing is missing from it that was not reported.
     pub fn sink(&mut self, field: &Field<'_>) -> SinkSpec {
         let place = field.key_place;
-        let fields = self.reader.fields(field, &keys::SINK);
-        let postgres = fields.and_then(|fields| {
-            let Some(postgres) = fields.get("postgres") else {
-                if is_empty(field) {
-                    let message = "`sink` names no kind of sink".to_owned();
-                    let help = format!("write e.g. `sink: {{{}}}`", keys::SINK.keys[0].example);
-                    self.reader.mistake(place, message, "it belongs in here", help);
-                }
-                return None;
-            };
+        let Some(fields) = self.reader.fields(field, &keys::SINK) else {
+            return SinkSpec { place, postgres: None, http: None };
+        };
+        if is_empty(field) {
+            let message = "`sink` names no kind of sink".to_owned();
+            let help = format!("write e.g. `sink: {{{}}}`", keys::SINK.keys[0].example);
+            self.reader.mistake(place, message, "it belongs in here", help);
+        }
+        if let (Some(postgres), Some(http)) = (fields.get("postgres"), fields.get("http")) {
+            let second = if postgres.key_place.start > http.key_place.start { postgres } else { http };
+            let message = "a sink is `postgres` or `http`, not both".to_owned();
+            let help = "remove one of them; two topologies can read the same input";
+            self.reader.mistake(second.key_place, message, "there is one already", help);
+        }
+        let postgres = fields.get("postgres").and_then(|postgres| {
             let fields = self.reader.fields(postgres, &keys::POSTGRES)?;
             Some(self.postgres(&fields, postgres.key_place))
         });
-        SinkSpec { place, postgres }
+        let http = fields.get("http").and_then(|http| {
+            let fields = self.reader.fields(http, &keys::HTTP)?;
+            Some(self.http(&fields, http.key_place))
+        });
+        SinkSpec { place, postgres, http }
     }
 
     fn postgres(&mut self, fields: &Fields<'_>, place: Place) -> PostgresSpec {
