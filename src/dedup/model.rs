@@ -21,6 +21,8 @@ pub enum Carried {
     Out,
     /// It is refused: nothing is remembered of it.
     Refused(Rejection),
+    /// It has failed for good, or may have: it is remembered, so that a repetition does not try again.
+    Failed(Rejection),
     /// A sink's inbox has it already: it is a duplicate.
     InInbox,
 }
@@ -113,7 +115,7 @@ impl Model {
         let against = evaluator.compared_with(progress, subject, &&*entries, decision);
         self.against = against.map(|entry| explain::entry(&entry, &progress.epochs, rules));
         let rows = reading.as_ref().map(Reading::rows).unwrap_or_default();
-        let mut refused = None;
+        let (mut refused, mut is_remembered) = (None, true);
         if decision.action == Action::Forward {
             match carry(rows, arena) {
                 Carried::Out => {}
@@ -127,12 +129,16 @@ impl Model {
                 }
                 Carried::Refused(rejection) => {
                     decision = reject(rules, &rejection);
+                    (refused, is_remembered) = (Some(rejection), false);
+                }
+                Carried::Failed(rejection) => {
+                    decision = reject(rules, &rejection);
                     refused = Some(rejection);
                 }
             }
         }
         if decision.action != Action::Fail {
-            if refused.is_none() {
+            if is_remembered {
                 evaluator.remember(progress, subject, |key, entry| {
                     entries.0.insert(key.into(), entry.to_vec());
                 });
@@ -149,8 +155,20 @@ impl Model {
         decision
     }
 
+    /// What became of the last record after all, which was judged to be a repetition: it is rejected for this.
+    pub fn reject_last(&mut self, rejection: Rejection) -> Decision {
+        let decision = reject(&self.rules, &rejection);
+        self.rejection = Some(rejection);
+        decision
+    }
+
+    /// What the ranges of [`Model::rows`] point into.
+    pub fn arena(&self) -> &[u8] {
+        &self.arena
+    }
+
     /// The rows read from the last record.
-    fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[Row] {
         self.reading.as_ref().map(Reading::rows).unwrap_or_default()
     }
 

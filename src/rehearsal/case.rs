@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
+use super::calls::{Answered, Made};
 use super::effects::{Answer, Called, Rehearser};
 use super::{Explanation, Partitions};
 use crate::capture::{self, Captured};
@@ -11,7 +12,7 @@ use crate::dedup::{Action, Decision, Reason, Verdict, explain, written};
 use crate::format::EntryRef;
 use crate::record::HeaderBuf;
 use crate::topology::cases::{
-    Expected, ExpectedCall, ExpectedEntry, ExpectedParameter, Given, GivenRecord, TIMESTAMP_MS,
+    Expected, ExpectedCall, ExpectedEntry, ExpectedParameter, ExpectedResult, Given, GivenRecord, KeySeen, TIMESTAMP_MS,
 };
 use crate::topology::{TestCase, Topology};
 use crate::words::{agreeing, counted};
@@ -83,6 +84,22 @@ pub enum Difference {
         /// What was.
         got: Vec<Carried>,
     },
+    /// A record made other calls.
+    Attempts {
+        /// The given record's number, from 0.
+        number: usize,
+        /// What was expected of them.
+        expected: Expected,
+        /// What they were.
+        got: Made,
+    },
+    /// Something else was written to the topic of results.
+    Results {
+        /// What should have been, in order.
+        expected: Vec<ExpectedResult>,
+        /// What was: the given record's number, and what was answered.
+        got: Vec<(usize, Answered)>,
+    },
     /// An identity's entry is different, or missing.
     Entry {
         /// What should be remembered.
@@ -138,6 +155,33 @@ fn wrong_calls(case: &TestCase, got: Vec<Carried>) -> Option<Difference> {
     (!are_equal).then(|| Difference::Calls { expected: expected.clone(), got })
 }
 
+/// The records that made other calls than expected.
+fn wrong_attempts<'a>(case: &'a TestCase, made: &'a [(usize, Made)]) -> impl Iterator<Item = Difference> + 'a {
+    made.iter().filter_map(|(number, made)| {
+        let expected = *case.expect.get(*number)?;
+        let is_key = |key| match key {
+            KeySeen::Same => made.is_same == Some(true),
+            KeySeen::None => made.is_same.is_none(),
+        };
+        let is_right = expected.calls.is_none_or(|calls| calls == made.attempts) && expected.key.is_none_or(is_key);
+        (!is_right).then(|| Difference::Attempts { number: *number, expected, got: made.clone() })
+    })
+}
+
+/// The difference if something else was written to the topic of results than expected.
+fn wrong_results(case: &TestCase, made: &[(usize, Made)]) -> Option<Difference> {
+    let expected = case.results.as_ref()?;
+    let result = |(number, made): &(usize, Made)| made.result.clone().map(|answered| (*number, answered));
+    let got: Vec<(usize, Answered)> = made.iter().filter_map(result).collect();
+    let is = |((number, answered), expected): (&(usize, Answered), &ExpectedResult)| {
+        expected.record.is_none_or(|expected| expected == *number)
+            && expected.status.is_none_or(|expected| answered.status == Some(expected))
+            && expected.body.as_ref().is_none_or(|expected| answered.body.as_ref() == Some(expected))
+    };
+    let are_equal = expected.len() == got.len() && got.iter().zip(expected).all(is);
+    (!are_equal).then(|| Difference::Results { expected: expected.clone(), got })
+}
+
 /// Judges a test's records, each partition separately, and compares. A file of records is looked for in
 /// `folder`, the topology's. The wall clock is the highest timestamp in the test, so that its result is
 /// the same every day.
@@ -145,8 +189,8 @@ pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<O
     let records = records_of(topology, folder, case)?;
     let wall_ms = records.iter().filter_map(|record| record.timestamp).max().unwrap_or(TIMESTAMP_MS);
     let mut partitions = Partitions::new(&topology.rules);
-    let mut rehearser = Rehearser::new(topology);
-    let mut carried_out = Vec::new();
+    let mut rehearser = Rehearser::answered(topology, &case.attempts);
+    let (mut carried_out, mut made) = (Vec::new(), Vec::new());
     let mut stopped = HashSet::new();
     let mut judged = Vec::with_capacity(records.len());
     for (number, captured) in records.iter().enumerate() {
@@ -158,6 +202,7 @@ pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<O
         let model = partitions.model(&captured.topic, captured.partition);
         let decision = rehearser.judge(model, &captured.record(), wall_ms, answer_to(case, number));
         carried_out.extend(rehearser.called().into_iter().map(|called| Carried { record: number, called }));
+        made.extend(rehearser.made().map(|made| (number, made.clone())));
         judged.push(Some(Judged::new(captured, &decision, Explanation::of(model, topology))));
         if decision.action == Action::Fail {
             stopped.insert(task);
@@ -165,6 +210,8 @@ pub fn run_case(topology: &Topology, folder: &Path, case: &TestCase) -> Result<O
     }
     let mut differences = compare(case, &judged, &partitions);
     differences.extend(wrong_calls(case, carried_out));
+    differences.extend(wrong_attempts(case, &made));
+    differences.extend(wrong_results(case, &made));
     Ok(Outcome { records: judged, differences })
 }
 
@@ -349,6 +396,8 @@ impl fmt::Display for Difference {
                 write!(f, "output\n  expected records {expected:?}\n  got      records {got:?}")
             }
             Self::Calls { expected, got } => write_calls(f, expected, got),
+            Self::Attempts { number, expected, got } => write_attempts(f, *number, *expected, got),
+            Self::Results { expected, got } => write_results(f, expected, got),
             Self::Entry { expected: ExpectedEntry { identity, version }, got, remembered } => {
                 let expected = version.as_ref().map_or_else(String::new, |version| format!(" with version {version}"));
                 let got = match (got.as_slice(), remembered.as_slice()) {
@@ -393,6 +442,51 @@ fn write_calls(f: &mut fmt::Formatter<'_>, expected: &[ExpectedCall], got: &[Car
         write!(f, "\n  {word:<8} {{{begin}with: [{}]}}", with.join(", "))?;
     }
     if got.is_empty() { write!(f, "\n  got      nothing") } else { Ok(()) }
+}
+
+/// What was expected of a record's calls, and what they were.
+fn write_attempts(f: &mut fmt::Formatter<'_>, number: usize, expected: Expected, got: &Made) -> fmt::Result {
+    let calls = expected.calls.map(|calls| counted(calls, "call"));
+    let key = expected.key.map(|key| format!("key {}", key.as_str()));
+    let expected: Vec<String> = calls.into_iter().chain(key).collect();
+    let key = match got.is_same {
+        Some(true) => "key same",
+        Some(false) => "another key, or other bytes, than before",
+        None => "key none",
+    };
+    write!(
+        f,
+        "record {number}\n  expected {}\n  got      {}, {key}",
+        expected.join(", "),
+        counted(got.attempts, "call")
+    )?;
+    if got.address.is_empty() { Ok(()) } else { write!(f, "\n  request  {} {}", got.method, got.address) }
+}
+
+/// What was written to the topic of results, and what was expected, as `results` can be written.
+fn write_results(f: &mut fmt::Formatter<'_>, expected: &[ExpectedResult], got: &[(usize, Answered)]) -> fmt::Result {
+    let shown = |record: Option<usize>, status: Option<u16>, body: Option<&Vec<u8>>| {
+        let body = body.map(|body| serde_json::Value::from(String::from_utf8_lossy(body)).to_string());
+        let parts = [
+            record.map(|record| format!("record: {record}")),
+            status.map(|status| format!("status: {status}")),
+            body.map(|body| format!("body: {body}")),
+        ];
+        format!("{{{}}}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    };
+    let expected = expected.iter().map(|result| shown(result.record, result.status, result.body.as_ref()));
+    let got = got.iter().map(|(number, result)| shown(Some(*number), result.status, result.body.as_ref()));
+    let lists = [("expected", expected.collect::<Vec<_>>()), ("got", got.collect())];
+    write!(f, "results")?;
+    for (word, results) in lists {
+        if results.is_empty() {
+            write!(f, "\n  {word:<8} nothing")?;
+        }
+        for (index, result) in results.iter().enumerate() {
+            write!(f, "\n  {:<8} {result}", if index == 0 { word } else { "" })?;
+        }
+    }
+    Ok(())
 }
 
 /// An expectation as it may be written.

@@ -5,7 +5,10 @@ use crate::effect::Effects;
 use crate::record::Record;
 use crate::rendering::{Renderer, described};
 use crate::topology::Topology;
+use crate::topology::cases::GivenAttempt;
 use crate::topology::sink::{Command, Statement};
+
+use super::calls::{Caller, Made};
 
 /// What a sink would answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,27 +37,46 @@ pub struct Called {
 /// Judges records, and renders what those that are forwarded cause.
 #[derive(Debug)]
 pub struct Rehearser {
-    /// The renderer, and the sink's statements; `None` if the topology ends in an output.
+    /// The renderer, and the statements; `None` if the topology does not end in a database.
     sink: Option<(Renderer, Vec<Statement>)>,
+    /// `None` if the topology does not end in a provider.
+    caller: Option<Caller>,
     effects: Effects,
 }
 
 impl Rehearser {
-    /// For records of this topology.
+    /// For records of this topology. A provider answers all calls, each with 200.
     pub fn new(topology: &Topology) -> Self {
+        Self::answered(topology, &[])
+    }
+
+    /// The same with a provider whose attempts come to this, and then to 200.
+    pub fn answered(topology: &Topology, attempts: &[GivenAttempt]) -> Self {
         let statements = topology.sink().map(|sink| sink.statements().to_vec());
-        Self { sink: Renderer::new(topology).zip(statements), effects: Effects::default() }
+        Self {
+            sink: Renderer::new(topology).zip(statements),
+            caller: Caller::new(topology, attempts),
+            effects: Effects::default(),
+        }
     }
 
     /// Whether there is a sink.
     pub fn has_sink(&self) -> bool {
-        self.sink.is_some()
+        self.sink.is_some() || self.caller.is_some()
+    }
+
+    /// What the record that was judged last made the provider do; `None` if there is none.
+    pub fn made(&self) -> Option<&Made> {
+        self.caller.as_ref().map(Caller::made)
     }
 
     /// Judges the next record by its partition's model; if it is to be forwarded, the sink answers this.
     pub fn judge(&mut self, model: &mut Model, record: &Record<'_>, wall_ms: i64, answer: Answer<'_>) -> Decision {
-        let Self { sink, effects } = self;
+        let Self { sink, caller, effects } = self;
         effects.clear();
+        if let Some(caller) = caller {
+            return caller.judge(model, record, wall_ms);
+        }
         let Some((renderer, _)) = sink else { return model.judge(record, wall_ms) };
         let rejected = |message: String| Carried::Refused(Rejection { reason: Reason::Rejected, message });
         model.judge_and_carry(record, wall_ms, |rows, arena| {

@@ -2,7 +2,8 @@
 //!
 //! - [`Partitions`]: a [`Model`] for each partition, as a run has a task for each
 //! - [`Explanation`]: what was read of a record and what it was compared with, as JSON for people
-//! - [`Rehearser`]: judges, and renders what a record would cause in a sink
+//! - [`Rehearser`]: judges, and renders what a record would cause in a sink, or makes its call to a provider whose
+//!   answers are given
 //! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from the expected one
 //!
 //! No clock is read here: the wall clock is an argument, or derived from the records.
@@ -14,10 +15,12 @@ use std::sync::Arc;
 
 use crate::dedup::{Model, Rules};
 
+mod calls;
 mod case;
 mod effects;
 mod explanation;
 
+pub use calls::{Answered, Made};
 pub use case::{Carried, Difference, Judged, Outcome, run_case};
 pub use effects::{Answer, Called, Rehearser, as_json};
 pub use explanation::Explanation;

@@ -1,6 +1,7 @@
 //! What records mean, from a topology's YAML to verdicts, without Kafka and without a disk: what other systems' tests
 //! expect, what public captures hold, what holds for any stream, and what the docs show.
 
+mod calls;
 mod canal;
 mod commit_order;
 mod conformance;

@@ -226,8 +226,9 @@ impl Replay {
             summary.add(&Seen { record: &record, decision: &decision, explanation: &explanation, version });
         }
         let written = if self.explain {
-            let called = self.rehearser.has_sink().then(|| self.rehearser.called());
-            writeln!(output, "{}", explained(&record, &decision, &explanation, called.as_deref()))
+            let made = self.rehearser.made();
+            let called = (self.rehearser.has_sink() && made.is_none()).then(|| self.rehearser.called());
+            writeln!(output, "{}", explained(&record, &decision, &explanation, called.as_deref(), made))
         } else if decision.action == Action::Forward {
             output.write_all(line).and_then(|()| output.write_all(b"\n"))
         } else {

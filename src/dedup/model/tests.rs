@@ -47,6 +47,46 @@ fn only_a_believable_timestamp_moves_stream_time() {
 }
 
 #[test]
+fn what_has_failed_for_good_is_remembered_and_what_was_refused_is_not() {
+    for (reason, is_remembered) in [(Reason::Rejected, false), (Reason::InDoubt, true)] {
+        let mut model = Model::new(Arc::new(versioned()));
+        let rejection = Rejection { reason, message: "no".to_owned() };
+        let carried = if is_remembered { Carried::Failed(rejection) } else { Carried::Refused(rejection) };
+        let of = |offset| record(offset, br#"{"k":1,"v":1}"#);
+        let decision = model.judge_and_carry(&of(0), 0, |_, _| carried);
+        assert_eq!((decision.verdict, decision.reason, decision.action), (Verdict::Invalid, reason, Action::DeadLetter));
+        assert_eq!(model.rejection().map(|rejection| rejection.reason), Some(reason));
+        assert_eq!(model.entries().len(), usize::from(is_remembered));
+        let again = model.judge(&of(1), 0).reason;
+        assert_eq!(again, if is_remembered { Reason::VersionEqual } else { Reason::First });
+    }
+}
+
+#[test]
+fn call_that_stops_its_task_leaves_everything_as_it_was() {
+    let mut rules = versioned();
+    rules.actions.in_doubt = Action::Fail;
+    let mut model = Model::new(Arc::new(rules));
+    let rejection = Rejection { reason: Reason::InDoubt, message: "no".to_owned() };
+    let failed = model.judge_and_carry(&record(0, br#"{"k":1,"v":1}"#), 0, |_, _| Carried::Failed(rejection));
+    assert_eq!((failed.action, model.entries().len()), (Action::Fail, 0));
+    assert_eq!(model.progress().processed.as_pairs(), []);
+}
+
+#[test]
+fn repetition_can_be_rejected_after_all() {
+    let mut rules = versioned();
+    rules.actions.conflict = Action::Drop;
+    let mut model = Model::new(Arc::new(rules));
+    let of = |offset| record(offset, br#"{"k":1,"v":1}"#);
+    model.judge(&of(0), 0);
+    assert_eq!(model.judge(&of(1), 0).verdict, Verdict::Duplicate);
+    let decision = model.reject_last(Rejection { reason: Reason::Conflict, message: "other".to_owned() });
+    assert_eq!((decision.verdict, decision.reason, decision.action), (Verdict::Invalid, Reason::Conflict, Action::Drop));
+    assert_eq!(model.rejection().map(|rejection| rejection.message.as_str()), Some("other"));
+}
+
+#[test]
 fn failed_record_changes_nothing() {
     let mut rules = versioned();
     rules.actions.invalid = Action::Fail;
