@@ -26,13 +26,15 @@
 //! | `output.topic` | a topic; `{topic}` stands for the input topic | required, or a sink |
 //! | `output.existing` | `refuse` or `append`: what to do if the output already holds records when the topology starts | `refuse` |
 //! | `sink.postgres` | what records cause in a database ([`sink`]) | required, or an output |
+//! | `sink.http` | what records make a provider do ([`sink::http`]) | required, or an output |
 //! | `dead_letter.topic` | a topic | `<name>.dead_letter` |
 //! | `audit.topic` | a topic | none |
 //! | `on_invalid`, `on_missing`, `on_late`, `on_unsendable` | an action | `dead_letter` |
 //! | `on_null_value` | an action, or `follow_delete` | `dead_letter` |
 //! | `on_equal` | an action, only with a version | `drop` |
-//! | `on_missing_version` | an action, only with a version | `forward` |
+//! | `on_missing_version` | an action, only with a version | `forward`, with a `sink.http` `dead_letter` |
 //! | `on_epoch_change` | an action, only with an epoch | `forward` |
+//! | `on_duplicate` | `drop`, or `result` with a `sink.http` | `drop` |
 //! | `partitioned_by_identity` | `true`: each identity is always in one partition | `false` |
 //! | `tests` | records with the expected verdicts ([`cases`]) | none |
 //!

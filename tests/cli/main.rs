@@ -9,6 +9,7 @@ mod screen;
 #[path = "../support/until.rs"]
 mod until;
 
+mod calls;
 mod check;
 mod demo;
 mod exit;

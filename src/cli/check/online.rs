@@ -1,5 +1,7 @@
-//! `ratchet check --online`: checks the topologies' topics on the cluster, and their sinks in their databases. It writes
-//! and creates nothing.
+//! `ratchet check --online`: checks the topologies' topics on the cluster, their sinks in their databases, and the names of
+//! the providers that they call. It writes and creates nothing, and makes no request.
+
+use std::net::ToSocketAddrs;
 
 use miette::{MietteDiagnostic, Severity as Shown};
 
@@ -16,11 +18,20 @@ use crate::engine::preflight::rows;
 use crate::engine::preflight::unreached::Unasked;
 use crate::rendering;
 use crate::topology::sink::Command;
+use crate::topology::sink::address::Address;
 use crate::topology::{Loaded, Topology};
+use crate::yaml::{Environment, Process};
 
 /// Queries databases and the cluster, and reports all findings.
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
-    let held: usize = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
+    let in_databases: usize = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
+    let of_providers: usize = loaded.iter().map(|loaded| resolve_provider(loaded, &Process)).sum();
+    let held = in_databases + of_providers;
+    let waits_for = match (in_databases, of_providers) {
+        (_, 0) => "the database",
+        (0, _) => "the provider",
+        _ => "the database and the provider",
+    };
     let before: Vec<_> = loaded.iter().map(|loaded| rows_of(&loaded.topology, config)).collect();
     let mut refused = 0;
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
@@ -42,8 +53,8 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     match (refused, held) {
         (0, 0) => Ok(()),
         (0, held) => Err(Failure::input(
-            format!("run would wait for the database and process nothing{}", because(held)),
-            "see the errors in the database above; it goes on by itself once they are mended",
+            format!("run would wait for {waits_for} and process nothing{}", because(held)),
+            format!("see the errors of {waits_for} above; it goes on by itself once they are mended"),
         )),
         (refused, _) => {
             Err(Failure::input(format!("run would refuse this{}", because(refused)), "see the errors above"))
@@ -101,6 +112,43 @@ fn named(number: usize, command: &Command) -> String {
         _ => described,
     }
 }
+
+/// Resolves the names of a topology's provider, if it calls one, and shows those that lead nowhere. Returns how many they
+/// are.
+fn resolve_provider(Loaded { topology, path, .. }: &Loaded, environment: &dyn Environment) -> usize {
+    let Some(http) = topology.calls() else { return 0 };
+    let Ok(address) = Address::read(&http.url) else { return 0 };
+    let is_secure = address.scheme() == "https";
+    let hosts = address.host().map_or_else(|| http.hosts.clone(), |host| vec![host]);
+    if let Some(variable) = PROXIES.iter().find(|name| environment.variable(name).is_some_and(|url| !url.is_empty())) {
+        let message = format!("{variable} names a proxy, which resolves the provider's name: it is not looked up here");
+        let finding = Finding { severity: Severity::Note, message, help: String::new(), is_missing: false };
+        say(format_args!("{}: at the provider: not looked up\n", path.display()));
+        show(&finding);
+        return 0;
+    }
+    let is_known = |host: &String| {
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let port = if is_secure { 443 } else { 80 };
+        let whole = if has_port { host.clone() } else { format!("{host}:{port}") };
+        whole.to_socket_addrs().is_ok_and(|mut found| found.next().is_some())
+    };
+    let unknown: Vec<&String> = hosts.iter().filter(|host| !is_known(host)).collect();
+    let verdict = if unknown.is_empty() { "its name is known" } else { "its name is not known" };
+    say(format_args!("{}: at the provider: {verdict}\n", path.display()));
+    for host in &unknown {
+        // The address may be secret, and so may its host be.
+        let named = if http.url.is_secret() { "the host of `sink.http.url`" } else { host.as_str() };
+        let message = format!("{named} has no address: the name cannot be resolved");
+        let help =
+            "compare the name with the provider's; from within a container, ask where its names come from".to_owned();
+        show(&Finding { severity: Severity::Refused, message, help, is_missing: false });
+    }
+    unknown.len()
+}
+
+/// The variables that name a proxy.
+const PROXIES: &[&str] = &["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 /// Shows a finding to a person.
 fn show(finding: &Finding) {

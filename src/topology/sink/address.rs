@@ -112,9 +112,16 @@ impl Address {
         self.parts.iter().any(|(region, part)| *region == Region::Host && matches!(part, Part::Record(_)))
     }
 
-    /// Scheme, host and port, unless a part of them comes from the record.
-    pub fn origin(&self) -> Option<String> {
-        (!self.takes_host_from_record()).then(|| self.fixed(Region::Host, ""))
+    /// The scheme, in lower case.
+    pub fn scheme(&self) -> String {
+        let origin = self.fixed(Region::Host, "");
+        origin.split_once("://").map_or(origin.as_str(), |(scheme, _)| scheme).to_ascii_lowercase()
+    }
+
+    /// Host and port, unless a part of them comes from the record.
+    pub fn host(&self) -> Option<String> {
+        let origin = (!self.takes_host_from_record()).then(|| self.fixed(Region::Host, ""))?;
+        origin.split_once("://").map(|(_, host)| host.to_owned())
     }
 
     /// Whether host and port, behind the scheme, are among those that are listed; letters' case does not matter.
