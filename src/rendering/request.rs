@@ -271,8 +271,8 @@ impl Requester {
     fn json(&self, plan: &JsonPlan, record: &Record<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         match plan {
             JsonPlan::First(first) => {
-                let found = first.iter().map(|number| (number, self.fields.get(*number, record)));
-                match found.into_iter().find(|(_, field)| !field.is_missing()) {
+                let mut all = first.iter().map(|number| (number, self.fields.get(*number, record)));
+                match all.find(|(_, field)| !field.is_missing()) {
                     None => out.extend_from_slice(b"null"),
                     Some((number, field)) => write_json(field, out)
                         .map_err(|words| format!("the body (`{}`): {words}", self.fields.path(*number)))?,

@@ -2,6 +2,7 @@
 //! what to write instead.
 
 mod at_once;
+mod http;
 mod sinks;
 
 use proptest::prelude::*;

@@ -90,7 +90,7 @@ pub static HTTP: Mapping = Mapping {
             "retry: {first: 200ms, factor: 2, max: 30s, jitter: full, attempts: 8}",
             "how often, and after how long, a call is made again: `first`, `factor`, `max`, `jitter`, `attempts`",
         )
-        .or(Omitted::Words("as in the example")),
+        .or(Omitted::Words("that of each of its keys")),
         Key::optional(
             "answers",
             Type::Texts,
