@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::format::{self, EntryRef};
+use crate::format::{self, EntryRef, Remembered};
 use crate::record::Record;
 
 use super::decide::{Candidate, Decision, Known, Remember, check_time, combine, decide, reject};
@@ -67,7 +67,8 @@ impl<'a> Subject<'a> {
         // Until something is truncated, no table has an entry.
         let table = row.table.as_ref().filter(|_| progress.truncates > 0);
         let table = table.and_then(|table| memory.table(index, key(table)));
-        Ok(Known { entry: entry.map(EntryRef::decode).transpose()?, table: table.map(EntryRef::decode).transpose()? })
+        let settled = |bytes: Option<&'m [u8]>| bytes.map(Remembered::decode_settled).transpose().map(Option::flatten);
+        Ok(Known { entry: settled(entry)?, table: settled(table)? })
     }
 }
 
@@ -97,6 +98,39 @@ pub struct Evaluator {
     entries: Vec<u8>,
     /// The scopes after it, if it starts a scope or a segment.
     epochs: Option<Epochs>,
+}
+
+/// What a record leaves behind once what it causes is settled.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// The entry of its identity, if that changes.
+    pub entry: Option<Vec<u8>>,
+    /// The scopes after it, if it starts a scope or a segment.
+    started: Option<Epochs>,
+    /// The number of its scope, and the version that is reached there.
+    seen: Option<(u16, Vec<u8>)>,
+    is_truncate: bool,
+    /// The new scope, if the epoch changes.
+    changed: Option<Vec<u8>>,
+}
+
+impl Kept {
+    /// Whether it changes how records of other identities are judged: nothing behind it can be judged before it is
+    /// settled, and it cannot be settled before everything that precedes it.
+    pub fn concerns_others(&self) -> bool {
+        self.started.is_some() || self.is_truncate
+    }
+
+    /// Changes what decisions depend on besides the entries. Returns the new scope if the epoch changes.
+    pub fn note(&self, progress: &mut Progress, offset: i64) -> Option<&[u8]> {
+        match (&self.started, &self.seen) {
+            (Some(epochs), _) => progress.epochs.clone_from(epochs),
+            (None, Some((scope, version))) => progress.epochs.seen(*scope, version, offset),
+            (None, None) => {}
+        }
+        progress.truncates += u64::from(self.is_truncate);
+        self.changed.as_deref()
+    }
 }
 
 /// The decision on a row.
@@ -202,6 +236,25 @@ impl Evaluator {
         decision.compared_with(known)
     }
 
+    /// What is to be stored of the last evaluated record, which has one row, once what it causes is settled.
+    pub fn keep(&mut self, subject: Subject<'_>) -> Kept {
+        let Some((row, Decided { decision, entry })) = subject.rows().iter().zip(&self.rows).next() else {
+            return Kept::default();
+        };
+        let candidate = subject.candidate(row);
+        let seen = match (decision.step, candidate.version) {
+            (Step::Seen { scope }, Some(version)) if self.epochs.is_none() => Some((scope, version.to_vec())),
+            _ => None,
+        };
+        Kept {
+            entry: entry.clone().map(|range| self.entries[range].to_vec()),
+            changed: candidate.scope.filter(|_| decision.step.is_change()).map(<[u8]>::to_vec),
+            started: self.epochs.take(),
+            seen,
+            is_truncate: is_truncate(&candidate, decision),
+        }
+    }
+
     /// Stores what to remember of the last evaluated record; `put` is called with store keys and entries. Returns the
     /// new scope if the epoch changed.
     pub fn remember<'a>(
@@ -221,8 +274,7 @@ impl Evaluator {
             if let (Step::Seen { scope }, Some(version), false) = (decision.step, candidate.version, has_started) {
                 progress.epochs.seen(scope, version, candidate.offset);
             }
-            let is_truncate = candidate.kind == Kind::Truncate && matches!(decision.remember, Remember::Entry { .. });
-            progress.truncates += u64::from(is_truncate);
+            progress.truncates += u64::from(is_truncate(&candidate, decision));
             if let Some(entry) = entry.clone() {
                 put(&subject.arena[row.key.clone()], &self.entries[entry]);
             }
@@ -232,6 +284,11 @@ impl Evaluator {
         }
         changed
     }
+}
+
+/// Whether the candidate empties its table.
+fn is_truncate(candidate: &Candidate<'_>, decision: &Decision) -> bool {
+    candidate.kind == Kind::Truncate && matches!(decision.remember, Remember::Entry { .. })
 }
 
 fn rejected(rules: &Rules, rejection: Rejection) -> Evaluation {

@@ -8,7 +8,7 @@
 
 use crate::cluster::Cluster;
 use crate::dedup::{self, Retention};
-use crate::format::{EntryRef, NO_TIME};
+use crate::format::{NO_TIME, Remembered};
 use crate::sabotage::{self, Sabotage};
 
 use super::context::Context;
@@ -72,10 +72,7 @@ pub fn slice<C: Cluster>(
     let mut expired: Vec<Vec<u8>> = Vec::new();
     let cursor = held.store.scan(sweep.cursor.as_deref(), context.limits.sweep_keys_max, |key, value| {
         walked += 1;
-        // An entry of another format is left for its record to run into: that stops the task with the reason.
-        let entry = EntryRef::decode(value);
-        let is_expired = entry.is_ok_and(|entry| dedup::is_expired(&context.rules, progress, entry.last_seen));
-        if is_expired && share.is_none_or(|share| share.overlay.get(key).is_none()) {
+        if has_expired(context, progress, value) && share.is_none_or(|share| share.overlay.get(key).is_none()) {
             expired.push(key.to_vec());
         }
     })?;
@@ -89,6 +86,13 @@ pub fn slice<C: Cluster>(
     }
     sweep.cursor = cursor;
     Ok(expired)
+}
+
+/// Whether nothing is left to remember of an entry. What is under way is never forgotten. An entry of another format is
+/// left for its record to run into: that stops the task with the reason.
+fn has_expired(context: &Context, progress: &dedup::Progress, entry: &[u8]) -> bool {
+    let Ok(Remembered { settled: Some(settled), under_way: None }) = Remembered::decode(entry) else { return false };
+    dedup::is_expired(&context.rules, progress, settled.entry.last_seen)
 }
 
 /// Puts tombstones for these keys, found expired in the task's store, into its share.

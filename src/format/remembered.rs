@@ -270,6 +270,15 @@ impl<'a> Remembered<'a> {
         Ok(Self { settled, under_way })
     }
 
+    /// What records are judged against, of an entry of either format: what was settled last, if anything was.
+    #[inline]
+    pub fn decode_settled(bytes: &'a [u8]) -> Result<Option<EntryRef<'a>>, Error> {
+        match bytes.first() {
+            Some(&ENTRY_FORMAT) => EntryRef::decode(bytes).map(Some),
+            _ => Self::decode(bytes).map(|remembered| remembered.settled.map(|settled| settled.entry)),
+        }
+    }
+
     /// Appends its bytes to `out`: in format 1 where that says all of it.
     ///
     /// # Panics
