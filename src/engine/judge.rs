@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::cluster::{Cluster, RecordBatch};
+use crate::cluster::Cluster;
 use crate::dedup::{
     Candidate, Decision, Evaluation, Evaluator, Memory, Progress, Reader, Reading, Row, Subject, evaluate, explain,
 };
@@ -101,18 +101,18 @@ impl Judge {
     }
 
     /// Reads each record that was not processed before.
-    pub fn read<C: Cluster>(&mut self, work: &Work<'_, C>, share: &Share, batch: &C::Batch, indices: &[usize]) {
+    pub fn read<'r>(&mut self, share: &Share, records: impl IntoIterator<Item = Record<'r>>) {
         self.arena.clear();
         self.readings.clear();
         let mut expected = share.position.next;
-        for &index in indices {
-            self.in_progress = Some(expected);
-            let record = batch.record(index);
-            self.in_progress = Some(record.offset);
-            assert!(record.offset >= expected, "{}: offset {} came after {expected}", work.task.input, record.offset);
-            expected = record.offset + 1;
+        self.in_progress = Some(expected);
+        for record in records {
+            let Record { topic, partition, offset, .. } = record;
+            self.in_progress = Some(offset);
+            assert!(offset >= expected, "{topic}:{partition}: offset {offset} came after {expected}");
+            expected = offset + 1;
             let Self { reader, arena, .. } = self;
-            let reading = evaluate::read(&share.position.progress, record.offset, || reader.read(&record, arena));
+            let reading = evaluate::read(&share.position.progress, offset, || reader.read(&record, arena));
             self.readings.push(reading);
         }
         // What follows concerns all of them.

@@ -120,7 +120,7 @@ fn process_all<C: Cluster>(
         Some((offset, _)) => &all[..all.partition_point(|&index| batch.record(index).offset < *offset)],
     };
     let indices = &before_stop[..room.reach(batch, before_stop)];
-    judge.read(work, share, batch, indices);
+    judge.read(share, indices.iter().map(|&index| batch.record(index)));
     judge.look_up(work.store, &share.position.progress).map_err(|error| Failure::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
