@@ -116,7 +116,7 @@ impl Held {
         match Store::open(&aside::aside_of(self.lock.path()), &context.memory) {
             Ok(former) => {
                 let position = former.get(POSITION_KEY).ok().flatten();
-                Ok(position.and_then(|bytes| PositionRecord::decode(&bytes).ok()))
+                Ok(position.and_then(|bytes| PositionRecord::decode_either(&bytes).ok()))
             }
             Err(state::Error::Damaged { .. }) => Ok(None),
             Err(error) => Err(error.into()),

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind, Inquiry, Settled, Settling};
-use crate::format::{CHANGELOG_LOST, ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
+use crate::format::{CHANGELOG_LOST, Calls, ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
 use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
 use crate::state::{self, LoadBuffer, Store};
@@ -310,7 +310,7 @@ fn is_witnessed(store: &Store, position: Option<ChangelogOffset>, settled: &Sett
 /// For a sabotage: whether the store has come as far as the group's offset.
 fn has_reached(store: &Store, settled: &Settled) -> Result<bool, Setback> {
     let position = position_record(store)?;
-    let end = position.and_then(|position| position.processed.last().map(|&(_, end)| end));
+    let end = position.and_then(|(position, _)| position.processed.last().map(|&(_, end)| end));
     Ok(end.zip(settled.committed.as_ref()).is_some_and(|(end, committed)| end >= committed.offset))
 }
 
@@ -321,10 +321,10 @@ fn committed_token(settled: &Settled) -> Result<Option<Token>, Setback> {
     Ok(metadata.map(|metadata| metadata.token))
 }
 
-/// The position record in the store.
-fn position_record(store: &Store) -> Result<Option<PositionRecord>, Setback> {
+/// The position record in the store, and what it says about calls.
+fn position_record(store: &Store) -> Result<Option<(PositionRecord, Calls)>, Setback> {
     let Some(bytes) = store.get(POSITION_KEY)? else { return Ok(None) };
-    Ok(Some(PositionRecord::decode(&bytes).map_err(Refusal::of_record)?))
+    Ok(Some(PositionRecord::decode_with_calls(&bytes).map_err(Refusal::of_record)?))
 }
 
 /// The store holds what the changelog holds below an offset, except for the `rest`. Takes from the position record
@@ -341,13 +341,15 @@ fn finish<C: Cluster>(
 ) -> Result<Slice, Setback> {
     let held = task.held.as_mut().expect("locked before");
     let position = match rest.as_ref().and_then(|rest| rest.last(POSITION_KEY)) {
-        Some(bytes) => bytes.map(PositionRecord::decode).transpose().map_err(Refusal::of_record)?,
+        Some(bytes) => bytes.map(PositionRecord::decode_with_calls).transpose().map_err(Refusal::of_record)?,
         None => position_record(&held.store)?,
     };
+    let (position, calls) = position.unzip();
     if position.is_none() {
         resume::check_former(settled, task.input.partition, held.former(context)?.as_ref())?;
     }
     let resumption = resume::resumption(settled, position.as_ref(), own(context, task))?;
+    let resumption = resumption.with_calls(calls.unwrap_or_default())?;
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta(applied, token, context.clock.wall_ms());
     let held = task.held.as_mut().expect("locked before");
@@ -366,7 +368,7 @@ fn finish<C: Cluster>(
     task.group_offset = settled.committed.as_ref().map(|found| found.offset);
     (task.recorded, task.claim) = (token, None);
     task.present.learn(settled.changelog_time);
-    task.committed = Position { next: resumption.next, progress: resumption.progress };
+    task.committed = Position { next: resumption.next, progress: resumption.progress, calls: resumption.calls };
     task.metrics.restore_remaining(0);
     let next = resumption.next;
     match resumption.origin {

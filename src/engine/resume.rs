@@ -6,7 +6,7 @@
 
 use crate::cluster::{Settled, TopicId};
 use crate::dedup::{Bounds, Epochs, Progress, Ranges};
-use crate::format::{self, ChangelogOffset, OffsetMetadata, PositionRecord, StoreMeta, Token};
+use crate::format::{self, Calls, ChangelogOffset, OffsetMetadata, PositionRecord, StoreMeta, Token};
 use crate::sabotage::{self, Sabotage};
 use crate::topology::Start;
 
@@ -123,8 +123,21 @@ pub struct Resumption {
     pub next: i64,
     /// What decisions depend on besides the entries.
     pub progress: Progress,
+    /// What is known about calls.
+    pub calls: Calls,
     /// Where the position comes from.
     pub origin: Origin,
+}
+
+impl Resumption {
+    /// The same with what the position record says about `calls`. After a reset, what was settled beyond the prefix
+    /// counts as processed: it may be read again, or be left out and come back by another reset.
+    pub fn with_calls(mut self, mut calls: Calls) -> Result<Self, Refusal> {
+        if self.origin == Origin::Reset {
+            calls.beyond.drain(..).try_for_each(|(from, to)| self.progress.processed.add_range(from, to))?;
+        }
+        Ok(Self { calls, ..self })
+    }
 }
 
 /// Where a position comes from; all but the first are worth logging.
@@ -227,7 +240,7 @@ pub fn resumption(settled: &Settled, position: Option<&PositionRecord>, own: Own
         truncates: position.map_or(0, |position| position.truncates),
         epochs: Epochs::from_scopes(position.map(|position| position.scopes.clone()).unwrap_or_default(), own.bounds),
     };
-    Ok(Resumption { next, progress, origin })
+    Ok(Resumption { next, progress, calls: Calls::default(), origin })
 }
 
 /// Whether the changelog with this last position record holds the transaction that the group has committed with

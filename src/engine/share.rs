@@ -5,7 +5,7 @@
 
 use crate::dedup::{Progress, Reason};
 use crate::effect::Effects;
-use crate::format::{RedoWriter, Token};
+use crate::format::{Calls, RedoWriter, Token};
 use crate::state::Overlay;
 
 use super::dead_letter_log::SetAside;
@@ -25,17 +25,20 @@ pub struct Position {
     pub next: i64,
     /// What decisions depend on besides the entries.
     pub progress: Progress,
+    /// What is known about calls, where the topology makes any.
+    pub calls: Calls,
 }
 
 impl Clone for Position {
     fn clone(&self) -> Self {
-        Self { next: self.next, progress: self.progress.clone() }
+        Self { next: self.next, progress: self.progress.clone(), calls: self.calls.clone() }
     }
 
     /// Reuses memory, since this happens in each transaction.
     fn clone_from(&mut self, source: &Self) {
         self.next = source.next;
         self.progress.clone_from(&source.progress);
+        self.calls.clone_from(&source.calls);
     }
 }
 

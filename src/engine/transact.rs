@@ -335,7 +335,9 @@ impl<C: Cluster> Transactor<C> {
                 partition: task.input.partition,
             };
             share.token = Some(token);
-            let position = task.position_record(&share.position, token, (&owner, context.rules_digest)).encode();
+            let position = task
+                .position_record(&share.position, token, (&owner, context.rules_digest))
+                .encode_with(&share.position.calls);
             if !PositionRecord::is_readable(&position) {
                 return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }

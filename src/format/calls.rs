@@ -20,7 +20,7 @@ use super::{Error, POSITION_FORMAT, POSITION_FORMAT_CALLS, PositionRecord, decod
 const WHAT: &str = "a position record";
 
 /// What a position record says about calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+#[derive(Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Calls {
     /// The ranges of source offsets, start and end (exclusive), that were settled beyond the settled prefix: ascending,
     /// disjoint and not empty.
@@ -47,6 +47,19 @@ pub struct Control {
     pub topic_id: [u8; 16],
     /// The next offset to read.
     pub next: i64,
+}
+
+impl Clone for Calls {
+    fn clone(&self) -> Self {
+        Self { beyond: self.beyond.clone(), called: self.called.clone(), control: self.control }
+    }
+
+    /// Reuses memory, since this happens in each transaction.
+    fn clone_from(&mut self, source: &Self) {
+        self.beyond.clone_from(&source.beyond);
+        self.called.clone_from(&source.called);
+        self.control = source.control;
+    }
 }
 
 impl Calls {
@@ -80,6 +93,12 @@ impl PositionRecord {
         }
         assert_eq!(calls.contradiction(), None, "{calls:?}");
         encode_struct(POSITION_FORMAT_CALLS, (self, calls))
+    }
+
+    /// Reads a position record of either format without what it says about calls: for whoever does not go on with its
+    /// task.
+    pub fn decode_either(bytes: &[u8]) -> Result<Self, Error> {
+        Self::decode_with_calls(bytes).map(|(position, _)| position)
     }
 
     /// Reads a position record of either format, and what it says about calls: in format 1, nothing.

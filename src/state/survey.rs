@@ -78,7 +78,7 @@ impl StoreReader {
 
     /// Its position record.
     pub fn position(&self) -> Result<Option<PositionRecord>, Error> {
-        self.decoded(POSITION_KEY, PositionRecord::decode)
+        self.decoded(POSITION_KEY, PositionRecord::decode_either)
     }
 
     /// The value under `key`.

@@ -38,7 +38,7 @@ pub(super) fn contents<C: Cluster>(
         })?;
         (upto, span) = (from, span.saturating_mul(8));
     }
-    match last.map(|bytes| PositionRecord::decode(&bytes)).transpose() {
+    match last.map(|bytes| PositionRecord::decode_either(&bytes)).transpose() {
         Ok(last) => Ok(Contents { start, end, last }),
         Err(error) => refused(format!("{changelog}: {error}")),
     }
