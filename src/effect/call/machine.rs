@@ -46,6 +46,8 @@ pub struct Call {
     attempt: u32,
     /// How many attempts count: those that the provider's being down does not explain.
     counted: u32,
+    /// How many have failed, whether they count or not.
+    failed: u32,
     /// How often another attempt was under way.
     in_progress: u32,
     /// Not to be sent before this, on the monotonic clock.
@@ -149,7 +151,8 @@ pub enum Event {
         attempt: u32,
         /// What it has come to.
         answer: Answer,
-        /// Whether no answer since this call's first attempt shows that the provider is alive.
+        /// Whether no answer since the end of this call's attempt before shows that the provider is alive; false for its
+        /// first attempt.
         is_down: bool,
     },
     /// An attempt was taken back before anything of it was written.
@@ -185,6 +188,7 @@ pub fn begin(policy: &Policy, grant: Option<Grant>, now: Now) -> (Call, Action) 
         may_have_acted: false,
         attempt: 0,
         counted: 0,
+        failed: 0,
         in_progress: 0,
         not_before: now.monotonic,
         is_reserved: false,
@@ -210,6 +214,7 @@ pub fn resume(policy: &Policy, found: Found, now: Now) -> (Call, Action) {
         may_have_acted: true,
         attempt: 0,
         counted: attempts,
+        failed: 0,
         in_progress: 0,
         not_before: now.monotonic,
         is_reserved: true,
@@ -253,6 +258,11 @@ impl Call {
     /// none may have been.
     pub fn first_at_ms(&self) -> Option<i64> {
         self.first_at_ms
+    }
+
+    /// The number of the attempt that was sent last, from 1; 0 if none was.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
     }
 
     /// How many attempts count.

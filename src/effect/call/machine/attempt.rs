@@ -13,7 +13,7 @@ pub const IN_PROGRESS_MAX: u32 = 5;
 pub(super) struct Attempt<'a> {
     pub(super) policy: &'a Policy,
     pub(super) now: Now,
-    /// Whether no answer since the call's first attempt shows that the provider is alive.
+    /// Whether no answer since the end of the attempt before shows that the provider is alive.
     pub(super) is_down: bool,
     pub(super) draw: Draw<'a>,
 }
@@ -52,18 +52,18 @@ impl Attempt<'_> {
         }
     }
 
-    /// Counts the attempt, and has the call sent again unless there were enough.
+    /// Counts the attempt, and has the call sent again unless there were enough. What a provider that is down leaves
+    /// undone is nobody's fault, and does not count: whatever was under way when it died would be given up otherwise.
     fn again(self, call: Call, retry_after: Option<RetryAfter>) -> (Call, Action) {
-        let counted = call.counted.saturating_add(1);
-        if counted < self.policy.retry.attempts {
-            return self.later(Call { counted, ..call }, counted, retry_after);
+        let failed = call.failed.saturating_add(1);
+        if self.is_down && self.policy.on_unavailable == OnUnavailable::Hold {
+            let not_before = until(self.now, self.policy.retry.wait(failed, self.draw), retry_after);
+            return (Call { stage: Stage::Ready, not_before, failed, ..call }, Action::Hold(not_before));
         }
-        match self.policy.on_unavailable {
-            // What a provider that is down leaves undone is nobody's fault, and does not count.
-            OnUnavailable::Hold if self.is_down => self.hold(call, retry_after),
-            OnUnavailable::Hold | OnUnavailable::DeadLetter | OnUnavailable::Fail => {
-                Call { counted, ..call }.decided(Outcome::Unavailable)
-            }
+        let call = Call { counted: call.counted.saturating_add(1), failed, ..call };
+        match call.counted < self.policy.retry.attempts {
+            true => self.later(call, failed, retry_after),
+            false => call.decided(Outcome::Unavailable),
         }
     }
 

@@ -239,15 +239,15 @@ fn waits_grow_and_obey_the_provider() {
 #[test]
 fn provider_that_is_down_costs_no_attempts() {
     let mut driven = Driven::reserved(keyed());
-    for _ in 0..2 {
-        assert!(matches!(driven.answer(Answer::NotSent, true), Action::SendAt(_)));
-    }
-    for _ in 0..20 {
+    assert!(matches!(driven.answer(Answer::NotSent, false), Action::SendAt(_)));
+    for failed in 2..20_u32 {
         let action = driven.answer(Answer::NotSent, true);
-        assert_eq!(action, Action::Hold(driven.now.monotonic + SECOND * 30));
-        assert_eq!((driven.call.attempts(), driven.call.may_have_acted()), (2, false));
+        let wait = SECOND * 2_u32.saturating_pow(failed - 1).min(30);
+        assert_eq!(action, Action::Hold(driven.now.monotonic + wait), "after {failed}");
+        assert_eq!((driven.call.attempts(), driven.call.may_have_acted()), (1, false));
     }
-    // Another call has been answered: it is this record's own trouble now.
+    // Other calls have been answered in between: it is this record's own trouble.
+    assert!(matches!(driven.answer(Answer::NotSent, false), Action::SendAt(_)));
     assert_eq!(driven.answer(Answer::NotSent, false), Action::Settle(Outcome::Unavailable));
     for on_unavailable in [OnUnavailable::DeadLetter, OnUnavailable::Fail] {
         let mut driven = Driven::reserved(Policy { on_unavailable, ..keyed() });
