@@ -121,6 +121,16 @@ impl Kept {
         self.started.is_some() || self.is_truncate
     }
 
+    /// The same with another entry.
+    pub fn with_entry(self, entry: Vec<u8>) -> Self {
+        Self { entry: Some(entry), ..self }
+    }
+
+    /// Starts its scope or segment, if it does: what is reserved for it names the scope by its number.
+    pub fn start(&self, progress: &mut Progress) {
+        self.started.iter().for_each(|epochs| progress.epochs.clone_from(epochs));
+    }
+
     /// Changes what decisions depend on besides the entries. Returns the new scope if the epoch changes.
     pub fn note(&self, progress: &mut Progress, offset: i64) -> Option<&[u8]> {
         match (&self.started, &self.seen) {

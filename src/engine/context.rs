@@ -9,6 +9,7 @@ use crate::cluster::Fencing;
 use crate::config::{self, Commit};
 use crate::dedup::Rules;
 use crate::effect::Sink;
+use crate::effect::provider::Provider;
 use crate::observe::{Health, Metrics};
 use crate::state::{Memory, Registry, StateDir};
 use crate::topology::{self, Topology};
@@ -60,6 +61,8 @@ pub struct Context {
     pub limits: Limits,
     /// The sink, if survivors do not go to a topic.
     pub sink: Option<Arc<dyn Sink>>,
+    /// The provider, if what survives calls one.
+    pub provider: Option<Arc<dyn Provider>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }

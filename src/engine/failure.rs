@@ -61,6 +61,9 @@ pub enum Unprocessable {
     /// The dead letter topic does not take it.
     #[error("the dead letter topic refuses the record too: {0}")]
     Letter(String),
+    /// The topic for results does not take what was answered.
+    #[error("the topic for results refuses what was answered: {0}")]
+    Result(String),
     /// The audit topic does not take the explanation of its drop.
     #[error("the audit topic refuses its explanation: {0}")]
     Explanation(String),

@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use crate::cluster::Cluster;
 use crate::dedup::{
-    Candidate, Decision, Evaluation, Evaluator, Memory, Progress, Reader, Reading, Row, Subject, evaluate, explain,
+    Candidate, Decision, Evaluation, Evaluator, Kept, Memory, Progress, Reader, Reading, Row, Subject, evaluate,
+    explain,
 };
 use crate::format;
 use crate::record::Record;
@@ -64,6 +65,8 @@ struct Remembered<'a> {
     bytes: &'a [u8],
     /// By row of the current record.
     found: &'a [Found],
+    /// The entry of the identity, instead of what is found.
+    instead: Option<Option<&'a [u8]>>,
 }
 
 impl<'a> Remembered<'a> {
@@ -76,12 +79,19 @@ impl<'a> Remembered<'a> {
 
 impl<'a> Memory<'a> for Remembered<'a> {
     fn identity(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
-        self.look(key, &self.found[row].entry)
+        self.instead.unwrap_or_else(|| self.look(key, &self.found[row].entry))
     }
 
     fn table(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
         self.look(key, &self.found[row].table)
     }
+}
+
+/// Whether the record is from the future by the clock of the cluster, too. If the topics are this process's own, there is
+/// no other clock.
+pub fn is_certainly_future<C: Cluster>(context: &Context, work: &Work<'_, C>, record: &Record<'_>) -> bool {
+    let is_future = |time| work.task.present.is_future(record.offset, time, context.rules.future_max_ms);
+    !C::IS_SHARED || record.timestamp.is_some_and(is_future)
 }
 
 impl Judge {
@@ -100,11 +110,11 @@ impl Judge {
         }
     }
 
-    /// Reads each record that was not processed before.
-    pub fn read<'r>(&mut self, share: &Share, records: impl IntoIterator<Item = Record<'r>>) {
+    /// Reads each record that was not processed before; they begin at `next`, or later.
+    pub fn read<'r>(&mut self, (next, progress): (i64, &Progress), records: impl IntoIterator<Item = Record<'r>>) {
         self.arena.clear();
         self.readings.clear();
-        let mut expected = share.position.next;
+        let mut expected = next;
         self.in_progress = Some(expected);
         for record in records {
             let Record { topic, partition, offset, .. } = record;
@@ -112,11 +122,11 @@ impl Judge {
             assert!(offset >= expected, "{topic}:{partition}: offset {offset} came after {expected}");
             expected = offset + 1;
             let Self { reader, arena, .. } = self;
-            let reading = evaluate::read(&share.position.progress, offset, || reader.read(&record, arena));
+            let reading = evaluate::read(progress, offset, || reader.read(&record, arena));
             self.readings.push(reading);
         }
         // What follows concerns all of them.
-        self.in_progress = Some(share.position.next);
+        self.in_progress = Some(next);
     }
 
     /// Fetches the entries of all rows from the store in one go. Entries that are in the overlay are not used then:
@@ -170,39 +180,74 @@ impl Judge {
     pub fn judge<C: Cluster>(
         &mut self,
         (context, work): (&Context, &Work<'_, C>),
-        share: &mut Share,
+        (progress, overlay): (&mut Progress, &Overlay),
         at: usize,
         record: &Record<'_>,
         wall_ms: i64,
     ) -> Result<Option<Evaluation>, format::Error> {
         let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
-        let Share { position, overlay, .. } = share;
         let subject = Subject { record, reading: readings[at].as_ref(), arena };
-        let memory = Remembered { overlay, bytes, found: &found[first_rows[at]..] };
-        let rules = &context.rules;
-        // If the topics are this process's own, there is no other clock.
-        let certainly = || {
-            let is_future = |time| work.task.present.is_future(record.offset, time, rules.future_max_ms);
-            !C::IS_SHARED || record.timestamp.is_some_and(is_future)
-        };
-        evaluator.evaluate((rules, wall_ms), &mut position.progress, subject, &memory, certainly)
+        let memory = Remembered { overlay, bytes, found: &found[first_rows[at]..], instead: None };
+        let certainly = || is_certainly_future::<C>(context, work, record);
+        evaluator.evaluate((&context.rules, wall_ms), progress, subject, &memory, certainly)
+    }
+
+    /// The same against this entry of its identity, whatever the store holds. Nothing of it is from the future: stream
+    /// time has come to its timestamp.
+    pub fn judge_against(
+        &mut self,
+        context: &Context,
+        (progress, overlay): (&mut Progress, &Overlay),
+        (at, record): (usize, &Record<'_>),
+        entry: Option<&[u8]>,
+    ) -> Result<Evaluation, format::Error> {
+        let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
+        let subject = Subject { record, reading: readings[at].as_ref(), arena };
+        let memory = Remembered { overlay, bytes, found: &found[first_rows[at]..], instead: Some(entry) };
+        let wall_ms = progress.stream_time;
+        let evaluated = evaluator.evaluate((&context.rules, wall_ms), progress, subject, &memory, || true)?;
+        Ok(evaluated.expect("the clock is certain"))
+    }
+
+    /// What is remembered of the identity of the record that was read as number `at`, expired or not; `None` if nothing
+    /// is, or if it was not read.
+    pub fn remembered<'a>(&'a self, overlay: &'a Overlay, at: usize) -> Option<&'a [u8]> {
+        let row = self.readings[at].as_ref().map(Reading::rows).unwrap_or_default().first()?;
+        let memory =
+            Remembered { overlay, bytes: &self.bytes, found: &self.found[self.first_rows[at]..], instead: None };
+        memory.identity(0, &self.arena[row.key.clone()])
+    }
+
+    /// What the record judged last, which was read as number `at`, leaves behind once it is settled.
+    pub fn keep(&mut self, at: usize, record: &Record<'_>) -> Kept {
+        let Self { evaluator, readings, arena, .. } = self;
+        evaluator.keep(Subject { record, reading: readings[at].as_ref(), arena })
+    }
+
+    /// The key of the record's identity, if it has just one; nothing of the records read before is left.
+    pub fn key(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
+        let Self { reader, arena, .. } = self;
+        arena.clear();
+        match reader.read(record, arena).rows() {
+            [row] => Some(arena[row.key.clone()].to_vec()),
+            _ => None,
+        }
     }
 
     /// The audit record of the record judged last; to be called before that is remembered.
     pub fn dropped<'a>(
         &'a self,
         context: &'a Context,
-        share: &'a Share,
+        (progress, overlay): (&'a Progress, &'a Overlay),
         at: usize,
         record: &'a Record<'a>,
         decision: Decision,
     ) -> Dropped<'a> {
         let rows = self.readings[at].as_ref().map(Reading::rows).unwrap_or_default();
-        let progress = &share.position.progress;
         let identities: Vec<String> = rows.iter().map(|row| explain::identity(&self.arena[row.key.clone()])).collect();
         let subject = Subject { record, reading: self.readings[at].as_ref(), arena: &self.arena };
         let memory =
-            Remembered { overlay: &share.overlay, bytes: &self.bytes, found: &self.found[self.first_rows[at]..] };
+            Remembered { overlay, bytes: &self.bytes, found: &self.found[self.first_rows[at]..], instead: None };
         let against = self.evaluator.compared_with(progress, subject, &memory, decision);
         let candidate = rows.first().map(|row| Candidate::of(row, &self.arena, record));
         Dropped {

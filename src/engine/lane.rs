@@ -15,6 +15,8 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, Member, RecordBatch};
 use crate::observe::LaneMetrics;
 
+use super::calling::Calling;
+use super::calling::window::Window;
 use super::context::Context;
 use super::panics::{Panic, caught};
 use super::process::Scratch;
@@ -23,6 +25,7 @@ use super::status::{Counts, LaneStatus};
 use super::task::{Phase, Task, Tasks};
 use super::transact::{OpenSink, Transactor};
 
+mod calls;
 mod group;
 mod records;
 mod recovery;
@@ -92,6 +95,8 @@ pub struct Lane<C: Cluster> {
     next_id: TaskId,
     /// The way into the topology's sink, if it has one.
     sink: Option<OpenSink>,
+    /// Its calls, if the topology calls a provider.
+    calling: Option<Calling>,
     /// When the rows of idle tasks were last looked at.
     looked_at: Duration,
     /// When the sweeper was last due by the clock, where there is a sink.
@@ -155,6 +160,7 @@ impl<C: Cluster> Lane<C> {
             tasks: Tasks::new(),
             next_id: 0,
             sink: context.sink.as_ref().map(|sink| OpenSink::of(&context, sink.as_ref())),
+            calling: context.provider.as_ref().and_then(|provider| Calling::new(&context, provider.as_ref(), random)),
             looked_at: now,
             swept_at: now,
             tidying: false,
@@ -187,19 +193,23 @@ impl<C: Cluster> Lane<C> {
         self.recheck();
         self.stop_rescaled();
         let drained = self.batch.is_empty();
-        if !drained {
-            self.process_batch();
+        match (drained, self.calls()) {
+            (true, _) => {}
+            (false, false) => self.process_batch(),
+            (false, true) => self.take_in(),
         }
         self.restore_slices()?;
         self.step_isolated();
+        self.attend_to_calls();
         if drained {
             self.pass_markers();
         }
-        if drained || self.is_time_to_sweep() {
+        if drained || self.calls() || self.is_time_to_sweep() {
             self.tidy();
             self.sweep();
             self.commit();
         }
+        self.go_on_with_calls();
         self.housekeeping();
         Ok(())
     }
@@ -208,6 +218,7 @@ impl<C: Cluster> Lane<C> {
     pub fn leave(mut self) -> Result<(), cluster::Error> {
         self.commit();
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        self.drain(&ids);
         self.hand_over(ids.clone());
         for id in ids {
             self.release(id);
@@ -235,7 +246,7 @@ impl<C: Cluster> Lane<C> {
         }
         let alone = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
         let busy = self.restoring || self.tasks.values().any(alone);
-        if busy { BUSY_WAIT } else { IDLE_WAIT }
+        if busy { BUSY_WAIT } else { self.wait_for_calls() }
     }
 
     fn tasks_in(&self, phase: impl Fn(&Phase<C>) -> bool) -> Vec<TaskId> {
@@ -309,7 +320,9 @@ impl<C: Cluster> Lane<C> {
 /// The offset at which a task at work waits for records that exist and do not arrive.
 fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
-    end.filter(|end| matches!(task.phase, Phase::Running) && *end > next).map(|_| next)
+    // What it has read and not settled waits for its calls.
+    let is_waiting = task.window.as_ref().is_none_or(Window::is_empty);
+    end.filter(|end| matches!(task.phase, Phase::Running) && is_waiting && *end > next).map(|_| next)
 }
 
 fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {

@@ -16,6 +16,8 @@ pub struct Limits {
     pub isolated_max: usize,
     /// Records per transaction of an isolated task.
     pub isolated_records_max: usize,
+    /// Records that a task has read and not settled, where it calls a provider: it reads on once half of them are.
+    pub window_records_max: usize,
     /// How often in a row a lane may panic before it is given up.
     pub lane_panics_max: u32,
     /// How often a restore asks again after a refusal because of a broker's response
@@ -33,6 +35,7 @@ impl Limits {
         sweep_keys_max: 2_000,
         isolated_max: 4,
         isolated_records_max: 500,
+        window_records_max: 4096,
         lane_panics_max: 5,
         // Within about three seconds.
         doubts_max: 5,

@@ -36,6 +36,7 @@ use crate::words::agreeing;
 
 pub mod audit;
 pub mod budget;
+pub mod calling;
 pub mod catalog;
 pub mod changelog_loss;
 pub mod claims;
@@ -256,6 +257,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             ids: Ids::default(),
             limits: Limits::DEFAULT,
             sink,
+            provider: None,
             clock: clock.clone(),
         };
         if context.topology.input.named().is_empty() {

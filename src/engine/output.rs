@@ -59,7 +59,7 @@ impl<C: Cluster> Outlet<'_, C> {
         let rejection = match evaluation.decision.action {
             Action::Drop => return Ok(evaluation.decision),
             Action::DeadLetter => {
-                self.dead_letter(record, evaluation.decision.reason, &words(self.context, evaluation))?;
+                self.dead_letter(record, evaluation.decision.reason, &words(self.context, evaluation), &[])?;
                 return Ok(evaluation.decision);
             }
             Action::Fail => unreachable!("the caller stops before"),
@@ -71,7 +71,7 @@ impl<C: Cluster> Outlet<'_, C> {
         let Some(rejection) = rejection else { return Ok(evaluation.decision) };
         let decision = dedup::reject(&self.context.rules, &rejection);
         match decision.action {
-            Action::DeadLetter => self.dead_letter(record, rejection.reason, &rejection.message)?,
+            Action::DeadLetter => self.dead_letter(record, rejection.reason, &rejection.message, &[])?,
             Action::Fail => {
                 return Err(Failure::refused_at(
                     self.share.task,
@@ -136,7 +136,7 @@ impl<C: Cluster> Outlet<'_, C> {
     }
 
     /// Sends a message, or keeps it for after the sink's commit; returns the cluster's message if it refuses it.
-    fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Failure> {
+    pub(super) fn send(&mut self, message: &Message<'_>) -> Result<Option<String>, Failure> {
         if self.context.sink.is_some() {
             let Message { topic, partition, key, value, headers, timestamp } = *message;
             self.share.redo.push(RedoRecord::Topic { topic, partition, timestamp, headers, key, value });
@@ -158,8 +158,14 @@ impl<C: Cluster> Outlet<'_, C> {
     }
 
     /// Sends the original bytes to the dead letter topic, with headers that say where the record was and what is wrong
-    /// with it. A timestamp that a topic may refuse is replaced by the current time.
-    fn dead_letter(&mut self, record: &Record<'_>, reason: Reason, message: &str) -> Result<(), Failure> {
+    /// with it, and `more`. A timestamp that a topic may refuse is replaced by the current time.
+    pub(super) fn dead_letter(
+        &mut self,
+        record: &Record<'_>,
+        reason: Reason,
+        message: &str,
+        more: &[(&str, &str)],
+    ) -> Result<(), Failure> {
         self.headers.clear();
         self.headers.extend(record.headers);
         let name = &self.context.topology.name;
@@ -171,7 +177,10 @@ impl<C: Cluster> Outlet<'_, C> {
             ("offset", &coordinates[1]),
             ("reason", reason.as_str()),
             ("message", message),
-        ] {
+        ]
+        .iter()
+        .chain(more)
+        {
             self.headers.push(format!("__ratchet.errors.{field}").as_bytes(), Some(value.as_bytes()));
         }
         let believable = !matches!(reason, Reason::TimestampInFuture | Reason::Unsendable);

@@ -18,8 +18,8 @@ use super::task::Work;
 
 /// Memory that a lane reuses from batch to batch.
 pub struct Scratch {
-    judge: Judge,
-    headers: HeaderBuf,
+    pub(super) judge: Judge,
+    pub(super) headers: HeaderBuf,
     /// An audit record's value.
     explanation: Vec<u8>,
     /// What renders effects, if the topology has a sink.
@@ -120,7 +120,7 @@ fn process_all<C: Cluster>(
         Some((offset, _)) => &all[..all.partition_point(|&index| batch.record(index).offset < *offset)],
     };
     let indices = &before_stop[..room.reach(batch, before_stop)];
-    judge.read(share, indices.iter().map(|&index| batch.record(index)));
+    judge.read((share.position.next, &share.position.progress), indices.iter().map(|&index| batch.record(index)));
     judge.look_up(work.store, &share.position.progress).map_err(|error| Failure::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
@@ -128,9 +128,11 @@ fn process_all<C: Cluster>(
         let record = batch.record(index);
         judge.in_progress = Some(record.offset);
         crash::record(record.topic, record.partition, record.offset);
-        let evaluation = judge.judge((context, work), share, at, &record, wall_ms).map_err(|error| {
-            Failure::refused_at(id, record.offset, Unprocessable::Entry(resume::Refusal::of_record(error)))
-        })?;
+        let evaluation = judge
+            .judge((context, work), (&mut share.position.progress, &share.overlay), at, &record, wall_ms)
+            .map_err(|error| {
+                Failure::refused_at(id, record.offset, Unprocessable::Entry(resume::Refusal::of_record(error)))
+            })?;
         let Some(evaluation) = evaluation else {
             let last = all.last().map_or(record.offset, |&last| batch.record(last).offset);
             let timestamp = record.timestamp.unwrap_or_default();
@@ -153,7 +155,8 @@ fn process_all<C: Cluster>(
             && let Some(topic) = &context.topology.audit
         {
             explanation.clear();
-            judge.dropped(context, outlet.share, at, &record, decision).write(explanation);
+            let known = (&outlet.share.position.progress, &outlet.share.overlay);
+            judge.dropped(context, known, at, &record, decision).write(explanation);
             outlet.explain(&record, topic, explanation)?;
         }
         // A record that the output or the sink refuses is treated as if it had never existed.
@@ -193,13 +196,14 @@ fn in_inbox(
     if context.topology.audit.is_some() {
         let (verdict, reason, action) = (Verdict::Duplicate, Reason::InInbox, Action::Drop);
         let decision = Decision { verdict, reason, action, ..evaluation.decision };
-        judge.dropped(context, share, at, record, decision).write(&mut explanation);
+        let known = (&share.position.progress, &share.overlay);
+        judge.dropped(context, known, at, record, decision).write(&mut explanation);
     }
     Some(explanation)
 }
 
 /// Why the task stops before a record.
-fn stops_at(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> String {
+pub(super) fn stops_at(context: &Context, record: &Record<'_>, evaluation: &Evaluation) -> String {
     let location = format!("{}:{}:{}", record.topic, record.partition, record.offset);
     if let Some(error) = evaluation.full {
         return format!("{location}: {error}");

@@ -130,13 +130,15 @@ pub struct Resumption {
 }
 
 impl Resumption {
-    /// The same with what the position record says about `calls`. After a reset, what was settled beyond the prefix
-    /// counts as processed: it may be read again, or be left out and come back by another reset.
-    pub fn with_calls(mut self, mut calls: Calls) -> Result<Self, Refusal> {
-        if self.origin == Origin::Reset {
-            calls.beyond.drain(..).try_for_each(|(from, to)| self.progress.processed.add_range(from, to))?;
+    /// The same with what the position record says about `calls`. What was settled beyond the prefix and is left out by a
+    /// reset counts as processed: it may come back by another one.
+    pub fn with_calls(mut self, calls: Calls) -> Result<Self, Refusal> {
+        let next = self.next;
+        for (from, to) in &calls.beyond {
+            self.progress.processed.add_range(*from, (*to).min(next))?;
         }
-        Ok(Self { calls, ..self })
+        let ahead = calls.beyond.iter().map(|(from, to)| (*from.max(&next), *to)).filter(|(from, to)| from < to);
+        Ok(Self { calls: Calls { beyond: ahead.collect(), ..calls }, ..self })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::observe::{Phase as PhaseName, TaskMetrics};
 use crate::record::TopicPartition;
 use crate::state::Store;
 
+use super::calling::window::Window;
 use super::catalog::InputTopic;
 use super::claims::Commitment;
 use super::context::Context;
@@ -146,6 +147,8 @@ pub struct Task<C: Cluster> {
     pub unsettled: bool,
     /// The last transaction in the changelog: its position record's token.
     pub recorded: Option<Token>,
+    /// Its records that were read and are not settled, where the topology calls a provider and it is at work.
+    pub window: Option<Window>,
     /// Its row in the topology's sink, once it is claimed.
     pub claim: Option<Claim>,
     /// The group's offset, as settled; `None` if there was none.
@@ -211,6 +214,7 @@ impl<C: Cluster> Task<C> {
             commitment: None,
             unsettled: false,
             recorded: None,
+            window: None,
             claim: None,
             group_offset: None,
             doubted_row: None,

@@ -170,6 +170,18 @@ impl<'a> Settled<'a> {
 }
 
 impl How {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Rejected => "rejected",
+            Self::Conflict => "conflict",
+            Self::InDoubt => "in_doubt",
+            Self::GivenUp { .. } => "given_up",
+            Self::Dropped => "dropped",
+        }
+    }
+
     fn decode(rest: &mut &[u8]) -> Result<Self, Error> {
         Ok(match array(rest)? {
             [HOW_DONE] => Self::Done,

@@ -89,6 +89,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         look_now: AtomicBool::new(false),
         limits: limits(plan),
         sink: plan.sink.map(|kind| -> Arc<dyn Sink> { Arc::new(Database { process: process.clone(), kind }) }),
+        provider: None,
         clock: Arc::new(process.clone()),
         held_up: HeldUp::default(),
         proven: Proven::default(),

@@ -150,6 +150,7 @@ fn limits(random: &mut Random) -> Limits {
         sweep_keys_max: one_of([1, 2, 5, usual.sweep_keys_max]),
         isolated_max: loads_max,
         isolated_records_max: one_of([1, 2, 5, usual.isolated_records_max]),
+        window_records_max: usual.window_records_max,
         lane_panics_max: one_of([1, 2, 5, 5]) as u32,
         // No simulated broker returns a response older than what it knows: nothing becomes right only by querying
         // again.

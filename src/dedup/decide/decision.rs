@@ -99,6 +99,11 @@ impl Decision {
     /// The decision on a record whose offset has already been processed.
     pub const REPLAYED: Decision = Decision::dropped(Verdict::Duplicate, Reason::Replayed);
 
+    /// The decision on a record because of what its call has come to.
+    pub fn of_call(action: Action, reason: Reason) -> Self {
+        Self::by_action(action, Verdict::Invalid, reason)
+    }
+
     pub(super) const fn new(verdict: Verdict, reason: Reason, action: Action) -> Self {
         let (remember, against, step) = (Remember::Nothing, Against::Nothing, Step::Nothing);
         Self { verdict, reason, action, remember, against, step }

@@ -37,6 +37,7 @@ impl<C: Cluster> Lane<C> {
                     self.tasks_of(&partitions).into_iter().for_each(|id| self.transactor.forget(id));
                 } else {
                     self.commit();
+                    self.drain(&self.tasks_of(&partitions));
                 }
                 self.hand_over(self.tasks_of(&partitions));
                 self.release_all(&partitions);
@@ -218,6 +219,7 @@ impl<C: Cluster> Lane<C> {
     /// Drops a task that is in no open transaction of the lane, after flushing its store.
     pub(super) fn release(&mut self, id: TaskId) {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
+        self.drop_window(id);
         let Some(mut task) = self.tasks.remove(&id) else { return };
         task.dead_letters.log(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
         match &mut task.phase {

@@ -94,7 +94,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Makes sure that the group names this lane's id before the id writes for a task; for all tasks at work at once.
     /// That takes a transaction of its own, so the open one ends first.
-    fn claim(&mut self, id: TaskId) -> Result<(), Failure> {
+    pub(super) fn claim(&mut self, id: TaskId) -> Result<(), Failure> {
         self.transactor.prepare(&self.cluster).map_err(Failure::cluster)?;
         if !claims::is_unclaimed(&self.tasks[&id], self.transactor.producer().id()) {
             return Ok(());
@@ -106,7 +106,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// A task's share in the open transaction, which is begun if necessary. `None` if the task is no longer at work.
-    fn touch(&mut self, id: TaskId) -> Result<Option<&mut Share>, Failure> {
+    pub(super) fn touch(&mut self, id: TaskId) -> Result<Option<&mut Share>, Failure> {
         self.claim(id)?;
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
         let touched = self.transactor.touch(&self.context, id, &work.task.committed);
@@ -157,7 +157,7 @@ impl<C: Cluster> Lane<C> {
     /// never points at something that retention will remove.
     pub(super) fn pass_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
-            if !self.takes(id) {
+            if !self.takes(id) || self.tasks[&id].window.as_ref().is_some_and(|window| !window.is_empty()) {
                 continue;
             }
             let task = &self.tasks[&id];
@@ -166,8 +166,15 @@ impl<C: Cluster> Lane<C> {
             if position <= next && !task.commit_start {
                 continue;
             }
+            let ahead = self.tasks.get_mut(&id).and_then(|task| task.window.as_mut()).map(|window| {
+                window.pass_to(position);
+                window.ahead()
+            });
             match self.touch(id) {
-                Ok(Some(share)) => share.position.next = share.position.next.max(position),
+                Ok(Some(share)) => {
+                    share.position.next = share.position.next.max(position);
+                    ahead.into_iter().for_each(|ahead| ahead.put(&mut share.position));
+                }
                 Ok(None) => {}
                 Err(failure) => {
                     self.abort_and_restore(failure);
@@ -206,9 +213,12 @@ impl<C: Cluster> Lane<C> {
         if !self.transactor.is_open() {
             return Ok(());
         }
-        let Self { context, transactor, tasks, member, metrics, sink, .. } = self;
+        let Self { context, transactor, tasks, member, sink, .. } = self;
         transactor.seal(context, tasks, member, sink.as_mut())?;
+        let concerned = self.with_windows();
+        let Self { context, transactor, tasks, member, metrics, .. } = self;
         let Committed { failures, stops } = transactor.commit(context, tasks, member, metrics)?;
+        self.ended(concerned, true);
         failures.into_iter().for_each(|failure| self.on_task_failure(failure));
         stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));
         Ok(())

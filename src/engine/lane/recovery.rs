@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind, Member};
+use crate::engine::calling::window::Window;
 use crate::engine::changelog_loss;
 use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
@@ -45,7 +46,13 @@ impl<C: Cluster> Lane<C> {
             if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
                 task.unsettle();
             }
+            if aborted.ended && failure.task != Some(id) && self.calls() {
+                // Nothing has changed anywhere: its window goes on as it was before the transaction.
+                self.ended(vec![id], false);
+                continue;
+            }
             let undelivered = aborted.undelivered.iter().find(|record| record.number == id && !fenced);
+            let undelivered = undelivered.filter(|_| !self.calls());
             if let (Some(undelivered), Some(task)) = (undelivered, self.tasks.get_mut(&id)) {
                 tracing::warn!(task = %task.input, reason = %undelivered.message, "the output fails this task; isolating it");
                 let share = aborted.shares.iter().find(|share| share.task == id);
@@ -54,7 +61,9 @@ impl<C: Cluster> Lane<C> {
             }
             self.restart(id);
         }
-        if let (Some(task), Cause::Cluster(_)) = (failure.task.and_then(|id| self.tasks.get_mut(&id)), &failure.cause) {
+        if let (Some(task), Cause::Cluster(_), None) =
+            (failure.task.and_then(|id| self.tasks.get_mut(&id)), &failure.cause, &self.calling)
+        {
             tracing::warn!(task = %task.input, reason = %failure.cause, "the output fails this task; isolating it");
             let until = task.committed.next + 1;
             task.quarantine.get_or_insert_with(|| Quarantine::new(&self.context, until, false));
@@ -102,6 +111,7 @@ impl<C: Cluster> Lane<C> {
     fn on_panic(&mut self, id: TaskId, at: InProgress, panic: &Panic) {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
+        self.drop_window(id);
         let Some(mut former) = self.tasks.remove(&id) else { return };
         self.transactor.release(id);
         former.panics.note(at, panic);
@@ -136,6 +146,7 @@ impl<C: Cluster> Lane<C> {
             !self.transactor.touches(id),
             "what is in the open transaction goes on, or the transaction is given up"
         );
+        self.drop_window(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         // One whose means a panic has taken is recreated, and waits for as long as its panics say.
         if matches!(task.phase, Phase::Failed | Phase::Isolated(None)) {
@@ -250,6 +261,7 @@ impl<C: Cluster> Lane<C> {
         }
         if task.quarantine.is_none() {
             self.member.start(&task.input, task.committed.next)?;
+            task.window = self.calling.as_ref().map(|_| Window::new(&task.committed));
             task.set_phase(Phase::Running);
             return Ok(());
         }

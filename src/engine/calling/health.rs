@@ -1,0 +1,158 @@
+//! Whether a provider is there, as a lane's answers say it.
+//!
+//! **Down is not poison.** A provider that is down, or refuses the lane's credentials, is tried with one call at a time,
+//! and nothing else is sent before that one is answered. A record whose attempts fail while others succeed is its own
+//! trouble.
+
+use std::time::Duration;
+
+use crate::effect::call::{Answer, Class, Policy};
+use crate::effect::provider::CallNumber;
+
+/// What is known of the provider.
+#[derive(Debug, Default)]
+pub struct Health {
+    /// When it last answered as one that is there, on the monotonic clock.
+    alive_at: Option<Duration>,
+    held: Option<Held>,
+}
+
+/// The provider is not there.
+#[derive(Debug)]
+struct Held {
+    /// When the next call may be tried, on the monotonic clock.
+    until: Duration,
+    /// The call that is being tried.
+    probe: Option<CallNumber>,
+}
+
+impl Health {
+    /// Whether calls wait for the provider.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether another call may be sent now.
+    pub fn may_send(&self, now: Duration) -> bool {
+        self.held.as_ref().is_none_or(|held| held.probe.is_none() && now >= held.until)
+    }
+
+    /// When the next call may be tried, on the monotonic clock; `None` if nothing is in its way, or one is being tried.
+    pub fn tries_at(&self) -> Option<Duration> {
+        self.held.as_ref().filter(|held| held.probe.is_none()).map(|held| held.until)
+    }
+
+    /// A call is sent.
+    pub fn sent(&mut self, number: CallNumber) {
+        if let Some(held) = &mut self.held {
+            held.probe = Some(number);
+        }
+    }
+
+    /// A call is taken back, or nobody waits for it any more.
+    pub fn dropped(&mut self, number: CallNumber) {
+        if let Some(held) = &mut self.held {
+            held.probe = held.probe.filter(|probe| *probe != number);
+        }
+    }
+
+    /// A call is answered. Says whether that ends a hold.
+    pub fn answered(&mut self, policy: &Policy, number: CallNumber, answer: &Answer, now: Duration) -> bool {
+        self.dropped(number);
+        let class = policy.answers.read(answer, policy.key.is_some()).class;
+        let is_answer = matches!(answer, Answer::Status(_));
+        if !is_answer || !matches!(class, Class::Done | Class::Rejected | Class::Conflict | Class::InProgress) {
+            return false;
+        }
+        self.alive_at = Some(now);
+        self.held.take().is_some()
+    }
+
+    /// Whether nothing since then shows that the provider is there.
+    pub fn is_down_since(&self, since: Duration) -> bool {
+        self.alive_at.is_none_or(|alive_at| alive_at < since)
+    }
+
+    /// Nothing can be sent before then. Says whether that is news.
+    pub fn hold(&mut self, until: Duration) -> bool {
+        match &mut self.held {
+            Some(held) => {
+                held.until = held.until.max(until);
+                false
+            }
+            None => {
+                self.held = Some(Held { until, probe: None });
+                true
+            }
+        }
+    }
+
+    /// The call that was tried is to be tried again then.
+    pub fn put_off(&mut self, until: Duration) {
+        if let Some(held) = &mut self.held {
+            held.until = held.until.max(until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: a provider that is down is tried with one call at a time, and found alive by the first answer.
+
+    use super::*;
+    use crate::effect::call::{Answers, Jitter, OnInDoubt, OnUnavailable, Reserve, Retry, Status};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn policy() -> Policy {
+        Policy {
+            key: None,
+            reserve: Reserve::Always,
+            on_in_doubt: OnInDoubt::DeadLetter,
+            on_unavailable: OnUnavailable::Hold,
+            retry: Retry { first: SECOND, factor: 2, max: SECOND * 30, jitter: Jitter::None, attempts: 3 },
+            answers: Answers::default(),
+        }
+    }
+
+    #[test]
+    fn one_call_at_a_time_while_it_is_down() {
+        let mut health = Health::default();
+        assert!(health.may_send(SECOND) && health.hold(SECOND * 5) && !health.hold(SECOND * 4));
+        assert!(!health.may_send(SECOND * 4) && health.may_send(SECOND * 5));
+        assert_eq!(health.tries_at(), Some(SECOND * 5));
+        health.sent(7);
+        assert!(!health.may_send(SECOND * 9) && health.tries_at().is_none());
+        // Nothing was answered: it is tried again.
+        assert!(!health.answered(&policy(), 7, &Answer::Lost, SECOND * 9));
+        health.put_off(SECOND * 12);
+        assert!(!health.may_send(SECOND * 11) && health.may_send(SECOND * 12));
+        health.sent(8);
+        assert!(health.answered(&policy(), 8, &Answer::Status(Status::of(422)), SECOND * 13));
+        assert!(!health.is_held() && health.may_send(SECOND * 13));
+    }
+
+    #[test]
+    fn only_an_answer_of_its_own_shows_that_it_is_alive() {
+        let mut health = Health::default();
+        assert!(health.is_down_since(SECOND));
+        let answers = [(201, true), (404, true), (422, true), (500, false), (503, false), (401, false)];
+        for (at, (code, is_alive)) in (2_u32..).zip(answers) {
+            health.answered(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * at);
+            assert_eq!(!health.is_down_since(SECOND * at), is_alive, "{code}");
+        }
+        health.answered(&policy(), 1, &Answer::NotSent, SECOND * 900);
+        assert!(health.is_down_since(SECOND * 900));
+    }
+
+    #[test]
+    fn call_that_is_gone_does_not_hold_up_the_next() {
+        let mut health = Health::default();
+        health.hold(SECOND);
+        health.sent(3);
+        health.dropped(4);
+        assert!(!health.may_send(SECOND * 2));
+        health.dropped(3);
+        assert!(health.may_send(SECOND * 2));
+    }
+}

@@ -1,0 +1,314 @@
+//! Calls to a provider: a lane's part in what a record's call goes through.
+//!
+//! - [`window`] holds a task's records that were read and are not settled
+//! - [`judging`] finds out which of them call
+//! - [`writing`] puts reservations, grants and settlements into the task's share of the open transaction
+//! - [`health`] knows whether the provider is there
+//!
+//! What becomes of a call is decided by [`crate::effect::call`]; what is on the wire is the provider's driver's. A lane
+//! goes round ([`super::lane`]): it takes in what was read, hears answers, judges, writes and commits all that is due in
+//! one transaction, and then sends what that has let go. No transaction is open while it waits for an answer.
+//!
+//! **Failure**: after a clean abort everything is as it was before the transaction, and nothing is read again. Any other
+//! end of a transaction sends its tasks through their restore, with new windows: what is still on the wire then is heard
+//! by nobody, and its reservation says that it may have happened.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::effect::call::{Action, Event, Now, Policy, Stage};
+use crate::effect::provider::{CallNumber, Calls, Heard, Provider, Request};
+use crate::rendering::request::Requester;
+use crate::topology::sink::http::Http;
+
+use super::context::Context;
+use super::share::TaskId;
+use super::sink_trouble::Said;
+
+pub mod health;
+pub mod judging;
+pub mod window;
+pub mod writing;
+
+use health::Health;
+use judging::Round;
+use window::{Called, HeardLast, SlotStage, Window};
+
+/// How many calls may wait for their turn in the driver, beside those that are under way: it goes on with them while the
+/// lane commits.
+const QUEUED_MAX: usize = 64;
+
+/// Numbers a lane's calls.
+#[derive(Debug, Default)]
+pub struct Numbers(CallNumber);
+
+impl Numbers {
+    /// A number that no other call of the lane has.
+    pub fn next(&mut self) -> CallNumber {
+        self.0 += 1;
+        self.0
+    }
+}
+
+/// Random numbers for waits (SplitMix64): nothing depends on them but when calls that failed together come again.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    /// A number between 0 and `most`, both included.
+    fn up_to(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        match most.checked_add(1) {
+            Some(count) => mixed % count,
+            None => mixed,
+        }
+    }
+}
+
+/// A lane's calls.
+pub struct Calling {
+    calls: Box<dyn Calls>,
+    /// Whose they are: task and offset.
+    under_way: HashMap<CallNumber, (TaskId, i64)>,
+    random: Random,
+    health: Health,
+    pub(super) said: Said,
+    pub(super) numbers: Numbers,
+    pub(super) requester: Requester,
+    pub(super) round: Round,
+}
+
+/// The windows of a lane's tasks.
+pub trait Windows {
+    /// A task's window, if it is at work.
+    fn window(&mut self, id: TaskId) -> Option<&mut Window>;
+
+    /// The tasks at work, in order.
+    fn at_work(&self) -> Vec<TaskId>;
+}
+
+impl Calling {
+    /// A lane's way to its topology's provider; `random` is the start of its random numbers.
+    pub fn new(context: &Context, provider: &dyn Provider, random: u64) -> Option<Self> {
+        Some(Self {
+            calls: provider.calls(),
+            under_way: HashMap::new(),
+            random: Random(random),
+            health: Health::default(),
+            said: Said::default(),
+            numbers: Numbers::default(),
+            requester: Requester::new(&context.topology)?,
+            round: Round::default(),
+        })
+    }
+
+    /// The time.
+    pub fn now(context: &Context) -> Now {
+        Now { wall_ms: context.clock.wall_ms(), monotonic: context.clock.monotonic() }
+    }
+
+    /// How many calls are under way, or wait for their turn in the driver.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Whether calls wait for the provider.
+    pub fn is_held(&self) -> bool {
+        self.health.is_held()
+    }
+
+    /// What the open transaction has become for a window: committed, or certainly not.
+    pub fn ended(&mut self, context: &Context, policy: &Policy, window: &mut Window, is_committed: bool) {
+        let (now, random) = (Self::now(context), &mut self.random);
+        let mut draw = |most| random.up_to(most);
+        match is_committed {
+            true => window.committed(policy, now, &mut draw),
+            false => window.aborted(policy, now, &mut draw),
+        }
+    }
+
+    /// Takes what was heard to the records that it is about. Says whether there was anything.
+    pub fn hear(&mut self, context: &Context, http: &Http, windows: &mut impl Windows) -> bool {
+        let mut has_heard = false;
+        while let Some(heard) = self.calls.take() {
+            has_heard = true;
+            let now = Self::now(context);
+            let owner = self.under_way.remove(&heard.number);
+            let ends_hold = self.health.answered(&http.policy, heard.number, &heard.answer, now.monotonic);
+            if ends_hold && self.said.forget() {
+                tracing::info!(topology = context.topology.name, "the provider works again");
+            }
+            let Some((id, offset)) = owner else { continue };
+            let Some(window) = windows.window(id) else { continue };
+            let Some(at) = window.find(offset) else { continue };
+            let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
+            if called.number == heard.number {
+                self.answered(context, http, called, heard, now);
+            }
+        }
+        if self.health.is_held() {
+            self.withdraw_all(context, http, windows);
+        }
+        has_heard
+    }
+
+    fn answered(&mut self, context: &Context, http: &Http, called: &mut Called, heard: Heard, now: Now) {
+        let Heard { attempt, answer, body, message, .. } = heard;
+        let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at));
+        called.ended_at = Some(now.monotonic);
+        let random = &mut self.random;
+        let event = Event::Answered { attempt, answer, is_down };
+        let action = called.happen(&http.policy, event, now, &mut |most| random.up_to(most));
+        let status = match answer {
+            crate::effect::call::Answer::Status(status) => Some(status.code),
+            _ => None,
+        };
+        called.heard = Some(HeardLast { status, body, message });
+        match action {
+            Some(Action::Hold(until)) => {
+                self.health.hold(until);
+                let reason = called.heard.as_ref().and_then(HeardLast::words).unwrap_or_default();
+                if self.said.is_due(&reason, now.monotonic) {
+                    tracing::warn!(
+                        topology = context.topology.name,
+                        reason,
+                        "the provider is down; trying one call at a time"
+                    );
+                }
+            }
+            // It was the one that was tried.
+            Some(Action::SendAt(at)) => self.health.put_off(at),
+            _ => {}
+        }
+    }
+
+    /// Takes back whatever is not on the wire yet.
+    fn withdraw_all(&mut self, context: &Context, http: &Http, windows: &mut impl Windows) {
+        for id in windows.at_work() {
+            let Some(window) = windows.window(id) else { continue };
+            self.withdraw(context, http, window);
+        }
+    }
+
+    /// Takes back the calls of a window that are not on the wire yet.
+    pub fn withdraw(&mut self, context: &Context, http: &Http, window: &mut Window) {
+        let now = Self::now(context);
+        for at in 0..window.len() {
+            let SlotStage::Called(called) = &window.slot(at).stage else { continue };
+            if called.call.stage() != Stage::Sent || !self.calls.withdraw(called.number) {
+                continue;
+            }
+            self.forget(called.number);
+            let attempt = called.call.attempt();
+            if let SlotStage::Called(called) = &mut window.slot_mut(at).stage {
+                let random = &mut self.random;
+                let event = Event::Withdrawn { attempt };
+                called.happen(&http.policy, event, now, &mut |most| random.up_to(most));
+            }
+        }
+    }
+
+    fn forget(&mut self, number: CallNumber) {
+        self.under_way.remove(&number);
+        self.health.dropped(number);
+    }
+
+    /// Nobody waits for the calls of this window any more: what is not on the wire is taken back.
+    pub fn drop_window(&mut self, window: &Window) {
+        for slot in window.slots() {
+            if let SlotStage::Called(called) = &slot.stage
+                && called.call.stage() == Stage::Sent
+            {
+                // Either way nobody hears of it.
+                let _ = self.calls.withdraw(called.number);
+                self.forget(called.number);
+            }
+        }
+    }
+
+    /// Sends what is ready, as much as there is room for.
+    pub fn send(&mut self, context: &Context, http: &Http, windows: &mut impl Windows) {
+        let now = Self::now(context);
+        if self.health.is_held() {
+            return self.send_one(http, windows, now);
+        }
+        for id in windows.at_work() {
+            let Some(window) = windows.window(id) else { continue };
+            for at in 0..window.len() {
+                if self.under_way.len() >= http.in_flight + QUEUED_MAX {
+                    return;
+                }
+                let slot = window.slot(at);
+                let is_ready = matches!(
+                    &slot.stage,
+                    SlotStage::Called(called) if called.call.stage() == Stage::Ready && called.send_at <= now.monotonic
+                );
+                if !is_ready {
+                    continue;
+                }
+                let offset = slot.offset();
+                let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
+                self.dispatch(http, (id, offset), called, now);
+            }
+        }
+    }
+
+    /// While the provider is down: sends the call that has waited longest, so that one which fails for reasons of its own
+    /// does not keep the others from finding it alive.
+    fn send_one(&mut self, http: &Http, windows: &mut impl Windows, now: Now) {
+        if !self.health.may_send(now.monotonic) {
+            return;
+        }
+        let mut first: Option<(Duration, TaskId, usize)> = None;
+        for id in windows.at_work() {
+            let Some(window) = windows.window(id) else { continue };
+            for (at, slot) in window.slots().enumerate() {
+                let SlotStage::Called(called) = &slot.stage else { continue };
+                let is_ready = called.call.stage() == Stage::Ready && called.send_at <= now.monotonic;
+                if is_ready && first.is_none_or(|(send_at, ..)| called.send_at < send_at) {
+                    first = Some((called.send_at, id, at));
+                }
+            }
+        }
+        let Some((_, id, at)) = first else { return };
+        let Some(window) = windows.window(id) else { return };
+        let offset = window.slot(at).offset();
+        if let SlotStage::Called(called) = &mut window.slot_mut(at).stage {
+            self.dispatch(http, (id, offset), called, now);
+        }
+    }
+
+    fn dispatch(&mut self, http: &Http, (id, offset): (TaskId, i64), called: &mut Called, now: Now) {
+        let random = &mut self.random;
+        let action = called.happen(&http.policy, Event::Dispatch, now, &mut |most| random.up_to(most));
+        let Some(Action::Send { attempt }) = action else { return };
+        let first_at_ms = called.call.first_at_ms().expect("what is sent has begun");
+        let number = called.number;
+        self.under_way.insert(number, (id, offset));
+        self.health.sent(number);
+        self.calls.submit(Request { number, attempt, first_at_ms, rendered: called.rendered.clone() });
+    }
+
+    /// When something is to be sent, on the monotonic clock, if anything waits for that.
+    pub fn next_send(&self, ready: Option<Duration>) -> Option<Duration> {
+        match (ready, self.health.is_held()) {
+            (Some(ready), true) => self.health.tries_at().map(|tries_at| tries_at.max(ready)),
+            (ready, _) => ready,
+        }
+    }
+}
+
+impl HeardLast {
+    /// What it says about the provider, in words.
+    pub fn words(&self) -> Option<String> {
+        match (self.status, &self.message) {
+            (Some(status), Some(message)) => Some(format!("it answered {status}: {message}")),
+            (Some(status), None) => Some(format!("it answered {status}")),
+            (None, message) => message.clone(),
+        }
+    }
+}

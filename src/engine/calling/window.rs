@@ -1,0 +1,468 @@
+//! The window: a task's records that were read and are not settled, in input order.
+//!
+//! A record waits in its slot until it is judged, is called if it is new, and is settled by a transaction. The **settled
+//! prefix** ends before the first slot that is not settled; the group's offset is its end, and so are stream time and
+//! horizon in the position record. What is settled beyond it is listed there, so that a restart passes it over.
+//!
+//! Stream time moves as records are read, in input order, and each slot keeps what it was after its record: when it is
+//! judged does not matter.
+//!
+//! Nothing here waits or writes. A transaction takes [`Window::ahead`] with what its slots have put into it, and
+//! [`Window::committed`] or [`Window::aborted`] says what has become of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::dedup::{Evaluation, Kept, Progress, Rejection, Rules, check_time};
+use crate::effect::call::{self, Action, Call, Draw, Event, Now, Outcome, Policy, Stage};
+use crate::effect::provider::{Body, CallNumber, Rendered};
+use crate::engine::share::Position;
+use crate::record::{Headers, Record};
+
+/// Roughly what a slot takes besides its record's bytes.
+const SLOT_BYTES: usize = 1 << 10;
+
+/// A record with its own bytes.
+#[derive(Debug)]
+pub struct Owned {
+    topic: Arc<str>,
+    partition: i32,
+    offset: i64,
+    timestamp: Option<i64>,
+    key: Option<Box<[u8]>>,
+    value: Option<Box<[u8]>>,
+    headers: Box<[u8]>,
+}
+
+impl Owned {
+    /// A copy of a record of this topic.
+    pub fn of(record: &Record<'_>, topic: &Arc<str>) -> Self {
+        Self {
+            topic: Arc::clone(topic),
+            partition: record.partition,
+            offset: record.offset,
+            timestamp: record.timestamp,
+            key: record.key.map(Into::into),
+            value: record.value.map(Into::into),
+            headers: record.headers.as_bytes().into(),
+        }
+    }
+
+    /// The record, borrowed.
+    pub fn record(&self) -> Record<'_> {
+        Record {
+            topic: &self.topic,
+            partition: self.partition,
+            offset: self.offset,
+            timestamp: self.timestamp,
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            headers: Headers::from_bytes(&self.headers),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let of = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
+        of(&self.key) + of(&self.value) + self.headers.len() + SLOT_BYTES
+    }
+}
+
+/// Stream time and horizon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    stream_time: i64,
+    horizon: i64,
+}
+
+impl Times {
+    /// Those of this progress.
+    pub fn of(progress: &Progress) -> Self {
+        Self { stream_time: progress.stream_time, horizon: progress.horizon }
+    }
+
+    /// Puts them into `progress`.
+    pub fn put(self, progress: &mut Progress) {
+        (progress.stream_time, progress.horizon) = (self.stream_time, self.horizon);
+    }
+}
+
+/// What the clocks say about a record's timestamp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// It may be believed, or there is none.
+    Believed,
+    /// It is too far in the future.
+    Future(Rejection),
+    /// It seems to be, and the cluster has to be asked.
+    Doubted,
+}
+
+/// A record in the window.
+#[derive(Debug)]
+pub struct Slot {
+    /// The record.
+    pub record: Owned,
+    /// The key of its identity; `None` where it has none, or is not read.
+    pub key: Option<Vec<u8>>,
+    /// Stream time and horizon after it.
+    pub times: Times,
+    /// What the clocks say.
+    pub time: Time,
+    /// How far it is.
+    pub stage: SlotStage,
+}
+
+/// How far a record is.
+#[derive(Debug)]
+pub enum SlotStage {
+    /// It is to be judged.
+    Unjudged,
+    /// It makes no call, and is settled by the next transaction.
+    Judged(Box<Judged>),
+    /// It calls.
+    Called(Box<Called>),
+    /// The task stops before it.
+    Stops(String),
+    /// It is settled, now or before this owner.
+    Settled,
+}
+
+/// What was decided about a record that makes no call.
+#[derive(Debug)]
+pub struct Judged {
+    /// What to do with it.
+    pub evaluation: Evaluation,
+    /// What it leaves behind.
+    pub kept: Kept,
+    /// What a dead letter says, or why the task would stop.
+    pub message: String,
+    /// The audit record to write; empty if there is none.
+    pub explanation: Vec<u8>,
+    /// Whether it is answered with what is remembered.
+    pub is_answered: bool,
+    /// Whether the open transaction settles it.
+    pub is_written: bool,
+}
+
+/// A record that calls.
+#[derive(Debug)]
+pub struct Called {
+    /// The call.
+    pub call: Call,
+    /// Its number.
+    pub number: CallNumber,
+    /// Not to be sent before this, on the monotonic clock.
+    pub send_at: Duration,
+    /// When its last attempt ended, on the monotonic clock; `None` before.
+    pub ended_at: Option<Duration>,
+    /// What is sent.
+    pub rendered: Arc<Rendered>,
+    /// Why it survived.
+    pub evaluation: Evaluation,
+    /// What it leaves behind once it is done.
+    pub kept: Kept,
+    /// What was answered last.
+    pub heard: Option<HeardLast>,
+    /// Whether the open transaction settles it.
+    pub is_written: bool,
+}
+
+/// What was answered last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeardLast {
+    /// The status; `None` if there was no answer.
+    pub status: Option<u16>,
+    /// The body.
+    pub body: Body,
+    /// What was wrong with it.
+    pub message: Option<String>,
+}
+
+impl Slot {
+    /// The record's offset.
+    pub fn offset(&self) -> i64 {
+        self.record.offset
+    }
+
+    /// Whether it is settled, or will be once the open transaction is committed.
+    fn is_ahead(&self) -> bool {
+        match &self.stage {
+            SlotStage::Settled => true,
+            SlotStage::Judged(judged) => judged.is_written,
+            SlotStage::Called(called) => called.is_written,
+            SlotStage::Unjudged | SlotStage::Stops(_) => false,
+        }
+    }
+
+    /// Whether what it leaves behind concerns records of other identities.
+    pub fn concerns_others(&self) -> bool {
+        match &self.stage {
+            SlotStage::Judged(judged) => judged.kept.concerns_others(),
+            SlotStage::Called(called) => called.kept.concerns_others(),
+            SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => false,
+        }
+    }
+}
+
+/// Where a task is once the open transaction is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The end of the settled prefix.
+    pub next: i64,
+    /// Stream time and horizon there.
+    pub times: Times,
+    /// The ranges that are settled beyond it.
+    pub beyond: Vec<(i64, i64)>,
+}
+
+impl Ahead {
+    /// Puts it into a share's position.
+    pub fn put(self, position: &mut Position) {
+        position.next = position.next.max(self.next);
+        position.calls.beyond = self.beyond;
+        self.times.put(&mut position.progress);
+    }
+}
+
+/// A task's records that were read and are not settled.
+#[derive(Debug)]
+pub struct Window {
+    slots: VecDeque<Slot>,
+    bytes: usize,
+    /// The end of the settled prefix, and stream time and horizon there.
+    next: i64,
+    times: Times,
+    /// What was read up to, and stream time and horizon there.
+    read_to: i64,
+    tail: Progress,
+    /// What former owners have settled at offsets that were not read yet.
+    beyond: VecDeque<(i64, i64)>,
+    /// The end of the grants of owners before this one.
+    former_to: i64,
+    /// Whether its partition is paused because it is full.
+    pub is_paused: bool,
+    /// Whether something has happened since it was last looked at.
+    pub is_touched: bool,
+}
+
+impl Window {
+    /// The window of a task that goes on at this position.
+    pub fn new(position: &Position) -> Self {
+        let times = Times::of(&position.progress);
+        let mut tail = Progress::default();
+        times.put(&mut tail);
+        Self {
+            slots: VecDeque::new(),
+            bytes: 0,
+            next: position.next,
+            times,
+            read_to: position.next,
+            tail,
+            beyond: position.calls.beyond.iter().copied().collect(),
+            former_to: position.calls.called.last().map_or(i64::MIN, |called| called.to),
+            is_paused: false,
+            is_touched: false,
+        }
+    }
+
+    /// The slots, in input order.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter()
+    }
+
+    /// How many slots there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether everything that was read is settled.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Roughly the memory that its records take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The end of the grants of owners before this one: calls of records before it may have gone.
+    pub fn former_to(&self) -> i64 {
+        self.former_to
+    }
+
+    /// Whether a call of it is on the wire, or on its way there.
+    pub fn is_calling(&self) -> bool {
+        let is_sent =
+            |slot: &Slot| matches!(&slot.stage, SlotStage::Called(called) if called.call.stage() == Stage::Sent);
+        self.slots.iter().any(is_sent)
+    }
+
+    /// The next offset to read.
+    pub fn read_to(&self) -> i64 {
+        self.read_to
+    }
+
+    /// The slot with this number, from 0.
+    pub fn slot(&self, at: usize) -> &Slot {
+        &self.slots[at]
+    }
+
+    /// The slot with this number, from 0.
+    pub fn slot_mut(&mut self, at: usize) -> &mut Slot {
+        self.is_touched = true;
+        &mut self.slots[at]
+    }
+
+    /// The number of the slot with this offset.
+    pub fn find(&self, offset: i64) -> Option<usize> {
+        self.slots.binary_search_by_key(&offset, Slot::offset).ok()
+    }
+
+    /// Takes in the next record. `key` gives its identity's; `is_certain` says whether it is from the future by every
+    /// clock, if it is by this host's.
+    pub fn take(
+        &mut self,
+        (record, topic): (&Record<'_>, &Arc<str>),
+        (rules, progress, wall_ms): (&Rules, &Progress, i64),
+        key: impl FnOnce() -> Option<Vec<u8>>,
+        is_certain: impl FnOnce() -> bool,
+    ) {
+        let offset = record.offset;
+        assert!(offset >= self.read_to, "offset {offset} came after {}", self.read_to);
+        (self.read_to, self.is_touched) = (offset + 1, true);
+        let is_settled = self.passes(offset);
+        let is_replayed = progress.is_replayed(offset);
+        let time = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
+            None => Time::Believed,
+            Some(rejection) if is_settled || is_certain() => Time::Future(rejection),
+            Some(_) => Time::Doubted,
+        };
+        if time == Time::Believed && !is_replayed {
+            self.tail.advance(rules, record.timestamp);
+        }
+        let stage = if is_settled { SlotStage::Settled } else { SlotStage::Unjudged };
+        let key = if is_settled || is_replayed || time != Time::Believed { None } else { key() };
+        let slot = Slot { record: Owned::of(record, topic), key, times: Times::of(&self.tail), time, stage };
+        self.bytes += slot.record.bytes();
+        self.slots.push_back(slot);
+        self.pop();
+    }
+
+    /// Whether a former owner has settled the record at this offset; forgets what lies before it.
+    fn passes(&mut self, offset: i64) -> bool {
+        while self.beyond.front().is_some_and(|&(_, to)| to <= offset) {
+            self.beyond.pop_front();
+        }
+        self.beyond.front().is_some_and(|&(from, _)| from <= offset)
+    }
+
+    /// Where the task is once the open transaction is committed.
+    pub fn ahead(&self) -> Ahead {
+        let prefix = self.slots.iter().take_while(|slot| slot.is_ahead()).count();
+        let (next, times) = match prefix.checked_sub(1).map(|last| &self.slots[last]) {
+            None => (self.next, self.times),
+            Some(last) if prefix == self.slots.len() => (self.read_to, last.times),
+            Some(last) => (last.offset() + 1, last.times),
+        };
+        let mut beyond: Vec<(i64, i64)> = Vec::new();
+        let mut before = next;
+        for slot in self.slots.iter().skip(prefix) {
+            let (from, to) = (slot.offset(), slot.offset() + 1);
+            if slot.is_ahead() {
+                match beyond.last_mut() {
+                    // Between the two lies nothing that will ever be read.
+                    Some((_, end)) if *end == before => *end = to,
+                    _ => beyond.push((from, to)),
+                }
+            }
+            before = to;
+        }
+        let unread = self.beyond.iter().map(|&(from, to)| (from.max(self.read_to), to));
+        beyond.extend(unread.filter(|(from, to)| from < to));
+        Ahead { next, times, beyond }
+    }
+
+    /// The open transaction is committed: what it has settled is, and what it has let go may be sent.
+    pub fn committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
+        self.is_touched = true;
+        for slot in &mut self.slots {
+            match &mut slot.stage {
+                SlotStage::Judged(judged) if judged.is_written => slot.stage = SlotStage::Settled,
+                SlotStage::Called(called) if called.is_written => slot.stage = SlotStage::Settled,
+                SlotStage::Called(called) if matches!(called.call.stage(), Stage::Writing(_)) => {
+                    called.happen(policy, Event::Committed, now, draw);
+                }
+                _ => {}
+            }
+        }
+        self.pop();
+    }
+
+    /// The open transaction was certainly not committed: everything is as it was before it.
+    pub fn aborted(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
+        self.is_touched = true;
+        for slot in &mut self.slots {
+            match &mut slot.stage {
+                // What it was judged against may have been in that transaction.
+                SlotStage::Judged(_) => slot.stage = SlotStage::Unjudged,
+                SlotStage::Called(called) => {
+                    called.is_written = false;
+                    if matches!(called.call.stage(), Stage::Writing(_)) {
+                        called.happen(policy, Event::Aborted, now, draw);
+                    }
+                }
+                SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => {}
+            }
+        }
+    }
+
+    /// Lets go of the settled prefix.
+    fn pop(&mut self) {
+        while let Some(slot) = self.slots.pop_front_if(|slot| matches!(slot.stage, SlotStage::Settled)) {
+            self.bytes -= slot.record.bytes();
+            (self.next, self.times) = (slot.offset() + 1, slot.times);
+        }
+        if self.slots.is_empty() {
+            self.next = self.read_to;
+        }
+    }
+
+    /// Everything before this offset is read, and nothing more will be found there.
+    pub fn pass_to(&mut self, offset: i64) {
+        self.read_to = self.read_to.max(offset);
+        self.pop();
+    }
+
+    /// When the next call that is ready may be sent, on the monotonic clock.
+    pub fn next_send(&self) -> Option<Duration> {
+        let ready = |slot: &Slot| match &slot.stage {
+            SlotStage::Called(called) if called.call.stage() == Stage::Ready => Some(called.send_at),
+            _ => None,
+        };
+        self.slots.iter().filter_map(ready).min()
+    }
+}
+
+impl Called {
+    /// Something happens to the call. Returns what is to be done at once: an attempt to send, or a hold.
+    pub fn happen(&mut self, policy: &Policy, event: Event, now: Now, draw: Draw<'_>) -> Option<Action> {
+        let (call, action) = call::next(policy, self.call, event, now, draw);
+        self.call = call;
+        if let Some(Action::SendAt(at) | Action::Hold(at)) = action {
+            self.send_at = at;
+        }
+        action
+    }
+
+    /// What it has come to, if it is decided.
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self.call.stage() {
+            Stage::Decided(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Goal: the settled prefix, and what lies beyond it, are as the records were settled, whatever the order.
+
+use super::*;
+use crate::dedup::{Decision, Identity, Reason, Retention};
+use crate::engine::share::Position;
+use crate::format::Calls;
+
+fn rules() -> Rules {
+    Rules { retention: Retention::For { ms: 1_000 }, ..Rules::new(Identity::of_paths([]), None) }
+}
+
+fn position(next: i64, beyond: &[(i64, i64)]) -> Position {
+    let calls = Calls { beyond: beyond.to_vec(), ..Calls::default() };
+    Position { next, progress: Progress::default(), calls }
+}
+
+/// Takes in a record with this offset and timestamp.
+fn take(window: &mut Window, offset: i64, timestamp: i64) {
+    let record = Record {
+        topic: "orders",
+        partition: 0,
+        offset,
+        timestamp: Some(timestamp),
+        key: Some(b"key"),
+        value: None,
+        headers: Headers::default(),
+    };
+    let (topic, rules) = (Arc::from("orders"), rules());
+    window.take((&record, &topic), (&rules, &Progress::default(), 10_000), || Some(vec![1]), || true);
+}
+
+fn window(beyond: &[(i64, i64)], offsets: impl IntoIterator<Item = i64>) -> Window {
+    let mut window = Window::new(&position(0, beyond));
+    offsets.into_iter().for_each(|offset| take(&mut window, offset, offset * 10));
+    window
+}
+
+/// A transaction settles the records at these offsets.
+fn write(window: &mut Window, offsets: &[i64]) {
+    for offset in offsets {
+        let at = window.find(*offset).expect("it is there");
+        window.slot_mut(at).stage = SlotStage::Judged(Box::new(Judged {
+            evaluation: Decision::of_call(crate::dedup::Action::Drop, Reason::Seen).into(),
+            kept: Kept::default(),
+            message: String::new(),
+            explanation: Vec::new(),
+            is_answered: false,
+            is_written: true,
+        }));
+    }
+}
+
+fn end(window: &mut Window, is_committed: bool) {
+    let policy = crate::effect::call::Policy {
+        key: None,
+        reserve: crate::effect::call::Reserve::Always,
+        on_in_doubt: crate::effect::call::OnInDoubt::DeadLetter,
+        on_unavailable: crate::effect::call::OnUnavailable::Hold,
+        retry: crate::effect::call::Retry {
+            first: Duration::ZERO,
+            factor: 1,
+            max: Duration::ZERO,
+            jitter: crate::effect::call::Jitter::None,
+            attempts: 1,
+        },
+        answers: crate::effect::call::Answers::default(),
+    };
+    let now = Now { wall_ms: 0, monotonic: Duration::ZERO };
+    match is_committed {
+        true => window.committed(&policy, now, &mut |_| 0),
+        false => window.aborted(&policy, now, &mut |_| 0),
+    }
+}
+
+fn settle(window: &mut Window, offsets: &[i64]) {
+    write(window, offsets);
+    end(window, true);
+}
+
+/// The end of the prefix, stream time there, and what lies beyond.
+fn ahead(window: &Window) -> (i64, i64, Vec<(i64, i64)>) {
+    let Ahead { next, times, beyond } = window.ahead();
+    (next, times.stream_time, beyond)
+}
+
+#[test]
+fn prefix_ends_before_the_first_record_that_is_not_settled() {
+    let mut window = window(&[], 0..6);
+    settle(&mut window, &[3, 1]);
+    assert_eq!(ahead(&window), (0, -1, vec![(1, 2), (3, 4)]));
+    settle(&mut window, &[0]);
+    assert_eq!((ahead(&window), window.len()), ((2, 10, vec![(3, 4)]), 4));
+    settle(&mut window, &[2]);
+    assert_eq!(ahead(&window), (4, 30, vec![]));
+    settle(&mut window, &[5, 4]);
+    assert!(window.is_empty() && window.bytes() == 0);
+    assert_eq!(ahead(&window), (6, 50, vec![]));
+}
+
+#[test]
+fn what_the_open_transaction_settles_is_ahead_before_it_is_committed() {
+    let mut window = window(&[], 0..4);
+    write(&mut window, &[0, 2]);
+    assert_eq!((ahead(&window), window.len()), ((1, 0, vec![(2, 3)]), 4));
+    end(&mut window, false);
+    assert_eq!((ahead(&window), window.len()), ((0, -1, vec![]), 4), "nothing has happened");
+    settle(&mut window, &[0, 2]);
+    assert_eq!((ahead(&window), window.len()), ((1, 0, vec![(2, 3)]), 3));
+}
+
+#[test]
+fn ranges_reach_over_gaps_in_the_input_but_not_over_records() {
+    // Nothing is, or will be, at the offsets in between.
+    let mut window = window(&[], [0, 4, 9, 12]);
+    settle(&mut window, &[4, 9]);
+    assert_eq!(ahead(&window), (0, -1, vec![(4, 10)]));
+    settle(&mut window, &[12]);
+    assert_eq!(ahead(&window), (0, -1, vec![(4, 13)]));
+    settle(&mut window, &[0]);
+    assert_eq!(ahead(&window), (13, 120, vec![]));
+}
+
+#[test]
+fn what_former_owners_have_settled_is_passed_over_and_moves_stream_time() {
+    let mut window = window(&[(1, 3), (6, 8)], 0..4);
+    assert_eq!(window.len(), 4);
+    assert_eq!(ahead(&window), (0, -1, vec![(1, 3), (6, 8)]));
+    settle(&mut window, &[0]);
+    assert_eq!(ahead(&window), (3, 20, vec![(6, 8)]));
+    settle(&mut window, &[3]);
+    assert_eq!((ahead(&window), window.is_empty()), ((4, 30, vec![(6, 8)]), true));
+    (4..9).for_each(|offset| take(&mut window, offset, offset * 10));
+    assert_eq!(ahead(&window), (4, 30, vec![(6, 8)]));
+    settle(&mut window, &[4, 5]);
+    assert_eq!(ahead(&window), (8, 70, vec![]));
+}
+
+#[test]
+fn range_that_begins_in_a_gap_is_kept_until_it_is_read() {
+    let mut window = window(&[(2, 9)], [0, 5]);
+    assert_eq!(ahead(&window), (0, -1, vec![(5, 6), (6, 9)]));
+    settle(&mut window, &[0]);
+    assert_eq!(ahead(&window), (6, 50, vec![(6, 9)]));
+}
+
+#[test]
+fn records_from_the_future_move_nothing() {
+    let mut window = window(&[], [0]);
+    take(&mut window, 1, i64::MAX);
+    take(&mut window, 2, 20);
+    assert!(matches!(window.slot(1).time, Time::Future(_)));
+    assert_eq!(window.slot(1).times, window.slot(0).times);
+    settle(&mut window, &[0, 1]);
+    assert_eq!(ahead(&window), (2, 0, vec![]));
+}
+
+#[test]
+fn record_that_may_be_from_the_future_waits_for_the_cluster() {
+    let mut window = window(&[], []);
+    let record = Record {
+        topic: "orders",
+        partition: 0,
+        offset: 0,
+        timestamp: Some(i64::MAX),
+        key: None,
+        value: None,
+        headers: Headers::default(),
+    };
+    let (topic, rules) = (Arc::from("orders"), rules());
+    window.take((&record, &topic), (&rules, &Progress::default(), 0), || None, || false);
+    assert_eq!(window.slot(0).time, Time::Doubted);
+}
+
+#[test]
+fn prefix_moves_over_what_was_read_and_holds_nothing() {
+    let mut window = window(&[], [0]);
+    settle(&mut window, &[0]);
+    window.pass_to(7);
+    assert_eq!((ahead(&window), window.read_to()), ((7, 0, vec![]), 7));
+    // Not while a record waits.
+    take(&mut window, 7, 70);
+    window.pass_to(9);
+    assert_eq!(ahead(&window), (7, 0, vec![]));
+}
+
+#[test]
+#[should_panic(expected = "came after")]
+fn records_come_in_order() {
+    window(&[], [3, 3]);
+}

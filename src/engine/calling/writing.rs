@@ -1,0 +1,474 @@
+//! Writes what the slots of a window have come to into their task's share of the open transaction.
+//!
+//! **A reservation never replaces a settlement**: what was settled last stays beside it, and so does another record's
+//! reservation, as given up: its call may have happened, whatever becomes of this one. A settlement ends whatever is
+//! reserved; one that is forgotten leaves everything as it was before its reservation.
+
+use crate::cluster::{Cluster, Message};
+use crate::dedup::{Action, Reason, Verdict};
+use crate::effect::call::{Event, Kept as KeptOf, Now, Outcome, Permit, Stage};
+use crate::effect::provider::Body;
+use crate::engine::failure::{Failure, Unprocessable};
+use crate::engine::output::Outlet;
+use crate::format::hex;
+use crate::format::{
+    Called as Granted, EntryRef, How, Place, REASON_BYTES_MAX, Remembered, ResultRef, Settled, UnderWay,
+};
+use crate::record::{HeaderBuf, Record};
+use crate::state;
+use crate::topology::sink::http::Http;
+
+use super::judging::amended;
+use super::window::{Called, HeardLast, Judged, Slot, SlotStage, Window};
+
+/// How far ahead of what was read a grant reaches, in offsets: at load no transaction is for it alone.
+const GRANT_AHEAD: i64 = 4096;
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Everything that is due.
+    All,
+    /// What is settled, and nothing that lets a call go.
+    Settlements,
+    /// What is settled; and what was reserved and never sent is given back.
+    Releases,
+}
+
+impl What {
+    /// Whether that concerns a slot.
+    pub fn is_due(self, slot: &Slot) -> bool {
+        match (&slot.stage, self) {
+            (SlotStage::Judged(judged), _) => !judged.is_written,
+            (SlotStage::Called(called), _) if called.is_written => false,
+            (SlotStage::Called(called), _) => match called.call.stage() {
+                Stage::Decided(_) => true,
+                _ if self == Self::Releases => called.call.may_be_released(),
+                Stage::Waits(_) => self == Self::All,
+                Stage::Writing(_) | Stage::Ready | Stage::Sent => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// What writing needs of its lane.
+pub(in crate::engine) struct Pen<'a, 'o, C: Cluster> {
+    /// Where the records go, and the task's share.
+    pub outlet: &'a mut Outlet<'o, C>,
+    /// The topology's provider.
+    pub http: &'a Http,
+    /// The time.
+    pub now: Now,
+    /// The end of the grants of owners before this one.
+    pub former_to: i64,
+}
+
+/// Puts everything that is due into the share, as long as `has_room` says so, and brings the task's position to where it
+/// is then.
+pub(in crate::engine) fn write<C: Cluster>(
+    pen: &mut Pen<'_, '_, C>,
+    window: &mut Window,
+    what: What,
+    has_room: impl Fn(usize) -> bool,
+) -> Result<(), Failure> {
+    let grant = grant(pen, window);
+    for at in 0..window.len() {
+        if !what.is_due(window.slot(at)) {
+            continue;
+        }
+        if !has_room(pen.outlet.added.bytes) {
+            break;
+        }
+        match (what, &window.slot(at).stage) {
+            (What::Releases, SlotStage::Called(called)) if called.outcome().is_none() => {
+                pen.release(window.slot(at))?
+            }
+            _ => pen.slot(window.slot_mut(at), grant)?,
+        }
+    }
+    window.ahead().put(&mut pen.outlet.share.position);
+    Ok(())
+}
+
+/// The grant that this transaction writes if a call waits for one.
+fn grant<C: Cluster>(pen: &Pen<'_, '_, C>, window: &Window) -> Granted {
+    let to = window.read_to().saturating_add(GRANT_AHEAD);
+    let former = pen.outlet.share.position.calls.called.last().copied();
+    let next = pen.outlet.share.position.next;
+    let is_idle = || {
+        let waits = |slot: &Slot| match &slot.stage {
+            SlotStage::Called(called) => called.call.first_at_ms().is_none(),
+            _ => true,
+        };
+        // Nobody before this owner can have called beyond that.
+        next >= pen.former_to && window.slots().all(waits)
+    };
+    match former {
+        Some(former) if next < former.to && !is_idle() => Granted { to: former.to.max(to), since_ms: former.since_ms },
+        Some(former) => Granted { to: former.to.max(to), since_ms: pen.now.wall_ms },
+        None => Granted { to, since_ms: pen.now.wall_ms },
+    }
+}
+
+impl<C: Cluster> Pen<'_, '_, C> {
+    fn slot(&mut self, slot: &mut Slot, grant: Granted) -> Result<(), Failure> {
+        let Slot { record, key, stage, .. } = slot;
+        let record = record.record();
+        match stage {
+            SlotStage::Judged(judged) => {
+                self.judged(&record, key.as_deref(), judged)?;
+                judged.is_written = true;
+            }
+            SlotStage::Called(called) => {
+                let key = key.as_deref().expect("what calls has an identity");
+                match called.call.stage() {
+                    Stage::Waits(Permit::Reservation) => self.reserve(&record, key, called)?,
+                    Stage::Waits(Permit::Grant) => {
+                        self.outlet.share.position.calls.called = vec![grant];
+                        self.written(called, grant.since_ms);
+                    }
+                    Stage::Decided(outcome) => match self.stops(&record, called, outcome) {
+                        Some(reason) => *stage = SlotStage::Stops(reason),
+                        None => {
+                            self.settle(&record, key, called, outcome)?;
+                            called.is_written = true;
+                        }
+                    },
+                    Stage::Writing(_) | Stage::Ready | Stage::Sent => {}
+                }
+            }
+            SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => {}
+        }
+        Ok(())
+    }
+
+    fn written(&self, called: &mut Called, since_ms: i64) {
+        let mut nothing = |_| 0;
+        called.happen(&self.http.policy, Event::Written { since_ms }, self.now, &mut nothing);
+    }
+
+    /// What is remembered under this key, this transaction included.
+    fn remembered(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        let Outlet { share, work, .. } = &*self.outlet;
+        match share.overlay.get(key) {
+            Some(written) => Ok(written.map(<[u8]>::to_vec)),
+            None => work.store.get(key).map_err(|error: state::Error| Failure::state(share.task, error)),
+        }
+    }
+
+    /// Puts what is remembered of an identity into the share; nothing, if neither part is there.
+    fn put(&mut self, key: &[u8], remembered: Remembered<'_>) {
+        let overlay = &mut self.outlet.share.overlay;
+        if remembered.settled.is_none() && remembered.under_way.is_none() {
+            return overlay.put(key, None);
+        }
+        let mut bytes = Vec::new();
+        remembered.encode(&mut bytes);
+        overlay.put(key, Some(&bytes));
+    }
+
+    fn place(&self, record: &Record<'_>) -> Place {
+        Place { topic_id: self.outlet.work.task.input_id.0, offset: record.offset }
+    }
+
+    fn settled(&mut self, record: &Record<'_>, verdict: Verdict, reason: Reason) {
+        let share = &mut self.outlet.share;
+        share.tally.add(verdict, reason);
+        share.last_timestamp = record.timestamp.or(share.last_timestamp);
+        self.outlet.added.records += 1;
+    }
+
+    /// A record that makes no call.
+    fn judged(&mut self, record: &Record<'_>, key: Option<&[u8]>, judged: &Judged) -> Result<(), Failure> {
+        let Judged { evaluation, kept, message, explanation, is_answered, .. } = judged;
+        let decision = evaluation.decision;
+        if decision.action == Action::DeadLetter {
+            self.outlet.dead_letter(record, decision.reason, message, &[])?;
+        }
+        if let Some(topic) = self.outlet.context.topology.audit.as_deref().filter(|_| !explanation.is_empty()) {
+            self.outlet.explain(record, topic, explanation)?;
+        }
+        let former = key.map(|key| self.remembered(key)).transpose()?.flatten();
+        if let (true, Some(former)) = (*is_answered, &former) {
+            self.answer(record, former)?;
+        }
+        if let (Some(key), Some(entry)) = (key, &kept.entry) {
+            let bytes = amended(former.as_deref(), entry);
+            self.outlet.share.overlay.put(key, Some(&bytes));
+        }
+        self.note(record, kept);
+        self.settled(record, decision.verdict, decision.reason);
+        Ok(())
+    }
+
+    fn note(&mut self, record: &Record<'_>, kept: &crate::dedup::Kept) {
+        if let Some(scope) = kept.note(&mut self.outlet.share.position.progress, record.offset) {
+            let (task, offset) = (&self.outlet.work.task.input, record.offset);
+            self.outlet.added.epoch_changes += 1;
+            tracing::warn!(%task, offset, scope = crate::dedup::explain::epoch(scope), "the epoch changed");
+        }
+    }
+
+    fn reserve(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
+        let former = self.remembered(key)?;
+        let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
+        let place = self.place(record);
+        let (mut settled, mut under_way) = (None, None);
+        if let Some(former) = former {
+            (settled, under_way) = (former.settled, former.under_way);
+        }
+        if let Some(other) = under_way.filter(|other| other.place != place) {
+            let UnderWay { entry, place, first_at_ms, fingerprint, .. } = other;
+            let (how, place, result) = (How::GivenUp { first_at_ms }, Some(place), None);
+            settled = Some(Settled { entry, how, place, fingerprint, result });
+        }
+        let first_at_ms = called.call.first_at_ms().unwrap_or(self.now.wall_ms);
+        let entry = called.kept.entry.clone().expect("what calls is remembered");
+        let reservation = UnderWay {
+            entry: EntryRef::decode(&entry).expect("just written"),
+            place,
+            first_at_ms,
+            attempts: called.call.attempts(),
+            may_have_acted: called.call.may_have_acted(),
+            was_sent: called.call.may_have_acted(),
+            fingerprint: Some(called.rendered.fingerprint.to_bytes()),
+            journal: Default::default(),
+        };
+        self.put(key, Remembered { settled, under_way: Some(reservation) });
+        // What names a scope must not be there without the scope.
+        called.kept.start(&mut self.outlet.share.position.progress);
+        self.written(called, first_at_ms);
+        Ok(())
+    }
+
+    /// Why the task stops before a record with this outcome, if it does.
+    fn stops(&self, record: &Record<'_>, called: &Called, outcome: Outcome) -> Option<String> {
+        (self.action(outcome) == Action::Fail).then(|| {
+            let Record { topic, partition, offset, .. } = record;
+            let (reason, key) = (reason_of(outcome), on(outcome));
+            format!(
+                "{topic}:{partition}:{offset} is {}: {}; the topology says `{key}: fail`",
+                reason.as_str(),
+                said(called, outcome)
+            )
+        })
+    }
+
+    fn action(&self, outcome: Outcome) -> Action {
+        use crate::effect::call::{OnInDoubt, OnUnavailable};
+        match outcome {
+            Outcome::Done => Action::Forward,
+            Outcome::Rejected => self.http.on_rejected,
+            Outcome::Conflict => self.http.on_conflict,
+            Outcome::InDoubt => match self.http.policy.on_in_doubt {
+                OnInDoubt::Fail => Action::Fail,
+                OnInDoubt::DeadLetter | OnInDoubt::Retry => Action::DeadLetter,
+            },
+            Outcome::Unavailable => match self.http.policy.on_unavailable {
+                OnUnavailable::Fail => Action::Fail,
+                // Others have succeeded meanwhile: it is the record's own trouble.
+                OnUnavailable::Hold | OnUnavailable::DeadLetter => Action::DeadLetter,
+            },
+        }
+    }
+
+    /// Settles a call.
+    fn settle(&mut self, record: &Record<'_>, key: &[u8], called: &Called, outcome: Outcome) -> Result<(), Failure> {
+        let reason = reason_of(outcome);
+        let message = said(called, outcome);
+        match self.action(outcome) {
+            Action::DeadLetter => {
+                let attempts = called.call.attempts().to_string();
+                let status = called.heard.as_ref().and_then(|heard| heard.status).map(|status| status.to_string());
+                let mut more: Vec<(&str, &str)> = vec![("attempts", &attempts)];
+                more.extend(called.rendered.key.as_ref().map(|key| ("key", key.as_str())));
+                more.extend(status.as_deref().map(|status| ("status", status)));
+                self.outlet.dead_letter(record, reason, &message, &more)?;
+            }
+            Action::Forward => self.result(record, called)?,
+            Action::Drop | Action::Fail => {}
+        }
+        let former = self.remembered(key)?;
+        let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
+        let entry = called.kept.entry.as_deref().expect("what calls is remembered");
+        let entry = EntryRef::decode(entry).expect("just written");
+        let how = match called.call.kept(outcome) {
+            KeptOf::Done => Some(How::Done),
+            KeptOf::Failed => Some(match outcome {
+                Outcome::Conflict => How::Conflict,
+                Outcome::InDoubt => How::InDoubt,
+                _ => How::Rejected,
+            }),
+            KeptOf::GivenUp { first_at_ms } => Some(How::GivenUp { first_at_ms }),
+            KeptOf::AsBefore => None,
+        };
+        let message = bounded(&message);
+        match how {
+            Some(how) => {
+                let place = Some(self.place(record));
+                let fingerprint = Some(called.rendered.fingerprint.to_bytes());
+                let result = if how == How::Done { result_of(called) } else { Some(ResultRef::Reason(message)) };
+                self.put(
+                    key,
+                    Remembered { settled: Some(Settled { entry, how, place, fingerprint, result }), under_way: None },
+                );
+                self.note(record, &called.kept);
+            }
+            None => self.forget(key, former, self.place(record)),
+        }
+        match outcome {
+            Outcome::Done => self.settled(record, Verdict::Forwarded, called.evaluation.decision.reason),
+            _ => self.settled(record, Verdict::Invalid, reason),
+        }
+        Ok(())
+    }
+
+    /// Nothing has happened: what this record has reserved goes, and everything else stays.
+    pub fn forget(&mut self, key: &[u8], former: Option<Remembered<'_>>, place: Place) {
+        let Some(former) = former else { return };
+        let under_way = former.under_way.filter(|reservation| reservation.place != place);
+        if under_way != former.under_way {
+            self.put(key, Remembered { under_way, ..former });
+        }
+    }
+
+    /// Takes back what a record has reserved and never sent.
+    pub fn release(&mut self, slot: &Slot) -> Result<(), Failure> {
+        let Some(key) = slot.key.as_deref() else { return Ok(()) };
+        let former = self.remembered(key)?;
+        let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
+        let place = self.place(&slot.record.record());
+        self.forget(key, former, place);
+        Ok(())
+    }
+
+    /// Writes what was answered to the topic for results.
+    fn result(&mut self, record: &Record<'_>, called: &Called) -> Result<(), Failure> {
+        match (&self.http.result, result_of(called)) {
+            (Some(_), Some(result)) => self.send_result(record, How::Done, Some(result), false),
+            _ => Ok(()),
+        }
+    }
+
+    /// Answers a duplicate with what is remembered.
+    fn answer(&mut self, record: &Record<'_>, former: &[u8]) -> Result<(), Failure> {
+        let settled = Remembered::decode(former).expect("it was judged against").settled;
+        match settled.filter(|settled| settled.result.is_some()) {
+            Some(settled) => self.send_result(record, settled.how, settled.result, true),
+            None => Ok(()),
+        }
+    }
+
+    fn send_result(
+        &mut self,
+        record: &Record<'_>,
+        how: How,
+        result: Option<ResultRef<'_>>,
+        is_repeated: bool,
+    ) -> Result<(), Failure> {
+        let Some(results) = &self.http.result else { return Ok(()) };
+        let mut headers = HeaderBuf::default();
+        let mut push = |name: &str, value: &str| {
+            headers.push(format!("__ratchet.result.{name}").as_bytes(), Some(value.as_bytes()));
+        };
+        let (partition, offset) = (record.partition.to_string(), record.offset.to_string());
+        for (name, value) in [("topic", record.topic), ("partition", &partition), ("offset", &offset)] {
+            push(name, value);
+        }
+        push("verdict", how.as_str());
+        if is_repeated {
+            push("repeated", "true");
+        }
+        let value = match result {
+            Some(ResultRef::Whole { status, body }) => {
+                push("status", &status.to_string());
+                Some(body)
+            }
+            Some(ResultRef::Digest { status, sha256, bytes }) => {
+                push("status", &status.to_string());
+                push("digest", &format!("sha256:{}", hex(&sha256)));
+                push("bytes", &bytes.to_string());
+                None
+            }
+            Some(ResultRef::Reason(reason)) => {
+                push("reason", reason);
+                None
+            }
+            None => None,
+        };
+        let message = Message {
+            topic: &results.topic,
+            partition: record.partition % self.outlet.work.task.topic.result_partitions,
+            key: record.key,
+            value,
+            headers: headers.as_headers(),
+            timestamp: record.timestamp,
+        };
+        match self.outlet.send(&message)? {
+            None => Ok(()),
+            Some(refusal) => {
+                let refused = Unprocessable::Result(refusal);
+                Err(Failure::refused_at(self.outlet.share.task, record.offset, refused))
+            }
+        }
+    }
+}
+
+/// What is remembered of what was answered.
+fn result_of(called: &Called) -> Option<ResultRef<'_>> {
+    let HeardLast { status, body, .. } = called.heard.as_ref()?;
+    let status = status.unwrap_or_default();
+    Some(match body {
+        Body::Whole(body) => ResultRef::Whole { status, body },
+        Body::Digest { sha256, bytes } => ResultRef::Digest { status, sha256: *sha256, bytes: *bytes },
+        Body::None => ResultRef::Whole { status, body: &[] },
+    })
+}
+
+fn reason_of(outcome: Outcome) -> Reason {
+    match outcome {
+        Outcome::Done => Reason::First,
+        Outcome::Rejected => Reason::Rejected,
+        Outcome::Conflict => Reason::Conflict,
+        Outcome::InDoubt => Reason::InDoubt,
+        Outcome::Unavailable => Reason::Unavailable,
+    }
+}
+
+/// The key of the topology that says what becomes of an outcome.
+fn on(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "on_done",
+        Outcome::Rejected => "on_rejected",
+        Outcome::Conflict => "on_conflict",
+        Outcome::InDoubt => "on_in_doubt",
+        Outcome::Unavailable => "on_unavailable",
+    }
+}
+
+/// What a call has come to, in words without anything of its body.
+fn said(called: &Called, outcome: Outcome) -> String {
+    let heard = match &called.heard {
+        None => {
+            "it was called by a former owner or an earlier attempt, and its key is not honoured any more".to_owned()
+        }
+        Some(HeardLast { status: Some(status), message: None, .. }) => format!("the provider answered {status}"),
+        Some(HeardLast { status: Some(status), message: Some(message), .. }) => {
+            format!("the provider answered {status}: {message}")
+        }
+        Some(HeardLast { status: None, message, .. }) => {
+            message.clone().unwrap_or_else(|| "the provider did not answer".to_owned())
+        }
+    };
+    match outcome {
+        Outcome::InDoubt => format!("it is not known whether it has happened: {heard}"),
+        Outcome::Unavailable => format!("{} attempts have failed: {heard}", called.call.attempts()),
+        Outcome::Done | Outcome::Rejected | Outcome::Conflict => heard,
+    }
+}
+
+/// The beginning of a text, as long as may be remembered.
+fn bounded(text: &str) -> &str {
+    &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
+}

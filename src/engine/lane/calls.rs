@@ -1,0 +1,310 @@
+//! A lane's round with its topology's provider: take in what was read, hear answers, judge, write what is due, and, once
+//! that is committed, send what it has let go.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Member, RecordBatch};
+use crate::effect::call::Grant;
+use crate::engine::calling::judging::{self, Bench};
+use crate::engine::calling::window::{SlotStage, Time, Window};
+use crate::engine::calling::writing::{self, Pen, What};
+use crate::engine::calling::{Calling, Windows};
+use crate::engine::failure::Failure;
+use crate::engine::judge::is_certainly_future;
+use crate::engine::output::{Added, Outlet};
+use crate::engine::panics::caught;
+use crate::engine::present::Doubt;
+use crate::engine::share::{Stop, TaskId};
+use crate::engine::task::{Task, Tasks};
+
+use super::{BUSY_WAIT, IDLE_WAIT, Lane};
+
+/// How long a stop or a revocation waits for calls that are on the wire: the rest of a clean end needs its time, too.
+const DRAIN_MAX: Duration = Duration::from_secs(20);
+/// How much longer than a call may take it waits for one.
+const DRAIN_MORE: Duration = Duration::from_secs(1);
+
+impl<C: Cluster> Windows for Tasks<C> {
+    fn window(&mut self, id: TaskId) -> Option<&mut Window> {
+        self.get_mut(&id)?.window.as_mut()
+    }
+
+    fn at_work(&self) -> Vec<TaskId> {
+        self.iter().filter(|(_, task)| task.window.is_some()).map(|(id, _)| *id).collect()
+    }
+}
+
+impl<C: Cluster> Lane<C> {
+    /// Whether the topology calls a provider.
+    pub(super) fn calls(&self) -> bool {
+        self.calling.is_some()
+    }
+
+    /// How long the lane may wait for records, where it has calls to see to.
+    pub(super) fn wait_for_calls(&self) -> Duration {
+        let Some(calling) = &self.calling else { return IDLE_WAIT };
+        if calling.under_way() > 0 {
+            return BUSY_WAIT;
+        }
+        let ready = self.tasks.values().filter_map(|task| task.window.as_ref()?.next_send()).min();
+        let now = self.context.clock.monotonic();
+        calling.next_send(ready).map_or(IDLE_WAIT, |at| at.saturating_sub(now).clamp(Duration::ZERO, IDLE_WAIT))
+    }
+
+    /// Takes the batch into the windows of its tasks, and pauses those that are full.
+    pub(super) fn take_in(&mut self) {
+        self.share_out();
+        let shares = std::mem::take(&mut self.shares);
+        for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
+            let taken = caught(|| self.take_in_share(*id, indices));
+            if let Err(panic) = taken {
+                let at = self.scratch.in_progress();
+                self.abort_and_restore(Failure::panicked(*id, at, panic));
+            }
+        }
+        self.scratch.judge.in_progress = None;
+        self.shares = shares;
+    }
+
+    fn take_in_share(&mut self, id: TaskId, indices: &[usize]) {
+        let Self { context, tasks, batch, scratch, member, .. } = self;
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return };
+        let task = tasks.get_mut(&id).expect("looked at above");
+        if let Some(work) = task.work() {
+            let wall_ms = context.clock.wall_ms();
+            for &index in indices {
+                let record = batch.record(index);
+                let judge = &mut scratch.judge;
+                judge.in_progress = Some(record.offset);
+                crate::engine::crash::record(record.topic, record.partition, record.offset);
+                window.take(
+                    (&record, &task.input.topic),
+                    (&context.rules, &task.committed.progress, wall_ms),
+                    || judge.key(&record),
+                    || is_certainly_future::<C>(context, &work, &record),
+                );
+            }
+        }
+        let is_full = window.len() >= context.limits.window_records_max || window.bytes() >= context.commit.bytes_max;
+        if is_full && !window.is_paused && member.pause(&task.input).is_ok() {
+            window.is_paused = true;
+        }
+        task.window = Some(window);
+    }
+
+    /// Hears answers, judges what can be judged, and writes what is due into the open transaction.
+    pub(super) fn attend_to_calls(&mut self) {
+        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
+        let Some(http) = context.topology.calls() else { return };
+        calling.hear(context, http, tasks);
+        let at_work = tasks.at_work();
+        for id in at_work {
+            let is_touched = self.tasks.window(id).is_some_and(|window| std::mem::take(&mut window.is_touched));
+            if !is_touched {
+                continue;
+            }
+            let attended = self.judge_window(id).and_then(|()| self.write_window(id, What::All));
+            if let Err(failure) = attended.and_then(|()| self.doubt(id)) {
+                self.abort_and_restore(failure);
+                return self.restart_running(id);
+            }
+        }
+    }
+
+    fn judge_window(&mut self, id: TaskId) -> Result<(), Failure> {
+        let Self { context, tasks, calling: Some(calling), scratch, .. } = self else { return Ok(()) };
+        let Some(http) = context.topology.calls() else { return Ok(()) };
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return Ok(()) };
+        let judged = match tasks[&id].work() {
+            None => Ok(Ok(())),
+            Some(work) => {
+                let granted = work.task.committed.calls.called.last().copied();
+                let former_to = window.former_to();
+                let grants = |offset: i64| {
+                    let granted = granted.filter(|granted| offset < granted.to)?;
+                    Some(Grant { since_ms: granted.since_ms, is_of_former: offset < former_to })
+                };
+                let Calling { numbers, requester, round, .. } = calling;
+                let (judge, now) = (&mut scratch.judge, Calling::now(context));
+                let bench = &mut Bench { context, http, judge, requester, numbers, now };
+                caught(|| judging::judge(bench, round, (id, &work), &mut window, grants))
+            }
+        };
+        tasks.get_mut(&id).expect("looked at above").window = Some(window);
+        judged.unwrap_or_else(|panic| Err(Failure::panicked(id, self.scratch.in_progress(), panic)))
+    }
+
+    /// Writes what is due of a window into its task's share of the open transaction.
+    fn write_window(&mut self, id: TaskId, what: What) -> Result<(), Failure> {
+        if !self.tasks.window(id).is_some_and(|window| window.slots().any(|slot| what.is_due(slot))) {
+            return Ok(());
+        }
+        self.claim(id)?;
+        let Self { context, tasks, transactor, scratch, .. } = self;
+        let Some(http) = context.topology.calls() else { return Ok(()) };
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return Ok(()) };
+        let room = transactor.room(context).bytes;
+        let mut added = Added::default();
+        let written = match tasks[&id].work() {
+            None => Ok(Ok(())),
+            Some(work) => match transactor.touch(context, id, &work.task.committed) {
+                Err(error) => Ok(Err(Failure::cluster(error))),
+                Ok((share, producer)) => {
+                    let (headers, added, work) = (&mut scratch.headers, &mut added, &work);
+                    let former_to = window.former_to();
+                    let outlet = &mut Outlet { context, work, share, producer, headers, added };
+                    let pen = &mut Pen { outlet, http, now: Calling::now(context), former_to };
+                    caught(|| writing::write(pen, &mut window, what, |bytes| bytes < room))
+                }
+            },
+        };
+        let is_due = window.slots().any(|slot| what.is_due(slot));
+        window.is_touched |= is_due;
+        tasks.get_mut(&id).expect("looked at above").window = Some(window);
+        transactor.add(added);
+        written.unwrap_or_else(|panic| Err(Failure::panicked(id, self.scratch.in_progress(), panic)))
+    }
+
+    /// The tasks whose windows are to hear what becomes of the open transaction.
+    pub(super) fn with_windows(&self) -> Vec<TaskId> {
+        let is_concerned = |id: &TaskId, task: &Task<C>| task.window.is_some() && self.transactor.touches(*id);
+        self.tasks.iter().filter(|(id, task)| is_concerned(id, task)).map(|(id, _)| *id).collect()
+    }
+
+    /// The open transaction is committed, or certainly not.
+    pub(super) fn ended(&mut self, ids: Vec<TaskId>, is_committed: bool) {
+        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
+        let Some(http) = context.topology.calls() else { return };
+        for id in ids {
+            if let Some(window) = tasks.window(id) {
+                calling.ended(context, &http.policy, window, is_committed);
+            }
+        }
+    }
+
+    /// After the commit: sends what is ready, goes on reading where there is room again, and stops where it has to.
+    pub(super) fn go_on_with_calls(&mut self) {
+        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
+        let Some(http) = context.topology.calls() else { return };
+        calling.send(context, http, tasks);
+        for id in self.tasks.at_work() {
+            self.read_on(id);
+            self.stop_at(id);
+        }
+    }
+
+    fn read_on(&mut self, id: TaskId) {
+        let Self { context, tasks, member, .. } = self;
+        let Some(task) = tasks.get_mut(&id) else { return };
+        let Some(window) = task.window.as_mut().filter(|window| window.is_paused) else { return };
+        let has_room =
+            window.len() <= context.limits.window_records_max / 2 && window.bytes() <= context.commit.bytes_max / 2;
+        if !has_room {
+            return;
+        }
+        match member.start(&task.input, window.read_to()) {
+            Ok(()) => window.is_paused = false,
+            Err(error) => {
+                tracing::debug!(task = %task.input, reason = %error.message, "could not be read on; it restores");
+                self.restart(id);
+            }
+        }
+    }
+
+    /// Stops a task before the first record of its window, if that is where it has to stop: once nothing of it is under
+    /// way, and everything before is committed.
+    fn stop_at(&mut self, id: TaskId) {
+        if self.transactor.touches(id) {
+            return;
+        }
+        let Some(task) = self.tasks.get(&id) else { return };
+        let Some(window) = task.window.as_ref().filter(|window| !window.is_empty()) else { return };
+        let slot = window.slot(0);
+        match &slot.stage {
+            SlotStage::Stops(reason) if !window.is_calling() => {
+                let (reason, input) = (reason.clone(), task.input.clone());
+                if let Err(error) = self.member.pause(&input) {
+                    tracing::debug!(task = %input, reason = %error.message, "could not be paused");
+                }
+                self.drop_window(id);
+                if let Some(task) = self.tasks.get_mut(&id) {
+                    task.fail(&reason);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Has a task stop before the first record of its window that seems to be from the future, with a transaction whose
+    /// end tells Kafka's time.
+    fn doubt(&mut self, id: TaskId) -> Result<(), Failure> {
+        let Some(task) = self.tasks.get(&id) else { return Ok(()) };
+        let Some(window) = task.window.as_ref().filter(|window| !window.is_empty()) else { return Ok(()) };
+        let slot = window.slot(0);
+        if slot.time != Time::Doubted || !matches!(slot.stage, SlotStage::Unjudged) {
+            return Ok(());
+        }
+        let mut doubt = Doubt {
+            offset: slot.offset(),
+            timestamp: slot.record.record().timestamp.unwrap_or_default(),
+            there: window.read_to(),
+        };
+        let ahead = window.ahead();
+        self.member.end(&task.input).into_iter().for_each(|end| doubt.reach(end));
+        if let Some(share) = self.touch(id)? {
+            ahead.put(&mut share.position);
+            share.stop = Some(Stop::Doubted(doubt));
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for the calls of this task any more.
+    pub(super) fn drop_window(&mut self, id: TaskId) {
+        let Self { tasks, calling, .. } = self;
+        let Some(window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return };
+        calling.iter_mut().for_each(|calling| calling.drop_window(&window));
+    }
+
+    /// Has these tasks' calls end before they leave: takes back what is not on the wire, waits for what is, settles what
+    /// is answered, and releases what was reserved and never sent.
+    pub(super) fn drain(&mut self, ids: &[TaskId]) {
+        let Some(http) = self.context.topology.calls() else { return };
+        let until = self.context.clock.monotonic() + (http.timeout + DRAIN_MORE).min(DRAIN_MAX);
+        self.withdraw(ids);
+        let never = AtomicBool::new(false);
+        loop {
+            self.settle(ids, What::Settlements);
+            let is_calling = ids.iter().any(|id| self.tasks.window(*id).is_some_and(|window| window.is_calling()));
+            if !is_calling || self.context.clock.monotonic() >= until {
+                break;
+            }
+            self.context.clock.wait(BUSY_WAIT, &never);
+            let Self { context, tasks, calling: Some(calling), .. } = self else { return };
+            let Some(http) = context.topology.calls() else { return };
+            calling.hear(context, http, tasks);
+        }
+        self.settle(ids, What::Releases);
+    }
+
+    fn withdraw(&mut self, ids: &[TaskId]) {
+        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
+        let Some(http) = context.topology.calls() else { return };
+        for id in ids {
+            if let Some(window) = tasks.window(*id) {
+                calling.withdraw(context, http, window);
+            }
+        }
+    }
+
+    /// Writes what is due of these tasks, and commits it.
+    fn settle(&mut self, ids: &[TaskId], what: What) {
+        for id in ids {
+            if let Err(failure) = self.write_window(*id, what) {
+                self.abort_and_restore(failure);
+                self.restart_running(*id);
+            }
+        }
+        self.commit();
+    }
+}
