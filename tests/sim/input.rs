@@ -6,6 +6,7 @@ use ratchet::record::HeaderBuf;
 use crate::database::Kind;
 use crate::kafka::{Bytes, Record, Time};
 use crate::profile::Profile;
+use crate::provider;
 use crate::random::Random;
 use crate::world::{POISON, POISONED_BYTES_MAX, WALL_MS};
 
@@ -29,10 +30,18 @@ pub enum InputKind {
     Shared,
     /// Things with versions, into a database whose answers go to a topic.
     Returned,
+    /// Things with versions, for a provider that honours keys.
+    Called,
+    /// The same, with a reservation before each call.
+    CalledReserved,
+    /// For a provider that honours none: what may have happened goes to the dead letters.
+    CalledKeyless,
+    /// The same, but what may have happened is done again.
+    CalledAgain,
 }
 
 impl InputKind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Versions,
         Self::Messages,
         Self::Epochs,
@@ -41,15 +50,33 @@ impl InputKind {
         Self::SunkMessages,
         Self::Shared,
         Self::Returned,
+        Self::Called,
+        Self::CalledReserved,
+        Self::CalledKeyless,
+        Self::CalledAgain,
     ];
+    /// Those that call a provider.
+    pub const CALLED: [Self; 4] = [Self::Called, Self::CalledReserved, Self::CalledKeyless, Self::CalledAgain];
 
     /// How its sink decides, if it ends in one.
     pub fn sink(self) -> Option<Kind> {
         match self {
             Self::Versions | Self::Messages | Self::Epochs | Self::Changes => None,
+            Self::Called | Self::CalledReserved | Self::CalledKeyless | Self::CalledAgain => None,
             Self::Sunk | Self::SunkMessages => Some(Kind::Position),
             Self::Shared => Some(Kind::Inbox),
             Self::Returned => Some(Kind::Returning),
+        }
+    }
+
+    /// What it has agreed on with its provider, if it calls one.
+    pub fn provider(self) -> Option<provider::Kind> {
+        match self {
+            Self::Called => Some(provider::Kind::Granted),
+            Self::CalledReserved => Some(provider::Kind::Reserved),
+            Self::CalledKeyless => Some(provider::Kind::Keyless),
+            Self::CalledAgain => Some(provider::Kind::Again),
+            _ => None,
         }
     }
 
@@ -62,6 +89,10 @@ impl InputKind {
             Self::SunkMessages => SUNK_MESSAGES,
             Self::Shared => SHARED,
             Self::Returned => RETURNED,
+            Self::Called => CALLED,
+            Self::CalledReserved => CALLED_RESERVED,
+            Self::CalledKeyless => CALLED_KEYLESS,
+            Self::CalledAgain => CALLED_AGAIN,
             Self::Epochs => EPOCHS,
             Self::Changes => CHANGES,
         }
@@ -145,6 +176,68 @@ sink:
     statements:
       - {sql: 'insert into log values ($1, $2, $3, $4) returning id, serial', with: [value.id, value.version, value.sent, value.amount], returns: true}
       - {sql: 'update counts set count = count + 1 where bucket = $1', with: [value.bucket]}
+    result: {topic: shop.results}
+";
+/// The window of a key is the simulated provider's.
+const CALLED: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+version: {of: value.version, as: integer}
+sink:
+  http:
+    url: http://simulated/charges
+    body: {json: {id: value.id, version: value.version, amount: value.amount}}
+    idempotency_key: {header: Idempotency-Key, honoured_for: 12s, margin: 4s}
+    timeout: 1s
+    in_flight: 8
+    retry: {first: 50ms, max: 1s, attempts: 6}
+    result: {topic: shop.results}
+";
+const CALLED_RESERVED: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+version: {of: value.version, as: integer}
+sink:
+  http:
+    url: http://simulated/charges
+    body: {json: {id: value.id, version: value.version, amount: value.amount}}
+    idempotency_key: {header: Idempotency-Key, honoured_for: 12s, margin: 4s}
+    reserve: always
+    timeout: 1s
+    in_flight: 8
+    retry: {first: 50ms, max: 1s, attempts: 6}
+    result: {topic: shop.results}
+";
+const CALLED_KEYLESS: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+version: {of: value.version, as: integer}
+sink:
+  http:
+    url: http://simulated/charges
+    body: {json: {id: value.id, version: value.version, amount: value.amount}}
+    timeout: 1s
+    in_flight: 8
+    retry: {first: 50ms, max: 1s, attempts: 6}
+    on_in_doubt: dead_letter
+    result: {topic: shop.results}
+";
+const CALLED_AGAIN: &str = "\
+name: shop
+input: {topics: [orders], value_format: json}
+identity: [value.id]
+version: {of: value.version, as: integer}
+sink:
+  http:
+    url: http://simulated/charges
+    body: {json: {id: value.id, version: value.version, amount: value.amount}}
+    timeout: 1s
+    in_flight: 8
+    retry: {first: 50ms, max: 1s, attempts: 6}
+    on_in_doubt: retry
     result: {topic: shop.results}
 ";
 const CHANGES: &str = "\
@@ -242,6 +335,11 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     };
     let fields = match profile.input {
         InputKind::Versions => format!(r#""version":{},"#, number(version)),
+        InputKind::Called | InputKind::CalledReserved | InputKind::CalledKeyless | InputKind::CalledAgain => {
+            // The same for each record of a thing and its version: it asks for the same.
+            let amount = Random::new((thing << 32) ^ (version << 8) ^ partition as u64).below(1000);
+            format!(r#""version":{},"amount":{amount},"#, number(version))
+        }
         InputKind::Sunk | InputKind::Shared | InputKind::Returned => {
             format!(r#""version":{},"bucket":{},"amount":{},"#, number(version), thing % 3, amount(&mut separate))
         }

@@ -26,6 +26,7 @@ use crate::database::{Database, Kind};
 use crate::judge::{coverage, heard};
 use crate::kafka::Time;
 use crate::lies::{self, Liar, Lie};
+use crate::provider;
 use crate::stores::Stores;
 use crate::world::{Process, World};
 
@@ -42,6 +43,8 @@ pub struct Plan {
     pub limits: Limits,
     /// How its sink decides, if it ends in one.
     pub sink: Option<Kind>,
+    /// What it has agreed on with its provider, if it calls one.
+    pub provider: Option<provider::Kind>,
 }
 
 /// A running instance.
@@ -89,7 +92,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         look_now: AtomicBool::new(false),
         limits: limits(plan),
         sink: plan.sink.map(|kind| -> Arc<dyn Sink> { Arc::new(Database { process: process.clone(), kind }) }),
-        provider: None,
+        provider: plan.provider.map(|kind| provider::of(process, kind)),
         clock: Arc::new(process.clone()),
         held_up: HeldUp::default(),
         proven: Proven::default(),

@@ -33,6 +33,7 @@ mod kafka;
 mod lies;
 mod mistakes;
 mod profile;
+mod provider;
 #[path = "../support/random.rs"]
 mod random;
 #[cfg(test)]
@@ -58,7 +59,7 @@ use random::Random;
 use schedule::{Outcome, run};
 
 /// Topologies by kind of input.
-static TOPOLOGIES: LazyLock<[Topology; 8]> = LazyLock::new(|| {
+static TOPOLOGIES: LazyLock<[Topology; 12]> = LazyLock::new(|| {
     input::InputKind::ALL.map(|kind| {
         let loaded = ratchet::topology::load(Path::new("shop.yaml"), &OneFile(kind));
         loaded.map_err(|mistakes| mistakes.render(false)).expect("the topology is right").topology
@@ -92,7 +93,14 @@ fn plan(profile: &Profile) -> Plan {
     // Some transactions hold more than this, some less, so each bound is hit sometimes.
     let bytes_max = profile.commit_records * 64;
     let commit = Commit { interval_ms: 100, records_max: profile.commit_records, bytes_max };
-    Plan { topology, lanes: profile.lanes, commit, limits: profile.limits, sink: profile.input.sink() }
+    Plan {
+        topology,
+        lanes: profile.lanes,
+        commit,
+        limits: profile.limits,
+        sink: profile.input.sink(),
+        provider: profile.input.provider(),
+    }
 }
 
 /// An environment with a single file.
@@ -229,6 +237,12 @@ fn shared_seeds() {
 #[test]
 fn returned_seeds() {
     hunt::of_profile("returned", 40);
+}
+
+/// Into a provider that answers late, wrongly, twice or not at all: with keys and without.
+#[test]
+fn called_seeds() {
+    hunt::of_profile("called", 40);
 }
 
 /// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make test` and `make sim` set it. The

@@ -6,6 +6,7 @@ use ratchet::engine::limits::Limits;
 use crate::database::Troubles;
 use crate::input;
 use crate::kafka::Protocol;
+use crate::provider;
 use crate::random::Random;
 use crate::world::Wire;
 
@@ -126,6 +127,10 @@ pub struct Profile {
     pub blows: u64,
     /// Whether the database once goes back in time.
     pub goes_back: bool,
+    /// What may go wrong at any request to the provider.
+    pub provider: provider::Troubles,
+    /// How often the provider is down.
+    pub outages: u64,
 }
 
 /// How the other release of the topology differs.
@@ -150,7 +155,7 @@ fn limits(random: &mut Random) -> Limits {
         sweep_keys_max: one_of([1, 2, 5, usual.sweep_keys_max]),
         isolated_max: loads_max,
         isolated_records_max: one_of([1, 2, 5, usual.isolated_records_max]),
-        window_records_max: usual.window_records_max,
+        window_records_max: one_of([2, 5, 20, usual.window_records_max]),
         lane_panics_max: one_of([1, 2, 5, 5]) as u32,
         // No simulated broker returns a response older than what it knows: nothing becomes right only by querying
         // again.
@@ -163,7 +168,7 @@ fn limits(random: &mut Random) -> Limits {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by name.
-pub const PROFILES: [(&str, Draw); 16] = [
+pub const PROFILES: [(&str, Draw); 17] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
     ("wild", Profile::wild),
@@ -180,6 +185,7 @@ pub const PROFILES: [(&str, Draw); 16] = [
     ("sunk", Profile::sunk),
     ("shared", Profile::shared),
     ("returned", Profile::returned),
+    ("called", Profile::called),
 ];
 
 impl Profile {
@@ -218,6 +224,8 @@ impl Profile {
             database: Troubles::default(),
             blows: 0,
             goes_back: false,
+            provider: provider::Troubles::default(),
+            outages: 0,
         }
     }
 
@@ -231,6 +239,7 @@ impl Profile {
             || self.release.is_some()
             || self.poison
             || self.input.sink().is_some()
+            || self.input.provider().is_some()
             || request_lost + response_lost + late + slow + silenced > 0
     }
 
@@ -356,6 +365,15 @@ impl Profile {
     pub fn returned(random: &mut Random) -> Self {
         let reset = random.permille(300).then_some(Upheaval::GroupReset);
         Self { input: input::InputKind::Returned, upheaval: reset, ..Self::sick(random) }.into_database(random)
+    }
+
+    /// As `wild`, for a provider: with keys or without, and requests that get lost, come late, or find it down.
+    pub fn called(random: &mut Random) -> Self {
+        let input = input::InputKind::CALLED[random.below(4) as usize];
+        let (compactions, disks) = (random.below(6), random.below(3));
+        let upheaval = random.permille(250).then_some(Upheaval::GroupReset);
+        let drawn = Self { input, compactions, disks, upheaval, poison: false, ..Self::wild(random) };
+        Self { provider: provider::Troubles::drawn(random), outages: random.below(3), ..drawn }
     }
 
     fn into_database(self, random: &mut Random) -> Self {

@@ -102,6 +102,8 @@ enum Fault {
     /// Something happens to the database. What it loses is noticed, unless Kafka has lost nothing of it; everything else
     /// is waited for.
     Database(Blow),
+    /// The provider is down for so long. No record goes to the dead letters for that.
+    Outage(Time),
     /// The input loses records that were already read; nobody misses them.
     Trim,
     Calm,
@@ -153,6 +155,7 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, verbose: bool) -> World {
     let mut state = world.lock();
     state.broker.coordinator.protocol = profile.protocol;
     state.database.troubles = profile.database;
+    state.provider.troubles = profile.provider;
     state.backlogged = profile.backlogged;
     state.troubled = cut.wire.clone();
     let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };

@@ -16,6 +16,7 @@ use crate::database::Server;
 use crate::judge::coverage::Memory;
 pub use crate::kafka::WALL_MS;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
+use crate::provider;
 use crate::random::Random;
 
 /// Message of a panic that the schedule injects.
@@ -87,6 +88,7 @@ pub struct ProcessState {
 pub struct State {
     pub broker: Broker,
     pub database: Server,
+    pub provider: provider::Server,
     pub random: Random,
     pub wire: Wire,
     /// Whether fetches return few records, slowly.
@@ -124,6 +126,7 @@ impl World {
         Self(Arc::new(Mutex::new(State {
             broker: Broker::new(Protocol::V1),
             database: Server::new(),
+            provider: provider::Server::new(seed),
             random: Random::new(seed),
             wire,
             backlogged: false,
@@ -387,6 +390,11 @@ impl State {
     /// The fate of the next statement to the database, drawn in the same way.
     pub fn link_fate(&mut self) -> Fate {
         self.fate_of(self.database.troubles.link)
+    }
+
+    /// The fate of the next request to the provider, drawn in the same way.
+    pub fn provider_fate(&mut self) -> Fate {
+        self.fate_of(self.provider.troubles.link)
     }
 
     fn fate_of(&mut self, wire: Wire) -> Fate {

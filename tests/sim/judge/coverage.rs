@@ -81,6 +81,14 @@ pub const SET_ASIDE_BY_SINK: &str = "a record that the database refuses was set 
 pub const RETURNED: &str = "what a statement returned was written to Kafka";
 pub const DONE_AGAIN: &str = "the database lost only what Kafka did not have, and it was done again";
 
+pub const TOO_LATE: &str = "a request was not written, since its key's window was ending";
+pub const GIVEN_UP: &str = "a call was given up after all its attempts";
+pub const IN_DOUBT: &str = "a call was in doubt, and went to the dead letters";
+pub const DOUBTED_AND_DONE: &str = "a call in doubt had happened";
+pub const DECLINED: &str = "the provider declined what it was asked for";
+pub const ACTED_TWICE: &str = "the provider acted twice, as the topology allows";
+pub const OUTAGE: &str = "the provider was down";
+
 /// A situation.
 pub struct Situation {
     pub name: &'static str,

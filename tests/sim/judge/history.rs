@@ -10,7 +10,7 @@ use crate::profile::Upheaval;
 
 use super::bytes::{self, POSITION_KEY};
 use super::rules::Rules;
-use super::{Ruling, Sunk, runs};
+use super::{Called, Ruling, Sunk, runs};
 
 /// A record and its writer.
 #[derive(Clone, Debug)]
@@ -99,6 +99,7 @@ pub struct History {
     /// Those whose changelogs have lost their last records.
     tails: BTreeSet<i32>,
     sunk: Option<Sunk>,
+    called: Option<Called>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
     /// Whether the changelog was deleted although the group had committed transactions in it, or the output had
@@ -129,12 +130,22 @@ impl History {
             has_lost_changelog: false,
             ruling: Ruling::default(),
             sunk: None,
+            called: None,
         }
     }
 
     /// What the database holds, if the topology ends in one.
     pub fn sinks_into(&mut self, sunk: Option<Sunk>) {
         self.sunk = sunk;
+    }
+
+    /// What the provider has done, if the topology calls one.
+    pub fn calls(&mut self, called: Option<Called>) {
+        self.called = called;
+    }
+
+    pub fn called(&self) -> Option<&Called> {
+        self.called.as_ref()
     }
 
     pub fn sunk(&self) -> Option<&Sunk> {

@@ -17,6 +17,7 @@
 //! | 10 | everything is read in time, and nothing is left open | here |
 //! | 11 | a refusal destroys nothing: what a store held stays until another is whole; a deleted changelog is not recreated | `stores`, here |
 //! | 12 | a database holds each effect once, in order, by the transaction that the changelog names; rows and position records go through the same transactions; a task is refused for it only where something went back in time | `sunk` |
+//! | 13 | a provider has done each effect as often as is promised; each record that calls has one end, and no other has any; results tell what was done | `called` |
 //!
 //! Whatever happens, everything committed is judged: a refused task has read less, but what it did must be right. An
 //! upheaval excuses only this: if the group was reset or deleted, its committed offset may go back or have no text;
@@ -37,6 +38,7 @@ use crate::kafka::{Broker, Partition, Record};
 mod audit;
 #[path = "../../support/checker/bytes.rs"]
 mod bytes;
+pub mod called;
 pub mod coverage;
 mod epochs;
 pub mod heard;
@@ -50,6 +52,7 @@ mod runs;
 pub mod stores;
 mod sunk;
 
+pub use called::Called;
 pub use history::History;
 #[cfg(test)]
 use rules::SHOP;
@@ -243,6 +246,11 @@ pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
     let mut letters = output::Letters::read(&case, &mut ruling);
     let mut explanations = audit::Explanations::read(&case, &mut ruling);
     let mut results = sunk::Results::read(&case, &mut ruling);
+    if let Some(called) = history.called().filter(|_| case.rules.calls) {
+        called.check(&case, &mut letters, &mut ruling);
+        letters.end(&mut ruling);
+        return ruling;
+    }
     for number in 0..case.partitions {
         partition::check(&case, number, (&mut letters, &mut explanations, &mut results), &mut ruling);
     }

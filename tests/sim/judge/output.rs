@@ -114,6 +114,16 @@ impl Letters {
         }
     }
 
+    /// The reason of a record's letter, if it has one; the letter is a copy of it.
+    pub fn take_reason(&mut self, number: i32, source: &Seen, ruling: &mut Ruling) -> Option<String> {
+        let (partition, reason, letter) = self.by_place.remove(&(number, source.offset))?;
+        if !is_copy(&letter.record, &source.record, &reason) {
+            let expected = format!("{reason}: {}", show(&source.record));
+            ruling.report(1, &partition, letter.offset, expected, show(&letter.record));
+        }
+        Some(reason)
+    }
+
     /// A partition's letters cannot be judged.
     pub fn forgive(&mut self, number: i32) {
         self.by_place.retain(|(of, _), _| *of != number);
@@ -139,8 +149,16 @@ fn is_copy(letter: &Record, source: &Record, reason: &str) -> bool {
 
 /// A header of a dead letter.
 fn header(letter: &Seen, name: &str) -> Option<String> {
-    let name = format!("__ratchet.errors.{name}");
-    let all = headers_of(&letter.record.headers);
+    last_header(letter, &format!("__ratchet.errors.{name}"))
+}
+
+/// A header of a result.
+pub fn result_header(result: &Seen, name: &str) -> Option<String> {
+    last_header(result, &format!("__ratchet.result.{name}"))
+}
+
+fn last_header(seen: &Seen, name: &str) -> Option<String> {
+    let all = headers_of(&seen.record.headers);
     let (_, value) = all.into_iter().rfind(|(found, _)| *found == name.as_bytes())?;
     value.map(|value| String::from_utf8_lossy(value).into_owned())
 }

@@ -26,6 +26,8 @@ pub struct Rules {
     pub has_changes: bool,
     /// Whether survivors go to a database.
     pub has_sink: bool,
+    /// Whether survivors make a provider act.
+    pub calls: bool,
     /// The topic that explains drops, if there is one.
     pub audit: Option<&'static str>,
     /// A record with a larger value is rejected by the output, and set aside.
@@ -42,6 +44,7 @@ pub fn rules(kind: InputKind) -> &'static Rules {
         InputKind::Sunk => &SUNK,
         InputKind::SunkMessages => &SUNK_MESSAGES,
         InputKind::Shared | InputKind::Returned => &EXPLAINED,
+        InputKind::Called | InputKind::CalledReserved | InputKind::CalledKeyless | InputKind::CalledAgain => &CALLED,
     }
 }
 
@@ -60,6 +63,7 @@ pub const SHOP: Rules = Rules {
     forwards_null: false,
     has_changes: false,
     has_sink: false,
+    calls: false,
     audit: None,
     output_bytes_max: crate::input::OUTPUT_BYTES_MAX,
 };
@@ -72,6 +76,8 @@ const CHANGES: Rules = Rules { has_changes: true, audit: Some("shop.audit"), ..S
 /// Into a database.
 const SUNK: Rules = Rules { has_sink: true, ..SHOP };
 const SUNK_MESSAGES: Rules = Rules { has_sink: true, ..MESSAGES };
+/// For a provider.
+const CALLED: Rules = Rules { calls: true, output_bytes_max: usize::MAX, ..SHOP };
 /// The same, with drops explained.
 const EXPLAINED: Rules = Rules { audit: Some("shop.audit"), ..SUNK };
 

@@ -6,6 +6,7 @@ use crate::database::Blow;
 use crate::input;
 use crate::instance::Instance;
 use crate::judge;
+use crate::judge::coverage;
 use crate::judge::stores::{Held, Life};
 use crate::kafka::{MS, Partition, Role, SECOND};
 use crate::profile::Release;
@@ -94,6 +95,12 @@ impl Run<'_> {
             Fault::Stop => (0..self.instances.len()).for_each(|who| self.kill(who)),
             Fault::Upheaval(upheaval) => self.overturn(upheaval),
             Fault::Database(blow) => self.strike(blow),
+            Fault::Outage(length) => {
+                let mut state = self.world.lock();
+                state.reach(coverage::OUTAGE);
+                let until = state.now() + length;
+                state.provider.go_down(until);
+            }
             Fault::Trim => self.trim(),
             Fault::Calm => self.calm_down(),
         }

@@ -6,7 +6,7 @@ use crate::disk::StoreCopy;
 
 use crate::input;
 use crate::instance::Instance;
-use crate::judge::{self, Ruling, Sunk, coverage, heard};
+use crate::judge::{self, Called, Ruling, Sunk, coverage, heard};
 use crate::kafka::{Partition, SECOND, Time};
 use crate::profile::Release;
 use crate::stores::Stores;
@@ -106,6 +106,8 @@ impl Run<'_> {
         let (behind, ahead) = (heard.behind, heard.ahead);
         let sunk = self.profile.input.sink().map(|kind| Sunk::of(&state.database, kind, self.profile.partitions));
         self.history.sinks_into(sunk.map(|sunk| sunk.after_refusals(behind, ahead)));
+        state.provider.advance(now);
+        self.history.calls(self.profile.input.provider().map(|kind| Called::of(&state.provider, kind)));
         let late = judge::liveness(&state.broker, &self.history);
         let full = judge::bounds_met(&state.broker, &self.history);
         let full = full.into_iter().filter_map(|place| judge::stopped_at(&state.broker, &self.history, place));

@@ -101,6 +101,9 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
     for _ in 0..profile.blows {
         all.push(vec![(at(random), Fault::Database(Blow::harmless(random)))]);
     }
+    for _ in 0..profile.outages {
+        all.push(vec![(at(random), Fault::Outage(random.between(10 * MS, 3 * SECOND)))]);
+    }
     if profile.goes_back {
         all.push(vec![(random.between(SECOND, TROUBLE - SECOND), Fault::Database(Blow::losing(random)))]);
     }

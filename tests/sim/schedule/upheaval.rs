@@ -217,6 +217,7 @@ impl Run<'_> {
         }
         self.world.lock().wire = Wire::default();
         self.world.lock().database.troubles.calm_down();
+        self.world.lock().provider.calm_down();
         self.world.lock().processes.iter_mut().for_each(|process| process.wall_offset_ms = 0);
         if self.profile.upheaval.is_some() || self.profile.goes_back || self.fell_back {
             self.feed_all();

@@ -40,6 +40,18 @@ pub struct Position {
     pub task_count: u32,
     pub truncates: u64,
     pub scopes: Vec<Scope>,
+    pub calls: Calls,
+}
+
+/// What a position record says about calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// The ranges settled beyond the prefix.
+    pub beyond: Vec<(i64, i64)>,
+    /// The grants: up to which offset, and since when.
+    pub called: Vec<(i64, i64)>,
+    /// How far the control topic was obeyed.
+    pub control: Option<([u8; 16], i64)>,
 }
 
 /// A scope of versions.
@@ -65,7 +77,8 @@ pub struct StoreMeta {
 
 pub fn position(bytes: &[u8]) -> Position {
     let mut from = Cursor::new("a position record", bytes);
-    from.format(1);
+    let has_calls = bytes.first() == Some(&2);
+    from.format(if has_calls { 2 } else { 1 });
     let read = Position {
         token: from.token(),
         owner: from.text(),
@@ -78,6 +91,7 @@ pub fn position(bytes: &[u8]) -> Position {
         task_count: from.unsigned() as u32,
         truncates: from.unsigned(),
         scopes: (0..from.unsigned()).map(|_| from.scope()).collect(),
+        calls: if has_calls { from.calls() } else { Calls::default() },
     };
     from.end();
     read
@@ -218,6 +232,14 @@ impl<'a> Cursor<'a> {
     fn bytes(&mut self) -> Vec<u8> {
         let length = self.unsigned() as usize;
         self.take(length).to_vec()
+    }
+
+    fn calls(&mut self) -> Calls {
+        Calls {
+            beyond: (0..self.unsigned()).map(|_| (self.signed(), self.signed())).collect(),
+            called: (0..self.unsigned()).map(|_| (self.signed(), self.signed())).collect(),
+            control: (self.byte() != 0).then(|| (self.array(), self.signed())),
+        }
     }
 
     fn scope(&mut self) -> Scope {
@@ -387,6 +409,7 @@ mod tests {
             generation: 1,
             task_count: 4,
             truncates: 1000,
+            calls: Calls::default(),
             scopes: vec![Scope {
                 bytes: vec![4, 1, 97],
                 segments: vec![(None, 3), (Some(vec![0x81, 9]), 70_000)],

@@ -110,6 +110,7 @@ impl Play {
             generation: 1,
             task_count: 1,
             truncates: 0,
+            calls: bytes::Calls::default(),
             scopes: Vec::new(),
         }
     }
