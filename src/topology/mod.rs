@@ -363,7 +363,7 @@ struct Kept<'a> {
 }
 
 fn inbox(topology: &Topology) -> Option<Kept<'_>> {
-    let Sink::Postgres(postgres) = topology.sink()?;
+    let Sink::Postgres(postgres) = topology.sink()? else { return None };
     let inbox = postgres.inbox.as_ref()?;
     Some(Kept { place: [postgres.url.reveal(), &postgres.schema, &inbox.name], retention_ms: inbox.retention_ms })
 }

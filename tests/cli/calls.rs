@@ -1,6 +1,6 @@
 //! Topologies that call a provider, through every command that needs none.
 
-use std::process::Command;
+use assert_cmd::Command;
 
 use super::{Ran, Room, job};
 use ratchet::cluster::embedded::Embedded;
@@ -38,7 +38,9 @@ fn room() -> Room {
 
 fn command(room: &Room, words: &str) -> Command {
     let mut command = room.command(words);
-    PROXIES.iter().for_each(|proxy| drop(command.env_remove(proxy)));
+    for proxy in PROXIES {
+        command.env_remove(proxy);
+    }
     command.env("URL", "https://hunter2.example.com").env("TOKEN", "hunter2");
     command
 }
@@ -166,9 +168,9 @@ fn online_resolves_the_providers_name_and_makes_no_request() {
 #[test]
 fn run_refuses_it_for_now() {
     let room = room();
-    run(&room, &format!("run charges.yaml {}", job::SETTINGS)).ended(1).said(&[
-        "`sink.http` is checked and tested, but this release cannot run it yet",
-    ]);
+    run(&room, &format!("run charges.yaml {}", job::SETTINGS))
+        .ended(1)
+        .said(&["`sink.http` is checked and tested, but this release cannot run it yet"]);
 }
 
 #[test]

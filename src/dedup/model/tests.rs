@@ -54,7 +54,10 @@ fn what_has_failed_for_good_is_remembered_and_what_was_refused_is_not() {
         let carried = if is_remembered { Carried::Failed(rejection) } else { Carried::Refused(rejection) };
         let of = |offset| record(offset, br#"{"k":1,"v":1}"#);
         let decision = model.judge_and_carry(&of(0), 0, |_, _| carried);
-        assert_eq!((decision.verdict, decision.reason, decision.action), (Verdict::Invalid, reason, Action::DeadLetter));
+        assert_eq!(
+            (decision.verdict, decision.reason, decision.action),
+            (Verdict::Invalid, reason, Action::DeadLetter)
+        );
         assert_eq!(model.rejection().map(|rejection| rejection.reason), Some(reason));
         assert_eq!(model.entries().len(), usize::from(is_remembered));
         let again = model.judge(&of(1), 0).reason;
@@ -82,7 +85,10 @@ fn repetition_can_be_rejected_after_all() {
     model.judge(&of(0), 0);
     assert_eq!(model.judge(&of(1), 0).verdict, Verdict::Duplicate);
     let decision = model.reject_last(Rejection { reason: Reason::Conflict, message: "other".to_owned() });
-    assert_eq!((decision.verdict, decision.reason, decision.action), (Verdict::Invalid, Reason::Conflict, Action::Drop));
+    assert_eq!(
+        (decision.verdict, decision.reason, decision.action),
+        (Verdict::Invalid, Reason::Conflict, Action::Drop)
+    );
     assert_eq!(model.rejection().map(|rejection| rejection.message.as_str()), Some("other"));
 }
 

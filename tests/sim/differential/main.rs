@@ -24,6 +24,8 @@ mod driver;
 mod heard;
 #[path = "../kafka/mod.rs"]
 mod kafka;
+#[path = "../provider/mod.rs"]
+mod provider;
 #[path = "../../support/random.rs"]
 mod random;
 #[path = "../../support/kafka/mod.rs"]
