@@ -147,7 +147,8 @@ fn settings_that_cannot_be_are_refused() {
         change(&mut changed);
         Http::new(changed)
     };
-    let cases: [(&dyn Fn(&mut Settings), &str); 9] = [
+    type Change<'a> = &'a dyn Fn(&mut Settings);
+    let cases: [(Change<'_>, &str); 9] = [
         (&|settings| settings.method = "PO ST".to_owned(), "\"PO ST\" is no method"),
         (&|settings| settings.method = "CONNECT".to_owned(), "for proxies"),
         (&|settings| settings.key_header = Some("a b".to_owned()), "cannot be a header's name"),
@@ -159,7 +160,7 @@ fn settings_that_cannot_be_are_refused() {
         (&|settings| settings.rate = Some(f64::INFINITY), "the rate"),
     ];
     for (change, words) in cases {
-        let error = with(change).err().expect(words);
+        let error = with(change).expect_err(words);
         assert!(error.message.contains(words), "{error}");
         assert_eq!(error.kind, ratchet::effect::ErrorKind::Lasting);
     }

@@ -380,7 +380,7 @@ fn called(
     };
     SlotStage::Called(Box::new(Called {
         call,
-        number: bench.numbers.next(),
+        number: bench.numbers.take(),
         send_at,
         ended_at: None,
         rendered,

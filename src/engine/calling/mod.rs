@@ -44,7 +44,7 @@ pub struct Numbers(CallNumber);
 
 impl Numbers {
     /// A number that no other call of the lane has.
-    pub fn next(&mut self) -> CallNumber {
+    pub fn take(&mut self) -> CallNumber {
         self.0 += 1;
         self.0
     }

@@ -334,7 +334,7 @@ fn fingerprint_tells_what_a_record_asks_for() {
     let secret = |token: &str| {
         let environment = Fake::default().with_variable("T", token).with_variable("URL", &format!("http://{token}"));
         let read = |text: &str| Template::parse(text, &environment).unwrap();
-        let headers = vec![("x".to_owned(), read("${env:T}{value.h}")), ("y".to_owned(), read("${env:T}"))];
+        let headers = [("x".to_owned(), read("${env:T}{value.h}")), ("y".to_owned(), read("${env:T}"))];
         Http { url: read("${env:URL}/{value.p}?key=1"), headers: headers[1..].to_vec(), ..http("http://a") }
     };
     assert_eq!(of(secret("old"), value).compare(&of(secret("new"), value)), Comparison::Same);

@@ -26,6 +26,12 @@ pub struct Called {
 
 /// A thing and its version.
 type Effect = (String, i64);
+/// How the calls for each effect have ended.
+type Ends = BTreeMap<Effect, Vec<End>>;
+/// The results by the places that they name.
+type Results = BTreeMap<(i32, i64), Seen>;
+/// What is remembered, by identity.
+type Things = BTreeMap<Vec<u8>, Known>;
 
 /// How a record's call has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +58,7 @@ impl Called {
     /// Compares everything.
     pub(super) fn check(&self, case: &Case<'_>, letters: &mut Letters, ruling: &mut Ruling) {
         let mut results = results(case, ruling);
-        let mut ends: BTreeMap<Effect, Vec<End>> = BTreeMap::new();
+        let mut ends = Ends::new();
         for number in 0..case.partitions {
             self.check_partition(case, number, (letters, &mut results, &mut ends), ruling);
         }
@@ -68,7 +74,7 @@ impl Called {
         &self,
         case: &Case<'_>,
         number: i32,
-        (letters, results, ends): (&mut Letters, &mut BTreeMap<(i32, i64), Seen>, &mut BTreeMap<Effect, Vec<End>>),
+        (letters, results, ends): (&mut Letters, &mut Results, &mut Ends),
         ruling: &mut Ruling,
     ) {
         let input = Partition::new(case.rules.input, number);
@@ -82,7 +88,7 @@ impl Called {
         offsets::check(case, (&input, &records), &all, ruling);
 
         let mut model = Model::new(case.rules);
-        let mut known: BTreeMap<Vec<u8>, Known> = BTreeMap::new();
+        let mut known = Things::new();
         // Stream time after the last record before an offset.
         let mut times: Vec<(i64, i64)> = vec![(i64::MIN, model.stream_time)];
         for source in &records {
@@ -130,7 +136,7 @@ impl Called {
         case: &Case<'_>,
         (input, source): (&Partition, &Seen),
         end: Option<End>,
-        (known, ends): (&mut BTreeMap<Vec<u8>, Known>, &mut BTreeMap<Effect, Vec<End>>),
+        (known, ends): (&mut Things, &mut Ends),
         ruling: &mut Ruling,
     ) {
         let Ok(model::Read { identity, version: Some(version), .. }) = model::read(case.rules, &source.record) else {
@@ -181,7 +187,7 @@ impl Called {
     }
 
     /// Each effect has happened as often as is promised, and results tell what was done.
-    fn check_acts(&self, ends: &BTreeMap<Effect, Vec<End>>, ruling: &mut Ruling) {
+    fn check_acts(&self, ends: &Ends, ruling: &mut Ruling) {
         let table = Partition::new("the provider", 0);
         let mut acts: BTreeMap<Effect, Vec<&Act>> = BTreeMap::new();
         for act in &self.acts {
@@ -237,7 +243,7 @@ fn serial(result: &Seen) -> Option<u64> {
 }
 
 /// The results by the places that they name.
-fn results(case: &Case<'_>, ruling: &mut Ruling) -> BTreeMap<(i32, i64), Seen> {
+fn results(case: &Case<'_>, ruling: &mut Ruling) -> Results {
     let count = case.broker.topics.get(RESULTS).map_or(0, |topic| topic.logs.len() as i32);
     let mut all = BTreeMap::new();
     for partition in (0..count).map(|number| Partition::new(RESULTS, number)) {
