@@ -84,6 +84,26 @@ acts! {
     RedoDecidedAnew,
     /// records whose transaction the sink could not carry out are not read again
     HeldSkipped,
+    /// a call goes before its reservation is written, and nothing is
+    ReservationNotWritten,
+    /// the key is another one for each attempt
+    KeyOfAttempt,
+    /// the group's offset is beyond a record that is not settled
+    OffsetBeyondUnsettled,
+    /// what is settled beyond the prefix is not listed
+    BeyondNotListed,
+    /// stream time is that of the last record read, settled or not
+    StreamTimeBeyond,
+    /// up to which offset calls may have gone is not written
+    GrantNotWritten,
+    /// a rejection counts although an attempt before may have acted
+    RejectedAfterAll,
+    /// attempts count while the provider is down
+    LetterWhileDown,
+    /// a failure that the provider repeats under its key counts as the result
+    ReplayTakenForResult,
+    /// two calls of one identity are under way at once
+    TwoOfIdentity,
 }
 
 #[cfg(feature = "sabotage")]

@@ -7,6 +7,7 @@
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]:
 //!   committed, it becomes the task's, aborted, it is dropped
+//! - [`calling`] is what a lane does where new records call a provider: its windows of records that are not settled
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   record who may have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running

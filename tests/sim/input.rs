@@ -188,8 +188,8 @@ sink:
   http:
     url: http://simulated/charges
     body: {json: {id: value.id, version: value.version, amount: value.amount}}
-    idempotency_key: {header: Idempotency-Key, honoured_for: 12s, margin: 4s}
-    timeout: 1s
+    idempotency_key: {header: Idempotency-Key, honoured_for: 4s, margin: 1500ms}
+    timeout: 500ms
     in_flight: 8
     retry: {first: 50ms, max: 1s, attempts: 6}
     result: {topic: shop.results}
@@ -203,9 +203,9 @@ sink:
   http:
     url: http://simulated/charges
     body: {json: {id: value.id, version: value.version, amount: value.amount}}
-    idempotency_key: {header: Idempotency-Key, honoured_for: 12s, margin: 4s}
+    idempotency_key: {header: Idempotency-Key, honoured_for: 4s, margin: 1500ms}
     reserve: always
-    timeout: 1s
+    timeout: 500ms
     in_flight: 8
     retry: {first: 50ms, max: 1s, attempts: 6}
     result: {topic: shop.results}
@@ -219,7 +219,7 @@ sink:
   http:
     url: http://simulated/charges
     body: {json: {id: value.id, version: value.version, amount: value.amount}}
-    timeout: 1s
+    timeout: 500ms
     in_flight: 8
     retry: {first: 50ms, max: 1s, attempts: 6}
     on_in_doubt: dead_letter
@@ -234,7 +234,7 @@ sink:
   http:
     url: http://simulated/charges
     body: {json: {id: value.id, version: value.version, amount: value.amount}}
-    timeout: 1s
+    timeout: 500ms
     in_flight: 8
     retry: {first: 50ms, max: 1s, attempts: 6}
     on_in_doubt: retry

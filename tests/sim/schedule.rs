@@ -155,7 +155,7 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, verbose: bool) -> World {
     let mut state = world.lock();
     state.broker.coordinator.protocol = profile.protocol;
     state.database.troubles = profile.database;
-    state.provider.troubles = profile.provider;
+    state.provider.begin(profile.provider);
     state.backlogged = profile.backlogged;
     state.troubled = cut.wire.clone();
     let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };

@@ -36,6 +36,7 @@ use crate::engine::task::Work;
 use crate::format::{self, EntryRef, How, Place, Remembered, Settled, UnderWay};
 use crate::record::Record;
 use crate::rendering::request::Requester;
+use crate::sabotage::{self, Sabotage};
 use crate::state::Overlay;
 use crate::topology::sink::http::{Http, OnDuplicate};
 
@@ -121,7 +122,8 @@ pub fn judge<C: Cluster>(
             break;
         }
         // Something before it in this round calls, and so it waits.
-        if slot.key.as_ref().is_some_and(|key| open.get(key) == Some(&Open::Waits)) {
+        let waits = |key: &Vec<u8>| open.get(key) == Some(&Open::Waits) && !sabotage::is_on(Sabotage::TwoOfIdentity);
+        if slot.key.as_ref().is_some_and(waits) {
             continue;
         }
         let is_behind_decided = slot.key.as_ref().is_some_and(|key| open.contains_key(key));
@@ -181,6 +183,7 @@ fn find_due(round: &mut Round, window: &Window, is_in_order: bool) {
                     false => {}
                 }
             }
+            SlotStage::Judged(_) | SlotStage::Called(_) if sabotage::is_on(Sabotage::TwoOfIdentity) => {}
             SlotStage::Judged(_) | SlotStage::Called(_) => open.extend(slot.key.as_deref()),
         }
     }

@@ -14,11 +14,13 @@
 //! by nobody, and its reservation says that it may have happened.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::effect::call::{Action, Event, Now, Policy, Stage};
-use crate::effect::provider::{CallNumber, Calls, Heard, Provider, Request};
+use crate::effect::call::{Action, Answer, Event, Key, KeyOf, Now, Policy, Stage, Status};
+use crate::effect::provider::{CallNumber, Calls, Heard, Provider, Rendered, Request};
 use crate::rendering::request::Requester;
+use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::http::Http;
 
 use super::context::Context;
@@ -158,13 +160,15 @@ impl Calling {
 
     fn answered(&mut self, context: &Context, http: &Http, called: &mut Called, heard: Heard, now: Now) {
         let Heard { attempt, answer, body, message, .. } = heard;
+        let answer = if sabotage::is_on(Sabotage::ReplayTakenForResult) { as_result(answer) } else { answer };
         let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at));
+        let is_down = is_down && !sabotage::is_on(Sabotage::LetterWhileDown);
         called.ended_at = Some(now.monotonic);
         let random = &mut self.random;
         let event = Event::Answered { attempt, answer, is_down };
         let action = called.happen(&http.policy, event, now, &mut |most| random.up_to(most));
         let status = match answer {
-            crate::effect::call::Answer::Status(status) => Some(status.code),
+            Answer::Status(status) => Some(status.code),
             _ => None,
         };
         called.heard = Some(HeardLast { status, body, message });
@@ -290,7 +294,12 @@ impl Calling {
         let number = called.number;
         self.under_way.insert(number, (id, offset));
         self.health.sent(number);
-        self.calls.submit(Request { number, attempt, first_at_ms, rendered: called.rendered.clone() });
+        let mut rendered = called.rendered.clone();
+        if sabotage::is_on(Sabotage::KeyOfAttempt) {
+            let key = rendered.key.as_ref().map(|key| other_key(key, attempt));
+            rendered = Arc::new(Rendered { key, ..(*rendered).clone() });
+        }
+        self.calls.submit(Request { number, attempt, first_at_ms, rendered });
     }
 
     /// When something is to be sent, on the monotonic clock, if anything waits for that.
@@ -299,6 +308,20 @@ impl Calling {
             (Some(ready), true) => self.health.tries_at().map(|tries_at| tries_at.max(ready)),
             (ready, _) => ready,
         }
+    }
+}
+
+/// For a sabotage: another key, of this one and a number.
+fn other_key(key: &Key, number: u32) -> Key {
+    let of = KeyOf { topology: key.as_str(), identity: &number.to_be_bytes(), epoch: None, version: None, step: None };
+    Key::of(of)
+}
+
+/// For a sabotage: what is repeated, as if it were what was done.
+fn as_result(answer: Answer) -> Answer {
+    match answer {
+        Answer::Status(status) if status.is_replayed => Answer::Status(Status { code: 201, ..status }),
+        answer => answer,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::effect::call::{self, Action, Call, Draw, Event, Now, Outcome, Policy,
 use crate::effect::provider::{Body, CallNumber, Rendered};
 use crate::engine::share::Position;
 use crate::record::{Headers, Record};
+use crate::sabotage::{self, Sabotage};
 
 /// Roughly what a slot takes besides its record's bytes.
 const SLOT_BYTES: usize = 1 << 10;
@@ -380,6 +381,11 @@ impl Window {
         }
         let unread = self.beyond.iter().map(|&(from, to)| (from.max(self.read_to), to));
         beyond.extend(unread.filter(|(from, to)| from < to));
+        if sabotage::is_on(Sabotage::BeyondNotListed) {
+            beyond.clear();
+        }
+        let next = if sabotage::is_on(Sabotage::OffsetBeyondUnsettled) { self.read_to } else { next };
+        let times = if sabotage::is_on(Sabotage::StreamTimeBeyond) { Times::of(&self.tail) } else { times };
         Ahead { next, times, beyond }
     }
 

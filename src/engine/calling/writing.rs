@@ -15,6 +15,7 @@ use crate::format::{
     Called as Granted, EntryRef, How, Place, REASON_BYTES_MAX, Remembered, ResultRef, Settled, UnderWay,
 };
 use crate::record::{HeaderBuf, Record};
+use crate::sabotage::{self, Sabotage};
 use crate::state;
 use crate::topology::sink::http::Http;
 
@@ -125,7 +126,9 @@ impl<C: Cluster> Pen<'_, '_, C> {
                 match called.call.stage() {
                     Stage::Waits(Permit::Reservation) => self.reserve(&record, key, called)?,
                     Stage::Waits(Permit::Grant) => {
-                        self.outlet.share.position.calls.called = vec![grant];
+                        if !sabotage::is_on(Sabotage::GrantNotWritten) {
+                            self.outlet.share.position.calls.called = vec![grant];
+                        }
                         self.written(called, grant.since_ms);
                     }
                     Stage::Decided(outcome) => match self.stops(&record, called, outcome) {
@@ -235,7 +238,9 @@ impl<C: Cluster> Pen<'_, '_, C> {
             fingerprint: Some(called.rendered.fingerprint.to_bytes()),
             journal: Default::default(),
         };
-        self.put(key, Remembered { settled, under_way: Some(reservation) });
+        if !sabotage::is_on(Sabotage::ReservationNotWritten) {
+            self.put(key, Remembered { settled, under_way: Some(reservation) });
+        }
         // What names a scope must not be there without the scope.
         called.kept.start(&mut self.outlet.share.position.progress);
         self.written(called, first_at_ms);
@@ -275,6 +280,11 @@ impl<C: Cluster> Pen<'_, '_, C> {
 
     /// Settles a call.
     fn settle(&mut self, record: &Record<'_>, key: &[u8], called: &Called, outcome: Outcome) -> Result<(), Failure> {
+        let is_refusal = called.heard.as_ref().and_then(|heard| heard.status).is_some_and(|status| status / 100 == 4);
+        let outcome = match outcome {
+            Outcome::InDoubt if is_refusal && sabotage::is_on(Sabotage::RejectedAfterAll) => Outcome::Rejected,
+            outcome => outcome,
+        };
         let reason = reason_of(outcome);
         let message = said(called, outcome);
         match self.action(outcome) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::input::RESULTS;
 use crate::kafka::Partition;
-use crate::provider::{Act, Kind, Server};
+use crate::provider::{Act, Kind, Server, is_declined};
 
 use super::model::{self, Model};
 use super::output::Letters;
@@ -22,6 +22,8 @@ pub struct Called {
     acts: Vec<Act>,
     /// Requests under keys that were not honoured any more.
     late: u64,
+    /// Whether it was down at times, and nothing else was wrong with it or its wire.
+    is_reliable: bool,
 }
 
 /// A thing and its version.
@@ -52,7 +54,7 @@ struct Known {
 
 impl Called {
     pub fn of(server: &Server, kind: Kind) -> Self {
-        Self { kind, acts: server.acts().to_vec(), late: server.late }
+        Self { kind, acts: server.acts().to_vec(), late: server.late, is_reliable: server.is_reliable }
     }
 
     /// Compares everything.
@@ -163,6 +165,12 @@ impl Called {
         let Some(end) = end else { return };
         match &end {
             End::Letter(reason) if reason == "unavailable" => {
+                // What is declined after an attempt that may have acted is asked for again where that is wanted.
+                let is_declined = is_declined(source.record.value.as_deref().unwrap_or_default());
+                if self.is_reliable && !is_declined {
+                    let expected = "no dead letter because the provider is down";
+                    ruling.report(13, input, source.offset, expected, reason.clone());
+                }
                 ruling.see(coverage::GIVEN_UP);
                 remembered.unsure = remembered.unsure.max(Some(version));
             }

@@ -226,6 +226,13 @@ pub const SITUATIONS: &[Situation] = &[
     of("sunk", "an older backup of the database was restored", "the schedule does it"),
     of("shared", IN_INBOX, "the judge finds it explained"),
     of("returned", RETURNED, "the judge finds it in the topic for results"),
+    of("called", OUTAGE, "the schedule does it"),
+    of("called", DECLINED, "the judge finds its dead letter"),
+    of("called", IN_DOUBT, "the judge finds its dead letter"),
+    of("called", DOUBTED_AND_DONE, "the same, and the provider has acted"),
+    of("called", GIVEN_UP, "the judge finds its dead letter"),
+    of("called", ACTED_TWICE, "the provider's books say so"),
+    rare("called", TOO_LATE, "the driver finds the window over before it writes"),
 ];
 
 /// The situations of a profile that its seeds have not reached.

@@ -19,11 +19,11 @@ mod session;
 pub use session::{Kind, of};
 
 /// For how long keys are honoured.
-pub const HONOURED_FOR: Time = 12 * SECOND;
+pub const HONOURED_FOR: Time = 4 * SECOND;
 /// How long an attempt may take.
-pub const TIMEOUT: Time = SECOND;
+pub const TIMEOUT: Time = SECOND / 2;
 /// By how much clocks are said to differ at most; a request lingers no longer than that on its way.
-pub const MARGIN: Time = 4 * SECOND;
+pub const MARGIN: Time = SECOND + SECOND / 2;
 /// Amounts that it declines.
 const DECLINED: std::ops::Range<u64> = 0..30;
 
@@ -45,8 +45,11 @@ pub struct Troubles {
 }
 
 impl Troubles {
-    /// Draws some.
+    /// Draws some, or none.
     pub fn drawn(random: &mut Random) -> Self {
+        if random.permille(250) {
+            return Self::default();
+        }
         let mut upto = |most: u64| if random.permille(600) { random.below(most) } else { 0 };
         let link =
             Wire { request_lost: upto(60), response_lost: upto(60), late: upto(60), slow: upto(40), silenced: 0 };
@@ -114,6 +117,8 @@ pub struct Server {
     pub troubles: Troubles,
     /// How many requests came under a key that was not honoured any more.
     pub late: u64,
+    /// Whether nothing was ever wrong with it but that it was down.
+    pub is_reliable: bool,
 }
 
 impl Server {
@@ -130,12 +135,22 @@ impl Server {
             random: Random::new(seed ^ 0xca11),
             troubles: Troubles::default(),
             late: 0,
+            is_reliable: false,
         }
     }
 
     /// Everything that it has done.
     pub fn acts(&self) -> &[Act] {
         &self.acts
+    }
+
+    /// Starts with these troubles.
+    pub fn begin(&mut self, troubles: Troubles) {
+        let Troubles { link, busy, throttled, failing, broken, slow } = troubles;
+        let Wire { request_lost, response_lost, late, slow: slow_link, silenced } = link;
+        let of_link = request_lost + response_lost + late + slow_link + silenced;
+        self.is_reliable = of_link + busy + throttled + failing + broken + slow == 0;
+        self.troubles = troubles;
     }
 
     /// It is down until then.

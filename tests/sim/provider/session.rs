@@ -106,7 +106,7 @@ impl Client {
         }
         let mut state = self.process.lock();
         let (there, back) = (state.random.between(50, 3 * MS), state.random.between(50, 3 * MS));
-        let (fate, delay) = (state.provider_fate(), state.random.between(MS, 3 * SECOND));
+        let (fate, delay) = (state.provider_fate(), state.random.between(MS, SECOND));
         let key = rendered.key.as_ref().map(ToString::to_string);
         let sent_at = state.now();
         let body = rendered.body.clone().unwrap_or_default();
