@@ -22,12 +22,20 @@ pub mod words;
 #[path = "../../src/yaml/mod.rs"]
 pub mod yaml;
 
+#[path = "../../src/effect/call/mod.rs"]
+pub mod effect_call;
 #[path = "../../src/effect/postgres/url.rs"]
 mod postgres_url;
+#[path = "../../src/effect/postgres/verb.rs"]
+pub mod postgres_verb;
 
 /// What topologies ask of the room `effect`, without its drivers.
 pub mod effect {
+    pub use crate::effect_call as call;
+
     pub mod postgres {
+        pub use crate::postgres_verb::{VERBS, check_verb as check_sql};
+
         pub fn check_url(url: &str) -> Result<(), String> {
             crate::postgres_url::Target::read(url).map(drop).map_err(|error| error.to_string())
         }

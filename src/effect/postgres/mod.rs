@@ -37,10 +37,11 @@ mod tls;
 mod transaction;
 mod upsert;
 mod url;
+mod verb;
 
 pub use inspect::{Finding, inspect, inspect_with, rows};
 pub use prepare::ddl;
-pub use statement::{VERBS, check_verb as check_sql};
+pub use verb::{VERBS, check_verb as check_sql};
 
 /// What a sink of this kind is made of.
 #[derive(Clone, PartialEq, Eq)]

@@ -4,12 +4,9 @@ use tokio_postgres::{Client, Statement as Sql};
 
 use super::class::{Class, Trouble};
 use super::upsert::many::{Change, Many};
+use super::verb::check_verb;
 use super::{Statement, upsert};
 use crate::words::counted;
-
-/// What a statement may begin with. Whatever controls the transaction is not among them.
-pub const VERBS: [&str; 10] =
-    ["insert", "update", "delete", "merge", "select", "with", "values", "truncate", "call", "notify"];
 
 /// A statement that is ready to be carried out.
 pub(super) struct Prepared {
@@ -36,59 +33,6 @@ pub(super) fn check(statement: &Statement) -> Result<(), String> {
         }
         Statement::DeleteRow { table, key } if key.is_empty() => Err(format!("the key of table {table} is empty")),
         Statement::DeleteRow { table, .. } | Statement::Truncate { table } => upsert::parts(table).map(drop),
-    }
-}
-
-/// Checks the beginning of an SQL statement, without a database.
-///
-/// # Errors
-/// What it begins with in place of one of [`VERBS`]; quotes that word.
-pub fn check_verb(text: &str) -> Result<(), String> {
-    let verb = first_word(text).to_ascii_lowercase();
-    if VERBS.contains(&verb.as_str()) {
-        return Ok(());
-    }
-    let known = VERBS.join(", ");
-    if verb.is_empty() {
-        return Err(format!("there is no SQL in it: it has to begin with one of {known}"));
-    }
-    Err(format!(
-        "it begins with '{verb}', but has to begin with one of {known}: ratchet begins and ends the transaction"
-    ))
-}
-
-/// The first word behind white space, comments and parentheses.
-fn first_word(text: &str) -> &str {
-    let mut rest = text;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
-        if let Some(comment) = rest.strip_prefix("--") {
-            rest = comment.split_once('\n').map_or("", |(_, after)| after);
-        } else if rest.starts_with("/*") {
-            rest = behind_comment(rest);
-        } else {
-            return rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-        }
-    }
-}
-
-/// What follows the comment at the beginning; they nest.
-fn behind_comment(text: &str) -> &str {
-    let (mut depth, mut at) = (0_usize, 0);
-    loop {
-        let rest = &text[at..];
-        let opens = rest.find("/*");
-        let closes = rest.find("*/");
-        match (opens, closes) {
-            (_, None) => return "",
-            (Some(opens), Some(closes)) if opens < closes => (depth, at) = (depth + 1, at + opens + 2),
-            (_, Some(closes)) => {
-                (depth, at) = (depth.saturating_sub(1), at + closes + 2);
-                if depth == 0 {
-                    return &text[at..];
-                }
-            }
-        }
     }
 }
 
