@@ -29,7 +29,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use settings::{constants, settings, sink};
+pub use settings::{constants, provider, settings, sink};
 
 /// What separates an identity from its scope.
 const SCOPE: u8 = 0x22;

@@ -212,12 +212,6 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     for topology in topologies {
         let rules_digest = topology.rules.digest();
         let name = topology.name.clone();
-        if topology.calls().is_some() {
-            let reason = "`sink.http` is checked and tested, but this release cannot run it yet".to_owned();
-            tracing::error!(topology = name, %reason, "topology refused");
-            outcome = outcome.and(Err(Error::Topology { name, reason }));
-            continue;
-        }
         let survey = Survey::of(&state_dir, &memory);
         let preflight = Preflight::new(cluster, &topology, &rules_digest, &config.topics, survey);
         let admitted = match preflight_once_reached(&preflight, &topology, &config, &*clock, &stop) {
@@ -230,8 +224,9 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
                 continue;
             }
         };
-        let sink = match rendering::sink(&topology, config.tables_create) {
-            Ok(sink) => sink,
+        let opened = rendering::sink(&topology, config.tables_create);
+        let (sink, provider) = match opened.and_then(|sink| Ok((sink, rendering::provider(&topology)?))) {
+            Ok(opened) => opened,
             Err(error) => {
                 tracing::error!(topology = name, reason = %error, "topology refused");
                 outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
@@ -258,7 +253,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             ids: Ids::default(),
             limits: Limits::DEFAULT,
             sink,
-            provider: None,
+            provider,
             clock: clock.clone(),
         };
         if context.topology.input.named().is_empty() {

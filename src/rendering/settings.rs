@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::dedup::{Scalar, Source};
 use crate::effect::postgres::{self, Settings};
-use crate::effect::{self, Sink};
+use crate::effect::provider::Provider;
+use crate::effect::{self, Sink, http};
 use crate::topology::Topology;
 use crate::topology::sink::{self, Command, Parameter, Statement};
 
@@ -47,6 +48,25 @@ fn constant(parameter: &Parameter) -> Option<String> {
 pub fn sink(topology: &Topology, creates: bool) -> Result<Option<Arc<dyn Sink>>, effect::Error> {
     let Some(settings) = settings(topology, creates) else { return Ok(None) };
     Ok(Some(Arc::new(postgres::Postgres::new(settings)?)))
+}
+
+/// The provider that the topology calls; `None` if it calls none.
+///
+/// # Errors
+/// Settings that cannot be.
+pub fn provider(topology: &Topology) -> Result<Option<Arc<dyn Provider>>, effect::Error> {
+    let Some(calls) = topology.calls() else { return Ok(None) };
+    let settings = http::Settings {
+        method: calls.method.as_str().to_owned(),
+        key_header: calls.key.clone(),
+        window: calls.policy.key,
+        timeout: calls.timeout,
+        in_flight: calls.in_flight,
+        rate: calls.rate.map(|rate| f64::from(rate.calls) / rate.per.as_secs_f64()),
+        result_max: calls.result.as_ref().map(|result| result.max),
+        authorities: None,
+    };
+    Ok(Some(Arc::new(http::Http::new(settings)?)))
 }
 
 fn statement(statement: &Statement) -> postgres::Statement {
