@@ -22,6 +22,12 @@ pub enum Point {
     AfterSends,
     /// Kafka has committed; the store has not been written.
     AfterCommit,
+    /// What lets calls go is committed; none of them has gone.
+    AfterReservation,
+    /// A call is about to be handed to the driver.
+    BeforeSubmit,
+    /// A call's answer was heard; nothing of it is written.
+    AfterAnswer,
     /// Changelog records were read for a store that is being restored.
     DuringRestore,
     /// A part of what a restore has read is in the store.
@@ -40,10 +46,13 @@ pub enum Point {
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::AfterSink,
         Self::AfterSends,
         Self::AfterCommit,
+        Self::AfterReservation,
+        Self::BeforeSubmit,
+        Self::AfterAnswer,
         Self::DuringRestore,
         Self::DuringLoad,
         Self::DuringStoreWrite,
@@ -59,6 +68,9 @@ impl Point {
             Self::AfterSink => "after_sink",
             Self::AfterSends => "after_sends",
             Self::AfterCommit => "after_commit",
+            Self::AfterReservation => "after_reservation",
+            Self::BeforeSubmit => "before_submit",
+            Self::AfterAnswer => "after_answer",
             Self::DuringRestore => "during_restore",
             Self::DuringLoad => "during_load",
             Self::DuringStoreWrite => "during_store_write",

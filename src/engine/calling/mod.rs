@@ -24,6 +24,7 @@ use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::http::Http;
 
 use super::context::Context;
+use super::crash;
 use super::share::TaskId;
 use super::sink_trouble::Said;
 
@@ -128,7 +129,8 @@ impl Calling {
         let (now, random) = (Self::now(context), &mut self.random);
         let mut draw = |most| random.up_to(most);
         match is_committed {
-            true => window.committed(policy, now, &mut draw),
+            true if window.committed(policy, now, &mut draw) => crash::point(crash::Point::AfterReservation),
+            true => {}
             false => window.aborted(policy, now, &mut draw),
         }
     }
@@ -150,6 +152,7 @@ impl Calling {
             let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
             if called.number == heard.number {
                 self.answered(context, http, called, heard, now);
+                crash::point(crash::Point::AfterAnswer);
             }
         }
         if self.health.is_held() {
@@ -299,6 +302,7 @@ impl Calling {
             let key = rendered.key.as_ref().map(|key| other_key(key, attempt));
             rendered = Arc::new(Rendered { key, ..(*rendered).clone() });
         }
+        crash::point(crash::Point::BeforeSubmit);
         self.calls.submit(Request { number, attempt, first_at_ms, rendered });
     }
 

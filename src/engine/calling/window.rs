@@ -389,20 +389,24 @@ impl Window {
         Ahead { next, times, beyond }
     }
 
-    /// The open transaction is committed: what it has settled is, and what it has let go may be sent.
-    pub fn committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
+    /// The open transaction is committed: what it has settled is, and what it has let go may be sent. Says whether
+    /// there is any.
+    pub fn committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> bool {
         self.is_touched = true;
+        let mut lets_go = false;
         for slot in &mut self.slots {
             match &mut slot.stage {
                 SlotStage::Judged(judged) if judged.is_written => slot.stage = SlotStage::Settled,
                 SlotStage::Called(called) if called.is_written => slot.stage = SlotStage::Settled,
                 SlotStage::Called(called) if matches!(called.call.stage(), Stage::Writing(_)) => {
                     called.happen(policy, Event::Committed, now, draw);
+                    lets_go = true;
                 }
                 _ => {}
             }
         }
         self.pop();
+        lets_go
     }
 
     /// The open transaction was certainly not committed: everything is as it was before it.

@@ -67,7 +67,7 @@ fn end(window: &mut Window, is_committed: bool) {
     };
     let now = Now { wall_ms: 0, monotonic: Duration::ZERO };
     match is_committed {
-        true => window.committed(&policy, now, &mut |_| 0),
+        true => _ = window.committed(&policy, now, &mut |_| 0),
         false => window.aborted(&policy, now, &mut |_| 0),
     }
 }
