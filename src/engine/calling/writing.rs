@@ -289,7 +289,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let message = said(called, outcome);
         match self.action(outcome) {
             Action::DeadLetter => {
-                let attempts = called.call.attempts().to_string();
+                // All of them: not only those that count towards giving it up.
+                let attempts = called.call.attempt().max(called.call.attempts()).to_string();
                 let status = called.heard.as_ref().and_then(|heard| heard.status).map(|status| status.to_string());
                 let mut more: Vec<(&str, &str)> = vec![("attempts", &attempts)];
                 more.extend(called.rendered.key.as_ref().map(|key| ("key", key.as_str())));
