@@ -25,6 +25,9 @@ export RUST_TEST_THREADS
 # How long `make test` runs new seeds of the simulation.
 SIM_SECONDS ?= 180
 
+# How long `make calls` causes random trouble.
+CALLS_SECONDS ?= 120
+
 # The versions of Apache Kafka that `make kafka-matrix` runs the tests on.
 KAFKA_VERSIONS ?= 3.6.2 3.9.1 4.1.0 4.3.0
 
@@ -109,6 +112,11 @@ kafka-matrix: setup-test ## Run the Kafka tests with each of KAFKA_VERSIONS
 .PHONY: cdc
 cdc: setup-cdc ## Run the tests of real change data capture
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
+
+# Each of the two random tests lasts for CALLS_SECONDS (120).
+.PHONY: calls
+calls: setup-test ## Call a provider while it and the instances die, freeze and fail
+	RATCHET_TEST_CALLS_SECONDS=$(CALLS_SECONDS) $(CARGO) test $(BUILD) --test calls -- --nocapture $(ARGS)
 
 # New seeds come last. SIM_SEEDS=n runs n seeds of each profile, SIM_FIRST=n from this one on;
 # SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed shows one in full: docs/simulation.md.

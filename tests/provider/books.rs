@@ -15,6 +15,9 @@ pub struct Books {
     pub scripts: HashMap<String, VecDeque<Move>>,
     pub always: Move,
     pub acts: BTreeMap<String, u32>,
+    pub by_target: BTreeMap<String, u32>,
+    pub receipts: BTreeMap<String, String>,
+    receipts_made: u64,
     pub seen: Vec<Seen>,
     /// Requests that are there, and the most that were.
     pub now: usize,
@@ -51,6 +54,9 @@ impl Books {
             scripts: HashMap::new(),
             always: Move::act(),
             acts: BTreeMap::new(),
+            by_target: BTreeMap::new(),
+            receipts: BTreeMap::new(),
+            receipts_made: 0,
             seen: Vec::new(),
             now: 0,
             most: 0,
@@ -65,9 +71,18 @@ impl Books {
         Number(self.seen.len() - 1)
     }
 
-    fn script(&mut self, key: Option<&str>) -> Move {
-        let own = key.and_then(|key| self.scripts.get_mut(key)).and_then(VecDeque::pop_front);
+    fn script(&mut self, key: Option<&str>, target: &str) -> Move {
+        let mut of = |name: &str| self.scripts.get_mut(name).and_then(VecDeque::pop_front);
+        let own = key.and_then(&mut of).or_else(|| of(target));
         own.or_else(|| self.next.pop_front()).unwrap_or_else(|| self.always.clone())
+    }
+
+    /// A number that no other act has.
+    fn receipt(&mut self, target: &str) -> Plan {
+        self.receipts_made += 1;
+        let text = format!("{{\"receipt\":{}}}", self.receipts_made);
+        self.receipts.entry(target.to_owned()).or_insert_with(|| text.clone());
+        Plan::Bytes(text.into_bytes())
     }
 
     /// What the rules answer to a request with a key, if it is not to act. Otherwise the key is under way.
@@ -108,7 +123,7 @@ pub async fn reply(books: Arc<Mutex<Books>>, Number(number): Number, body: Vec<u
         let seen = &mut books.seen[number];
         seen.body = Some(body.clone());
         let (method, target, key) = (seen.method.clone(), seen.target.clone(), seen.key.clone());
-        let script = books.script(key.as_deref());
+        let script = books.script(key.as_deref(), &target);
         let request = (method, target.clone(), body);
         let known = key.as_ref().filter(|_| script.acts).and_then(|key| books.by_key(key, request));
         (script, key, target, known)
@@ -117,11 +132,18 @@ pub async fn reply(books: Arc<Mutex<Books>>, Number(number): Number, body: Vec<u
         return Reply::Answer(answer);
     }
     tokio::time::sleep(script.slow).await;
+    let mut script = script;
     if script.acts {
         let mut books = locked(&books);
-        *books.acts.entry(key.clone().unwrap_or(target)).or_default() += 1;
+        *books.by_target.entry(target.clone()).or_default() += 1;
+        *books.acts.entry(key.clone().unwrap_or_else(|| target.clone())).or_default() += 1;
+        if let Then::Answer(answer) | Then::Unheard(answer) = &mut script.then
+            && matches!(answer.body, Plan::Receipt)
+        {
+            answer.body = books.receipt(&target);
+        }
         let answer = match &script.then {
-            Then::Answer(answer) => answer.clone(),
+            Then::Answer(answer) | Then::Unheard(answer) => answer.clone(),
             // What would have been answered.
             _ => Answer { status: 201, headers: Vec::new(), body: Plan::Bytes(b"{\"done\":true}".to_vec()) },
         };
@@ -132,7 +154,7 @@ pub async fn reply(books: Arc<Mutex<Books>>, Number(number): Number, body: Vec<u
     tokio::time::sleep(script.late).await;
     match script.then {
         Then::Answer(answer) => Reply::Answer(answer),
-        Then::Close => Reply::Close,
+        Then::Close | Then::Unheard(_) => Reply::Close,
         Then::Reset => Reply::Reset,
         Then::Silence => std::future::pending().await,
     }

@@ -5,7 +5,7 @@
 //! first is under way is answered 409. Keys are honoured for a while ([`Options::honoured_for`]), then forgotten. What
 //! has no key acts each time. A request that acts goes on doing so if its client has gone.
 //!
-//! What it does is said by [`Move`]s: a key's own ([`Provider::script`]), else the next of those for anybody
+//! What it does is said by [`Move`]s: a key's or a target's own ([`Provider::script`]), else the next of those for anybody
 //! ([`Provider::next`]), else the one for always ([`Provider::always`]), which is to act and to answer 201.
 //!
 //! ```ignore
@@ -70,6 +70,8 @@ pub struct Move {
 #[derive(Clone, Debug)]
 enum Then {
     Answer(Answer),
+    /// This is remembered as the answer, and the connection is closed in its place.
+    Unheard(Answer),
     /// The connection is closed, or the stream by HTTP/2 reset.
     Close,
     /// The connection is reset.
@@ -97,6 +99,8 @@ pub enum Plan {
     Endless,
     /// These bytes of so many that were said; then the connection is closed.
     Cut(Vec<u8>, usize),
+    /// A number that no other act has.
+    Receipt,
 }
 
 impl Move {
@@ -104,6 +108,11 @@ impl Move {
     pub fn act() -> Self {
         let answer = Answer { status: 201, headers: Vec::new(), body: Plan::Bytes(b"{\"done\":true}".to_vec()) };
         Self { acts: true, slow: Duration::ZERO, late: Duration::ZERO, then: Then::Answer(answer) }
+    }
+
+    /// Acts, and answers 201 with a number that no other act has.
+    pub fn receipt() -> Self {
+        Self::act().body(Plan::Receipt)
     }
 
     /// Does nothing and answers, as what stands before a provider does. Nothing is remembered.
@@ -133,8 +142,9 @@ impl Move {
     }
 
     /// Closes the connection in place of the answer.
-    pub fn unheard(self) -> Self {
-        Self { then: Then::Close, ..self }
+    pub fn unheard(mut self) -> Self {
+        let answer = self.answered().clone();
+        Self { then: Then::Unheard(answer), ..self }
     }
 
     /// Answers with this status.
@@ -241,9 +251,9 @@ impl Provider {
         self.books().next.extend(moves);
     }
 
-    /// What is done with the next requests under a key.
-    pub fn script(&self, key: &str, moves: impl IntoIterator<Item = Move>) {
-        self.books().scripts.entry(key.to_owned()).or_default().extend(moves);
+    /// What is done with the next requests under a key, or for a target, path and query.
+    pub fn script(&self, key_or_target: &str, moves: impl IntoIterator<Item = Move>) {
+        self.books().scripts.entry(key_or_target.to_owned()).or_default().extend(moves);
     }
 
     /// What is done with all others.
@@ -254,6 +264,26 @@ impl Provider {
     /// How often it has acted for each key; for requests without one, by their targets.
     pub fn acts(&self) -> BTreeMap<String, u32> {
         self.books().acts.clone()
+    }
+
+    /// How often it has acted for each target, whatever the key.
+    pub fn acts_by_target(&self) -> BTreeMap<String, u32> {
+        self.books().by_target.clone()
+    }
+
+    /// The first receipt of each target that has one.
+    pub fn receipts(&self) -> BTreeMap<String, String> {
+        self.books().receipts.clone()
+    }
+
+    /// How many requests are there now.
+    pub fn now(&self) -> usize {
+        self.books().now
+    }
+
+    /// How many requests have come.
+    pub fn requests(&self) -> usize {
+        self.books().seen.len()
     }
 
     /// All requests, in the order in which their heads came.

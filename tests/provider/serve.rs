@@ -225,6 +225,7 @@ fn parts(answer: &Answer) -> (Response<()>, BoxStream<'static, Result<Bytes, Fai
         head = head.header(name, value);
     }
     let body = match answer.body.clone() {
+        Plan::Receipt => unreachable!("an act has replaced it"),
         Plan::Bytes(bytes) => {
             head = head.header("content-length", bytes.len());
             iter((!bytes.is_empty()).then(|| Ok(Bytes::from(bytes)))).boxed()

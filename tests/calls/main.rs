@@ -1,0 +1,55 @@
+//! ratchet between a real Apache Kafka and a real provider: the built binary is run from outside, killed, frozen and
+//! misled, its provider dies, is slow and refuses, and then what the provider has done is counted.
+//!
+//! The suite has a slice of it. With `RATCHET_TEST_CALLS_SECONDS` instances die at all points, and random trouble lasts
+//! for so long (`make calls`).
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tests observe a running system from outside: they have a clock and may wait"
+)]
+
+#[path = "../support/checker/mod.rs"]
+#[allow(dead_code, reason = "what is called is judged by what the provider has done")]
+mod checker;
+#[path = "../support/cluster/mod.rs"]
+mod cluster;
+#[path = "../support/disk.rs"]
+mod disk;
+#[path = "../support/job.rs"]
+mod job;
+#[path = "../support/kafka/mod.rs"]
+mod kafka;
+#[path = "../support/load.rs"]
+mod load;
+#[path = "../support/operator.rs"]
+mod operator;
+#[path = "../provider/mod.rs"]
+mod provider;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/screen.rs"]
+#[allow(dead_code, reason = "no operator draws here")]
+mod screen;
+#[path = "../support/until.rs"]
+mod until;
+
+mod charges;
+mod crashes;
+mod hostile;
+mod leaving;
+mod outages;
+mod payments;
+mod random_trouble;
+mod speed;
+mod waits;
+
+/// For how long random trouble is to last, if anybody says so.
+fn seconds() -> Option<u64> {
+    let seconds = std::env::var("RATCHET_TEST_CALLS_SECONDS").ok()?;
+    Some(seconds.parse().expect("RATCHET_TEST_CALLS_SECONDS is a number"))
+}
+
+/// Whether there is time for everything.
+fn is_long() -> bool {
+    seconds().is_some()
+}

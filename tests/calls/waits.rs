@@ -1,0 +1,72 @@
+//! Goal: calls are made again after waits that grow, up to their ceiling, and never sooner than the provider asks.
+
+use std::time::Duration;
+
+use crate::operator::Operator;
+use crate::payments::{KEYED, Payments, charge};
+use crate::provider::Move;
+use crate::until::DEADLINE;
+
+/// What a busy machine, and the lane's own rounds, may add to a wait.
+const LATE: Duration = Duration::from_millis(700);
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// The waits between the attempts of one record.
+fn waits(retry: &str, moves: Vec<Move>) -> Vec<Duration> {
+    let payments = Payments::new("waits", 1, &[KEYED, retry]);
+    payments.provider.script("/charges/a", moves);
+    payments.job.send([charge(0, "a")]);
+    let mut operator = Operator::start(&payments.job, "a");
+    payments.found(DEADLINE).assert_each_acted_once(false);
+    operator.stop();
+    let seen = payments.provider.seen();
+    let keys: Vec<_> = seen.iter().map(|seen| &seen.key).collect();
+    assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    seen.windows(2).map(|two| two[1].at - two[0].at).collect()
+}
+
+#[test]
+fn retry_with_exponential_backoff() {
+    let failures = |count| std::iter::repeat_with(|| Move::answer(503)).take(count).collect::<Vec<_>>();
+    let ceilings = [200, 400, 800, 1000, 1000].map(ms);
+    let exact = waits("retry: {first: 200ms, factor: 2, max: 1s, jitter: none}", failures(5));
+    println!("without jitter: {exact:?}");
+    assert_eq!(exact.len(), 5);
+    for (wait, ceiling) in exact.iter().zip(ceilings) {
+        assert!(*wait >= ceiling && *wait < ceiling + LATE, "{exact:?}");
+    }
+    let drawn = waits("retry: {first: 200ms, factor: 2, max: 1s, jitter: full}", failures(5));
+    println!("with jitter: {drawn:?}");
+    assert_eq!(drawn.len(), 5);
+    for (wait, ceiling) in drawn.iter().zip(ceilings) {
+        assert!(*wait < ceiling + LATE, "{drawn:?}");
+    }
+    assert!(drawn.iter().sum::<Duration>() < exact.iter().sum::<Duration>() + LATE, "nothing is drawn: {drawn:?}");
+}
+
+#[test]
+fn retry_after_is_obeyed() {
+    let asks = |status, wait: &str| Move::answer(status).header("retry-after", wait);
+    let waited = waits("retry: {first: 50ms, max: 100ms}", vec![asks(429, "2"), asks(503, "1"), asks(429, "0")]);
+    println!("{waited:?}");
+    for (wait, asked) in waited.iter().zip([ms(2000), ms(1000), ms(0)]) {
+        assert!(*wait >= asked && *wait < asked + ms(100) + LATE, "{waited:?}");
+    }
+    assert_eq!(waited.len(), 3);
+}
+
+#[test]
+fn rate_bounds_what_is_begun() {
+    let payments = Payments::new("rate", 1, &[KEYED, "rate: 50/s"]);
+    payments.job.send(crate::payments::charges(0, 0..200));
+    let mut operator = Operator::start(&payments.job, "a");
+    payments.found(DEADLINE).assert_each_acted_once(false);
+    operator.stop();
+    let seen = payments.provider.seen();
+    let took = seen[199].at - seen[0].at;
+    // A tenth of a second's calls may go at once.
+    assert!(took >= ms(3850) && took < ms(3900) + 4 * LATE, "{took:?} for 200 at 50/s");
+}
