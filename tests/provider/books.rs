@@ -88,7 +88,9 @@ impl Books {
     /// What the rules answer to a request with a key, if it is not to act. Otherwise the key is under way.
     fn by_key(&mut self, key: &str, request: (String, String, Vec<u8>)) -> Option<Answer> {
         let honoured_for = self.honoured_for;
-        self.keys.retain(|_, known| known.since.elapsed() < honoured_for);
+        if self.keys.get(key).is_some_and(|known| known.since.elapsed() >= honoured_for) {
+            self.keys.remove(key);
+        }
         let answer = |status, body: &str, headers: &[(&str, &str)]| {
             let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             Some(Answer { status, headers, body: Plan::Bytes(body.as_bytes().to_vec()) })

@@ -38,8 +38,8 @@ use judging::Round;
 use window::{Called, HeardLast, SlotStage, Window};
 
 /// How many calls may wait for their turn in the driver, beside those that are under way: it goes on with them while the
-/// lane commits.
-const QUEUED_MAX: usize = 64;
+/// lane commits. A commit takes 10 ms and more, in which a fast provider does hundreds.
+const QUEUED_MAX: usize = 512;
 
 /// Numbers a lane's calls.
 #[derive(Debug, Default)]
