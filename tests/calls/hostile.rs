@@ -149,13 +149,13 @@ fn one_bad_record_does_not_hold_up_the_others() {
     let failing = std::iter::repeat_with(|| Move::answer(500)).take(50);
     payments.provider.script("/charges/order-0-0", failing);
     payments.provider.always(Move::receipt().late(Duration::from_millis(10)));
-    payments.job.send(charges(0, 0..1200));
+    payments.job.send(charges(0, 0..3000));
     let mut operator = Operator::start(&payments.job, "a");
     let found = payments.found(DEADLINE);
     let [End::Letter { reason, attempts: Some(8), .. }] = found.first("order-0-0") else {
         panic!("{:?}", found.first("order-0-0"))
     };
-    assert_eq!((reason.as_str(), found.results()), ("unavailable", 1199));
+    assert_eq!((reason.as_str(), found.results()), ("unavailable", 2999));
     within(DEADLINE, "nothing else", || (payments.provider.now() == 0).then_some(()));
     operator.stop();
 }

@@ -167,6 +167,10 @@ fn is_in_order(context: &Context) -> bool {
 /// Finds the slots that nothing keeps from being judged.
 fn find_due(round: &mut Round, window: &Window, is_in_order: bool) {
     round.due.clear();
+    // Most rounds only hear and settle.
+    if !window.slots().any(|slot| matches!(slot.stage, SlotStage::Unjudged)) {
+        return;
+    }
     let mut open: HashSet<&[u8]> = HashSet::new();
     for (at, slot) in window.slots().enumerate() {
         match &slot.stage {

@@ -37,9 +37,12 @@ use health::Health;
 use judging::Round;
 use window::{Called, HeardLast, SlotStage, Window};
 
-/// How many calls may wait for their turn in the driver, beside those that are under way: it goes on with them while the
-/// lane commits. A commit takes 10 ms and more, in which a fast provider does hundreds.
-const QUEUED_MAX: usize = 512;
+/// How many calls may wait for their turn in the driver for each that may be under way: it goes on with them while the
+/// lane commits. A commit takes 10 ms and more, in which a fast provider does hundreds. More of them, and a call that is
+/// made again would wait behind all that came before it.
+const QUEUED_PER_CALL: usize = 8;
+/// How many may wait in any case.
+const QUEUED_MIN: usize = 64;
 
 /// Numbers a lane's calls.
 #[derive(Debug, Default)]
@@ -243,10 +246,11 @@ impl Calling {
         if self.health.is_held() {
             return self.send_one(http, windows, now);
         }
+        let queued_max = (http.in_flight * QUEUED_PER_CALL).max(QUEUED_MIN);
         for id in windows.at_work() {
             let Some(window) = windows.window(id) else { continue };
             for at in 0..window.len() {
-                if self.under_way.len() >= http.in_flight + QUEUED_MAX {
+                if self.under_way.len() >= http.in_flight + queued_max {
                     return;
                 }
                 let slot = window.slot(at);
