@@ -9,7 +9,6 @@
 )]
 
 #[path = "../support/checker/mod.rs"]
-#[allow(dead_code, reason = "what is called is judged by what the provider has done")]
 mod checker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
