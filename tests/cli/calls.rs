@@ -166,14 +166,6 @@ fn online_resolves_the_providers_name_and_makes_no_request() {
 }
 
 #[test]
-fn run_refuses_it_for_now() {
-    let room = room();
-    run(&room, &format!("run charges.yaml {}", job::SETTINGS))
-        .ended(1)
-        .said(&["`sink.http` is checked and tested, but this release cannot run it yet"]);
-}
-
-#[test]
 fn shipped_topology_passes_its_tests() {
     let room = Room::new();
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/charge-orders.yaml");
