@@ -60,6 +60,12 @@ pub enum Mistake {
     RenewedForFormer,
     /// The time of grants is renewed though a call is under way.
     RenewedForSent,
+    /// A stop or a revocation leaves a grant that reaches beyond what may have been called.
+    GrantLeft,
+    /// A revocation takes back the grant of calls that are still under way.
+    ShrunkToNothing,
+    /// A stop or a revocation takes back what a former owner was granted.
+    ShrunkBelowFormer,
     /// A call that may begin because of what a transaction settles is made though the transaction is aborted.
     CalledAhead,
     /// The window stays after a transaction of unknown outcome.

@@ -199,5 +199,24 @@ impl Calls {
             }
         }
         self.advance(state, who);
+        if !self.errs(Mistake::GrantLeft) {
+            self.shrink(state, who);
+        }
+    }
+
+    /// Has the grant end behind the last call that may have been sent and is not settled: what nobody can have called
+    /// need not be doubted. What former owners were granted stays: they may still call there.
+    fn shrink(&self, state: &mut State, who: u8) {
+        let owner = state.owner(who);
+        let is_open = |at: &u8| {
+            let slot = &owner.slots[usize::from(*at)];
+            slot.attempts > 0 && slot.acted != Acted::No && slot.local != Local::Settled
+        };
+        let open_to = match self.errs(Mistake::ShrunkToNothing) {
+            true => 0,
+            false => (0..self.count()).filter(is_open).max().map_or(0, |at| at + 1),
+        };
+        let former_to = if self.errs(Mistake::ShrunkBelowFormer) { 0 } else { owner.granted_before };
+        state.granted = state.granted.min(open_to.max(former_to));
     }
 }

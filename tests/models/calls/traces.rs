@@ -83,6 +83,10 @@ mistakes! {
     rejection_outlives: [RejectionOutlives], ALWAYS, AGAIN, REJECT => "REJECTED AFTER ALL";
     grants_renewed_for_a_former_owner: [RenewedForFormer], AUTO, AGAIN, KILL => EFFECT_TWICE;
     grants_renewed_while_a_call_is_open: [RenewedForSent], AUTO, AGAIN, KILL => EFFECT_TWICE;
+    grant_is_left: [GrantLeft], AUTO, AGAIN, Faults { stops: 1, rejects: true, ..NONE } => "NEVER SENT";
+    grant_is_left_by_a_revocation: [GrantLeft], AUTO, AGAIN, Faults { rejects: true, ..REVOKE } => "NEVER SENT";
+    grant_of_a_call_under_way_is_taken_back: [ShrunkToNothing], AUTO, AGAIN, REVOKE => EFFECT_TWICE;
+    grant_of_a_former_owner_is_taken_back: [ShrunkBelowFormer], AUTO, AGAIN, Faults { stops: 1, ..KILL } => EFFECT_TWICE;
     called_ahead: [CalledAhead], AUTO, VERSIONS, NONE => "TWO AT ONCE";
     window_kept_after_unknown_outcome: [KeptAfterUnknown], ALWAYS, AGAIN, COMMIT => RECORD_TWICE;
     no_barrier: [NoBarrier], ALWAYS, SCOPES, KILL => "FIRST";

@@ -208,6 +208,18 @@ fn windows_that_pass() {
     }
 }
 
+/// What a stop and a revocation leave of a grant, with calls that are under way and owners that freeze.
+#[test]
+fn grants_that_are_taken_back() {
+    let left = Faults { stops: 1, revocations: 1, answers: 1, rejects: true, ..NONE };
+    let zombies = Faults { freezes: 1, stops: 1, ..NONE };
+    let kills = Faults { kills: 1, revocations: 1, ..NONE };
+    for faults in [left, zombies, kills] {
+        let world = Calls { reserve: Reserve::Auto, ..world(AGAIN, faults) };
+        holds_in("grants taken back", &world, &[owner::TAKES_OVER, judging::KNOWS]);
+    }
+}
+
 #[test]
 fn grants_that_are_renewed() {
     let zombies = Faults { freezes: 1, ..NONE };
