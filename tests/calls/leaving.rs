@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::operator::Operator;
-use crate::payments::{KEYLESS, Payments, charges};
+use crate::payments::{KEYED, KEYLESS, Payments, charges};
 use crate::provider::Move;
 use crate::until::{DEADLINE, within};
 
@@ -64,4 +64,57 @@ fn partitions_move_to_and_fro_and_nothing_is_in_doubt() {
     }
     payments.found(DEADLINE).assert_each_acted_once(false);
     stays.stop();
+}
+
+/// Without reservations the position record says where calls may have gone. After a stop, and after a partition has
+/// moved, none have gone where nobody has read: a new charge that is refused is rejected, and not in doubt.
+#[test]
+fn what_is_new_to_an_heir_is_rejected_and_not_in_doubt() {
+    let payments = Payments::new("news", 2, &[KEYED]);
+    let send = |ids: std::ops::Range<usize>| {
+        (0..2).for_each(|partition| payments.job.send(charges(partition, ids.clone())));
+    };
+    send(0..300);
+    let mut first = Operator::start(&payments.job, "a");
+    payments.found(DEADLINE).assert_each_acted_once(false);
+    first.stop();
+    payments.provider.always(Move::answer(422));
+    send(300..310);
+    let mut heir = Operator::start(&payments.job, "b");
+    let letters = |many: usize| {
+        let found = payments.found(DEADLINE);
+        assert_eq!((found.letters("rejected"), found.letters("in_doubt")), (many, 0), "{found:?}");
+    };
+    letters(20);
+    let mut second = Operator::start(&payments.job, "c");
+    within(DEADLINE, "each to have a partition", || {
+        (heir.partitions().len() == 1 && second.partitions().len() == 1).then_some(())
+    });
+    send(310..320);
+    letters(40);
+    heir.stop();
+    second.stop();
+}
+
+/// An heir of a dead instance doubts what may have been called, and that is no more than a few batches.
+#[test]
+fn little_is_in_doubt_after_a_kill() {
+    let payments = Payments::new("little", 1, &[KEYED, "timeout: 60s"]);
+    payments.job.send(charges(0, 0..50));
+    let mut first = Operator::start(&payments.job, "a");
+    payments.found(DEADLINE).assert_each_acted_once(false);
+    for id in 50..60 {
+        payments.job.send(charges(0, id..id + 1));
+        within(DEADLINE, "its result", || (payments.results() == id + 1).then_some(()));
+    }
+    first.kill();
+    payments.provider.always(Move::answer(422));
+    payments.job.send(charges(0, 60..200));
+    let mut heir = Operator::start(&payments.job, "b");
+    let found = payments.found(DEADLINE);
+    let (rejected, doubted) = (found.letters("rejected"), found.letters("in_doubt"));
+    assert_eq!((rejected + doubted, found.results()), (140, 60), "{found:?}");
+    // A grant reaches twice as far ahead as was read between two transactions: here up to the 150th at most.
+    assert!(doubted <= 90, "{doubted} of 140 new ones are in doubt");
+    heir.stop();
 }

@@ -2,7 +2,7 @@
 
 use assert_cmd::Command;
 
-use super::{Ran, Room, job};
+use super::{Ran, Room};
 use ratchet::cluster::embedded::Embedded;
 use ratchet::cluster::{Cluster, NewTopic};
 

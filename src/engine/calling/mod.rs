@@ -2,6 +2,7 @@
 //!
 //! - [`window`] holds a task's records that were read and are not settled
 //! - [`judging`] finds out which of them call
+//! - [`grants`] says up to where calls may go without reservations of their own
 //! - [`writing`] puts reservations, grants and settlements into the task's share of the open transaction
 //! - [`health`] knows whether the provider is there
 //!
@@ -28,6 +29,7 @@ use super::crash;
 use super::share::TaskId;
 use super::sink_trouble::Said;
 
+pub mod grants;
 pub mod health;
 pub mod judging;
 pub mod window;

@@ -21,6 +21,8 @@ use crate::engine::share::Position;
 use crate::record::{Headers, Record};
 use crate::sabotage::{self, Sabotage};
 
+use super::grants::Reach;
+
 /// Roughly what a slot takes besides its record's bytes.
 const SLOT_BYTES: usize = 1 << 10;
 
@@ -241,6 +243,8 @@ pub struct Window {
     beyond: VecDeque<(i64, i64)>,
     /// The end of the grants of owners before this one.
     former_to: i64,
+    /// How far the next grant reaches.
+    reach: Reach,
     /// Whether its partition is paused because it is full.
     pub is_paused: bool,
     /// Whether something has happened since it was last looked at.
@@ -262,6 +266,7 @@ impl Window {
             tail,
             beyond: position.calls.beyond.iter().copied().collect(),
             former_to: position.calls.called.last().map_or(i64::MIN, |called| called.to),
+            reach: Reach::new(position.next),
             is_paused: false,
             is_touched: false,
         }
@@ -290,6 +295,11 @@ impl Window {
     /// The end of the grants of owners before this one: calls of records before it may have gone.
     pub fn former_to(&self) -> i64 {
         self.former_to
+    }
+
+    /// The end of a grant that is written now.
+    pub fn next_grant_end(&mut self) -> i64 {
+        self.reach.end(self.read_to)
     }
 
     /// Whether a call of it is on the wire, or on its way there.

@@ -10,6 +10,7 @@ use crate::effect::call::{Event, Kept as KeptOf, Now, Outcome, Permit, Stage};
 use crate::effect::provider::Body;
 use crate::engine::failure::{Failure, Unprocessable};
 use crate::engine::output::Outlet;
+use crate::engine::share::Position;
 use crate::format::hex;
 use crate::format::{
     Called as Granted, EntryRef, How, Place, REASON_BYTES_MAX, Remembered, ResultRef, Settled, UnderWay,
@@ -19,11 +20,9 @@ use crate::sabotage::{self, Sabotage};
 use crate::state;
 use crate::topology::sink::http::Http;
 
+use super::grants;
 use super::judging::amended;
 use super::window::{Called, HeardLast, Judged, Slot, SlotStage, Window};
-
-/// How far ahead of what was read a grant reaches, in offsets: at load no transaction is for it alone.
-const GRANT_AHEAD: i64 = 4096;
 
 /// What is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +36,12 @@ pub enum What {
 }
 
 impl What {
+    /// Whether that concerns a window whose task is committed up to this position.
+    pub fn is_due_in(self, window: &Window, committed: &Position) -> bool {
+        let ends_grant = || self == Self::Releases && grants::end_of_open(window, committed).is_some();
+        window.slots().any(|slot| self.is_due(slot)) || ends_grant()
+    }
+
     /// Whether that concerns a slot.
     pub fn is_due(self, slot: &Slot) -> bool {
         match (&slot.stage, self) {
@@ -61,8 +66,6 @@ pub(in crate::engine) struct Pen<'a, 'o, C: Cluster> {
     pub http: &'a Http,
     /// The time.
     pub now: Now,
-    /// The end of the grants of owners before this one.
-    pub former_to: i64,
 }
 
 /// Puts everything that is due into the share, as long as `has_room` says so, and brings the task's position to where it
@@ -73,7 +76,7 @@ pub(in crate::engine) fn write<C: Cluster>(
     what: What,
     has_room: impl Fn(usize) -> bool,
 ) -> Result<(), Failure> {
-    let grant = grant(pen, window);
+    let grant = pen.grant(window);
     for at in 0..window.len() {
         if !what.is_due(window.slot(at)) {
             continue;
@@ -88,32 +91,41 @@ pub(in crate::engine) fn write<C: Cluster>(
             _ => pen.slot(window.slot_mut(at), grant)?,
         }
     }
-    window.ahead().put(&mut pen.outlet.share.position);
+    let position = &mut pen.outlet.share.position;
+    window.ahead().put(position);
+    match what {
+        // It costs nothing, and what is read next need not wait for it.
+        What::All => pen.put_grant(grant),
+        What::Releases => pen.end_grant(window),
+        What::Settlements => {}
+    }
     Ok(())
 }
 
-/// The grant that this transaction writes if a call waits for one.
-fn grant<C: Cluster>(pen: &Pen<'_, '_, C>, window: &Window) -> Granted {
-    let to = window.read_to().saturating_add(GRANT_AHEAD);
-    let former = pen.outlet.share.position.calls.called.last().copied();
-    let next = pen.outlet.share.position.next;
-    let is_idle = || {
-        let waits = |slot: &Slot| match &slot.stage {
-            SlotStage::Called(called) => called.call.first_at_ms().is_none(),
-            _ => true,
-        };
-        // Nobody before this owner can have called beyond that.
-        next >= pen.former_to && window.slots().all(waits)
-    };
-    match former {
-        Some(former) if next < former.to && !is_idle() => Granted { to: former.to.max(to), since_ms: former.since_ms },
-        Some(former) => Granted { to: former.to.max(to), since_ms: pen.now.wall_ms },
-        None => Granted { to, since_ms: pen.now.wall_ms },
-    }
-}
-
 impl<C: Cluster> Pen<'_, '_, C> {
-    fn slot(&mut self, slot: &mut Slot, grant: Granted) -> Result<(), Failure> {
+    /// The grant that this transaction writes.
+    fn grant(&self, window: &mut Window) -> Option<Granted> {
+        let end = window.next_grant_end();
+        grants::next(&self.http.policy, window, &self.outlet.share.position, end, self.now.wall_ms)
+    }
+
+    fn put_grant(&mut self, grant: Option<Granted>) {
+        if let Some(grant) = grant.filter(|_| !sabotage::is_on(Sabotage::GrantNotWritten)) {
+            self.outlet.share.position.calls.called = vec![grant];
+        }
+    }
+
+    /// Takes back what nobody can have called under.
+    fn end_grant(&mut self, window: &Window) {
+        let position = &mut self.outlet.share.position;
+        if let Some(to) = grants::end_of_open(window, position)
+            && let Some(granted) = position.calls.called.last_mut()
+        {
+            granted.to = to;
+        }
+    }
+
+    fn slot(&mut self, slot: &mut Slot, grant: Option<Granted>) -> Result<(), Failure> {
         let Slot { record, key, stage, .. } = slot;
         let record = record.record();
         match stage {
@@ -126,9 +138,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
                 match called.call.stage() {
                     Stage::Waits(Permit::Reservation) => self.reserve(&record, key, called)?,
                     Stage::Waits(Permit::Grant) => {
-                        if !sabotage::is_on(Sabotage::GrantNotWritten) {
-                            self.outlet.share.position.calls.called = vec![grant];
-                        }
+                        let grant = grant.expect("only who writes grants waits for one");
+                        self.put_grant(Some(grant));
                         self.written(called, grant.since_ms);
                     }
                     Stage::Decided(outcome) => match self.stops(&record, called, outcome) {

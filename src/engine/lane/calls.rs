@@ -137,7 +137,9 @@ impl<C: Cluster> Lane<C> {
 
     /// Writes what is due of a window into its task's share of the open transaction.
     fn write_window(&mut self, id: TaskId, what: What) -> Result<(), Failure> {
-        if !self.tasks.window(id).is_some_and(|window| window.slots().any(|slot| what.is_due(slot))) {
+        let Some(task) = self.tasks.get(&id) else { return Ok(()) };
+        let is_due = |window: &Window| what.is_due_in(window, &task.committed);
+        if !task.window.as_ref().is_some_and(is_due) {
             return Ok(());
         }
         self.claim(id)?;
@@ -152,9 +154,8 @@ impl<C: Cluster> Lane<C> {
                 Err(error) => Ok(Err(Failure::cluster(error))),
                 Ok((share, producer)) => {
                     let (headers, added, work) = (&mut scratch.headers, &mut added, &work);
-                    let former_to = window.former_to();
                     let outlet = &mut Outlet { context, work, share, producer, headers, added };
-                    let pen = &mut Pen { outlet, http, now: Calling::now(context), former_to };
+                    let pen = &mut Pen { outlet, http, now: Calling::now(context) };
                     caught(|| writing::write(pen, &mut window, what, |bytes| bytes < room))
                 }
             },

@@ -1,0 +1,98 @@
+//! Grants: the position record says up to which offset calls may go without reservations of their own, and since when.
+//!
+//! After a restore whatever lies before that offset and is not settled counts as called: a refusal says nothing about
+//! the attempt before it, and is in doubt. So a grant reaches no further than it has to: about as far as the next
+//! transaction comes, and after a stop in order to the last call that is still open. What former owners were granted
+//! stays in any case: they may have called there, and one that is frozen still may.
+
+use crate::effect::call::{KeyWindow, Policy, Reserve};
+use crate::engine::share::Position;
+use crate::format::Called as Granted;
+
+use super::window::{Called, Slot, SlotStage, Window};
+
+/// How far ahead of what was read a grant reaches at most, in offsets.
+const AHEAD_MAX: i64 = 4096;
+
+/// How far ahead of what was read the next grant reaches: twice what was read since the one before, so that under load
+/// no call waits for a transaction of its own; and less and less where less is read.
+#[derive(Debug)]
+pub struct Reach {
+    read_to: i64,
+    ahead: i64,
+}
+
+impl Reach {
+    /// Of a task that goes on reading at this offset.
+    pub fn new(read_to: i64) -> Self {
+        Self { read_to, ahead: 0 }
+    }
+
+    /// The end of a grant that is written now, when everything before `read_to` is read.
+    pub fn end(&mut self, read_to: i64) -> i64 {
+        let read = read_to.saturating_sub(self.read_to);
+        let less = self.ahead - self.ahead / 8;
+        (self.read_to, self.ahead) = (read_to, read.saturating_mul(2).max(less).clamp(1, AHEAD_MAX));
+        read_to.saturating_add(self.ahead)
+    }
+}
+
+/// The grant that the next transaction writes: one that reaches to `end`, if it may. `position` is as of that
+/// transaction; `None` where the topology reserves each call.
+///
+/// The time of grants is renewed only where nobody can have called under them: neither this owner nor a former one. Once
+/// it is too old to let anything go, the grant is not extended either, so that the settled prefix reaches its end.
+pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wall_ms: i64) -> Option<Granted> {
+    let key = key(policy)?;
+    let Some(former) = position.calls.called.last().copied() else {
+        return Some(Granted { to: end, since_ms: wall_ms });
+    };
+    let has_begun = |slot: &Slot| match &slot.stage {
+        SlotStage::Called(called) => called.call.first_at_ms().is_some(),
+        _ => false,
+    };
+    // Nobody before this owner can have called beyond its settled prefix.
+    let is_idle = || position.next >= window.former_to() && !window.slots().any(has_begun);
+    let to = former.to.max(end);
+    Some(match () {
+        () if position.next >= former.to || is_idle() => Granted { to, since_ms: wall_ms },
+        () if key.grants(former.since_ms, wall_ms) => Granted { to, ..former },
+        () => former,
+    })
+}
+
+fn key(policy: &Policy) -> Option<KeyWindow> {
+    policy.key.filter(|_| policy.reserve == Reserve::Auto)
+}
+
+/// Where the grants of a task that leaves may end: behind the last call that may have been sent and is not settled.
+pub fn end_of_open(window: &Window, position: &Position) -> Option<i64> {
+    let granted = position.calls.called.last()?;
+    let is_open = |called: &Called| called.call.attempt() > 0 && called.call.may_have_acted() && !called.is_written;
+    let open_to = window.slots().filter_map(|slot| match &slot.stage {
+        SlotStage::Called(called) if is_open(called) => Some(slot.offset() + 1),
+        _ => None,
+    });
+    let to = open_to.max().unwrap_or(i64::MIN).max(window.former_to());
+    (to < granted.to).then_some(to)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: a grant reaches as far as it is of use, and no further.
+
+    use super::*;
+
+    #[test]
+    fn reach_follows_what_is_read() {
+        let mut reach = Reach::new(1000);
+        assert_eq!(reach.end(1001), 1003, "one record");
+        assert_eq!(reach.end(1001), 1003, "nothing more: what is granted does");
+        assert_eq!(reach.end(1501), 1501 + 1000, "a batch");
+        assert_eq!(reach.end(1501), 1501 + 875, "nothing for a moment");
+        assert_eq!(reach.end(1_000_000), 1_000_000 + AHEAD_MAX, "very many");
+        (0..60).for_each(|_| _ = reach.end(1_000_000));
+        assert!(reach.end(1_000_000) < 1_000_000 + 10, "nothing for long: {reach:?}");
+        assert_eq!(reach.end(i64::MAX), i64::MAX, "the end of all offsets");
+    }
+}
