@@ -40,7 +40,7 @@ impl Attempt<'_> {
             Class::InProgress if after.in_progress >= IN_PROGRESS_MAX => self.doubt(Call { in_progress: 0, ..after }),
             Class::InProgress => {
                 let in_progress = after.in_progress + 1;
-                self.later(Call { in_progress, ..after }, in_progress, retry_after)
+                self.later_than_half(Call { in_progress, ..after }, in_progress, retry_after)
             }
         }
     }
@@ -70,6 +70,15 @@ impl Attempt<'_> {
     /// Has the call sent again after the wait that follows this many failures.
     fn later(self, call: Call, failures: u32, retry_after: Option<RetryAfter>) -> (Call, Action) {
         let wait = self.policy.retry.wait(failures, self.draw);
+        let not_before = until(self.now, wait, retry_after);
+        Call { not_before, ..call }.ready()
+    }
+
+    /// The same, after half of the longest wait at least: the attempt that is under way needs its time, and full jitter
+    /// could ask for it several times within milliseconds.
+    fn later_than_half(self, call: Call, failures: u32, retry_after: Option<RetryAfter>) -> (Call, Action) {
+        let half = self.policy.retry.ceiling(failures) / 2;
+        let wait = half + self.policy.retry.wait(failures, self.draw) / 2;
         let not_before = until(self.now, wait, retry_after);
         Call { not_before, ..call }.ready()
     }
