@@ -201,6 +201,8 @@ impl<C: Cluster> Lane<C> {
         self.restore_slices()?;
         self.step_isolated();
         self.attend_to_calls();
+        // What waits for no transaction need not wait for this one's commit.
+        self.send_calls();
         if drained {
             self.pass_markers();
         }

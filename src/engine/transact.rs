@@ -87,6 +87,9 @@ pub struct Aborted {
     pub named: Vec<TaskId>,
     /// Whether it is certain to have ended without effect.
     pub ended: bool,
+    /// Whether it is certain never to be committed; something that was sent for it may still arrive all the same, until
+    /// its producer is fenced.
+    pub never_commits: bool,
     /// One failure for each task that has undelivered records; if any was refused for good, one of those.
     pub undelivered: Vec<DeliveryFailure>,
     /// The offsets of those changelog records whose delivery is reported.
@@ -438,7 +441,8 @@ impl<C: Cluster> Transactor<C> {
         let ending = open.as_ref().is_some_and(|open| open.ending);
         let (shares, named) = open.map(|open| (open.shares, open.named)).unwrap_or_default();
         let Some(mut producer) = self.producer.take() else {
-            return Aborted { shares, named, ended: true, undelivered: Vec::new(), delivered: Vec::new() };
+            let (undelivered, delivered) = (Vec::new(), Vec::new());
+            return Aborted { shares, named, ended: true, never_commits: true, undelivered, delivered };
         };
         let undelivered = undelivered(&mut producer);
         let known = match cause {
@@ -455,11 +459,14 @@ impl<C: Cluster> Transactor<C> {
         // A producer that could not even begin would keep failing, even after the cause, such as a missing right, is
         // fixed.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
+        // What a commit promises that fails in this way.
+        let is_off = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Abort);
+        let never_commits = ended && (!ending || is_off);
         let is_fit = ended && could_begin && (!ending || producer.is_fit()) && undelivered.is_empty();
         if is_fit || sabotage::is_on(Sabotage::ProducerUsedOn) {
             producer.take_failures();
             self.producer = Some(producer);
-            return Aborted { shares, named, ended: true, undelivered, delivered };
+            return Aborted { shares, named, ended: true, never_commits, undelivered, delivered };
         }
         drop(producer);
         self.in_use = None;
@@ -467,7 +474,7 @@ impl<C: Cluster> Transactor<C> {
         // begin, or even commit, one of them again under an epoch that nobody has ended.
         cluster.fence(&self.id());
         self.renewals += 1;
-        Aborted { shares, named, ended: false, undelivered, delivered }
+        Aborted { shares, named, ended: false, never_commits, undelivered, delivered }
     }
 }
 

@@ -105,6 +105,11 @@ impl Error {
 
 /// `text` with its substitutions made; secret if there were any.
 pub fn substitute(text: &str, environment: &dyn Environment) -> Result<Text, Error> {
+    substitute_each(text, environment, |_| {})
+}
+
+/// The same; `each` is given what is substituted.
+pub fn substitute_each(text: &str, environment: &dyn Environment, mut each: impl FnMut(&str)) -> Result<Text, Error> {
     let mut out = String::with_capacity(text.len());
     let mut secret = false;
     let mut rest = text;
@@ -117,7 +122,9 @@ pub fn substitute(text: &str, environment: &dyn Environment) -> Result<Text, Err
         }
         out.push_str(&rest[..at]);
         let (name, after) = rest[at + 2..].split_once('}').ok_or(Error::Unclosed)?;
-        out.push_str(&resolve(name, environment)?);
+        let resolved = resolve(name, environment)?;
+        each(&resolved);
+        out.push_str(&resolved);
         secret = true;
         rest = after;
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::Fresh;
+use crate::cluster::{Fresh, Stored};
 use crate::load::now_ms;
 use crate::operator::Operator;
 use crate::payments::{End, KEYED, Payments, charge, charges};
@@ -52,6 +52,31 @@ fn result_beyond_its_bound_is_a_digest() {
     assert_eq!(digest, "sha256:9bc1b2a288b26af7257a36277ae3816a7d4f16e89c1e7e77d0a5c48bad62b360");
     assert_eq!(result.header("__ratchet.result.bytes").as_deref(), Some("1048576"));
     operator.stop();
+}
+
+#[test]
+fn result_that_repeats_a_secret_is_a_digest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, token) = (folder.path().join("token"), "sk_live_51H7e1f0a9");
+    std::fs::write(&path, format!("{token}\n")).expect("a file");
+    let secret = format!("headers: {{authorization: 'Bearer ${{file:{}}}'}}", path.display());
+    let payments = Payments::new("repeats", 1, &[KEYED, &secret]).answering_duplicates();
+    let echo = format!("{{\"you_sent\":\"{token}\"}}").into_bytes();
+    payments.provider.script("/charges/order-0-1", [Move::act().body(Plan::Bytes(echo))]);
+    payments.job.send(charges(0, 0..3).chain(charges(0, 0..3)));
+    let mut operator = Operator::start(&payments.job, "a");
+    let found = payments.found(DEADLINE);
+    assert_eq!((found.results(), payments.provider.requests()), (6, 3), "{found:?}");
+    assert!(payments.provider.seen().iter().all(|seen| seen.header("authorization") == [format!("Bearer {token}")]));
+    let is_held_back = |result: &&Stored| result.header("__ratchet.result.digest").is_some() && result.value.is_none();
+    assert_eq!(payments.job.output().iter().filter(is_held_back).count(), 2, "its own and its duplicate's");
+    let topics = [payments.job.output.clone(), payments.job.changelog()];
+    for record in topics.iter().flat_map(|topic| payments.job.kafka.read(topic).into_values().flatten()) {
+        let bytes = [record.value.unwrap_or_default(), record.key.unwrap_or_default()].concat();
+        assert!(!bytes.windows(token.len()).any(|part| part == token.as_bytes()), "the secret is in a topic");
+    }
+    operator.stop();
+    assert!(!operator.printed().contains(token), "the secret is in the log");
 }
 
 #[test]

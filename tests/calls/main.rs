@@ -39,6 +39,7 @@ mod leaving;
 mod outages;
 mod payments;
 mod random_trouble;
+mod refused;
 mod speed;
 mod waits;
 

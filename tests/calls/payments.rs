@@ -54,11 +54,20 @@ impl Payments {
 
     /// With another path, query included.
     pub fn with(theme: &str, partitions: i32, lines: &[&str], path: &str) -> Payments {
+        Payments::on(theme, (partitions, &[]), lines, path)
+    }
+
+    /// With a topic for results that has this setting, and one partition.
+    pub fn taking(theme: &str, lines: &[&str], setting: (&str, &str)) -> Payments {
+        Payments::on(theme, (1, &[setting]), lines, "/charges/{value.id}")
+    }
+
+    fn on(theme: &str, (partitions, settings): (i32, &[(&str, &str)]), lines: &[&str], path: &str) -> Payments {
         let provider = Provider::start();
         provider.always(Move::receipt());
         let mut job = Job::on(Kafka::shared(), theme);
         job.kafka.create(&job.input, partitions, &[]);
-        job.kafka.create(&job.output, partitions, &[]);
+        job.kafka.create(&job.output, partitions, settings);
         job.rules.version = None;
         let has = |key: &str| lines.iter().any(|line| line.starts_with(&format!("{key}:")));
         let url = format!("url: '{}'", provider.url(path));

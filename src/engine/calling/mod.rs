@@ -4,6 +4,7 @@
 //! - [`judging`] finds out which of them call
 //! - [`grants`] says up to where calls may go without reservations of their own
 //! - [`writing`] puts reservations, grants and settlements into the task's share of the open transaction
+//! - [`results`] writes what was answered, and [`secrets`] keeps answers back that repeat one
 //! - [`health`] knows whether the provider is there
 //!
 //! What becomes of a call is decided by [`crate::effect::call`]; what is on the wire is the provider's driver's. A lane
@@ -32,11 +33,14 @@ use super::sink_trouble::Said;
 pub mod grants;
 pub mod health;
 pub mod judging;
+pub mod results;
+pub mod secrets;
 pub mod window;
 pub mod writing;
 
 use health::Health;
 use judging::Round;
+use secrets::Secrets;
 use window::{Called, HeardLast, SlotStage, Window};
 
 /// How many calls may wait for their turn in the driver for each that may be under way: it goes on with them while the
@@ -84,6 +88,8 @@ pub struct Calling {
     under_way: HashMap<CallNumber, (TaskId, i64)>,
     random: Random,
     health: Health,
+    secrets: Secrets,
+    has_hidden: bool,
     pub(super) said: Said,
     pub(super) numbers: Numbers,
     pub(super) requester: Requester,
@@ -107,6 +113,8 @@ impl Calling {
             under_way: HashMap::new(),
             random: Random(random),
             health: Health::default(),
+            secrets: context.topology.calls().map(Secrets::of).unwrap_or_default(),
+            has_hidden: false,
             said: Said::default(),
             numbers: Numbers::default(),
             requester: Requester::new(&context.topology)?,
@@ -179,6 +187,13 @@ impl Calling {
             Answer::Status(status) => Some(status.code),
             _ => None,
         };
+        let (body, is_hidden) = self.secrets.hide(body);
+        if is_hidden && !std::mem::replace(&mut self.has_hidden, true) {
+            tracing::warn!(
+                topology = context.topology.name,
+                "an answer repeats a secret of `sink.http.headers`; of such answers the digest is kept"
+            );
+        }
         called.heard = Some(HeardLast { status, body, message });
         match action {
             Some(Action::Hold(until)) => {

@@ -23,6 +23,10 @@ use crate::sabotage::{self, Sabotage};
 
 use super::grants::Reach;
 
+mod refused;
+
+pub use refused::Trouble;
+
 /// Roughly what a slot takes besides its record's bytes.
 const SLOT_BYTES: usize = 1 << 10;
 
@@ -114,6 +118,8 @@ pub struct Slot {
     pub time: Time,
     /// How far it is.
     pub stage: SlotStage,
+    /// What Kafka says about its settlement.
+    pub trouble: Trouble,
 }
 
 /// How far a record is.
@@ -188,13 +194,26 @@ impl Slot {
         self.record.offset
     }
 
+    /// Whether the next transaction may settle it.
+    pub fn is_to_be_settled(&self) -> bool {
+        match &self.stage {
+            SlotStage::Judged(_) => true,
+            SlotStage::Called(called) => called.outcome().is_some(),
+            SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => false,
+        }
+    }
+
     /// Whether it is settled, or will be once the open transaction is committed.
     fn is_ahead(&self) -> bool {
+        matches!(self.stage, SlotStage::Settled) || self.is_written()
+    }
+
+    /// Whether the open transaction settles it.
+    fn is_written(&self) -> bool {
         match &self.stage {
-            SlotStage::Settled => true,
             SlotStage::Judged(judged) => judged.is_written,
             SlotStage::Called(called) => called.is_written,
-            SlotStage::Unjudged | SlotStage::Stops(_) => false,
+            SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => false,
         }
     }
 
@@ -245,6 +264,10 @@ pub struct Window {
     former_to: i64,
     /// How far the next grant reaches.
     reach: Reach,
+    /// Whether Kafka has refused what settles a record, and that is not over.
+    is_in_trouble: bool,
+    /// How many suspects a transaction may settle, while Kafka refuses one of them.
+    suspects_max: Option<usize>,
     /// Whether its partition is paused because it is full.
     pub is_paused: bool,
     /// Whether something has happened since it was last looked at.
@@ -267,6 +290,8 @@ impl Window {
             beyond: position.calls.beyond.iter().copied().collect(),
             former_to: position.calls.called.last().map_or(i64::MIN, |called| called.to),
             reach: Reach::new(position.next),
+            is_in_trouble: false,
+            suspects_max: None,
             is_paused: false,
             is_touched: false,
         }
@@ -354,7 +379,14 @@ impl Window {
         }
         let stage = if is_settled { SlotStage::Settled } else { SlotStage::Unjudged };
         let key = if is_settled || is_replayed || time != Time::Believed { None } else { key() };
-        let slot = Slot { record: Owned::of(record, topic), key, times: Times::of(&self.tail), time, stage };
+        let slot = Slot {
+            record: Owned::of(record, topic),
+            key,
+            times: Times::of(&self.tail),
+            time,
+            stage,
+            trouble: Trouble::None,
+        };
         self.bytes += slot.record.bytes();
         self.slots.push_back(slot);
         self.pop();
@@ -416,6 +448,7 @@ impl Window {
             }
         }
         self.pop();
+        self.search_on();
         lets_go
     }
 

@@ -4,25 +4,24 @@
 //! reservation, as given up: its call may have happened, whatever becomes of this one. A settlement ends whatever is
 //! reserved; one that is forgotten leaves everything as it was before its reservation.
 
-use crate::cluster::{Cluster, Message};
+use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
 use crate::effect::call::{Event, Kept as KeptOf, Now, Outcome, Permit, Stage};
-use crate::effect::provider::Body;
-use crate::engine::failure::{Failure, Unprocessable};
+use crate::engine::failure::{Cause, Failure};
 use crate::engine::output::Outlet;
 use crate::engine::share::Position;
-use crate::format::hex;
 use crate::format::{
     Called as Granted, EntryRef, How, Place, REASON_BYTES_MAX, Remembered, ResultRef, Settled, UnderWay,
 };
-use crate::record::{HeaderBuf, Record};
+use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 use crate::state;
 use crate::topology::sink::http::Http;
 
 use super::grants;
 use super::judging::amended;
-use super::window::{Called, HeardLast, Judged, Slot, SlotStage, Window};
+use super::results::result_of;
+use super::window::{Called, HeardLast, Judged, Slot, SlotStage, Trouble, Window};
 
 /// What is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +77,7 @@ pub(in crate::engine) fn write<C: Cluster>(
 ) -> Result<(), Failure> {
     let grant = pen.grant(window);
     for at in 0..window.len() {
-        if !what.is_due(window.slot(at)) {
+        if !what.is_due(window.slot(at)) || window.slot(at).is_to_be_settled() && !window.may_settle(at) {
             continue;
         }
         if !has_room(pen.outlet.added.bytes) {
@@ -126,11 +125,17 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     fn slot(&mut self, slot: &mut Slot, grant: Option<Granted>) -> Result<(), Failure> {
-        let Slot { record, key, stage, .. } = slot;
+        let Slot { record, key, stage, trouble, .. } = slot;
+        let refused = match trouble {
+            Trouble::Refused(message) => Some(message.as_str()),
+            Trouble::None | Trouble::Suspect => None,
+        };
         let record = record.record();
+        // A topic may refuse it for its timestamp.
+        let record = Record { timestamp: record.timestamp.filter(|_| refused.is_none()), ..record };
         match stage {
             SlotStage::Judged(judged) => {
-                self.judged(&record, key.as_deref(), judged)?;
+                self.judged(&record, key.as_deref(), judged, refused)?;
                 judged.is_written = true;
             }
             SlotStage::Called(called) => {
@@ -144,10 +149,14 @@ impl<C: Cluster> Pen<'_, '_, C> {
                     }
                     Stage::Decided(outcome) => match self.stops(&record, called, outcome) {
                         Some(reason) => *stage = SlotStage::Stops(reason),
-                        None => {
-                            self.settle(&record, key, called, outcome)?;
-                            called.is_written = true;
-                        }
+                        None => match self.settle(&record, key, called, outcome, refused) {
+                            Ok(()) => called.is_written = true,
+                            // Nothing of it is written.
+                            Err(Failure { cause: Cause::RefusedAt(_, reason), .. }) => {
+                                *stage = SlotStage::Stops(reason.to_string());
+                            }
+                            Err(failure) => return Err(failure),
+                        },
                     },
                     Stage::Writing(_) | Stage::Ready | Stage::Sent => {}
                 }
@@ -194,7 +203,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     /// A record that makes no call.
-    fn judged(&mut self, record: &Record<'_>, key: Option<&[u8]>, judged: &Judged) -> Result<(), Failure> {
+    fn judged(
+        &mut self,
+        record: &Record<'_>,
+        key: Option<&[u8]>,
+        judged: &Judged,
+        refused: Option<&str>,
+    ) -> Result<(), Failure> {
         let Judged { evaluation, kept, message, explanation, is_answered, .. } = judged;
         let decision = evaluation.decision;
         if decision.action == Action::DeadLetter {
@@ -205,7 +220,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
         let former = key.map(|key| self.remembered(key)).transpose()?.flatten();
         if let (true, Some(former)) = (*is_answered, &former) {
-            self.answer(record, former)?;
+            self.answer(record, former, refused)?;
         }
         if let (Some(key), Some(entry)) = (key, &kept.entry) {
             let bytes = amended(former.as_deref(), entry);
@@ -290,7 +305,14 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     /// Settles a call.
-    fn settle(&mut self, record: &Record<'_>, key: &[u8], called: &Called, outcome: Outcome) -> Result<(), Failure> {
+    fn settle(
+        &mut self,
+        record: &Record<'_>,
+        key: &[u8],
+        called: &Called,
+        outcome: Outcome,
+        refused: Option<&str>,
+    ) -> Result<(), Failure> {
         let is_refusal = called.heard.as_ref().and_then(|heard| heard.status).is_some_and(|status| status / 100 == 4);
         let outcome = match outcome {
             Outcome::InDoubt if is_refusal && sabotage::is_on(Sabotage::RejectedAfterAll) => Outcome::Rejected,
@@ -308,7 +330,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
                 more.extend(status.as_deref().map(|status| ("status", status)));
                 self.outlet.dead_letter(record, reason, &message, &more)?;
             }
-            Action::Forward => self.result(record, called)?,
+            Action::Forward => self.result(record, called, refused)?,
             Action::Drop | Action::Fail => {}
         }
         let former = self.remembered(key)?;
@@ -364,88 +386,6 @@ impl<C: Cluster> Pen<'_, '_, C> {
         self.forget(key, former, place);
         Ok(())
     }
-
-    /// Writes what was answered to the topic for results.
-    fn result(&mut self, record: &Record<'_>, called: &Called) -> Result<(), Failure> {
-        match (&self.http.result, result_of(called)) {
-            (Some(_), Some(result)) => self.send_result(record, How::Done, Some(result), false),
-            _ => Ok(()),
-        }
-    }
-
-    /// Answers a duplicate with what is remembered.
-    fn answer(&mut self, record: &Record<'_>, former: &[u8]) -> Result<(), Failure> {
-        let settled = Remembered::decode(former).expect("it was judged against").settled;
-        match settled.filter(|settled| settled.result.is_some()) {
-            Some(settled) => self.send_result(record, settled.how, settled.result, true),
-            None => Ok(()),
-        }
-    }
-
-    fn send_result(
-        &mut self,
-        record: &Record<'_>,
-        how: How,
-        result: Option<ResultRef<'_>>,
-        is_repeated: bool,
-    ) -> Result<(), Failure> {
-        let Some(results) = &self.http.result else { return Ok(()) };
-        let mut headers = HeaderBuf::default();
-        let mut push = |name: &str, value: &str| {
-            headers.push(format!("__ratchet.result.{name}").as_bytes(), Some(value.as_bytes()));
-        };
-        let (partition, offset) = (record.partition.to_string(), record.offset.to_string());
-        for (name, value) in [("topic", record.topic), ("partition", &partition), ("offset", &offset)] {
-            push(name, value);
-        }
-        push("verdict", how.as_str());
-        if is_repeated {
-            push("repeated", "true");
-        }
-        let value = match result {
-            Some(ResultRef::Whole { status, body }) => {
-                push("status", &status.to_string());
-                Some(body)
-            }
-            Some(ResultRef::Digest { status, sha256, bytes }) => {
-                push("status", &status.to_string());
-                push("digest", &format!("sha256:{}", hex(&sha256)));
-                push("bytes", &bytes.to_string());
-                None
-            }
-            Some(ResultRef::Reason(reason)) => {
-                push("reason", reason);
-                None
-            }
-            None => None,
-        };
-        let message = Message {
-            topic: &results.topic,
-            partition: record.partition % self.outlet.work.task.topic.result_partitions,
-            key: record.key,
-            value,
-            headers: headers.as_headers(),
-            timestamp: record.timestamp,
-        };
-        match self.outlet.send(&message)? {
-            None => Ok(()),
-            Some(refusal) => {
-                let refused = Unprocessable::Result(refusal);
-                Err(Failure::refused_at(self.outlet.share.task, record.offset, refused))
-            }
-        }
-    }
-}
-
-/// What is remembered of what was answered.
-fn result_of(called: &Called) -> Option<ResultRef<'_>> {
-    let HeardLast { status, body, .. } = called.heard.as_ref()?;
-    let status = status.unwrap_or_default();
-    Some(match body {
-        Body::Whole(body) => ResultRef::Whole { status, body },
-        Body::Digest { sha256, bytes } => ResultRef::Digest { status, sha256: *sha256, bytes: *bytes },
-        Body::None => ResultRef::Whole { status, body: &[] },
-    })
 }
 
 fn reason_of(outcome: Outcome) -> Reason {

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::cluster::{Cluster, Member, RecordBatch};
+use crate::cluster::{Cluster, DeliveryFailure, Member, RecordBatch};
 use crate::effect::call::Grant;
 use crate::engine::calling::judging::{self, Bench};
 use crate::engine::calling::window::{SlotStage, Time, Window};
@@ -184,11 +184,27 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// After the commit: sends what is ready, goes on reading where there is room again, and stops where it has to.
-    pub(super) fn go_on_with_calls(&mut self) {
+    /// Has a task's window search for the record that Kafka has refused, if it has. Says whether the window can go on.
+    pub(super) fn search_refused(&mut self, id: TaskId, undelivered: Option<&DeliveryFailure>) -> bool {
+        let Some(failure) = undelivered.filter(|failure| failure.refused) else { return true };
+        let Some(window) = self.tasks.window(id) else { return false };
+        let can_go_on = window.refused(&failure.message);
+        if let Some(task) = self.tasks.get(&id) {
+            tracing::warn!(task = %task.input, reason = %failure.message, "a topic refuses what settles a record");
+        }
+        can_go_on
+    }
+
+    /// Sends what is ready: what is committed lets it go, whatever becomes of the open transaction.
+    pub(super) fn send_calls(&mut self) {
         let Self { context, tasks, calling: Some(calling), .. } = self else { return };
         let Some(http) = context.topology.calls() else { return };
         calling.send(context, http, tasks);
+    }
+
+    /// After the commit: sends what it has let go, goes on reading where there is room again, and stops where it has to.
+    pub(super) fn go_on_with_calls(&mut self) {
+        self.send_calls();
         for id in self.tasks.at_work() {
             self.read_on(id);
             self.stop_at(id);

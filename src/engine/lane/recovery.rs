@@ -29,10 +29,14 @@ impl<C: Cluster> Lane<C> {
         }
         let aborted = self.transactor.abort(&self.cluster, &failure.cause, &self.metrics);
         let fallen_back = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
-        tracing::warn!(
-            topology = self.context.topology.name, reason = %failure.cause, tasks = aborted.tasks().count(),
-            "transaction aborted; its tasks restore"
-        );
+        let topology = &self.context.topology.name;
+        match aborted.never_commits && self.calls() {
+            true => tracing::warn!(topology, reason = %failure.cause, "transaction aborted; its calls go on"),
+            false => tracing::warn!(
+                topology, reason = %failure.cause, tasks = aborted.tasks().count(),
+                "transaction aborted; its tasks restore"
+            ),
+        }
         // At once, while the tasks settle.
         if let Err(error) = self.transactor.prepare(&self.cluster) {
             tracing::debug!(reason = %error.message, "no producer yet");
@@ -46,12 +50,13 @@ impl<C: Cluster> Lane<C> {
             if let Some(task) = self.tasks.get_mut(&id).filter(|_| !aborted.ended) {
                 task.unsettle();
             }
-            if aborted.ended && failure.task != Some(id) && self.calls() {
+            let undelivered = aborted.undelivered.iter().find(|record| record.number == id && !fenced);
+            let goes_on = aborted.never_commits && failure.task != Some(id) && self.calls();
+            if goes_on && self.search_refused(id, undelivered) {
                 // Nothing has changed anywhere: its window goes on as it was before the transaction.
                 self.ended(vec![id], false);
                 continue;
             }
-            let undelivered = aborted.undelivered.iter().find(|record| record.number == id && !fenced);
             let undelivered = undelivered.filter(|_| !self.calls());
             if let (Some(undelivered), Some(task)) = (undelivered, self.tasks.get_mut(&id)) {
                 tracing::warn!(task = %task.input, reason = %undelivered.message, "the output fails this task; isolating it");

@@ -11,13 +11,14 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::dedup::{Path, path};
-use crate::yaml::text::substitute;
+use crate::yaml::text::substitute_each;
 use crate::yaml::{Environment, Text, text};
 
 /// A text with parts of a record in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
+    substituted: Vec<Text>,
 }
 
 /// A piece of a template.
@@ -79,7 +80,7 @@ impl Template {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn parse(written: &str, environment: &dyn Environment) -> Result<Self, Error> {
-        let mut pieces = Vec::new();
+        let mut template = Self { pieces: Vec::new(), substituted: Vec::new() };
         // A text between two parts of the record, its braces as they are meant.
         let (mut fixed, mut fixed_from) = (String::new(), 0);
         let mut at = 0;
@@ -98,8 +99,8 @@ impl Template {
                 '}' => return Err(Error { at: at..at + 1, problem: Problem::Unopened }),
                 '{' => {
                     let end = closing(rest).ok_or(Error { at: at..written.len(), problem: Problem::Unclosed })?;
-                    add_fixed(&mut fixed, fixed_from..at, environment, &mut pieces)?;
-                    pieces.push(Piece::Record(parse_path(&rest[1..end], at + 1)?));
+                    template.add_fixed(&mut fixed, fixed_from..at, environment)?;
+                    template.pieces.push(Piece::Record(parse_path(&rest[1..end], at + 1)?));
                     at += end + 1;
                     fixed_from = at;
                     continue;
@@ -109,14 +110,26 @@ impl Template {
             fixed.push_str(&rest[..length]);
             at += length;
         }
-        add_fixed(&mut fixed, fixed_from..at, environment, &mut pieces)?;
-        Ok(Self { pieces })
+        template.add_fixed(&mut fixed, fixed_from..at, environment)?;
+        Ok(template)
     }
 
     /// A text that is the same for each record.
     pub fn fixed(text: Text) -> Self {
         let written = text.to_string();
-        Self { pieces: if text.reveal().is_empty() { Vec::new() } else { vec![Piece::Fixed { text, written }] } }
+        let pieces = if text.reveal().is_empty() { Vec::new() } else { vec![Piece::Fixed { text, written }] };
+        Self { pieces, substituted: Vec::new() }
+    }
+
+    /// Adds the text that was gathered, with its substitutions made.
+    fn add_fixed(&mut self, fixed: &mut String, at: Range<usize>, environment: &dyn Environment) -> Result<(), Error> {
+        let written = std::mem::take(fixed);
+        let text = substitute_each(&written, environment, |secret| self.substituted.push(Text::secret(secret)));
+        let text = text.map_err(|error| Error { at, problem: Problem::Substitution(error) })?;
+        if !text.reveal().is_empty() {
+            self.pieces.push(Piece::Fixed { text, written });
+        }
+        Ok(())
     }
 
     /// Its pieces, in order; two texts never stand beside each other.
@@ -135,6 +148,11 @@ impl Template {
     /// Whether a record has a part in it.
     pub fn holds_record(&self) -> bool {
         self.paths().next().is_some()
+    }
+
+    /// What was substituted in it: secrets.
+    pub fn substituted(&self) -> &[Text] {
+        &self.substituted
     }
 
     /// Whether something secret has a part in it.
@@ -174,22 +192,6 @@ fn parse_path(text: &str, from: usize) -> Result<Path, Error> {
         let at = from + error.at.min(text.len());
         Error { at: at..from + text.len(), problem: Problem::Path(error.problem) }
     })
-}
-
-/// Adds the text that was gathered, with its substitutions made.
-fn add_fixed(
-    fixed: &mut String,
-    at: Range<usize>,
-    environment: &dyn Environment,
-    pieces: &mut Vec<Piece>,
-) -> Result<(), Error> {
-    let written = std::mem::take(fixed);
-    let text = substitute(&written, environment);
-    let text = text.map_err(|error| Error { at, problem: Problem::Substitution(error) })?;
-    if !text.reveal().is_empty() {
-        pieces.push(Piece::Fixed { text, written });
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -259,6 +261,9 @@ mod tests {
             assert_eq!((template.holds_record(), template.is_secret()), (record, secret), "{text}");
             assert_eq!(template.to_string(), text);
         }
+        let bearer = Template::parse("Bearer ${env:T}, {key} ${env:NO:-none}", &environment).unwrap();
+        let substituted: Vec<&str> = bearer.substituted().iter().map(Text::reveal).collect();
+        assert_eq!(substituted, ["s3cret", "none"]);
         let fixed = Template::fixed(Text::secret("s3cret"));
         assert_eq!((fixed.to_string(), fixed.is_secret()), ("***".to_owned(), true));
     }

@@ -22,12 +22,17 @@ impl Kafka {
 
     /// Sets a topic's cleanup policy, and waits until the broker reports it.
     pub fn set_policy(&self, topic: &str, policy: &str) {
-        let wanted = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(POLICY, policy);
+        self.set_setting(topic, POLICY, policy);
+    }
+
+    /// Sets a topic's setting, and waits until the broker reports it. Its other settings are lost.
+    pub fn set_setting(&self, topic: &str, name: &str, value: &str) {
+        let wanted = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
         let altered =
             self.tokio.block_on(self.admin.alter_configs([&wanted], &admin_options())).expect("alter_configs");
         assert!(altered.iter().all(Result::is_ok), "{altered:?}");
-        within(DEADLINE, &format!("{topic} to have the policy {policy}"), || {
-            (self.setting(topic, POLICY).as_deref() == Some(policy)).then_some(())
+        within(DEADLINE, &format!("{topic} to have {name}={value}"), || {
+            (self.setting(topic, name).as_deref() == Some(value)).then_some(())
         });
     }
 

@@ -188,3 +188,58 @@ fn prefix_moves_over_what_was_read_and_holds_nothing() {
 fn records_come_in_order() {
     window(&[], [3, 3]);
 }
+
+/// A transaction settles whatever it may of these records, and Kafka refuses it if the record at offset 5 is among them.
+fn try_to_settle(window: &mut Window, offsets: std::ops::Range<i64>) -> Vec<i64> {
+    let mut tried = Vec::new();
+    for offset in offsets {
+        if let Some(at) = window.find(offset)
+            && window.may_settle(at)
+        {
+            write(window, &[offset]);
+            tried.push(offset);
+        }
+    }
+    let is_refused = tried.contains(&5);
+    if is_refused {
+        assert!(window.refused("too large"));
+    }
+    end(window, !is_refused);
+    tried
+}
+
+#[test]
+fn what_kafka_refuses_is_found_among_many() {
+    let mut window = window(&[], 0..16);
+    let mut tries: Vec<Vec<i64>> = Vec::new();
+    while !matches!(window.slot(window.find(5).unwrap()).trouble, Trouble::Refused(_)) {
+        tries.push(try_to_settle(&mut window, 0..12));
+    }
+    let expected = [(0..12).collect(), (0..6).collect(), vec![0, 1, 2], vec![3, 4, 5], vec![3], vec![4], vec![5]];
+    assert_eq!(tries, expected);
+    let at = window.find(5).unwrap();
+    assert_eq!(window.slot(at).trouble, Trouble::Refused("too large".to_owned()));
+    // With less, alone, and refused all the same.
+    let other = window.find(6).unwrap();
+    write(&mut window, &[5]);
+    assert!(!window.may_settle(other), "it is settled alone");
+    assert!(window.refused("too large"));
+    end(&mut window, false);
+    assert!(matches!(window.slot(at).stage, SlotStage::Stops(_)));
+    assert!(window.may_settle(other), "the search is over");
+    settle(&mut window, &[6, 7]);
+    assert_eq!(ahead(&window), (5, 40, vec![(6, 8)]));
+}
+
+#[test]
+fn batch_that_is_refused_as_a_whole_goes_on_in_smaller_ones() {
+    let mut window = window(&[], 0..8);
+    write(&mut window, &[0, 1, 2, 3]);
+    assert!(window.refused("the batch is too large"));
+    end(&mut window, false);
+    for (offsets, later) in [([0, 1], false), ([2, 3], false)] {
+        assert_eq!(window.may_settle(window.find(6).unwrap()), later, "before {offsets:?}");
+        settle(&mut window, &offsets);
+    }
+    assert!(window.may_settle(window.find(6).unwrap()));
+}

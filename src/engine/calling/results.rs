@@ -1,0 +1,136 @@
+//! Writes what calls were answered to the topic for results: once when a record is settled, and again for each duplicate
+//! that is to be answered.
+
+use crate::cluster::{Cluster, Message};
+use crate::effect::provider::Body;
+use crate::engine::failure::{Failure, Unprocessable};
+use crate::format::{How, Remembered, ResultRef, hex};
+use crate::record::{HeaderBuf, Record};
+
+use sha2::{Digest, Sha256};
+
+use super::window::{Called, HeardLast};
+use super::writing::Pen;
+
+impl<C: Cluster> Pen<'_, '_, C> {
+    /// Writes what was answered; without its body if Kafka has `refused` it, with that message.
+    pub(super) fn result(
+        &mut self,
+        record: &Record<'_>,
+        called: &Called,
+        refused: Option<&str>,
+    ) -> Result<(), Failure> {
+        match result_of(called) {
+            Some(result) => self.send_result(record, (How::Done, Some(result)), false, refused),
+            None => Ok(()),
+        }
+    }
+
+    /// Answers a duplicate with what is remembered.
+    pub(super) fn answer(&mut self, record: &Record<'_>, former: &[u8], refused: Option<&str>) -> Result<(), Failure> {
+        let settled = Remembered::decode(former).expect("it was judged against").settled;
+        match settled.filter(|settled| settled.result.is_some()) {
+            Some(settled) => self.send_result(record, (settled.how, settled.result), true, refused),
+            None => Ok(()),
+        }
+    }
+
+    fn send_result(
+        &mut self,
+        record: &Record<'_>,
+        (how, result): (How, Option<ResultRef<'_>>),
+        is_repeated: bool,
+        refused: Option<&str>,
+    ) -> Result<(), Failure> {
+        let Some(results) = &self.http.result else { return Ok(()) };
+        let message = Message {
+            topic: &results.topic,
+            partition: record.partition % self.outlet.work.task.topic.result_partitions,
+            key: record.key,
+            value: None,
+            headers: Default::default(),
+            timestamp: record.timestamp,
+        };
+        let send = |pen: &mut Self, result, refused: Option<&str>| {
+            let (mut headers, value) = headers(record, (how, result), is_repeated);
+            if let Some(refused) = refused {
+                push(&mut headers, "unsent", refused);
+            }
+            pen.outlet.send(&Message { value, headers: headers.as_headers(), ..message })
+        };
+        let refusal = match refused {
+            None => match send(self, result, None)? {
+                None => return Ok(()),
+                Some(refusal) => send(self, result.map(digest), Some(&refusal))?,
+            },
+            Some(refused) => send(self, result.map(digest), Some(refused))?,
+        };
+        match refusal {
+            None => Ok(()),
+            Some(refusal) => {
+                let refused = Unprocessable::Result(refusal);
+                Err(Failure::refused_at(self.outlet.share.task, record.offset, refused))
+            }
+        }
+    }
+}
+
+fn push(headers: &mut HeaderBuf, name: &str, value: &str) {
+    headers.push(format!("__ratchet.result.{name}").as_bytes(), Some(value.as_bytes()));
+}
+
+/// The headers of a result's record, and its value.
+fn headers<'a>(
+    record: &Record<'_>,
+    (how, result): (How, Option<ResultRef<'a>>),
+    is_repeated: bool,
+) -> (HeaderBuf, Option<&'a [u8]>) {
+    let mut headers = HeaderBuf::default();
+    let (partition, offset) = (record.partition.to_string(), record.offset.to_string());
+    for (name, value) in [("topic", record.topic), ("partition", &partition), ("offset", &offset)] {
+        push(&mut headers, name, value);
+    }
+    push(&mut headers, "verdict", how.as_str());
+    if is_repeated {
+        push(&mut headers, "repeated", "true");
+    }
+    let value = match result {
+        Some(ResultRef::Whole { status, body }) => {
+            push(&mut headers, "status", &status.to_string());
+            Some(body)
+        }
+        Some(ResultRef::Digest { status, sha256, bytes }) => {
+            push(&mut headers, "status", &status.to_string());
+            push(&mut headers, "digest", &format!("sha256:{}", hex(&sha256)));
+            push(&mut headers, "bytes", &bytes.to_string());
+            None
+        }
+        Some(ResultRef::Reason(reason)) => {
+            push(&mut headers, "reason", reason);
+            None
+        }
+        None => None,
+    };
+    (headers, value)
+}
+
+/// A result without its body.
+fn digest(result: ResultRef<'_>) -> ResultRef<'_> {
+    match result {
+        ResultRef::Whole { status, body } => {
+            ResultRef::Digest { status, sha256: Sha256::digest(body).into(), bytes: body.len() as u64 }
+        }
+        result => result,
+    }
+}
+
+/// What is remembered of what was answered.
+pub(super) fn result_of(called: &Called) -> Option<ResultRef<'_>> {
+    let HeardLast { status, body, .. } = called.heard.as_ref()?;
+    let status = status.unwrap_or_default();
+    Some(match body {
+        Body::Whole(body) => ResultRef::Whole { status, body },
+        Body::Digest { sha256, bytes } => ResultRef::Digest { status, sha256: *sha256, bytes: *bytes },
+        Body::None => ResultRef::Whole { status, body: &[] },
+    })
+}

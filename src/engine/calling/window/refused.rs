@@ -1,0 +1,82 @@
+//! The search for a record whose settlement Kafka refuses: its result or its dead letter is too large for the topic, say.
+//!
+//! Kafka names the transaction, not the record. The records that were to be settled by it are suspects from then on:
+//! they are settled half as many at a time, apart from others, until one alone is refused. Nothing is read or called
+//! again meanwhile: an abort leaves the window as it was.
+
+use super::{Slot, SlotStage, Window};
+use crate::record::Record;
+
+/// What is known about the record that Kafka refuses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// It may be this one.
+    Suspect,
+    /// It is this one; Kafka's message. It is settled with less: a result without its body, everything without the
+    /// record's timestamp.
+    Refused(String),
+}
+
+impl Window {
+    /// Whether the open transaction may settle the record of this slot besides those that it settles already. One that
+    /// was refused is settled alone, so that it is known what is refused if that happens again.
+    pub fn may_settle(&self, at: usize) -> bool {
+        if !self.is_in_trouble {
+            return true;
+        }
+        let is_refused =
+            |slot: &Slot| matches!(slot.trouble, Trouble::Refused(_)) && (slot.is_to_be_settled() || slot.is_written());
+        if let Some(refused) = self.slots.iter().position(is_refused) {
+            return at == refused && self.written() == 0;
+        }
+        match self.suspects_max {
+            None => true,
+            Some(most) => self.slots[at].trouble == Trouble::Suspect && self.written() < most,
+        }
+    }
+
+    /// How many records the open transaction settles.
+    fn written(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_written()).count()
+    }
+
+    /// Kafka has refused a record of the open transaction; to be told before that is aborted. Says whether there is
+    /// anything to search.
+    pub fn refused(&mut self, message: &str) -> bool {
+        let written = self.written();
+        for slot in &mut self.slots {
+            slot.trouble = match (slot.is_written(), std::mem::take(&mut slot.trouble)) {
+                (false, refused @ Trouble::Refused(_)) => refused,
+                // It was not there this time: it is not the one, or not the only one.
+                (false, _) => Trouble::None,
+                // With less, too: there is no other way.
+                (true, Trouble::Refused(_)) if written == 1 => {
+                    let Record { topic, partition, offset, .. } = slot.record.record();
+                    let reason = format!(
+                        "{topic}:{partition}:{offset}: the topic for its result or dead letter refuses it: {message}"
+                    );
+                    slot.stage = SlotStage::Stops(reason);
+                    Trouble::None
+                }
+                (true, _) if written == 1 => Trouble::Refused(message.to_owned()),
+                (true, _) => Trouble::Suspect,
+            };
+        }
+        self.suspects_max = (written > 1).then_some(written / 2);
+        self.is_in_trouble = true;
+        self.is_touched = true;
+        written > 0
+    }
+
+    /// Ends the search if no suspect is left.
+    pub(super) fn search_on(&mut self) {
+        if self.is_in_trouble {
+            let is_suspect = |slot: &Slot| slot.trouble == Trouble::Suspect;
+            self.suspects_max = self.suspects_max.filter(|_| self.slots.iter().any(is_suspect));
+            self.is_in_trouble = self.slots.iter().any(|slot| slot.trouble != Trouble::None);
+        }
+    }
+}
