@@ -36,6 +36,9 @@ pub trait Calls: Send {
     /// Takes an attempt back. Says whether nothing of it was written, and nothing will be; otherwise it is heard of as
     /// if nobody had asked.
     fn withdraw(&mut self, number: CallNumber) -> bool;
+
+    /// How many requests are on the wire, or begin to be written: those that can no longer be taken back and are not over.
+    fn in_flight(&self) -> usize;
 }
 
 /// A lane's own number for a call, never reused: what comes late finds nobody.

@@ -259,7 +259,7 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
     if isolated.transactor.in_flight() > 0 {
         return Ok(Outcome::Waiting);
     }
-    let Committed { failures, stops } =
+    let Committed { failures, stops, .. } =
         isolated.transactor.commit(means.context, means.tasks, means.member, means.metrics)?;
     isolated.sealed = false;
     let task = means.tasks.get_mut(&id).expect("still there");

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
 use crate::dedup::{self, Action, Decision, Evaluation, Reason, Rejection, Row, Verdict};
 use crate::format::RedoRecord;
+use crate::observe::Settled;
 use crate::record::{HeaderBuf, Headers, Record};
 use crate::rendering::Renderer;
 
@@ -25,6 +26,8 @@ pub struct Added {
     pub dead_letters: u64,
     /// Records that began an epoch.
     pub epoch_changes: u64,
+    /// Where the topology calls a provider: what became of its records.
+    pub settled: Settled,
 }
 
 /// What a record that goes to a sink is known by, beside itself.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Redo, Token};
-use crate::observe::{LaneMetrics, TransactionResult};
+use crate::observe::{LaneMetrics, Settled, TransactionResult};
 use crate::record::{Headers, TopicPartition};
 use crate::sabotage::{self, Sabotage};
 use crate::state::Overlay;
@@ -77,6 +77,8 @@ pub struct Committed {
     pub failures: Vec<Failure>,
     /// The tasks that have stopped before a record.
     pub stops: Vec<(TaskId, Stop)>,
+    /// Where the topology calls a provider: what became of its records.
+    pub settled: Settled,
 }
 
 /// What became of a transaction that could not be finished.
@@ -302,6 +304,7 @@ impl<C: Cluster> Transactor<C> {
             open.added.bytes += added.bytes;
             open.added.dead_letters += added.dead_letters;
             open.added.epoch_changes += added.epoch_changes;
+            open.added.settled += added.settled;
         }
     }
 
@@ -416,9 +419,10 @@ impl<C: Cluster> Transactor<C> {
         metrics.transaction(TransactionResult::Committed);
         metrics.dead_letters(open.added.dead_letters);
         metrics.epoch_changes(open.added.epoch_changes);
+        let settled = open.added.settled;
         let delivered = delivered(producer);
         let shares = self.open.take().map(|open| open.shares).unwrap_or_default();
-        let mut committed = Committed::default();
+        let mut committed = Committed { settled, ..Committed::default() };
         for (mut share, commitment) in shares.into_iter().zip(commitments) {
             let id = share.task;
             let task = tasks.get_mut(&id).expect("looked at above");

@@ -16,5 +16,8 @@ pub mod metrics;
 pub mod pace;
 
 pub use health::{Check, Health};
-pub use metrics::{LaneMetrics, LongWork, Metrics, Outcomes, Phase, SinkMetrics, TaskMetrics, TransactionResult, Work};
+pub use metrics::{
+    CallMetrics, LaneMetrics, LongWork, Metrics, Outcomes, Phase, Settled, SinkMetrics, TaskMetrics, TransactionResult,
+    Work,
+};
 pub use pace::Pace;

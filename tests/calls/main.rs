@@ -33,6 +33,7 @@ mod screen;
 mod until;
 
 mod charges;
+mod counted;
 mod crashes;
 mod hostile;
 mod leaving;

@@ -88,6 +88,10 @@ pub enum Class {
 }
 
 impl Class {
+    /// All of them, in the order in which they are declared.
+    pub const ALL: [Self; 7] =
+        [Self::Done, Self::Again, Self::InProgress, Self::Hold, Self::Conflict, Self::Rejected, Self::InDoubt];
+
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {

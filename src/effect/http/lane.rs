@@ -62,6 +62,10 @@ impl Calls for Lane {
     fn withdraw(&mut self, number: CallNumber) -> bool {
         self.unwritten.withdraw(number)
     }
+
+    fn in_flight(&self) -> usize {
+        self.unwritten.in_flight()
+    }
 }
 
 /// The thread.

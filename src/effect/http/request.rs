@@ -1,6 +1,7 @@
 //! A request on its way through the driver, and the lock that makes taking it back certain.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use crate::effect::provider::{Body, CallNumber, Heard, Request};
 pub(super) struct Unwritten {
     /// By a ticket each: an attempt that was taken back may still be queued when the next one of its call comes.
     tickets: Mutex<HashMap<CallNumber, u64>>,
+    /// How many were claimed and are not over.
+    claimed: AtomicUsize,
 }
 
 impl Unwritten {
@@ -28,8 +31,19 @@ impl Unwritten {
         let is_there = tickets.get(&number) == Some(&ticket);
         if is_there {
             tickets.remove(&number);
+            self.claimed.fetch_add(1, Ordering::Relaxed);
         }
         is_there
+    }
+
+    /// One that was claimed is over.
+    fn over(&self) {
+        self.claimed.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many were claimed and are not over.
+    pub fn in_flight(&self) -> usize {
+        self.claimed.load(Ordering::Relaxed)
     }
 
     /// Takes a request back. Says whether it was there: then nobody will claim it.
@@ -115,6 +129,7 @@ impl Job {
             _ => Duration::ZERO,
         };
         self.stage = Stage::Over;
+        self.unwritten.over();
         let Request { number, attempt, .. } = self.request;
         // Nobody listens any more where the lane is gone.
         let _ = self.heard.send(Heard { number, attempt, answer, body, message, took });

@@ -19,8 +19,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::effect::call::{Action, Answer, Event, Key, KeyOf, Now, Policy, Stage, Status};
+use crate::effect::call::{Action, Answer, Class, Event, Key, KeyOf, Now, Policy, Stage, Status};
 use crate::effect::provider::{CallNumber, Calls, Heard, Provider, Rendered, Request};
+use crate::observe::CallMetrics;
 use crate::rendering::request::Requester;
 use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::http::Http;
@@ -90,6 +91,8 @@ pub struct Calling {
     health: Health,
     secrets: Secrets,
     has_hidden: bool,
+    /// Where counts go.
+    pub(super) metrics: CallMetrics,
     pub(super) said: Said,
     pub(super) numbers: Numbers,
     pub(super) requester: Requester,
@@ -115,6 +118,7 @@ impl Calling {
             health: Health::default(),
             secrets: context.topology.calls().map(Secrets::of).unwrap_or_default(),
             has_hidden: false,
+            metrics: context.metrics.calls(&context.topology.name, provider.kind(), &Class::ALL.map(Class::as_str)),
             said: Said::default(),
             numbers: Numbers::default(),
             requester: Requester::new(&context.topology)?,
@@ -154,6 +158,7 @@ impl Calling {
         while let Some(heard) = self.calls.take() {
             has_heard = true;
             let now = Self::now(context);
+            self.count(&http.policy, &heard);
             let owner = self.under_way.remove(&heard.number);
             let ends_hold = self.health.answered(&http.policy, heard.number, &heard.answer, now.monotonic);
             if ends_hold && self.said.forget() {
@@ -171,7 +176,16 @@ impl Calling {
         if self.health.is_held() {
             self.withdraw_all(context, http, windows);
         }
+        self.metrics.in_flight(self.calls.in_flight());
+        self.metrics.held(self.health.is_held());
         has_heard
+    }
+
+    /// Counts an attempt, whether anybody waits for it or not.
+    fn count(&self, policy: &Policy, heard: &Heard) {
+        let class = policy.answers.read(&heard.answer, policy.key.is_some()).class;
+        let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Lost);
+        self.metrics.attempt(class as usize, is_sent.then_some(heard.took));
     }
 
     fn answered(&mut self, context: &Context, http: &Http, called: &mut Called, heard: Heard, now: Now) {

@@ -30,7 +30,10 @@ impl<C: Cluster> Pen<'_, '_, C> {
     pub(super) fn answer(&mut self, record: &Record<'_>, former: &[u8], refused: Option<&str>) -> Result<(), Failure> {
         let settled = Remembered::decode(former).expect("it was judged against").settled;
         match settled.filter(|settled| settled.result.is_some()) {
-            Some(settled) => self.send_result(record, (settled.how, settled.result), true, refused),
+            Some(settled) => {
+                self.outlet.added.settled.duplicate_result += u64::from(self.http.result.is_some());
+                self.send_result(record, (settled.how, settled.result), true, refused)
+            }
             None => Ok(()),
         }
     }

@@ -200,6 +200,14 @@ impl<C: Cluster> Pen<'_, '_, C> {
         share.tally.add(verdict, reason);
         share.last_timestamp = record.timestamp.or(share.last_timestamp);
         self.outlet.added.records += 1;
+        let settled = &mut self.outlet.added.settled;
+        match reason {
+            Reason::Rejected => settled.rejected += 1,
+            Reason::Conflict => settled.conflict += 1,
+            Reason::InDoubt => settled.in_doubt += 1,
+            Reason::Unavailable => settled.unavailable += 1,
+            _ => {}
+        }
     }
 
     /// A record that makes no call.
@@ -362,7 +370,10 @@ impl<C: Cluster> Pen<'_, '_, C> {
             None => self.forget(key, former, self.place(record)),
         }
         match outcome {
-            Outcome::Done => self.settled(record, Verdict::Forwarded, called.evaluation.decision.reason),
+            Outcome::Done => {
+                self.settled(record, Verdict::Forwarded, called.evaluation.decision.reason);
+                self.outlet.added.settled.done += 1;
+            }
             _ => self.settled(record, Verdict::Invalid, reason),
         }
         Ok(())

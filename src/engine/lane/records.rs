@@ -217,8 +217,9 @@ impl<C: Cluster> Lane<C> {
         transactor.seal(context, tasks, member, sink.as_mut())?;
         let concerned = self.with_windows();
         let Self { context, transactor, tasks, member, metrics, .. } = self;
-        let Committed { failures, stops } = transactor.commit(context, tasks, member, metrics)?;
+        let Committed { failures, stops, settled } = transactor.commit(context, tasks, member, metrics)?;
         self.ended(concerned, true);
+        self.calling.iter().for_each(|calling| calling.metrics.settled(settled));
         failures.into_iter().for_each(|failure| self.on_task_failure(failure));
         stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));
         Ok(())

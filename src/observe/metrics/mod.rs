@@ -15,10 +15,12 @@ use prometheus::{
     Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+mod calls;
 mod lane;
 mod sink;
 mod task;
 
+pub use calls::{CallMetrics, Settled};
 pub use lane::{LaneMetrics, TransactionResult};
 pub use sink::{Outcomes, SinkMetrics};
 pub use task::{LongWork, Phase, TaskMetrics, Work};
@@ -74,7 +76,10 @@ struct Families {
     rebalances: IntCounterVec,
     refused_topics: IntGaugeVec,
     effects: IntCounterVec,
+    effect_attempts: IntCounterVec,
     effect_duration: HistogramVec,
+    effects_in_flight: IntGaugeVec,
+    effects_in_doubt: IntGaugeVec,
     sink_held: IntGaugeVec,
     panics: IntCounter,
     handles: Mutex<Handles>,
@@ -96,6 +101,12 @@ impl Metrics {
     /// The metrics that a lane of `topology` counts of its sink, which is of this kind.
     pub fn sink(&self, topology: &str, kind: &str) -> SinkMetrics {
         SinkMetrics::new(&self.families, topology, kind)
+    }
+
+    /// The metrics that a lane of `topology` counts of its calls to a provider of this kind. `classes` are the words for
+    /// the classes of answers, by their numbers.
+    pub fn calls(&self, topology: &str, kind: &str, classes: &[&str]) -> CallMetrics {
+        CallMetrics::new(&self.families, topology, kind, classes)
     }
 
     /// The metrics of one task. Its partition's series are removed when the last handle is dropped.
@@ -281,14 +292,32 @@ impl Families {
             effects: counter(
                 &registry,
                 "ratchet_effects_total",
-                "Records that went to a sink, by what became of them: done, in_inbox or rejected.",
+                "Records that went to a sink, by what became of them.",
                 &["topology", "sink", "outcome"],
+            ),
+            effect_attempts: counter(
+                &registry,
+                "ratchet_effect_attempts_total",
+                "Attempts of calls, by what their answers meant.",
+                &["topology", "sink", "class"],
             ),
             effect_duration: histogram(
                 &registry,
                 "ratchet_effect_duration_seconds",
-                "Time in which a sink has committed a transaction.",
+                "Time in which a sink has committed a transaction, or a provider was called.",
                 exponential(0.001, 2.0, 16),
+            ),
+            effects_in_flight: int_gauge(
+                &registry,
+                "ratchet_effects_in_flight",
+                "Requests that are on the wire.",
+                TOPOLOGY,
+            ),
+            effects_in_doubt: int_gauge(
+                &registry,
+                "ratchet_effects_in_doubt",
+                "Calls that this process has settled in doubt: each may have happened, and a person has to look.",
+                TOPOLOGY,
             ),
             sink_held: int_gauge(
                 &registry,

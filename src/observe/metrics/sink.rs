@@ -24,8 +24,7 @@ pub struct SinkMetrics {
     done: IntCounter,
     in_inbox: IntCounter,
     rejected: IntCounter,
-    held: IntGauge,
-    is_held: bool,
+    held: Part,
 }
 
 impl SinkMetrics {
@@ -36,8 +35,7 @@ impl SinkMetrics {
             done: effects("done"),
             in_inbox: effects("in_inbox"),
             rejected: effects("rejected"),
-            held: families.sink_held.with_label_values(&[topology]),
-            is_held: false,
+            held: Part::of(families.sink_held.with_label_values(&[topology])),
         }
     }
 
@@ -52,13 +50,33 @@ impl SinkMetrics {
 
     /// Whether the lane waits for the sink.
     pub fn held(&mut self, is_held: bool) {
-        self.held.add(i64::from(is_held) - i64::from(self.is_held));
-        self.is_held = is_held;
+        self.held.set(i64::from(is_held));
     }
 }
 
-impl Drop for SinkMetrics {
+/// A lane's part of a gauge that lanes add up to. It is taken out when the lane ends.
+pub(super) struct Part {
+    all: IntGauge,
+    own: i64,
+}
+
+impl Part {
+    /// None of it yet.
+    pub fn of(all: IntGauge) -> Self {
+        Self { all, own: 0 }
+    }
+
+    pub fn set(&mut self, own: i64) {
+        // What did not change costs nothing: it is set each time a lane goes round.
+        if own != self.own {
+            self.all.add(own - self.own);
+            self.own = own;
+        }
+    }
+}
+
+impl Drop for Part {
     fn drop(&mut self) {
-        self.held(false);
+        self.set(0);
     }
 }

@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documented names.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 32] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -32,6 +32,12 @@ const NAMES: [&str; 26] = [
     "ratchet_takeovers_total",
     "ratchet_rebalances_total",
     "ratchet_refused_topics",
+    "ratchet_effects_total",
+    "ratchet_effect_attempts_total",
+    "ratchet_effect_duration_seconds",
+    "ratchet_effects_in_flight",
+    "ratchet_effects_in_doubt",
+    "ratchet_sink_held",
     "ratchet_panics_total",
     "ratchet_build_info",
 ];
@@ -76,6 +82,7 @@ fn exactly_the_documented_names_are_rendered() {
     let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 0)));
     set_all(&lane, &task);
     metrics.refused_topics("payments", 2);
+    let _calls = metrics.calls("payments", "http", &["done"]);
     let text = metrics.render();
     for name in NAMES {
         assert!(text.contains(name), "{name} is missing in\n{text}");
@@ -119,6 +126,39 @@ fn values_are_in_base_units_under_their_labels() {
     assert_eq!(of("ratchet_transactions_total", r#"{result="committed",topology="payments"}"#), Some(1.0));
     assert_eq!(of("ratchet_transactions_total", r#"{result="unknown",topology="payments"}"#), Some(0.0));
     assert_eq!(of("ratchet_takeovers_total", r#"{kind="released",topology="payments"}"#), Some(1.0));
+}
+
+#[test]
+fn calls_are_counted_by_outcome_and_class() {
+    let metrics = Metrics::new();
+    let of_lanes = [(); 2].map(|()| metrics.calls("payments", "http", &["done", "again"]));
+    let of = |name: &str, labels: &str| value(&metrics, &format!("{name}{{{labels}topology=\"payments\"}}"));
+    let outcome = |outcome: &str| of("ratchet_effects_total", &format!("outcome=\"{outcome}\",sink=\"http\","));
+    let class = |class: &str| of("ratchet_effect_attempts_total", &format!("class=\"{class}\",sink=\"http\","));
+    assert_eq!((outcome("unavailable"), class("again")), (Some(0.0), Some(0.0)), "what was never met is shown as 0");
+    let [mut first, mut second] = of_lanes;
+    let mut settled = Settled { done: 5, rejected: 4, conflict: 3, in_doubt: 2, unavailable: 1, duplicate_result: 6 };
+    settled += settled;
+    first.settled(settled);
+    second.settled(Settled { done: 1, in_doubt: 1, ..Settled::default() });
+    let all = ["done", "rejected", "conflict", "in_doubt", "unavailable", "duplicate_result"].map(outcome);
+    assert_eq!(all, [11.0, 8.0, 6.0, 5.0, 2.0, 12.0].map(Some));
+    assert_eq!(of("ratchet_effects_in_doubt", ""), Some(5.0));
+    first.attempt(0, Some(Duration::from_millis(250)));
+    first.attempt(1, None);
+    second.attempt(1, Some(Duration::from_millis(500)));
+    assert_eq!((class("done"), class("again")), (Some(1.0), Some(2.0)));
+    assert_eq!(of("ratchet_effect_duration_seconds_count", ""), Some(2.0), "one of them was never on the wire");
+    assert_eq!(of("ratchet_effect_duration_seconds_sum", ""), Some(0.75));
+    for (count, is_held) in [(3, true), (2, true)] {
+        first.in_flight(count);
+        first.held(is_held);
+    }
+    second.in_flight(4);
+    second.held(true);
+    assert_eq!((of("ratchet_effects_in_flight", ""), of("ratchet_sink_held", "")), (Some(6.0), Some(2.0)));
+    drop(first);
+    assert_eq!((of("ratchet_effects_in_flight", ""), of("ratchet_sink_held", "")), (Some(4.0), Some(1.0)));
 }
 
 #[test]

@@ -163,6 +163,10 @@ impl Calls for Client {
         self.queue.remove(at);
         true
     }
+
+    fn in_flight(&self) -> usize {
+        self.on_wire
+    }
 }
 
 /// The window of the provider's keys.

@@ -1,0 +1,90 @@
+//! A lane's metrics of the calls that it makes to its topology's provider.
+
+use std::ops::AddAssign;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::{Histogram, IntCounter, IntGauge};
+
+use super::Families;
+use super::sink::Part;
+
+/// What became of the records of a transaction that has settled them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// The provider has done it.
+    pub done: u64,
+    /// The provider will not do it, or no request could be made of the record.
+    pub rejected: u64,
+    /// Its key was used for another request.
+    pub conflict: u64,
+    /// It may have happened, and nobody knows.
+    pub in_doubt: u64,
+    /// Its attempts were exhausted.
+    pub unavailable: u64,
+    /// Duplicates that were answered with what is remembered.
+    pub duplicate_result: u64,
+}
+
+impl AddAssign for Settled {
+    fn add_assign(&mut self, more: Self) {
+        self.done += more.done;
+        self.rejected += more.rejected;
+        self.conflict += more.conflict;
+        self.in_doubt += more.in_doubt;
+        self.unavailable += more.unavailable;
+        self.duplicate_result += more.duplicate_result;
+    }
+}
+
+/// A lane's metrics of its calls. Lanes of one topology add up.
+pub struct CallMetrics {
+    effects: [IntCounter; 6],
+    /// By class.
+    attempts: Vec<IntCounter>,
+    duration: Histogram,
+    in_flight: Part,
+    in_doubt: IntGauge,
+    held: Part,
+}
+
+impl CallMetrics {
+    pub(super) fn new(families: &Arc<Families>, topology: &str, sink: &str, classes: &[&str]) -> Self {
+        let effects = |outcome| families.effects.with_label_values(&[topology, sink, outcome]);
+        let attempts = |class: &&str| families.effect_attempts.with_label_values(&[topology, sink, class]);
+        Self {
+            effects: ["done", "rejected", "conflict", "in_doubt", "unavailable", "duplicate_result"].map(effects),
+            attempts: classes.iter().map(attempts).collect(),
+            duration: families.effect_duration.with_label_values(&[topology]),
+            in_flight: Part::of(families.effects_in_flight.with_label_values(&[topology])),
+            in_doubt: families.effects_in_doubt.with_label_values(&[topology]),
+            held: Part::of(families.sink_held.with_label_values(&[topology])),
+        }
+    }
+
+    /// A transaction that has settled records is committed.
+    pub fn settled(&self, settled: Settled) {
+        let Settled { done, rejected, conflict, in_doubt, unavailable, duplicate_result } = settled;
+        let counts = [done, rejected, conflict, in_doubt, unavailable, duplicate_result];
+        self.effects.iter().zip(counts).for_each(|(effects, count)| effects.inc_by(count));
+        self.in_doubt.add(i64::try_from(in_doubt).unwrap_or(i64::MAX));
+    }
+
+    /// An attempt is over: the number of its answer's class, and how long it was on the wire, if it was.
+    pub fn attempt(&self, class: usize, took: Option<Duration>) {
+        self.attempts[class].inc();
+        if let Some(took) = took {
+            self.duration.observe(took.as_secs_f64());
+        }
+    }
+
+    /// How many of the lane's requests are on the wire.
+    pub fn in_flight(&mut self, count: usize) {
+        self.in_flight.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Whether the lane waits for the provider.
+    pub fn held(&mut self, is_held: bool) {
+        self.held.set(i64::from(is_held));
+    }
+}
