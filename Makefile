@@ -58,7 +58,7 @@ demo: build ## Show a run, a crash and a recovery, without Kafka
 
 # Its PostgreSQL lives in a temporary folder, for as long as the demo.
 .PHONY: demo-effects
-demo-effects: build setup-postgres ## Show a charge sent thrice, a crash, and one row in PostgreSQL
+demo-effects: build setup-postgres ## Show crashes, and charges that are made once: in PostgreSQL, and by calls
 	@$(CARGO) build $(BUILD) --example demo_effects
 	@scripts/with-postgres.sh $${CARGO_TARGET_DIR:-target}/release/examples/demo_effects
 
