@@ -94,7 +94,7 @@ fn crash_without_a_key_charges_at_least_once_where_that_is_wanted() {
 }
 
 /// Dies with one call on the wire, and then has only a duplicate of its record to go by.
-fn stuck(lines: &[&str], is_deleted: bool) -> (Payments, Found) {
+pub fn stuck(lines: &[&str], is_deleted: bool) -> (Payments, Found) {
     let payments = Payments::new("stuck", 1, lines);
     payments.provider.next([Move::receipt().late(Duration::from_secs(30))]);
     payments.job.send([charge(0, "stuck")]);
@@ -111,16 +111,6 @@ fn stuck(lines: &[&str], is_deleted: bool) -> (Payments, Found) {
     let found = payments.found(RECOVERY);
     heir.stop();
     (payments, found)
-}
-
-#[test]
-fn stuck_reservation_is_resolved() {
-    for lines in [&[KEYED][..], &[KEYED, "reserve: always"]] {
-        for is_deleted in [false, true] {
-            let (_, found) = stuck(lines, is_deleted);
-            found.assert_each_acted_once(false);
-        }
-    }
 }
 
 #[test]

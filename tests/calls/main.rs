@@ -38,6 +38,7 @@ mod crashes;
 mod hostile;
 mod leaving;
 mod outages;
+mod pattern;
 mod payments;
 mod random_trouble;
 mod refused;

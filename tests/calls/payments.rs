@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ratchet::format::KIND_IDENTITY;
+
 use crate::cluster::{Fresh, Kafka, Stored};
 use crate::job::Job;
 use crate::load::now_ms;
@@ -49,21 +51,31 @@ pub struct Found {
 impl Payments {
     /// With these lines of the sink, besides url, timeout, waits and results.
     pub fn new(theme: &str, partitions: i32, lines: &[&str]) -> Payments {
-        Payments::with(theme, partitions, lines, "/charges/{value.id}")
+        Payments::at(Provider::start(), theme, partitions, lines)
+    }
+
+    /// With this provider.
+    pub fn at(provider: Provider, theme: &str, partitions: i32, lines: &[&str]) -> Payments {
+        Payments::of(provider, theme, (partitions, &[]), lines, "/charges/{value.id}")
     }
 
     /// With another path, query included.
     pub fn with(theme: &str, partitions: i32, lines: &[&str], path: &str) -> Payments {
-        Payments::on(theme, (partitions, &[]), lines, path)
+        Payments::of(Provider::start(), theme, (partitions, &[]), lines, path)
     }
 
     /// With a topic for results that has this setting, and one partition.
     pub fn taking(theme: &str, lines: &[&str], setting: (&str, &str)) -> Payments {
-        Payments::on(theme, (1, &[setting]), lines, "/charges/{value.id}")
+        Payments::of(Provider::start(), theme, (1, &[setting]), lines, "/charges/{value.id}")
     }
 
-    fn on(theme: &str, (partitions, settings): (i32, &[(&str, &str)]), lines: &[&str], path: &str) -> Payments {
-        let provider = Provider::start();
+    fn of(
+        provider: Provider,
+        theme: &str,
+        (partitions, settings): (i32, &[(&str, &str)]),
+        lines: &[&str],
+        path: &str,
+    ) -> Payments {
         provider.always(Move::receipt());
         let mut job = Job::on(Kafka::shared(), theme);
         job.kafka.create(&job.input, partitions, &[]);
@@ -120,6 +132,12 @@ impl Payments {
             None => Vec::new(),
             Some(_) => self.job.kafka.read(&topic).into_values().flatten().map(|record| letter(&record)).collect(),
         }
+    }
+
+    /// The keys under which the changelog has identities.
+    pub fn identities(&self) -> BTreeSet<Vec<u8>> {
+        let records = self.job.kafka.read(&self.job.changelog()).into_values().flatten();
+        records.filter_map(|record| record.key).filter(|key| key.first() == Some(&KIND_IDENTITY)).collect()
     }
 
     /// How many results can be seen.
