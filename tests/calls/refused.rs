@@ -62,7 +62,7 @@ fn result_that_is_refused_to_a_duplicate_is_written_without_its_body() {
 }
 
 /// There is no other place for a dead letter: the task stops before the record, and everything else is settled. It goes
-/// on once the topic takes it.
+/// on once the topic takes it, and asks again: nothing says that the provider has refused it already.
 #[test]
 fn letter_that_its_topic_refuses_stops_the_task() {
     let payments = Payments::new("letter", 1, &[KEYED]);
@@ -72,7 +72,8 @@ fn letter_that_its_topic_refuses_stops_the_task() {
     let value = format!("{{\"id\":\"refused\",\"amount\":1,\"noise\":\"{}\"}}", noise(8_000));
     payments.job.send([crate::cluster::Fresh { value: Some(value.into_bytes()), ..refused }]);
     payments.job.send(charges(0, 10..20));
-    payments.provider.script("/charges/refused", [Move::answer(422)]);
+    // It is asked again after the kill, and refuses again.
+    payments.provider.script("/charges/refused", std::iter::repeat_n(Move::answer(422), 20));
     let mut operator = Operator::start(&payments.job, "a");
     operator.await_error(&["in:0:10", "refuses it", "too large"]);
     within(DEADLINE, "those before to be settled", || (payments.results() >= 10).then_some(()));
