@@ -1,9 +1,10 @@
-//! Goal: the commit protocol of `sink: postgres`, and the protocol of calls to the outside, hold, whatever fails and
-//! whenever, in every world that is small enough to be searched whole.
+//! Goal: the commit protocol of `sink: postgres`, the protocol of calls to the outside, and that of a handler's steps
+//! hold, whatever fails and whenever, in every world that is small enough to be searched whole.
 //!
 //! - `search`: visits every state of a world, breadth first, and finds the shortest way to what is wrong
 //! - `postgres`: one task, and the instances that own it in turn; `lane`: two tasks in one lane's transaction
 //! - `calls`: reserve, act, settle: one task, its owners, and a provider
+//! - `steps`: a handler that does several things in turn: journal, mark, act, undo
 //! - `worlds`: which worlds hold, and how large they are
 //! - `mistakes`: what the protocol could do wrong; each mistake has to be found
 //!
@@ -15,6 +16,7 @@ mod lane;
 mod mistakes;
 mod postgres;
 mod search;
+mod steps;
 mod worlds;
 
 use search::Outcome;
