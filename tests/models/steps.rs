@@ -145,9 +145,9 @@ pub struct Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Work(Work),
-    /// All steps are done.
+    /// It has heard of all its steps.
     End,
-    /// A step was rejected, or all steps but not the handler's end.
+    /// A step was rejected that is not optional, and the handler with it.
     Rejected,
     /// Everything is undone.
     Undone,

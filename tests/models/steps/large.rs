@@ -48,6 +48,9 @@ large! {
         "versions, kills": Steps { records: VERSIONS, ..world(OPTIONAL, KILLS) } => [provider::ARRIVES];
         "versions, frozen": Steps { records: VERSIONS, ..world(CALLS, ZOMBIES) } => [owner::BEGINS_LATE];
         "versions, revoked": Steps { records: VERSIONS, ..world(CALLS, REVOKED) } => [owner::REVOKED];
-        "versions, exhausted": Steps { records: VERSIONS, ..world(OPTIONAL, EXHAUSTED) } => [owner::HALF_WAY];
+        "versions, exhausted": Steps {
+            records: VERSIONS,
+            ..world(CALLS, Faults { answers: 4, ..EXHAUSTED })
+        } => [owner::HALF_WAY];
     }
 }
