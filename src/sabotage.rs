@@ -104,6 +104,14 @@ acts! {
     ReplayTakenForResult,
     /// two calls of one identity are under way at once
     TwoOfIdentity,
+    /// a call goes before its reservation is committed
+    ReservedAfterCall,
+    /// the key is made of the record's place
+    KeyOfPlace,
+    /// whether the key's window has passed is not looked at before a request is sent
+    WindowNotLookedAt,
+    /// a reservation takes the place of what was settled
+    ReservationOverSettlement,
 }
 
 #[cfg(feature = "sabotage")]

@@ -1,17 +1,22 @@
 //! The input: things and their versions, some new, some repeated, some late. A few records are odd: their content
 //! cannot be read, or cannot be sent.
 
+use std::borrow::Cow;
+
 use ratchet::record::HeaderBuf;
 
 use crate::database::Kind;
 use crate::kafka::{Bytes, Record, Time};
 use crate::profile::Profile;
-use crate::provider;
 use crate::random::Random;
 use crate::world::{POISON, POISONED_BYTES_MAX, WALL_MS};
 
+mod calls;
+
+pub use calls::{Calls, Ends, Shape};
+
 /// What is read, and by which topology.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InputKind {
     /// Things with versions, remembered for ever.
     #[default]
@@ -30,71 +35,56 @@ pub enum InputKind {
     Shared,
     /// Things with versions, into a database whose answers go to a topic.
     Returned,
-    /// Things with versions, for a provider that honours keys.
-    Called,
-    /// The same, with a reservation before each call.
-    CalledReserved,
-    /// For a provider that honours none: what may have happened goes to the dead letters.
-    CalledKeyless,
-    /// The same, but what may have happened is done again.
-    CalledAgain,
+    /// For a provider.
+    Called(Calls),
 }
 
 impl InputKind {
-    pub const ALL: [Self; 12] = [
-        Self::Versions,
-        Self::Messages,
-        Self::Epochs,
-        Self::Changes,
-        Self::Sunk,
-        Self::SunkMessages,
-        Self::Shared,
-        Self::Returned,
-        Self::Called,
-        Self::CalledReserved,
-        Self::CalledKeyless,
-        Self::CalledAgain,
-    ];
-    /// Those that call a provider.
-    pub const CALLED: [Self; 4] = [Self::Called, Self::CalledReserved, Self::CalledKeyless, Self::CalledAgain];
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let others = [
+            Self::Versions,
+            Self::Messages,
+            Self::Epochs,
+            Self::Changes,
+            Self::Sunk,
+            Self::SunkMessages,
+            Self::Shared,
+            Self::Returned,
+        ];
+        others.into_iter().chain(Calls::USUAL.into_iter().chain(Calls::ODD).map(Self::Called))
+    }
 
     /// How its sink decides, if it ends in one.
     pub fn sink(self) -> Option<Kind> {
         match self {
-            Self::Versions | Self::Messages | Self::Epochs | Self::Changes => None,
-            Self::Called | Self::CalledReserved | Self::CalledKeyless | Self::CalledAgain => None,
+            Self::Versions | Self::Messages | Self::Epochs | Self::Changes | Self::Called(_) => None,
             Self::Sunk | Self::SunkMessages => Some(Kind::Position),
             Self::Shared => Some(Kind::Inbox),
             Self::Returned => Some(Kind::Returning),
         }
     }
 
-    /// What it has agreed on with its provider, if it calls one.
-    pub fn provider(self) -> Option<provider::Kind> {
+    /// How it calls, if it calls a provider.
+    pub fn calls(self) -> Option<Calls> {
         match self {
-            Self::Called => Some(provider::Kind::Granted),
-            Self::CalledReserved => Some(provider::Kind::Reserved),
-            Self::CalledKeyless => Some(provider::Kind::Keyless),
-            Self::CalledAgain => Some(provider::Kind::Again),
+            Self::Called(calls) => Some(calls),
             _ => None,
         }
     }
 
     /// Its topology.
-    pub fn topology(self) -> &'static str {
+    pub fn topology(self) -> Cow<'static, str> {
         match self {
-            Self::Versions => TOPOLOGY,
-            Self::Messages => MESSAGES,
-            Self::Sunk => SUNK,
-            Self::SunkMessages => SUNK_MESSAGES,
-            Self::Shared => SHARED,
-            Self::Returned => RETURNED,
-            Self::Called => CALLED,
-            Self::CalledReserved => CALLED_RESERVED,
-            Self::CalledKeyless => CALLED_KEYLESS,
-            Self::CalledAgain => CALLED_AGAIN,
-            Self::Epochs => EPOCHS,
-            Self::Changes => CHANGES,
+            Self::Versions => TOPOLOGY.into(),
+            Self::Messages => MESSAGES.into(),
+            Self::Sunk => SUNK.into(),
+            Self::SunkMessages => SUNK_MESSAGES.into(),
+            Self::Shared => SHARED.into(),
+            Self::Returned => RETURNED.into(),
+            Self::Called(calls) => calls.topology().into(),
+            Self::Epochs => EPOCHS.into(),
+            Self::Changes => CHANGES.into(),
         }
     }
 }
@@ -178,68 +168,6 @@ sink:
       - {sql: 'update counts set count = count + 1 where bucket = $1', with: [value.bucket]}
     result: {topic: shop.results}
 ";
-/// The window of a key is the simulated provider's.
-const CALLED: &str = "\
-name: shop
-input: {topics: [orders], value_format: json}
-identity: [value.id]
-version: {of: value.version, as: integer}
-sink:
-  http:
-    url: http://simulated/charges
-    body: {json: {id: value.id, version: value.version, amount: value.amount}}
-    idempotency_key: {header: Idempotency-Key, honoured_for: 4s, margin: 1500ms}
-    timeout: 500ms
-    in_flight: 8
-    retry: {first: 50ms, max: 1s, attempts: 6}
-    result: {topic: shop.results}
-";
-const CALLED_RESERVED: &str = "\
-name: shop
-input: {topics: [orders], value_format: json}
-identity: [value.id]
-version: {of: value.version, as: integer}
-sink:
-  http:
-    url: http://simulated/charges
-    body: {json: {id: value.id, version: value.version, amount: value.amount}}
-    idempotency_key: {header: Idempotency-Key, honoured_for: 4s, margin: 1500ms}
-    reserve: always
-    timeout: 500ms
-    in_flight: 8
-    retry: {first: 50ms, max: 1s, attempts: 6}
-    result: {topic: shop.results}
-";
-const CALLED_KEYLESS: &str = "\
-name: shop
-input: {topics: [orders], value_format: json}
-identity: [value.id]
-version: {of: value.version, as: integer}
-sink:
-  http:
-    url: http://simulated/charges
-    body: {json: {id: value.id, version: value.version, amount: value.amount}}
-    timeout: 500ms
-    in_flight: 8
-    retry: {first: 50ms, max: 1s, attempts: 6}
-    on_in_doubt: dead_letter
-    result: {topic: shop.results}
-";
-const CALLED_AGAIN: &str = "\
-name: shop
-input: {topics: [orders], value_format: json}
-identity: [value.id]
-version: {of: value.version, as: integer}
-sink:
-  http:
-    url: http://simulated/charges
-    body: {json: {id: value.id, version: value.version, amount: value.amount}}
-    timeout: 500ms
-    in_flight: 8
-    retry: {first: 50ms, max: 1s, attempts: 6}
-    on_in_doubt: retry
-    result: {topic: shop.results}
-";
 const CHANGES: &str = "\
 name: shop
 input: {topics: [orders], key_format: json, value_format: json}
@@ -274,6 +202,8 @@ const FUTURE_MS: i64 = 30 * 24 * 3_600_000;
 const WITH_HEADERS: u64 = 200;
 /// How many have no key; no rule needs it.
 const WITHOUT_KEY: u64 = 20;
+/// Stands for the table where things are numbered.
+const TABLE: u64 = 99;
 /// How many changes are null values; some of those are a delete's tombstone.
 const NULLS: u64 = 150;
 
@@ -320,8 +250,9 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     // From a separate generator, so that the rest of the input is the same with and without them.
     let mut separate = Random::new(random.clone().next());
     let oddity = Oddity::drawn(&mut separate).filter(|_| profile.odd_records);
-    if profile.input == InputKind::Changes {
-        return change(oddity, random, &mut separate, (partition, sent, now));
+    let shape = profile.input.calls().map(|calls| calls.shape);
+    if profile.input == InputKind::Changes || shape == Some(Shape::Changes) {
+        return change((oddity, shape.is_some()), random, &mut separate, (partition, sent, now));
     }
     let thing = random.below(12);
     let id = if profile.input == InputKind::Shared { format!("{thing}") } else { format!("{partition}-{thing}") };
@@ -335,32 +266,41 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     };
     let fields = match profile.input {
         InputKind::Versions => format!(r#""version":{},"#, number(version)),
-        InputKind::Called | InputKind::CalledReserved | InputKind::CalledKeyless | InputKind::CalledAgain => {
-            // The same for each record of a thing and its version: it asks for the same.
-            let amount = Random::new((thing << 32) ^ (version << 8) ^ partition as u64).below(1000);
+        InputKind::Called(Calls { shape: Shape::Versions, .. }) => {
+            let amount = asked(profile, &mut separate, (partition, thing, version));
             format!(r#""version":{},"amount":{amount},"#, number(version))
         }
         InputKind::Sunk | InputKind::Shared | InputKind::Returned => {
             format!(r#""version":{},"bucket":{},"amount":{},"#, number(version), thing % 3, amount(&mut separate))
         }
-        InputKind::Messages | InputKind::SunkMessages => {
+        InputKind::Messages | InputKind::SunkMessages | InputKind::Called(Calls { shape: Shape::Messages, .. }) => {
             // Some are late for their place, a few for the retention.
             let most = if random.permille(30) { 1500 } else { 300 };
             timestamp -= random.below(most) as i64;
             match profile.input {
                 InputKind::Messages => String::new(),
+                InputKind::Called(_) => format!(r#""amount":{},"#, same_amount((partition, thing, 0))),
                 _ => format!(r#""bucket":{},"amount":{},"#, thing % 3, amount(&mut separate)),
             }
         }
-        InputKind::Epochs => {
+        InputKind::Epochs | InputKind::Called(Calls { shape: Shape::Epochs, .. }) => {
             // Sometimes the last records of the previous epoch are delivered again, with versions that were high in
             // it.
             let late = u64::from(random.permille(100));
             let epoch = (sent / EPOCH_RECORDS).saturating_sub(late);
             let version = version.saturating_sub(epoch * EPOCH_RECORDS);
-            format!(r#""epoch":{epoch},"version":{},"#, number(version))
+            let amount = match profile.input {
+                InputKind::Epochs => String::new(),
+                _ => {
+                    let of = (partition, thing, (epoch << 32) + version);
+                    format!(r#""amount":{},"#, asked(profile, &mut separate, of))
+                }
+            };
+            format!(r#""epoch":{epoch},"version":{},{amount}"#, number(version))
         }
-        InputKind::Changes => unreachable!("changes are drawn separately"),
+        InputKind::Changes | InputKind::Called(Calls { shape: Shape::Changes, .. }) => {
+            unreachable!("changes are drawn separately")
+        }
     };
     let value = match oddity {
         Some(Oddity::Null) => None,
@@ -383,6 +323,17 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     }
 }
 
+/// The amount of each record of a thing and its version: they ask for the same.
+fn same_amount((partition, thing, version): (i32, u64, u64)) -> u64 {
+    Random::new((thing << 32) ^ (version << 8) ^ partition as u64).below(1000)
+}
+
+/// The same, with exceptions if the profile has them: a request that is another one.
+fn asked(profile: &Profile, random: &mut Random, of: (i32, u64, u64)) -> u64 {
+    let is_other = profile.conflicts > 0 && random.permille(profile.conflicts);
+    same_amount(of) + if is_other { 1000 } else { 0 }
+}
+
 /// Draws an amount that the database takes, or one that it refuses.
 fn amount(random: &mut Random) -> i64 {
     let [refused, at_commit] = REFUSED_AMOUNTS;
@@ -393,8 +344,14 @@ fn amount(random: &mut Random) -> i64 {
     }
 }
 
-/// Draws the next change: the key names its row, the value the table of a truncate.
-fn change(oddity: Option<Oddity>, random: &mut Random, separate: &mut Random, at: (i32, u64, Time)) -> Record {
+/// Draws the next change: the key names its row, the value the table of a truncate. Those that call have an amount, the
+/// same for each record of a row and its version.
+fn change(
+    (oddity, calls): (Option<Oddity>, bool),
+    random: &mut Random,
+    separate: &mut Random,
+    at: (i32, u64, Time),
+) -> Record {
     let (partition, sent, now) = at;
     let id = random.below(12);
     let version = (sent + random.below(6)).saturating_sub(random.below(12));
@@ -404,13 +361,18 @@ fn change(oddity: Option<Oddity>, random: &mut Random, separate: &mut Random, at
         (_, Some(Oddity::IdentityMissing)) => Some("{}".to_owned()),
         _ => Some(format!(r#"{{"id":"{partition}-{id}"}}"#)),
     };
+    let thing = if operation == "t" { TABLE } else { id };
+    let amount = match calls {
+        true => format!(r#""amount":{},"#, same_amount((partition, thing, version))),
+        false => String::new(),
+    };
     let version = if oddity == Some(Oddity::VersionMalformed) { r#""x""#.to_owned() } else { version.to_string() };
     let text = if oddity == Some(Oddity::TooLarge) { "x".repeat(OUTPUT_BYTES_MAX) } else { String::new() };
     let value = match oddity {
         Some(Oddity::Malformed) => Some("{".to_owned()),
         _ if is_null || oddity == Some(Oddity::Null) => None,
         _ => Some(format!(
-            r#"{{"op":"{operation}","table":"orders","version":{version},"sent":{sent},"text":"{text}"}}"#
+            r#"{{"op":"{operation}","table":"orders","version":{version},{amount}"sent":{sent},"text":"{text}"}}"#
         )),
     };
     Record {

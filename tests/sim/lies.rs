@@ -72,6 +72,10 @@ lies! {
     UnjoinedMembership,
     /// processing continues on lost partitions
     LostKept,
+    /// a call's settlement is committed whoever owns its task by then, and nobody is fenced
+    SettledUnconditionally,
+    /// a lane that has lost its tasks settles what it has called, as if they were still its own
+    SettledByZombie,
     /// after an abort, reading continues where it was
     ReadPositionKept,
     /// a takeover does not wait for pending offsets before it claims

@@ -131,6 +131,10 @@ pub struct Profile {
     pub provider: provider::Troubles,
     /// How often the provider is down.
     pub outages: u64,
+    /// How many records in a thousand ask the provider for something else than others of their thing and version.
+    pub conflicts: u64,
+    /// How often the cleaner compacts a partition of the input, whether its records are settled or not.
+    pub vanishings: u64,
 }
 
 /// How the other release of the topology differs.
@@ -168,7 +172,7 @@ fn limits(random: &mut Random) -> Limits {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by name.
-pub const PROFILES: [(&str, Draw); 17] = [
+pub const PROFILES: [(&str, Draw); 18] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
     ("wild", Profile::wild),
@@ -186,6 +190,7 @@ pub const PROFILES: [(&str, Draw); 17] = [
     ("shared", Profile::shared),
     ("returned", Profile::returned),
     ("called", Profile::called),
+    ("called_odd", Profile::called_odd),
 ];
 
 impl Profile {
@@ -226,6 +231,8 @@ impl Profile {
             goes_back: false,
             provider: provider::Troubles::default(),
             outages: 0,
+            conflicts: 0,
+            vanishings: 0,
         }
     }
 
@@ -239,7 +246,7 @@ impl Profile {
             || self.release.is_some()
             || self.poison
             || self.input.sink().is_some()
-            || self.input.provider().is_some()
+            || self.input.calls().is_some()
             || request_lost + response_lost + late + slow + silenced > 0
     }
 
@@ -369,11 +376,38 @@ impl Profile {
 
     /// As `wild`, for a provider: with keys or without, and requests that get lost, come late, or find it down.
     pub fn called(random: &mut Random) -> Self {
-        let input = input::InputKind::CALLED[random.below(4) as usize];
+        let input = input::InputKind::Called(input::Calls::USUAL[random.below(4) as usize]);
         let (compactions, disks) = (random.below(6), random.below(3));
         let upheaval = random.permille(250).then_some(Upheaval::GroupReset);
         let drawn = Self { input, compactions, disks, upheaval, poison: false, ..Self::wild(random) };
         Self { provider: provider::Troubles::drawn(random), outages: random.below(3), ..drawn }
+    }
+
+    /// As `odd`, for a provider, with all that `called` does not have: other shapes of records, duplicates that ask for
+    /// something else, calls that are given up soon or not at all, tasks that stop at calls, clocks that jump, and
+    /// records that vanish from the input.
+    pub fn called_odd(random: &mut Random) -> Self {
+        let all = input::Calls::ODD;
+        let calls = all[random.below(all.len() as u64) as usize];
+        let (disks, trims) = (random.below(3), random.below(3));
+        // Where all that is remembered follows from what is in the cluster, nothing may be missed.
+        let may_miss = calls.shape == input::Shape::Versions && calls.ends.gives_up();
+        let vanishings = if may_miss { random.below(4) } else { 0 };
+        let upheaval = match random.below(100) {
+            0..15 if may_miss => Some(Upheaval::GroupLatest),
+            15..20 if may_miss => Some(Upheaval::InputRecreated),
+            20..35 => Some(Upheaval::GroupReset),
+            35..40 => Some(Upheaval::GroupDeleted),
+            _ => None,
+        };
+        let conflicts = if random.permille(700) { random.below(300) } else { 0 };
+        let input = input::InputKind::Called(calls);
+        let drawn = Self { input, disks, trims, upheaval, conflicts, vanishings, poison: false, ..Self::odd(random) };
+        let mut provider = provider::Troubles::drawn(random);
+        if calls.ends == input::Ends::Soon && random.permille(400) {
+            provider.throttled = random.between(200, 700);
+        }
+        Self { provider, outages: random.below(3), ..drawn }
     }
 
     fn into_database(self, random: &mut Random) -> Self {

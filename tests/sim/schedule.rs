@@ -106,6 +106,9 @@ enum Fault {
     Outage(Time),
     /// The input loses records that were already read; nobody misses them.
     Trim,
+    /// The cleaner compacts a partition of the input, except its last records, read or not: nobody reads any more what has
+    /// vanished. What was called for it stays, and what was reserved is not waited for.
+    Vanish(i32, u64),
     Calm,
 }
 
@@ -251,6 +254,7 @@ impl Run<'_> {
             let is_lost = self.profile.upheaval.is_some_and(Upheaval::is_loss);
             let stops = self.poison.is_some() || self.history.bounds != Bounds::DEFAULT;
             let stops = stops || self.profile.goes_back;
+            let stops = stops || self.profile.input.calls().is_some_and(|calls| calls.ends == input::Ends::Stops);
             let recovery = if stops { STOPPED } else { RECOVERY };
             let has_lost_tail =
                 matches!(self.profile.upheaval, Some(Upheaval::ChangelogTailLost | Upheaval::ChangelogTailLostAtWork));

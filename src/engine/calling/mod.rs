@@ -333,8 +333,13 @@ impl Calling {
         self.under_way.insert(number, (id, offset));
         self.health.sent(number);
         let mut rendered = called.rendered.clone();
-        if sabotage::is_on(Sabotage::KeyOfAttempt) {
-            let key = rendered.key.as_ref().map(|key| other_key(key, attempt));
+        let other = match () {
+            () if sabotage::is_on(Sabotage::KeyOfAttempt) => Some(i64::from(attempt)),
+            () if sabotage::is_on(Sabotage::KeyOfPlace) => Some(offset),
+            () => None,
+        };
+        if let Some(other) = other {
+            let key = rendered.key.as_ref().map(|key| other_key(key, other));
             rendered = Arc::new(Rendered { key, ..(*rendered).clone() });
         }
         crash::point(crash::Point::BeforeSubmit);
@@ -351,7 +356,7 @@ impl Calling {
 }
 
 /// For a sabotage: another key, of this one and a number.
-fn other_key(key: &Key, number: u32) -> Key {
+fn other_key(key: &Key, number: i64) -> Key {
     let of = KeyOf { topology: key.as_str(), identity: &number.to_be_bytes(), epoch: None, version: None, step: None };
     Key::of(of)
 }

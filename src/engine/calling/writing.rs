@@ -141,7 +141,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
             SlotStage::Called(called) => {
                 let key = key.as_deref().expect("what calls has an identity");
                 match called.call.stage() {
-                    Stage::Waits(Permit::Reservation) => self.reserve(&record, key, called)?,
+                    Stage::Waits(Permit::Reservation) => {
+                        self.reserve(&record, key, called)?;
+                        if sabotage::is_on(Sabotage::ReservedAfterCall) {
+                            called.happen(&self.http.policy, Event::Committed, self.now, &mut |_| 0);
+                        }
+                    }
                     Stage::Waits(Permit::Grant) => {
                         let grant = grant.expect("only who writes grants waits for one");
                         self.put_grant(Some(grant));
@@ -272,6 +277,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             fingerprint: Some(called.rendered.fingerprint.to_bytes()),
             journal: Default::default(),
         };
+        let settled = settled.filter(|_| !sabotage::is_on(Sabotage::ReservationOverSettlement));
         if !sabotage::is_on(Sabotage::ReservationNotWritten) {
             self.put(key, Remembered { settled, under_way: Some(reservation) });
         }

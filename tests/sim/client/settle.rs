@@ -41,7 +41,7 @@ pub struct Query {
     pub waits: Waits,
 }
 
-/// What a takeover waits for, so that nobody else can write any more.
+/// What a takeover waits for, and does, so that nobody else can write any more.
 #[derive(Clone, Copy)]
 pub struct Waits {
     /// Whether it waits for pending offsets.
@@ -50,11 +50,13 @@ pub struct Waits {
     pub transaction: bool,
     /// Which end that is.
     pub end: Isolation,
+    /// Whether it ends what the former owner has open.
+    pub fences: bool,
 }
 
 impl Waits {
     /// The right ones.
-    pub const RIGHT: Self = Self { offsets: true, transaction: true, end: Isolation::Uncommitted };
+    pub const RIGHT: Self = Self { offsets: true, transaction: true, end: Isolation::Uncommitted, fences: true };
 }
 
 impl Settling {
@@ -65,7 +67,9 @@ impl Settling {
         let shared = outcome.clone();
         // In parallel with the queries that must come in order.
         let fencing = queries.clone();
-        queries.query.process.spawn(move || fencing.fence_former_owner());
+        if fencing.query.waits.fences {
+            queries.query.process.spawn(move || fencing.fence_former_owner());
+        }
         queries.query.process.clone().spawn(move || {
             let settled = queries.run();
             queries.query.process.lock().note("settled", format_args!("{:?} {settled:?}", queries.query.input));

@@ -1,39 +1,44 @@
 //! What a provider has done, compared with the input and with what Kafka has (invariant 13): each effect as often as its
 //! topology promises, one end for each record that calls and none for any other, and results that tell what was done.
 //!
-//! A record that is new calls. How that ends is in the cluster: a result, or a dead letter with its reason. What was
-//! tried as often as it may be may or may not be remembered, which is known to the task alone.
+//! A record that is new calls. How that ends is in the cluster: a result, or a dead letter with its reason. Where no call
+//! is ever given up, all that is remembered follows from that (`strict`). What was tried as often as it may be may or may
+//! not be remembered, and so may what has vanished from the input: the task alone knows (`unsure`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::input::RESULTS;
-use crate::kafka::Partition;
-use crate::provider::{Act, Kind, Server, is_declined};
+use crate::input::{Calls, Ends as Failing, RESULTS, Shape};
+use crate::kafka::{Partition, Record};
+use crate::provider::{Act, Kind, Server};
 
 use super::model::{self, Model};
 use super::output::Letters;
 use super::{Case, Ruling, Seen, coverage, offsets, output, runs, show};
 
+mod strict;
+mod unsure;
+
+use strict::Things;
+use unsure::Guesses;
+
 /// What a provider has done by the end.
 pub struct Called {
-    pub kind: Kind,
+    calls: Calls,
     acts: Vec<Act>,
     /// Requests under keys that were not honoured any more.
-    late: u64,
+    late: Vec<Vec<u8>>,
     /// Whether it was down at times, and nothing else was wrong with it or its wire.
     is_reliable: bool,
+    /// The inputs whose tasks have stopped at a call, since their topology wants that.
+    stopped: BTreeSet<String>,
 }
 
 /// A thing and its version.
 type Effect = (String, i64);
-/// How the calls for each effect have ended.
-type Ends = BTreeMap<Effect, Vec<End>>;
 /// The results by the places that they name.
 type Results = BTreeMap<(i32, i64), Seen>;
-/// What is remembered, by identity.
-type Things = BTreeMap<Vec<u8>, Known>;
 
 /// How a record's call has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,33 +47,67 @@ enum End {
     Done(Option<u64>),
     /// It is a dead letter, for this reason.
     Letter(String),
+    /// It was rejected, and dropped.
+    Dropped,
 }
 
-/// What the model remembers of a thing.
-#[derive(Clone, Copy, Default)]
-struct Known {
-    version: Option<i128>,
-    /// The version that was tried as often as it may be.
-    unsure: Option<i128>,
+/// All that there is of a record that makes no dead letter by itself.
+struct Found<'a> {
+    number: i32,
+    source: &'a Seen,
+    read: model::Read,
+    letter: Option<String>,
+    result: Option<Seen>,
+    /// Whether it comes after the record at which its task has stopped.
+    is_behind_stop: bool,
+}
+
+/// What is known of effects beside what the provider has done.
+#[derive(Default)]
+struct Effects {
+    /// How the calls for each have ended.
+    ends: BTreeMap<Effect, Vec<End>>,
+    /// Those that may have happened though nobody says so: of records that have vanished, or that come after the one at
+    /// which their task has stopped.
+    open: BTreeSet<Effect>,
+}
+
+/// Stream time, horizon and truncates after the records before an offset: the least, as far as that is unsure, and the
+/// most.
+struct Times {
+    after: i64,
+    least: i64,
+    most: (i64, i64, u64),
 }
 
 impl Called {
-    pub fn of(server: &Server, kind: Kind) -> Self {
-        Self { kind, acts: server.acts().to_vec(), late: server.late, is_reliable: server.is_reliable }
+    pub fn of(server: &Server, calls: Calls) -> Self {
+        let (acts, late) = (server.acts().to_vec(), server.late.clone());
+        Self { calls, acts, late, is_reliable: server.is_reliable, stopped: BTreeSet::new() }
+    }
+
+    /// With the inputs whose tasks have stopped at a call.
+    pub fn after_stops(self, stopped: BTreeSet<String>) -> Self {
+        Self { stopped, ..self }
+    }
+
+    /// Whether a partition need not be read further: its task has stopped at a call.
+    pub fn excuses(&self, input: &Partition) -> bool {
+        self.calls.ends == Failing::Stops && self.stopped.contains(&format!("{input:?}"))
     }
 
     /// Compares everything.
     pub(super) fn check(&self, case: &Case<'_>, letters: &mut Letters, ruling: &mut Ruling) {
         let mut results = results(case, ruling);
-        let mut ends = Ends::new();
+        let mut effects = Effects::default();
         for number in 0..case.partitions {
-            self.check_partition(case, number, (letters, &mut results, &mut ends), ruling);
+            self.check_partition(case, number, (letters, &mut results, &mut effects), ruling);
         }
         if let Some(((number, offset), _)) = results.first_key_value() {
             let input = Partition::new(case.rules.input, *number);
             ruling.report(13, &input, *offset, "no result of a record that makes no call", "one");
         }
-        self.check_acts(&ends, ruling);
+        self.check_acts(&effects, ruling);
     }
 
     /// The records of a partition have ended as they should, and position records go with them.
@@ -76,7 +115,7 @@ impl Called {
         &self,
         case: &Case<'_>,
         number: i32,
-        (letters, results, ends): (&mut Letters, &mut Results, &mut Ends),
+        (letters, results, effects): (&mut Letters, &mut Results, &mut Effects),
         ruling: &mut Ruling,
     ) {
         let input = Partition::new(case.rules.input, number);
@@ -88,114 +127,65 @@ impl Called {
         runs::check_order(&all, &changelog, case.history.had_reset(), ruling);
         let records = case.committed(&input);
         offsets::check(case, (&input, &records), &all, ruling);
+        let stop = self.stop(case, &input, &records);
 
         let mut model = Model::new(case.rules);
-        let mut known = Things::new();
-        // Stream time after the last record before an offset.
-        let mut times: Vec<(i64, i64)> = vec![(i64::MIN, model.stream_time)];
+        let (mut things, mut guesses) = (Things::default(), Guesses::default());
+        let mut times = vec![Times { after: i64::MIN, least: -1, most: of(&model) }];
         for source in &records {
             let since = source.record.timestamp.unwrap_or(i64::MAX);
             let was_disbelieved = letters.says(number, source.offset, "timestamp_in_future");
             let wall_ms = case.history.wall_ms(case.broker, since);
             let verdict = model.apply(source.offset, &source.record, wall_ms, was_disbelieved);
-            times.push((source.offset, model.stream_time));
             let letter = letters.take_reason(number, source, ruling);
             let result = results.remove(&(number, source.offset));
+            let is_gone = case.history.is_gone(number, source.offset);
+            let least = times.last().map_or(-1, |times| times.least);
+            let least = if is_gone { least } else { model.stream_time.max(least) };
+            times.push(Times { after: source.offset, least, most: of(&model) });
+            let is_behind_stop = stop.is_some_and(|stop| source.offset > stop);
+            let has_ended = letter.is_some() || result.is_some();
             if let model::Verdict::DeadLettered(reason) = verdict {
-                let is_right = letter.as_deref() == Some(reason) && result.is_none();
-                if !is_right {
+                let may_be_open = (is_behind_stop || is_gone) && !has_ended;
+                if !may_be_open && (letter.as_deref() != Some(reason) || result.is_some()) {
                     let found = format!("{letter:?}, a result: {}", result.is_some());
                     ruling.report(3, &input, source.offset, format!("a dead letter: {reason}"), found);
                 }
                 continue;
             }
-            let end = match (letter, result) {
-                (None, None) => None,
-                (Some(reason), None) => Some(End::Letter(reason)),
-                (None, Some(result)) => Some(End::Done(serial(&result))),
-                (letter, Some(result)) => {
-                    let found = format!("{letter:?} and {}", show(&result.record));
-                    ruling.report(13, &input, source.offset, "one end of a call", found);
-                    continue;
-                }
+            let Ok(read) = model::read(case.rules, &source.record) else {
+                ruling.report(13, &input, source.offset, "a record that was read", show(&source.record));
+                continue;
             };
-            self.check_end(case, (&input, source), end, (&mut known, ends), ruling);
-        }
-        let mut end = 0;
-        for run in &all {
-            // Reading that starts again further back moves nothing.
-            end = run.end().max(end);
-            let before = times.iter().rev().find(|(offset, _)| *offset < end).map_or(-1, |(_, time)| *time);
-            if run.position.stream_time != before {
-                let expected = format!("the stream time at its end {end}, {before}");
-                ruling.report(4, &changelog, run.at, expected, format!("{}", run.position.stream_time));
+            if let (Some(letter), Some(result)) = (&letter, &result) {
+                let found = format!("{letter:?} and {}", show(&result.record));
+                ruling.report(13, &input, source.offset, "one end of a call", found);
+                continue;
+            }
+            let found = Found { number, source, read, letter, result, is_behind_stop };
+            match self.calls.ends.gives_up() {
+                true if is_gone && !has_ended => guesses.miss(found, effects),
+                true => self.check_unsure(found, (&mut guesses, effects), ruling),
+                false => {
+                    let is_stop = stop == Some(source.offset);
+                    self.check_strict(case, (found, verdict, is_stop), (&mut things, effects), ruling);
+                }
             }
         }
+        check_times(&all, (&times, &changelog), ruling);
     }
 
-    fn check_end(
-        &self,
-        case: &Case<'_>,
-        (input, source): (&Partition, &Seen),
-        end: Option<End>,
-        (known, ends): (&mut Things, &mut Ends),
-        ruling: &mut Ruling,
-    ) {
-        let Ok(model::Read { identity, version: Some(version), .. }) = model::read(case.rules, &source.record) else {
-            return ruling.report(13, input, source.offset, "a record that was read", show(&source.record));
-        };
-        let remembered = known.entry(identity).or_default();
-        let is_new = remembered.version.is_none_or(|before| version > before);
-        let (must, may) = match remembered.unsure {
-            _ if !is_new => (false, false),
-            None => (true, true),
-            Some(unsure) => (version >= unsure, true),
-        };
-        match &end {
-            None if must => {
-                let expected = "a result or a dead letter: it is new";
-                return ruling.report(13, input, source.offset, expected, format!("none for {}", show(&source.record)));
-            }
-            Some(end) if !may => {
-                let expected = format!("nothing: {:?} is known", remembered.version);
-                return ruling.report(13, input, source.offset, expected, format!("{end:?}"));
-            }
-            _ => {}
-        }
-        let Some(end) = end else { return };
-        match &end {
-            End::Letter(reason) if reason == "unavailable" => {
-                // What is declined after an attempt that may have acted is asked for again where that is wanted.
-                let is_declined = is_declined(source.record.value.as_deref().unwrap_or_default());
-                if self.is_reliable && !is_declined {
-                    let expected = "no dead letter because the provider is down";
-                    ruling.report(13, input, source.offset, expected, reason.clone());
-                }
-                ruling.see(coverage::GIVEN_UP);
-                remembered.unsure = remembered.unsure.max(Some(version));
-            }
-            End::Letter(reason) if !["rejected", "in_doubt", "conflict"].contains(&&reason[..]) => {
-                ruling.report(13, input, source.offset, "a reason of a call", reason.clone());
-            }
-            _ => {
-                remembered.version = remembered.version.max(Some(version));
-                remembered.unsure = remembered.unsure.filter(|unsure| *unsure > version);
-            }
-        }
-        if let End::Letter(reason) = &end {
-            match reason.as_str() {
-                "in_doubt" => ruling.see(coverage::IN_DOUBT),
-                "rejected" => ruling.see(coverage::DECLINED),
-                _ => {}
-            }
-        }
-        if let Some(effect) = effect(source.record.value.as_deref().unwrap_or_default()) {
-            ends.entry(effect).or_default().push(end);
-        }
+    /// The record at which a partition's task has stopped, if that is where it is.
+    fn stop(&self, case: &Case<'_>, input: &Partition, records: &[Seen]) -> Option<i64> {
+        let committed = case.broker.groups.committed(case.rules.group, input, true).ok()?;
+        let next = committed.map_or(0, |committed| committed.offset);
+        let first = records.iter().map(|record| record.offset).find(|offset| *offset >= next);
+        first.filter(|_| self.excuses(input))
     }
 
     /// Each effect has happened as often as is promised, and results tell what was done.
-    fn check_acts(&self, ends: &Ends, ruling: &mut Ruling) {
+    fn check_acts(&self, effects: &Effects, ruling: &mut Ruling) {
+        let Effects { ends, open } = effects;
         let table = Partition::new("the provider", 0);
         let mut acts: BTreeMap<Effect, Vec<&Act>> = BTreeMap::new();
         for act in &self.acts {
@@ -204,44 +194,185 @@ impl Called {
             }
         }
         for (effect, done) in &acts {
+            let new = ends.get(effect).map_or(0, Vec::len) + usize::from(open.contains(effect));
+            if done.len() > self.acts_max(new) && !self.may_be_late(effect, open) {
+                let expected = format!("{effect:?} done {} times at most", self.acts_max(new));
+                ruling.report(13, &table, None, expected, format!("{done:?}"));
+            }
             if done.len() > 1 {
-                if !self.kind.repeats() {
-                    ruling.report(13, &table, None, format!("{effect:?} done once"), format!("{done:?}"));
-                }
                 ruling.see(coverage::ACTED_TWICE);
+            }
+            if !ends.contains_key(effect) {
+                match open.contains(effect) {
+                    true => ruling.see(coverage::DONE_UNSAID),
+                    // What never ended was never to be done.
+                    false => {
+                        let expected = format!("an end of {effect:?}, which was done");
+                        ruling.report(13, &table, None, expected, format!("{done:?}"));
+                    }
+                }
             }
         }
         for (effect, ends) in ends {
             let done = acts.get(effect).map(Vec::as_slice).unwrap_or_default();
-            for end in ends {
-                let is_right = match end {
-                    End::Done(serial) => done.iter().any(|act| Some(act.serial) == *serial),
-                    End::Letter(reason) if reason == "rejected" => done.is_empty(),
-                    End::Letter(_) => true,
-                };
-                if !is_right {
-                    ruling.report(13, &table, None, format!("{effect:?} done as {end:?} says"), format!("{done:?}"));
-                }
-                if matches!(end, End::Letter(reason) if reason == "in_doubt") && !done.is_empty() {
-                    ruling.see(coverage::DOUBTED_AND_DONE);
-                }
+            self.check_said(effect, (ends, done), (&table, ruling));
+        }
+        for asked in &self.late {
+            let is_right = effect(asked).is_some_and(|effect| self.may_be_late(&effect, open));
+            if !is_right && self.calls.agreed.has_key() {
+                let found = format!("one, for {}", String::from_utf8_lossy(asked));
+                ruling.report(13, &table, None, "no request under a key that is not honoured any more", found);
             }
         }
-        // What never ended was never to be done.
-        for (effect, done) in acts.iter().filter(|(effect, _)| !ends.contains_key(*effect)) {
-            ruling.report(13, &table, None, format!("an end of {effect:?}, which was done"), format!("{done:?}"));
+    }
+
+    /// What the ends of an effect say is what was done.
+    fn check_said(&self, effect: &Effect, (ends, done): (&[End], &[&Act]), (table, ruling): (&Partition, &mut Ruling)) {
+        let mut serials = BTreeSet::new();
+        for end in ends {
+            let is_right = match end {
+                // Without a key each record is done on its own.
+                End::Done(serial) if !self.calls.agreed.has_key() && !serials.insert(*serial) => false,
+                End::Done(serial) => done.iter().any(|act| Some(act.serial) == *serial),
+                End::Letter(reason) if reason == "rejected" => done.is_empty(),
+                End::Dropped => done.is_empty(),
+                End::Letter(_) => true,
+            };
+            if !is_right {
+                ruling.report(13, table, None, format!("{effect:?} done as {end:?} says"), format!("{done:?}"));
+            }
+            if matches!(end, End::Letter(reason) if reason == "in_doubt") && !done.is_empty() {
+                ruling.see(coverage::DOUBTED_AND_DONE);
+            }
         }
-        if self.late > 0 && self.kind.has_key() {
-            let found = format!("{} requests under keys that are not honoured any more", self.late);
-            ruling.report(13, &table, None, "no request after a key's window", found);
+    }
+
+    /// How often an effect may be done that this many records are new for.
+    fn acts_max(&self, new: usize) -> usize {
+        match self.calls.shape {
+            _ if self.calls.agreed.repeats() => usize::MAX,
+            // A record that goes on with the call of another is new, too.
+            Shape::Versions | Shape::Epochs => 1,
+            // A snapshot's read and a change may have one version; a message that is forgotten is new again.
+            Shape::Changes | Shape::Messages => new.max(1),
+        }
+    }
+
+    /// Whether a key may be used when it is not honoured any more: where that is wanted; where what is new has the key of
+    /// what was forgotten, or of a snapshot's read; and, which is a limit that stays, where a call without a reservation
+    /// of its own has vanished from the input, and its duplicate comes too late.
+    fn may_be_late(&self, effect: &Effect, open: &BTreeSet<Effect>) -> bool {
+        let is_new_again = matches!(self.calls.shape, Shape::Changes | Shape::Messages);
+        match self.calls.agreed {
+            Kind::Renewed => true,
+            Kind::Granted => is_new_again || open.contains(effect),
+            Kind::Reserved | Kind::Keyless | Kind::Again => is_new_again,
+        }
+    }
+
+    /// Whether a dead letter of a call that was new may have this reason.
+    fn may_say(&self, reason: &str) -> bool {
+        match reason {
+            "rejected" => !matches!(self.calls.ends, Failing::Dropped | Failing::Stops),
+            "in_doubt" => !self.calls.agreed.repeats() && self.calls.ends != Failing::Stops,
+            "unavailable" => self.calls.ends.gives_up(),
+            _ => false,
         }
     }
 }
 
-/// What a request or a record is about.
+fn of(model: &Model<'_>) -> (i64, i64, u64) {
+    (model.stream_time, model.horizon, model.truncates)
+}
+
+/// Position records have the times of the prefix that they end.
+fn check_times(runs: &[runs::Run<'_>], (times, changelog): (&[Times], &Partition), ruling: &mut Ruling) {
+    let mut end = 0;
+    for run in runs {
+        // Reading that starts again further back moves nothing.
+        end = run.end().max(end);
+        let Some(Times { least, most, .. }) = times.iter().rfind(|times| times.after < end) else { continue };
+        let runs::Run { at, position, .. } = run;
+        let found = (position.stream_time, position.horizon, position.truncates);
+        let is_right = match *least == most.0 {
+            true => found == *most,
+            false => (*least..=most.0).contains(&found.0),
+        };
+        if !is_right {
+            let expected = format!("stream time, horizon and truncates at its end {end}, {most:?}");
+            ruling.report(4, changelog, *at, expected, format!("{found:?}"));
+        }
+    }
+}
+
+/// What a request or a record's value is about.
 fn effect(bytes: &[u8]) -> Option<Effect> {
     let value: Value = serde_json::from_slice(bytes).ok()?;
-    Some((value["id"].as_str()?.to_owned(), value["version"].as_i64()?))
+    effect_of(&value["id"], &value)
+}
+
+fn effect_of(id: &Value, value: &Value) -> Option<Effect> {
+    // A truncate's is its table.
+    let id = id.as_str().unwrap_or("table");
+    let id = value.get("epoch").map_or(id.to_owned(), |epoch| format!("{id} in {epoch}"));
+    let version = value.get("version").map_or(Some(0), Value::as_i64)?;
+    Some((id, version))
+}
+
+impl Found<'_> {
+    fn record(&self) -> &Record {
+        &self.source.record
+    }
+
+    fn input(&self) -> Partition {
+        Partition::new(crate::input::INPUT, self.number)
+    }
+
+    fn effect(&self, shape: Shape) -> Option<Effect> {
+        let value: Value = serde_json::from_slice(self.record().value.as_deref()?).ok()?;
+        let key: Value = match shape {
+            Shape::Changes => self.record().key.as_deref().and_then(|key| serde_json::from_slice(key).ok())?,
+            Shape::Versions | Shape::Epochs | Shape::Messages => Value::Null,
+        };
+        match shape {
+            Shape::Changes => effect_of(&key["id"], &value),
+            _ => effect_of(&value["id"], &value),
+        }
+    }
+
+    /// What its request asks for beside its thing and version.
+    fn amount(&self) -> Option<i64> {
+        let value: Value = serde_json::from_slice(self.record().value.as_deref()?).ok()?;
+        value["amount"].as_i64()
+    }
+
+    /// How its call has ended, if there is any sign of it.
+    fn end(&self) -> Option<End> {
+        match (&self.letter, &self.result) {
+            (Some(reason), _) => Some(End::Letter(reason.clone())),
+            (None, Some(result)) => Some(End::Done(serial(result))),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether its result is one that was written before.
+    fn is_repeated(&self) -> bool {
+        self.result.as_ref().is_some_and(|result| output::result_header(result, "repeated").is_some())
+    }
+
+    fn report(&self, expected: impl Into<String>, found: impl Into<String>, ruling: &mut Ruling) {
+        ruling.report(13, &self.input(), self.source.offset, expected, found);
+    }
+}
+
+/// Counts how a call has ended.
+fn see(end: &End, ruling: &mut Ruling) {
+    match end {
+        End::Letter(reason) if reason == "in_doubt" => ruling.see(coverage::IN_DOUBT),
+        End::Letter(reason) if reason == "rejected" => ruling.see(coverage::DECLINED),
+        End::Dropped => ruling.see(coverage::DROPPED),
+        End::Letter(_) | End::Done(_) => {}
+    }
 }
 
 /// The number that a result tells.

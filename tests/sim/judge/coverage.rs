@@ -88,6 +88,20 @@ pub const DOUBTED_AND_DONE: &str = "a call in doubt had happened";
 pub const DECLINED: &str = "the provider declined what it was asked for";
 pub const ACTED_TWICE: &str = "the provider acted twice, as the topology allows";
 pub const OUTAGE: &str = "the provider was down";
+pub const CONFLICT: &str = "a duplicate asked for something else";
+pub const CONFLICT_FOUND: &str = "the provider knew a key from another request";
+pub const WENT_ON: &str = "a record went on with a call that was given up, or whose record has vanished";
+pub const ANSWERED: &str = "a duplicate was answered with the first one's result";
+pub const ANSWERED_FAILURE: &str = "a duplicate was answered with why the first one failed";
+pub const DROPPED: &str = "a call that was rejected was dropped";
+pub const STOPPED_AT_CALL: &str = "a task stopped at a call that was rejected or in doubt";
+pub const CALLED_ANEW: &str = "a message that had expired was called for again";
+pub const CALLED_IN_EPOCHS: &str = "a call was made for a version of an epoch";
+pub const TRUNCATE_CALLED: &str = "a call was made for a truncate";
+pub const DELETE_CALLED: &str = "a call was made for a delete";
+pub const TOMBSTONE_PASSED: &str = "a null value after a delete made no call";
+pub const VANISHED: &str = "records vanished from the input, read or not";
+pub const DONE_UNSAID: &str = "a call was done whose record has vanished, or comes after its task's stop";
 
 /// A situation.
 pub struct Situation {
@@ -233,6 +247,20 @@ pub const SITUATIONS: &[Situation] = &[
     of("called", GIVEN_UP, "the judge finds its dead letter"),
     of("called", ACTED_TWICE, "the provider's books say so"),
     rare("called", TOO_LATE, "the driver finds the window over before it writes"),
+    of("called_odd", CONFLICT, "the judge finds its dead letter, or none where conflicts are dropped"),
+    of("called_odd", CONFLICT_FOUND, "the judge finds the dead letter of a record that is new"),
+    of("called_odd", WENT_ON, "the judge finds its end"),
+    of("called_odd", ANSWERED, "the judge finds it in the topic for results"),
+    of("called_odd", ANSWERED_FAILURE, "the judge finds it in the topic for results"),
+    of("called_odd", DROPPED, "the judge finds no end of a record that the provider declines"),
+    of("called_odd", STOPPED_AT_CALL, "the engine logs it, and the group's offset is before it"),
+    of("called_odd", CALLED_ANEW, "the judge's model forgets it, and its call ends"),
+    of("called_odd", CALLED_IN_EPOCHS, "the judge finds its end"),
+    of("called_odd", TRUNCATE_CALLED, "the judge finds its end"),
+    of("called_odd", DELETE_CALLED, "the judge finds its end"),
+    of("called_odd", TOMBSTONE_PASSED, "the judge's model forwards one"),
+    of("called_odd", VANISHED, "the schedule does it"),
+    of("called_odd", DONE_UNSAID, "the provider's books say so, and the judge finds no end"),
 ];
 
 /// The situations of a profile that its seeds have not reached.

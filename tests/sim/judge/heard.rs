@@ -25,6 +25,8 @@ pub struct Heard {
     /// Those stopped because their database was behind Kafka, and because Kafka was behind it.
     pub behind: BTreeSet<String>,
     pub ahead: BTreeSet<String>,
+    /// Those stopped at a call, since their topology wants that.
+    pub at_calls: BTreeSet<String>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
     /// Panics that the schedule did not inject.
@@ -86,6 +88,9 @@ pub fn waits() {
 /// Prefix of the reason why a panicked lane ended.
 const LANE_PANICKED: &str = "panicked: ";
 
+/// What the reason says if a task stops at a call since its topology wants that.
+const CALL_STOPS: [&str; 2] = ["the topology says `on_in_doubt: fail`", "the topology says `on_rejected: fail`"];
+
 struct Listener;
 
 impl<S: Subscriber> Layer<S> for Listener {
@@ -115,8 +120,13 @@ impl Said {
                 if self.reason.starts_with("sink_ahead") {
                     heard.ahead.insert(self.task.clone());
                 }
+                let is_at_call = CALL_STOPS.iter().any(|words| self.reason.contains(words));
+                if is_at_call {
+                    heard.at_calls.insert(self.task.clone());
+                }
                 heard.refused.insert(self.task);
                 match &self.reason {
+                    _ if is_at_call => return,
                     reason if reason.contains("the processed offsets fall apart") => coverage::RANGES_MET,
                     reason if reason.contains("the records are of more than") => coverage::SCOPES_MET,
                     reason if reason.contains("have taken turns more than") => coverage::SEGMENTS_MET,

@@ -100,6 +100,8 @@ pub struct History {
     tails: BTreeSet<i32>,
     sunk: Option<Sunk>,
     called: Option<Called>,
+    /// Records of the input, by partition and offset, that were perhaps not read: they have vanished, or were skipped.
+    gone: BTreeSet<(i32, i64)>,
     /// Whether an instance was refused at its start.
     pub start_refused: bool,
     /// Whether the changelog was deleted although the group had committed transactions in it, or the output had
@@ -131,6 +133,7 @@ impl History {
             ruling: Ruling::default(),
             sunk: None,
             called: None,
+            gone: BTreeSet::new(),
         }
     }
 
@@ -142,6 +145,16 @@ impl History {
     /// What the provider has done, if the topology calls one.
     pub fn calls(&mut self, called: Option<Called>) {
         self.called = called;
+    }
+
+    /// These records of a partition were perhaps not read, and never will be.
+    pub fn miss(&mut self, number: i32, offsets: impl IntoIterator<Item = i64>) {
+        self.gone.extend(offsets.into_iter().map(|offset| (number, offset)));
+    }
+
+    /// Whether a record was perhaps not read, and never will be.
+    pub fn is_gone(&self, number: i32, offset: i64) -> bool {
+        self.gone.contains(&(number, offset))
     }
 
     pub fn called(&self) -> Option<&Called> {

@@ -200,6 +200,7 @@ pub fn liveness(broker: &Broker, history: &History) -> Vec<Violation> {
         let is_full = || is_input && partition::meets_bound(&case, partition.number).is_some();
         let is_excused = history.excuses(&partition)
             || history.sunk().is_some_and(|sunk| is_input && sunk.excuses(history, &partition))
+            || history.called().is_some_and(|called| is_input && called.excuses(&partition))
             || history.was_refused(&partition) && is_full();
         if !is_excused {
             ruling.report(10, &partition, None, expected, found);

@@ -1,6 +1,6 @@
 //! What a topology means, stated for the judge separately from the YAML.
 
-use crate::input::InputKind;
+use crate::input::{InputKind, Shape};
 
 /// A topology's rules: identity and version are fields of a JSON value.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,12 @@ pub fn rules(kind: InputKind) -> &'static Rules {
         InputKind::Sunk => &SUNK,
         InputKind::SunkMessages => &SUNK_MESSAGES,
         InputKind::Shared | InputKind::Returned => &EXPLAINED,
-        InputKind::Called | InputKind::CalledReserved | InputKind::CalledKeyless | InputKind::CalledAgain => &CALLED,
+        InputKind::Called(calls) => match calls.shape {
+            Shape::Versions => &CALLED,
+            Shape::Epochs => &CALLED_EPOCHS,
+            Shape::Changes => &CALLED_CHANGES,
+            Shape::Messages => &CALLED_MESSAGES,
+        },
     }
 }
 
@@ -78,7 +83,10 @@ const SUNK: Rules = Rules { has_sink: true, ..SHOP };
 const SUNK_MESSAGES: Rules = Rules { has_sink: true, ..MESSAGES };
 /// For a provider.
 const CALLED: Rules = Rules { calls: true, output_bytes_max: usize::MAX, ..SHOP };
-/// The same, with drops explained.
+const CALLED_EPOCHS: Rules = Rules { epoch: Some("epoch"), ..CALLED };
+const CALLED_CHANGES: Rules = Rules { has_changes: true, ..CALLED };
+const CALLED_MESSAGES: Rules = Rules { version: None, retention_ms: Some(1_000), ..CALLED };
+/// Into a database, with drops explained.
 const EXPLAINED: Rules = Rules { audit: Some("shop.audit"), ..SUNK };
 
 /// How far ahead of the wall clock a timestamp may be, with this retention.

@@ -20,6 +20,11 @@ use super::{Lie, is_told};
 #[derive(Clone)]
 pub struct Liar(pub Sim);
 
+/// Whether a transaction is committed for whoever has begun it.
+fn settles_for_anybody() -> bool {
+    is_told(Lie::SettledUnconditionally) || is_told(Lie::SettledByZombie)
+}
+
 fn is_changelog(topic: &str) -> bool {
     topic.ends_with(".changelog")
 }
@@ -75,7 +80,8 @@ impl Cluster for Liar {
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {
-        let Waits { mut offsets, mut transaction, mut end } = Waits::RIGHT;
+        let Waits { mut offsets, mut transaction, mut end, fences } = Waits::RIGHT;
+        let fences = fences && !settles_for_anybody();
         offsets &= !is_told(Lie::ClaimUnsettled);
         transaction &= !is_told(Lie::OpenTransactionPassed);
         if is_told(Lie::RowBeforeSettled) {
@@ -84,11 +90,13 @@ impl Cluster for Liar {
         if is_told(Lie::RestoreToStableOffset) {
             end = Isolation::Committed;
         }
-        Settling(self.0.settle_by(inquiry, Waits { offsets, transaction, end }))
+        Settling(self.0.settle_by(inquiry, Waits { offsets, transaction, end, fences }))
     }
 
     fn fence(&self, transactional_id: &str) {
-        self.0.fence(transactional_id);
+        if !settles_for_anybody() {
+            self.0.fence(transactional_id);
+        }
     }
 
     fn committed(
@@ -115,7 +123,7 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         match self.inner.poll(batch, records_max, wait)? {
-            Some(GroupEvent::Lost(partitions)) if is_told(Lie::LostKept) => {
+            Some(GroupEvent::Lost(partitions)) if is_told(Lie::LostKept) || is_told(Lie::SettledByZombie) => {
                 self.inner.accept_revoked(&partitions)?;
                 Ok(None)
             }
@@ -153,7 +161,7 @@ impl cluster::Member for Member {
     }
 
     fn metadata(&self) -> Result<Metadata, Error> {
-        if is_told(Lie::UnjoinedMembership) {
+        if is_told(Lie::UnjoinedMembership) || settles_for_anybody() {
             return Ok(Metadata { group: self.group.clone(), member: "".into(), generation: -1 });
         }
         let Metadata { group, member, generation } = self.inner.metadata()?;

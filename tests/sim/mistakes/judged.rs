@@ -67,7 +67,7 @@ pub fn end() {
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 69] = [
+const CASES: [Case; 75] = [
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
     (Told(Lie::MetaBeforeEntries), "falling", 200),
     (Told(Lie::StoreErrorIgnored), "sick", 500),
@@ -137,6 +137,12 @@ const CASES: [Case; 69] = [
     (Done(Sabotage::LetterWhileDown), "called", 500),
     (Done(Sabotage::ReplayTakenForResult), "called", 500),
     (Done(Sabotage::TwoOfIdentity), "called", 200),
+    (Done(Sabotage::ReservedAfterCall), "called", 500),
+    (Done(Sabotage::KeyOfPlace), "called_odd", 1_000),
+    (Done(Sabotage::WindowNotLookedAt), "called", 1_000),
+    (Done(Sabotage::ReservationOverSettlement), "called_odd", 2_000),
+    (Told(Lie::SettledUnconditionally), "called", 5_000),
+    (Told(Lie::SettledByZombie), "called", 2_000),
 ];
 
 const INTRODUCTION: &str = "\
@@ -154,9 +160,6 @@ as a mistake any more: a transaction owns what it would change, and an abort dro
 A database that compares a row's token but not its epoch is no mistake either: nothing goes wrong. The epoch only
 stops a former owner earlier. Nor is it one to commit in Kafka under a membership taken after the database's commit: a
 member that has lost partitions joins again only once its lane has accepted that, which it does between transactions.
-
-A key that is made of a record's place, and a reservation that takes the place of a settlement, go wrong only where
-records vanish from the input or a call is never sent: the models of calls show them.
 ";
 
 const HEAD: &str = "\

@@ -115,8 +115,8 @@ pub struct Server {
     down_until: Time,
     random: Random,
     pub troubles: Troubles,
-    /// How many requests came under a key that was not honoured any more.
-    pub late: u64,
+    /// What was asked for under keys that were not honoured any more.
+    pub late: Vec<Vec<u8>>,
     /// Whether nothing was ever wrong with it but that it was down.
     pub is_reliable: bool,
 }
@@ -134,7 +134,7 @@ impl Server {
             down_until: 0,
             random: Random::new(seed ^ 0xca11),
             troubles: Troubles::default(),
-            late: 0,
+            late: Vec::new(),
             is_reliable: false,
         }
     }
@@ -206,7 +206,7 @@ impl Server {
             let now = self.now;
             let honoured = self.keys.get(key).filter(|remembered| now < remembered.since + HONOURED_FOR);
             if self.keys.contains_key(key) && honoured.is_none() {
-                self.late += 1;
+                self.late.push(body.clone());
             }
             match honoured {
                 Some(remembered) if remembered.asked != *body => {

@@ -23,6 +23,8 @@ pub enum Kind {
     Granted,
     /// Keys, and a reservation before each call.
     Reserved,
+    /// Keys; what may have happened is done again once its key is not honoured any more.
+    Renewed,
     /// No keys: what may have happened goes to the dead letters.
     Keyless,
     /// No keys: what may have happened is done again.
@@ -32,12 +34,12 @@ pub enum Kind {
 impl Kind {
     /// Whether the provider honours keys.
     pub fn has_key(self) -> bool {
-        matches!(self, Self::Granted | Self::Reserved)
+        matches!(self, Self::Granted | Self::Reserved | Self::Renewed)
     }
 
     /// Whether something may be done twice.
     pub fn repeats(self) -> bool {
-        self == Self::Again
+        matches!(self, Self::Again | Self::Renewed)
     }
 }
 

@@ -19,12 +19,12 @@ use ratchet::format::{ChangelogOffset, KIND_IDENTITY, NO_TIME, OffsetMetadata, P
 use ratchet::observe::Metrics;
 use ratchet::state::Store;
 
-use crate::TOPOLOGIES;
 use crate::client::{Batch, Member, Sim, ours};
 use crate::input::{self, CHANGELOG, GROUP, INPUT};
 use crate::instance::{self, Plan};
 use crate::kafka::{Committed, Identity, Isolation, MS, Partition, Record, SECOND, Settings};
 use crate::stores::Stores;
+use crate::topology;
 use crate::world::Process;
 
 /// What a restore has made of a task's store.
@@ -119,7 +119,7 @@ impl<'a> Site<'a> {
             topics.log_mut(&input).expect("just created").append(vec![Record::default(); 8]);
         }
         let plan = Plan {
-            topology: TOPOLOGIES[input::InputKind::Versions as usize].clone(),
+            topology: topology(input::InputKind::Versions),
             lanes: 1,
             commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
             limits: Limits::DEFAULT,

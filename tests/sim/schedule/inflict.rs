@@ -102,6 +102,7 @@ impl Run<'_> {
                 state.provider.go_down(until);
             }
             Fault::Trim => self.trim(),
+            Fault::Vanish(partition, rest) => self.vanish(partition, rest),
             Fault::Calm => self.calm_down(),
         }
     }

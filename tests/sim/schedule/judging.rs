@@ -10,6 +10,7 @@ use crate::judge::{self, Called, Ruling, Sunk, coverage, heard};
 use crate::kafka::{Partition, SECOND, Time};
 use crate::profile::Release;
 use crate::stores::Stores;
+use crate::world::State;
 
 use super::{Choices, Outcome, RECOVERY, Run, TROUBLE};
 
@@ -81,6 +82,11 @@ impl Run<'_> {
         }
     }
 
+    /// What the provider has done so far, if there is one.
+    pub(super) fn called(&self, state: &State) -> Option<Called> {
+        self.profile.input.calls().map(|calls| Called::of(&state.provider, calls))
+    }
+
     /// Adds one more record to each partition.
     pub(super) fn feed_all(&mut self) {
         let mut state = self.world.lock();
@@ -107,7 +113,8 @@ impl Run<'_> {
         let sunk = self.profile.input.sink().map(|kind| Sunk::of(&state.database, kind, self.profile.partitions));
         self.history.sinks_into(sunk.map(|sunk| sunk.after_refusals(behind, ahead)));
         state.provider.advance(now);
-        self.history.calls(self.profile.input.provider().map(|kind| Called::of(&state.provider, kind)));
+        let called = self.called(state).map(|called| called.after_stops(heard.at_calls));
+        self.history.calls(called);
         let late = judge::liveness(&state.broker, &self.history);
         let full = judge::bounds_met(&state.broker, &self.history);
         let full = full.into_iter().filter_map(|place| judge::stopped_at(&state.broker, &self.history, place));
@@ -133,6 +140,7 @@ impl Run<'_> {
         self.ledger.check_refused(|input| self.history.was_refused(input), &mut ruling);
         let is_stopped = |input: &Partition| self.history.was_refused(input) || self.history.start_refused;
         self.ledger.check_stopped(self.profile.partitions, is_stopped, &mut ruling);
+        self.ledger.check_acts(state.provider.acts(), &mut ruling);
         ruling.violations.extend(late);
         ruling.violations.extend(full);
         ruling.violations.extend(poisoned.flatten());

@@ -1,12 +1,13 @@
 //! Deliberate changes that the judge must know about: the input no longer shows what was written to it, or what was
 //! to be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::input;
 use crate::judge::Ruling;
 use crate::kafka::{Broker, Isolation, Partition, Record, Time};
+use crate::provider::Act;
 
 type Records = Vec<(i64, Record)>;
 
@@ -15,10 +16,14 @@ type Records = Vec<(i64, Record)>;
 pub(super) struct Ledger {
     /// Records that were removed.
     removed: BTreeMap<i32, Records>,
+    /// Records that have vanished from between others.
+    vanished: BTreeMap<i32, Records>,
     /// Offsets that a reset has skipped.
     skipped: BTreeMap<i32, Range<i64>>,
     /// The outcome when the input was recreated.
     closed: Option<Closed>,
+    /// How much the provider had done when the input was recreated.
+    acts: Option<usize>,
     /// Whether the input gained partitions.
     grown: bool,
     /// When all stores were wiped for the first time; nothing was written since. `None` again after the second time.
@@ -60,6 +65,19 @@ impl Ledger {
         let log = broker.topics.log_mut(&partition).expect("the input stays");
         log.delete_before(upto).expect("it is not beyond the end");
         removed.len() - before
+    }
+
+    /// Compacts a partition up to its last records, and remembers those that go; returns their offsets.
+    pub fn compact(&mut self, broker: &mut Broker, number: i32, (rest, now): (u64, Time)) -> Vec<i64> {
+        let partition = Partition::new(input::INPUT, number);
+        let before = visible(broker, &partition);
+        let log = broker.topics.log_mut(&partition).expect("the input stays");
+        log.compact(log.end() - rest as i64, now, Time::MAX / 2);
+        let there: BTreeSet<i64> = visible(broker, &partition).into_iter().map(|(offset, _)| offset).collect();
+        let gone: Records = before.into_iter().filter(|(offset, _)| !there.contains(offset)).collect();
+        let offsets = gone.iter().map(|(offset, _)| *offset).collect();
+        self.vanished.entry(number).or_default().extend(gone);
+        offsets
     }
 
     /// Notes that a partition's records in `offsets` are not to be read.
@@ -109,12 +127,30 @@ impl Ledger {
         }
     }
 
+    /// Notes what a provider has done, as the input is recreated.
+    pub fn note_acts(&mut self, acts: &[Act]) {
+        self.acts = Some(acts.len());
+    }
+
+    /// Checks that, if the input was recreated, nothing was called for since, of partitions that had been read.
+    pub fn check_acts(&self, acts: &[Act], ruling: &mut Ruling) {
+        let Some(before) = self.acts else { return };
+        for number in self.closed.iter().flat_map(|closed| closed.processed.keys()) {
+            let begins = format!(r#"{{"id":"{number}-"#);
+            if let Some(act) = acts[before..].iter().find(|act| act.asked.starts_with(begins.as_bytes())) {
+                let partition = Partition::new(input::INPUT, *number);
+                ruling.report(13, &partition, None, "no call, as the input was recreated", format!("{act:?}"));
+            }
+        }
+    }
+
     /// Judges: by `judge` on the original input, or by the earlier outcome if the input was recreated.
     pub fn judge(&self, broker: &mut Broker, judge: impl FnOnce(&Broker) -> Ruling) -> Ruling {
         if let Some(closed) = &self.closed {
             return closed.judge(broker);
         }
-        let touched: Vec<i32> = self.removed.keys().chain(self.skipped.keys()).copied().collect();
+        let touched = self.removed.keys().chain(self.vanished.keys()).chain(self.skipped.keys());
+        let touched: Vec<i32> = touched.copied().collect();
         for number in touched {
             let partition = Partition::new(input::INPUT, number);
             let removed = self.removed.get(&number).into_iter().flatten().cloned();
@@ -122,6 +158,9 @@ impl Ledger {
             let first = broker.topics.log(&partition).map_or(0, |log| log.start());
             let mut records: Records = removed.filter(|(offset, _)| *offset < first).collect();
             records.extend(visible(broker, &partition));
+            let mut records: BTreeMap<i64, Record> = records.into_iter().collect();
+            records.extend(self.vanished.get(&number).into_iter().flatten().cloned());
+            let mut records: Records = records.into_iter().collect();
             if let Some(skipped) = self.skipped.get(&number) {
                 records.retain(|(offset, _)| !skipped.contains(offset));
             }

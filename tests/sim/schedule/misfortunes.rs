@@ -104,6 +104,10 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
     for _ in 0..profile.outages {
         all.push(vec![(at(random), Fault::Outage(random.between(10 * MS, 3 * SECOND)))]);
     }
+    for _ in 0..profile.vanishings {
+        let (partition, rest) = (random.below(partitions as u64) as i32, random.between(1, 8));
+        all.push(vec![(at(random), Fault::Vanish(partition, rest))]);
+    }
     if profile.goes_back {
         all.push(vec![(random.between(SECOND, TROUBLE - SECOND), Fault::Database(Blow::losing(random)))]);
     }

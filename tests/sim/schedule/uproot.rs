@@ -1,6 +1,7 @@
 //! What people do to the input, and to the offset where the group continues. The required outcomes are at
 //! [`Upheaval`].
 
+use crate::judge::coverage;
 use crate::kafka::{Broker, Committed, Partition};
 use crate::profile::Upheaval;
 use crate::{input, judge};
@@ -26,6 +27,17 @@ impl Run<'_> {
                 state.reach("the input lost records that had been read");
             }
         }
+    }
+
+    /// Compacts a partition of the input up to its last records, whether the others were read or not.
+    pub(super) fn vanish(&mut self, number: i32, rest: u64) {
+        let mut state = self.world.lock();
+        let now = state.now();
+        let gone = self.ledger.compact(&mut state.broker, number, (rest, now));
+        if !gone.is_empty() {
+            state.reach(coverage::VANISHED);
+        }
+        self.history.miss(number, gone);
     }
 
     pub(super) fn uproot(&mut self, upheaval: Upheaval) {
@@ -60,7 +72,11 @@ impl Run<'_> {
             let latest = [(partition, Committed { offset: end, metadata: String::new() })];
             if state.broker.commit_offsets(&input::GROUP.into(), ("", -1), &latest).is_ok() {
                 skipped += end - current.offset;
-                self.ledger.skip(number, current.offset..end);
+                match self.profile.input.calls() {
+                    None => self.ledger.skip(number, current.offset..end),
+                    // Some of them may have been called.
+                    Some(_) => self.history.miss(number, current.offset..end),
+                }
                 // What is read from there on is a separate range.
                 let has_read = !current.metadata.is_empty() && current.offset > 0;
                 if self.history.bounds.ranges_max == 1 && has_read && end > current.offset {
@@ -106,6 +122,20 @@ impl Run<'_> {
         };
         let processed: Vec<i32> = (0..partitions).filter(of).collect();
         processed.iter().for_each(|number| self.history.lose(*number));
+        if self.profile.input.calls().is_some() {
+            // Nobody says any more how what was called and is not settled has ended.
+            for number in 0..partitions {
+                let partition = Partition::new(input::INPUT, number);
+                let settled = committed(&state.broker, &partition).map_or(0, |found| found.offset);
+                let end = state.broker.topics.log(&partition).map_or(0, |log| log.end());
+                self.history.miss(number, settled..end);
+            }
+            let now = state.broker.now;
+            state.provider.advance(now);
+            let called = self.called(state);
+            self.history.calls(called);
+            self.ledger.note_acts(state.provider.acts());
+        }
         let ruling = self.ledger.judge(&mut state.broker, |broker| judge::examine(broker, &mut self.history));
         self.ledger.close(&state.broker, &processed, ruling);
         state.broker.delete_topic(input::INPUT).expect("it exists");
