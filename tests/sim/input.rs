@@ -361,9 +361,10 @@ fn change(
         (_, Some(Oddity::IdentityMissing)) => Some("{}".to_owned()),
         _ => Some(format!(r#"{{"id":"{partition}-{id}"}}"#)),
     };
-    let thing = if operation == "t" { TABLE } else { id };
+    // All partitions have the same table.
+    let of = if operation == "t" { (0, TABLE, version) } else { (partition, id, version) };
     let amount = match calls {
-        true => format!(r#""amount":{},"#, same_amount((partition, thing, version))),
+        true => format!(r#""amount":{},"#, same_amount(of)),
         false => String::new(),
     };
     let version = if oddity == Some(Oddity::VersionMalformed) { r#""x""#.to_owned() } else { version.to_string() };

@@ -174,11 +174,11 @@ fn find_due(round: &mut Round, window: &Window, is_in_order: bool) {
     let mut open: HashSet<&[u8]> = HashSet::new();
     for (at, slot) in window.slots().enumerate() {
         match &slot.stage {
+            // Only the cluster can tell, and it is asked once everything before is settled.
+            _ if slot.is_doubted() => break,
             SlotStage::Settled => continue,
             SlotStage::Stops(_) => break,
             _ if slot.concerns_others() => break,
-            // Only the cluster can tell, and it is asked once everything before is settled.
-            SlotStage::Unjudged if slot.time == Time::Doubted => break,
             SlotStage::Unjudged => {
                 let is_free = slot.key.as_deref().is_none_or(|key| !open.contains(key));
                 match is_free {

@@ -208,6 +208,16 @@ impl Slot {
         matches!(self.stage, SlotStage::Settled) || self.is_written()
     }
 
+    /// Whether the settled prefix may end behind it, if that reaches it: stream time there has to be known.
+    fn may_be_passed(&self) -> bool {
+        self.is_ahead() && self.time != Time::Doubted
+    }
+
+    /// Whether the cluster has to be asked for its time before anything behind it is judged.
+    pub fn is_doubted(&self) -> bool {
+        self.time == Time::Doubted && matches!(self.stage, SlotStage::Unjudged | SlotStage::Settled)
+    }
+
     /// Whether the open transaction settles it.
     fn is_written(&self) -> bool {
         match &self.stage {
@@ -371,7 +381,8 @@ impl Window {
         let is_replayed = progress.is_replayed(offset);
         let time = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
             None => Time::Believed,
-            Some(rejection) if is_settled || is_certain() => Time::Future(rejection),
+            Some(rejection) if is_certain() => Time::Future(rejection),
+            // Whoever has settled it may have believed it, by a clock that was right: stream time depends on that.
             Some(_) => Time::Doubted,
         };
         if time == Time::Believed && !is_replayed {
@@ -402,7 +413,7 @@ impl Window {
 
     /// Where the task is once the open transaction is committed.
     pub fn ahead(&self) -> Ahead {
-        let prefix = self.slots.iter().take_while(|slot| slot.is_ahead()).count();
+        let prefix = self.slots.iter().take_while(|slot| slot.may_be_passed()).count();
         let (next, times) = match prefix.checked_sub(1).map(|last| &self.slots[last]) {
             None => (self.next, self.times),
             Some(last) if prefix == self.slots.len() => (self.read_to, last.times),
@@ -472,7 +483,8 @@ impl Window {
 
     /// Lets go of the settled prefix.
     fn pop(&mut self) {
-        while let Some(slot) = self.slots.pop_front_if(|slot| matches!(slot.stage, SlotStage::Settled)) {
+        let is_over = |slot: &mut Slot| matches!(slot.stage, SlotStage::Settled) && slot.may_be_passed();
+        while let Some(slot) = self.slots.pop_front_if(is_over) {
             self.bytes -= slot.record.bytes();
             (self.next, self.times) = (slot.offset() + 1, slot.times);
         }

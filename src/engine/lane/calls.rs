@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cluster::{Cluster, DeliveryFailure, Member, RecordBatch};
 use crate::effect::call::Grant;
 use crate::engine::calling::judging::{self, Bench};
-use crate::engine::calling::window::{SlotStage, Time, Window};
+use crate::engine::calling::window::{SlotStage, Window};
 use crate::engine::calling::writing::{self, Pen, What};
 use crate::engine::calling::{Calling, Windows};
 use crate::engine::failure::Failure;
@@ -259,7 +259,7 @@ impl<C: Cluster> Lane<C> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
         let Some(window) = task.window.as_ref().filter(|window| !window.is_empty()) else { return Ok(()) };
         let slot = window.slot(0);
-        if slot.time != Time::Doubted || !matches!(slot.stage, SlotStage::Unjudged) {
+        if !slot.is_doubted() {
             return Ok(());
         }
         let mut doubt = Doubt {

@@ -68,7 +68,7 @@ impl Calls {
         of(Shape::Versions, Agreed::Keyless, Ends::Usual),
         of(Shape::Versions, Agreed::Again, Ends::Usual),
     ];
-    /// All others.
+    /// All others. What is made again whatever has happened is given up at some time: it may be declined for ever.
     pub const ODD: [Self; 20] = [
         of(Shape::Versions, Agreed::Granted, Ends::Soon),
         of(Shape::Versions, Agreed::Reserved, Ends::Soon),
@@ -77,7 +77,7 @@ impl Calls {
         of(Shape::Versions, Agreed::Renewed, Ends::Soon),
         of(Shape::Versions, Agreed::Granted, Ends::Answered),
         of(Shape::Versions, Agreed::Keyless, Ends::Answered),
-        of(Shape::Versions, Agreed::Renewed, Ends::Answered),
+        of(Shape::Versions, Agreed::Renewed, Ends::Usual),
         of(Shape::Versions, Agreed::Reserved, Ends::Dropped),
         of(Shape::Versions, Agreed::Granted, Ends::Stops),
         of(Shape::Versions, Agreed::Keyless, Ends::Stops),
@@ -89,7 +89,7 @@ impl Calls {
         of(Shape::Changes, Agreed::Keyless, Ends::Dropped),
         of(Shape::Messages, Agreed::Granted, Ends::Answered),
         of(Shape::Messages, Agreed::Keyless, Ends::Answered),
-        of(Shape::Messages, Agreed::Again, Ends::Dropped),
+        of(Shape::Messages, Agreed::Reserved, Ends::Dropped),
     ];
 
     /// The fields of its records that its requests are made of.

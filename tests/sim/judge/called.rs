@@ -331,7 +331,9 @@ impl Found<'_> {
     fn effect(&self, shape: Shape) -> Option<Effect> {
         let value: Value = serde_json::from_slice(self.record().value.as_deref()?).ok()?;
         let key: Value = match shape {
-            Shape::Changes => self.record().key.as_deref().and_then(|key| serde_json::from_slice(key).ok())?,
+            Shape::Changes => {
+                self.record().key.as_deref().and_then(|key| serde_json::from_slice(key).ok()).unwrap_or_default()
+            }
             Shape::Versions | Shape::Epochs | Shape::Messages => Value::Null,
         };
         match shape {

@@ -172,6 +172,31 @@ fn record_that_may_be_from_the_future_waits_for_the_cluster() {
 }
 
 #[test]
+fn what_a_former_owner_has_settled_waits_for_the_cluster_too() {
+    // The former owner's clock was right, and it has believed the record at 1. This one's is behind.
+    let mut window = Window::new(&position(0, &[(1, 2)]));
+    let take = |window: &mut Window, (offset, timestamp): (i64, i64), wall_ms: i64, is_certain: bool| {
+        let key: Option<&[u8]> = None;
+        let (topic, partition, timestamp) = ("orders", 0, Some(timestamp));
+        let record = Record { topic, partition, offset, timestamp, key, value: None, headers: Headers::default() };
+        let (topic, rules) = (Arc::from("orders"), rules());
+        window.take((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certain);
+    };
+    [(0, 100), (1, 5_000), (2, 110)].into_iter().for_each(|record| take(&mut window, record, 100, false));
+    settle(&mut window, &[0]);
+    assert!(window.slot(0).is_doubted() && window.slot(0).offset() == 1);
+    assert_eq!(ahead(&window), (1, 100, vec![(1, 2)]), "nothing is known of stream time behind it");
+    // Its clock is right again.
+    let mut window = Window::new(&position(1, &[(1, 2)]));
+    take(&mut window, (1, 5_000), 5_000, false);
+    assert_eq!((ahead(&window), window.is_empty()), ((2, 5_000, vec![]), true));
+    // Or the cluster says that it is from the future: then it was a dead letter.
+    let mut window = Window::new(&position(1, &[(1, 2)]));
+    take(&mut window, (1, 5_000), 100, true);
+    assert_eq!((ahead(&window), window.is_empty()), ((2, -1, vec![]), true));
+}
+
+#[test]
 fn prefix_moves_over_what_was_read_and_holds_nothing() {
     let mut window = window(&[], [0]);
     settle(&mut window, &[0]);
