@@ -6,6 +6,10 @@
 //! record, which is that of the prefix's end. Where a topology has epochs or tables, nothing overtakes a record that
 //! waits for its identity, as it might be such a one.
 //!
+//! How far a scope has come decides about records of other identities as well. So where there are epochs, what is judged
+//! and not settled counts as seen for whatever is behind it, and records are settled in input order
+//! ([`Window::in_order`]): whoever judges one again, after a restart, knows exactly what came before it.
+//!
 //! What a record meets, in order:
 //!
 //! | what is remembered of its identity | what it does |
@@ -113,7 +117,12 @@ pub fn judge<C: Cluster>(
     let mut open: HashMap<Vec<u8>, Open> = HashMap::new();
     let due = std::mem::take(&mut round.due);
     let stops = work.task.stops_before();
+    let mut noted = 0;
     for (number, at) in due.iter().copied().enumerate() {
+        if bench.context.rules.epoch.is_some() && !sabotage::is_on(Sabotage::UnsettledUnseen) {
+            (noted..at).for_each(|before| note(round, window.slot(before)));
+            noted = at;
+        }
         let slot = window.slot(at);
         bench.judge.in_progress = Some(slot.offset());
         if let Some((_, reason)) = stops.as_ref().filter(|(offset, _)| slot.offset() >= *offset) {
@@ -149,6 +158,17 @@ pub fn judge<C: Cluster>(
     bench.judge.in_progress = None;
     round.due = due;
     Ok(())
+}
+
+/// What a record that is not settled yet leaves behind has been seen all the same by those behind it.
+fn note(round: &mut Round, slot: &Slot) {
+    let kept = match &slot.stage {
+        SlotStage::Judged(judged) => &judged.kept,
+        SlotStage::Called(called) => &called.kept,
+        SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => return,
+    };
+    // What it starts is noted by its settlement, before anything behind it is judged.
+    let _ = kept.note(&mut round.progress, slot.offset());
 }
 
 fn concerns_others(stage: &SlotStage) -> bool {

@@ -204,7 +204,7 @@ impl Slot {
     }
 
     /// Whether it is settled, or will be once the open transaction is committed.
-    fn is_ahead(&self) -> bool {
+    pub fn is_ahead(&self) -> bool {
         matches!(self.stage, SlotStage::Settled) || self.is_written()
     }
 
@@ -274,6 +274,8 @@ pub struct Window {
     former_to: i64,
     /// How far the next grant reaches.
     reach: Reach,
+    /// Whether records are settled in input order: see [`Window::in_order`].
+    is_in_order: bool,
     /// Whether Kafka has refused what settles a record, and that is not over.
     is_in_trouble: bool,
     /// How many suspects a transaction may settle, while Kafka refuses one of them.
@@ -300,10 +302,26 @@ impl Window {
             beyond: position.calls.beyond.iter().copied().collect(),
             former_to: position.calls.called.last().map_or(i64::MIN, |called| called.to),
             reach: Reach::new(position.next),
+            is_in_order: false,
             is_in_trouble: false,
             suspects_max: None,
             is_paused: false,
             is_touched: false,
+        }
+    }
+
+    /// The same, with records that are settled in input order: none before all that precede it. What scopes have reached
+    /// decides about records of other identities, so the position record must say what they had reached at the prefix's
+    /// end, and nothing of what came later.
+    pub fn in_order(self, is_in_order: bool) -> Self {
+        Self { is_in_order, ..self }
+    }
+
+    /// How many slots may be settled by now, as far as their order is concerned: all before this one, and this one.
+    pub fn reach_of_order(&self) -> usize {
+        match self.is_in_order {
+            true => self.slots.iter().take_while(|slot| slot.is_ahead()).count(),
+            false => usize::MAX,
         }
     }
 
@@ -382,6 +400,7 @@ impl Window {
         let time = match check_time(rules, &self.tail, record.timestamp, wall_ms).filter(|_| !is_replayed) {
             None => Time::Believed,
             Some(rejection) if is_certain() => Time::Future(rejection),
+            Some(rejection) if is_settled && sabotage::is_on(Sabotage::SettledNotDoubted) => Time::Future(rejection),
             // Whoever has settled it may have believed it, by a clock that was right: stream time depends on that.
             Some(_) => Time::Doubted,
         };

@@ -38,7 +38,14 @@ impl What {
     /// Whether that concerns a window whose task is committed up to this position.
     pub fn is_due_in(self, window: &Window, committed: &Position) -> bool {
         let ends_grant = || self == Self::Releases && grants::end_of_open(window, committed).is_some();
-        window.slots().any(|slot| self.is_due(slot)) || ends_grant()
+        self.has_due(window) || ends_grant()
+    }
+
+    /// Whether that concerns a slot of this window whose turn it is.
+    pub fn has_due(self, window: &Window) -> bool {
+        let reach = window.reach_of_order();
+        let has_turn = |at: usize, slot: &Slot| !slot.is_to_be_settled() || at <= reach;
+        window.slots().enumerate().any(|(at, slot)| self.is_due(slot) && has_turn(at, slot))
     }
 
     /// Whether that concerns a slot.
@@ -76,8 +83,10 @@ pub(in crate::engine) fn write<C: Cluster>(
     has_room: impl Fn(usize) -> bool,
 ) -> Result<(), Failure> {
     let grant = pen.grant(window);
+    let mut reach = window.reach_of_order();
     for at in 0..window.len() {
-        if !what.is_due(window.slot(at)) || window.slot(at).is_to_be_settled() && !window.may_settle(at) {
+        let has_turn = |window: &Window| at <= reach && window.may_settle(at);
+        if !what.is_due(window.slot(at)) || window.slot(at).is_to_be_settled() && !has_turn(window) {
             continue;
         }
         if !has_room(pen.outlet.added.bytes) {
@@ -88,6 +97,9 @@ pub(in crate::engine) fn write<C: Cluster>(
                 pen.release(window.slot(at))?
             }
             _ => pen.slot(window.slot_mut(at), grant)?,
+        }
+        while reach < window.len() && window.slot(reach).is_ahead() {
+            reach += 1;
         }
     }
     let position = &mut pen.outlet.share.position;

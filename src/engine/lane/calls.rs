@@ -160,7 +160,7 @@ impl<C: Cluster> Lane<C> {
                 }
             },
         };
-        let is_due = window.slots().any(|slot| what.is_due(slot));
+        let is_due = what.has_due(&window);
         window.is_touched |= is_due;
         tasks.get_mut(&id).expect("looked at above").window = Some(window);
         transactor.add(added);

@@ -197,6 +197,20 @@ fn what_a_former_owner_has_settled_waits_for_the_cluster_too() {
 }
 
 #[test]
+fn order_reaches_the_first_record_that_is_not_settled() {
+    let mut window = window(&[(1, 2)], 0..4);
+    assert_eq!(window.reach_of_order(), usize::MAX, "any order will do");
+    window = window.in_order(true);
+    assert_eq!(window.reach_of_order(), 0);
+    write(&mut window, &[0]);
+    assert_eq!(window.reach_of_order(), 2, "a former owner has settled the next");
+    write(&mut window, &[2]);
+    assert_eq!(window.reach_of_order(), 3);
+    end(&mut window, true);
+    assert_eq!((window.reach_of_order(), window.slot(0).offset()), (0, 3));
+}
+
+#[test]
 fn prefix_moves_over_what_was_read_and_holds_nothing() {
     let mut window = window(&[], [0]);
     settle(&mut window, &[0]);
