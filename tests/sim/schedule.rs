@@ -40,6 +40,8 @@ const RECOVERY: Time = 120 * SECOND;
 const REFUSAL: Time = 20 * SECOND;
 /// The same where a record may stop its task.
 const STOPPED: Time = 60 * SECOND;
+/// How much of a record is shown in a trace.
+const SHOWN_MAX: usize = 120;
 /// How often to check whether everything is read.
 const LOOK: Time = 50 * MS;
 
@@ -375,6 +377,11 @@ impl Run<'_> {
             self.sent[partition] += 1;
             let is_half = self.sent.iter().sum::<u64>() == self.profile.records / 2;
             let is_poisoned = self.profile.poison && is_half && input::poison(&mut record);
+            let text = String::from_utf8_lossy(record.value.as_deref().unwrap_or(b"null"));
+            let end =
+                state.broker.topics.log(&Partition::new(input::INPUT, partition as i32)).map_or(0, |log| log.end());
+            let shown: String = text.chars().take(SHOWN_MAX).collect();
+            state.note("written", format_args!("{partition}:{end} {shown}"));
             // One producer per transaction, which ends at once: committed, or sometimes aborted.
             let ends = self.profile.transactional.then(|| random.below(4));
             let log = state.broker.topics.log_mut(&Partition::new(input::INPUT, partition as i32));

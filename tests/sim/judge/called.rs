@@ -141,7 +141,9 @@ impl Called {
             let result = results.remove(&(number, source.offset));
             let is_gone = case.history.is_gone(number, source.offset);
             let least = times.last().map_or(-1, |times| times.least);
-            let least = if is_gone { least } else { model.stream_time.max(least) };
+            let is_believed = verdict != model::Verdict::DeadLettered("timestamp_in_future");
+            let timestamp = source.record.timestamp.filter(|_| is_believed && !is_gone);
+            let least = least.max(timestamp.unwrap_or(-1));
             times.push(Times { after: source.offset, least, most: of(&model) });
             let is_behind_stop = stop.is_some_and(|stop| source.offset > stop);
             let has_ended = letter.is_some() || result.is_some();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::input::Shape;
+use crate::input::{Ends as Failing, Shape};
 use crate::judge::{Ruling, coverage, show};
 use crate::provider::is_declined;
 
@@ -114,9 +114,11 @@ impl Called {
         if !self.may_say(reason) {
             return found.report("another reason of a call", reason.clone(), ruling);
         }
-        // What is declined after an attempt that may have acted is asked for again where that is wanted.
+        // What is declined after an attempt that may have acted is asked for again where that is wanted. A call that has
+        // two attempts may meet the provider's end and its next one, and find it up in between.
         let is_declined = is_declined(found.record().value.as_deref().unwrap_or_default());
-        if reason == "unavailable" && self.is_reliable && !is_declined {
+        let is_patient = self.calls.ends == Failing::Usual;
+        if reason == "unavailable" && self.is_reliable && is_patient && !is_declined {
             found.report("no dead letter because the provider is down", reason.clone(), ruling);
         }
     }
