@@ -127,7 +127,7 @@ impl Called {
         runs::check_order(&all, &changelog, case.history.had_reset(), ruling);
         let records = case.committed(&input);
         offsets::check(case, (&input, &records), &all, ruling);
-        let stop = self.stop(case, &input, &records);
+        let stop = self.stop(case, (&input, &records), &all);
 
         let mut model = Model::new(case.rules);
         let (mut things, mut guesses) = (Things::default(), Guesses::default());
@@ -178,9 +178,11 @@ impl Called {
     }
 
     /// The record at which a partition's task has stopped, if that is where it is.
-    fn stop(&self, case: &Case<'_>, input: &Partition, records: &[Seen]) -> Option<i64> {
+    fn stop(&self, case: &Case<'_>, (input, records): (&Partition, &[Seen]), runs: &[runs::Run<'_>]) -> Option<i64> {
         let committed = case.broker.groups.committed(case.rules.group, input, true).ok()?;
         let next = committed.map_or(0, |committed| committed.offset);
+        // A reset may have set the group's offset back.
+        let next = runs.iter().map(runs::Run::end).fold(next, i64::max);
         let first = records.iter().map(|record| record.offset).find(|offset| *offset >= next);
         first.filter(|_| self.excuses(input))
     }

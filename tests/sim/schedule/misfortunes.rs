@@ -46,6 +46,8 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
     let Profile { instances, crashes, freezes, departures, moves, compactions, clocks, partitions, .. } = *profile;
     let at = |random: &mut Random| random.between(300 * MS, TROUBLE - MS);
     let some = |random: &mut Random| random.below(instances as u64) as usize;
+    let stops = profile.input.calls().is_some_and(|calls| calls.ends == input::Ends::Stops);
+    let keeps_offsets = profile.upheaval.is_none() && !profile.goes_back && !stops;
     let mut all = Vec::new();
     for _ in 0..crashes {
         let (when, who) = (at(random), some(random));
@@ -64,9 +66,7 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
             0 => Fault::TransactionsMove(length),
             // From a separate generator, so that other draws stay the same. After an upheaval the cause of old
             // offsets would be unclear, and a task that is refused would leave them as they are.
-            1 if profile.upheaval.is_none() && !profile.goes_back && random.clone().permille(200) => {
-                Fault::GroupsFallBack(length)
-            }
+            1 if keeps_offsets && random.clone().permille(200) => Fault::GroupsFallBack(length),
             1 => Fault::GroupsMove(length),
             _ => {
                 let partition = random.below(partitions as u64) as i32;
