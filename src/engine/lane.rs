@@ -221,6 +221,8 @@ impl<C: Cluster> Lane<C> {
         self.commit();
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
         self.drain(&ids);
+        // A task that has panicked meanwhile is another.
+        let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
         self.hand_over(ids.clone());
         for id in ids {
             self.release(id);

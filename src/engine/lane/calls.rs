@@ -56,11 +56,14 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn take_in(&mut self) {
         self.share_out();
         let shares = std::mem::take(&mut self.shares);
-        for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
+        let mut left = shares.iter().filter(|(_, indices)| !indices.is_empty());
+        while let Some((id, indices)) = left.next() {
             let taken = caught(|| self.take_in_share(*id, indices));
             if let Err(panic) = taken {
                 let at = self.scratch.in_progress();
                 self.abort_and_restore(Failure::panicked(*id, at, panic));
+                // The batch is gone: what the others have not taken in yet is read again.
+                left.by_ref().for_each(|(id, _)| self.restart_running(*id));
             }
         }
         self.scratch.judge.in_progress = None;

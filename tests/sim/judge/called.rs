@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::input::{Calls, Ends as Failing, RESULTS, Shape};
 use crate::kafka::{Partition, Record};
-use crate::provider::{Act, Kind, Server};
+use crate::provider::{Act, Kind, Server, is_declined};
 
 use super::model::{self, Model};
 use super::output::Letters;
@@ -222,7 +222,8 @@ impl Called {
             self.check_said(effect, (ends, done), (&table, ruling));
         }
         for asked in &self.late {
-            let is_right = effect(asked).is_some_and(|effect| self.may_be_late(&effect, open));
+            // What was declined has done nothing, and is asked for afresh.
+            let is_right = is_declined(asked) || effect(asked).is_some_and(|effect| self.may_be_late(&effect, open));
             if !is_right && self.calls.agreed.has_key() {
                 let found = format!("one, for {}", String::from_utf8_lossy(asked));
                 ruling.report(13, &table, None, "no request under a key that is not honoured any more", found);

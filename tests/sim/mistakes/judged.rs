@@ -141,9 +141,9 @@ const CASES: [Case; 78] = [
     (Done(Sabotage::KeyOfPlace), "called_odd", 5_000),
     (Done(Sabotage::WindowNotLookedAt), "called", 1_000),
     (Done(Sabotage::ReservationOverSettlement), "called_odd", 5_000),
-    (Done(Sabotage::SettledNotDoubted), "called_odd", 500),
-    (Done(Sabotage::SettledOutOfOrder), "called_odd", 500),
-    (Done(Sabotage::UnsettledUnseen), "called_odd", 500),
+    (Done(Sabotage::SettledNotDoubted), "called_odd", 5_000),
+    (Done(Sabotage::SettledOutOfOrder), "called_odd", 10_000),
+    (Done(Sabotage::UnsettledUnseen), "called_odd", 10_000),
     (Told(Lie::SettledUnconditionally), "called", 5_000),
     (Told(Lie::SettledByZombie), "called", 2_000),
 ];
