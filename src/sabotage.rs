@@ -114,10 +114,6 @@ acts! {
     ReservationOverSettlement,
     /// what a former owner has settled is from the future if this host's clock says so
     SettledNotDoubted,
-    /// records are settled in any order though scopes decide about other identities
-    SettledOutOfOrder,
-    /// what scopes reach by records that are called and not settled is not known to those behind them
-    UnsettledUnseen,
 }
 
 #[cfg(feature = "sabotage")]

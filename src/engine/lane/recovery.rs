@@ -266,7 +266,7 @@ impl<C: Cluster> Lane<C> {
         }
         if task.quarantine.is_none() {
             self.member.start(&task.input, task.committed.next)?;
-            let is_in_order = self.context.rules.epoch.is_some() && !sabotage::is_on(Sabotage::SettledOutOfOrder);
+            let is_in_order = self.context.rules.epoch.is_some();
             task.window = self.calling.as_ref().map(|_| Window::new(&task.committed).in_order(is_in_order));
             task.set_phase(Phase::Running);
             return Ok(());
