@@ -89,6 +89,7 @@ pub const DECLINED: &str = "the provider declined what it was asked for";
 pub const ACTED_TWICE: &str = "the provider acted twice, as the topology allows";
 pub const OUTAGE: &str = "the provider was down";
 pub const CONFLICT: &str = "a duplicate asked for something else";
+/// Too rare to be listed.
 pub const CONFLICT_FOUND: &str = "the provider knew a key from another request";
 pub const WENT_ON: &str = "a record went on with a call that was given up, or whose record has vanished";
 pub const ANSWERED: &str = "a duplicate was answered with the first one's result";
@@ -248,7 +249,6 @@ pub const SITUATIONS: &[Situation] = &[
     of("called", ACTED_TWICE, "the provider's books say so"),
     rare("called", TOO_LATE, "the driver finds the window over before it writes"),
     of("called_odd", CONFLICT, "the judge finds its dead letter, or none where conflicts are dropped"),
-    of("called_odd", CONFLICT_FOUND, "the judge finds the dead letter of a record that is new"),
     of("called_odd", WENT_ON, "the judge finds its end"),
     of("called_odd", ANSWERED, "the judge finds it in the topic for results"),
     of("called_odd", ANSWERED_FAILURE, "the judge finds it in the topic for results"),
