@@ -33,7 +33,6 @@
 //! | rest | the version's bytes (flag 1): their order is the versions' order, see [`crate::dedup::version`] |
 //!
 //! An entry of format 2 holds up to two of these, for what was settled and for what is under way: see [`Remembered`].
-//! Nothing writes it yet.
 //!
 //! # Position record and store meta
 //!
@@ -74,8 +73,7 @@
 //! | synced at | zigzag |
 //! | position offset | optional zigzag |
 //!
-//! A position record of format 2 goes on after the scopes with what is said about calls: see [`Calls`]. Nothing writes
-//! it yet.
+//! A position record of format 2 goes on after the scopes with what is said about calls: see [`Calls`].
 //!
 //! Format 1 of a store's meta, which is still read, ends before the position offset, which is then unknown.
 //!
@@ -103,7 +101,7 @@ pub use calls::{Called, Calls, Control};
 pub use redo::{REDO_FORMAT, Redo, RedoRecord, RedoWriter};
 pub use remembered::{
     FINGERPRINT_BYTES, How, JOURNAL_BYTES_MAX, Journal, JournalWriter, Place, REASON_BYTES_MAX, RESULT_BYTES_MAX,
-    Remembered, ResultRef, STEP_NAME_BYTES_MAX, Settled, Step, UnderWay,
+    Remembered, ResultRef, STEP_NAME_BYTES_MAX, Settled, Step, StepHow, UnderWay,
 };
 
 /// An identity longer than this is stored as its SHA-256.

@@ -1,7 +1,32 @@
 //! ratchet, an idempotent receiver for Kafka.
 //!
-//! It reads a topic, drops records that it has already seen or that are older than what it has seen, and forwards
-//! the rest exactly once. These nouns mean the same in code, YAML, logs, metrics and docs:
+//! It reads a topic, drops records that it has already seen or that are older than what it has seen, and takes the rest on
+//! exactly once: to a topic, into a database, to a provider, or to a function of yours.
+//!
+//! ```no_run
+//! use ratchet::{Record, StepError, Steps, Worker};
+//!
+//! async fn pay(record: &Record, steps: &mut Steps) -> Result<String, StepError> {
+//!     let payment: serde_json::Value = record.json()?;
+//!     let charge = steps.call("charge", async |key| charge(&payment, key).await).await?;
+//!     steps.call("receipt", async |key| mail(&charge, key).await).await
+//! }
+//! # async fn charge(_: &serde_json::Value, _: ratchet::Key) -> Result<String, StepError> { Ok(String::new()) }
+//! # async fn mail(_: &str, _: ratchet::Key) -> Result<String, StepError> { Ok(String::new()) }
+//!
+//! Worker::new().config("ratchet.yaml").handler("payments.yaml", pay).logs().signals().run()
+//! # ; Ok::<(), ratchet::Error>(())
+//! ```
+//!
+//! A function is run for each new record, and again after a crash; steps that are done give what they gave, without doing
+//! anything. [`Worker`] runs topologies, [`Steps`] is what a function does its work by, [`StepError`] says how a step has
+//! failed. What is promised, and how to write a function, is in the book of handlers, `docs/handlers.md`.
+//!
+//! As a dependency it needs no command line: `default-features = false`.
+//!
+//! # Nouns
+//!
+//! These mean the same in code, YAML, logs, metrics and docs:
 //!
 //! - **topology**: one YAML file: an input, how its records are identified and versioned, an output or a sink
 //! - **record**: one Kafka record of the input
@@ -26,26 +51,16 @@
 //! - **effect**: what one survivor causes in a sink
 //! - **row**: a committing sink's own word on how far a task has come
 //! - **redo**: the Kafka half of a transaction, kept by the sink until Kafka has it
+//! - **provider**: the system that a calling sink calls
+//! - **reservation**: what is written before a call; **settlement**: what is written after it
+//! - **attempt**: one call; **in doubt**: one that may or may not have happened
+//! - **result**: what a call was answered, remembered for duplicates
+//! - **handler**: a function that does a record's work
+//! - **step**: a named part of that; **journal**: what a record's steps have come to
 //! - **cluster**: where topics are: `kafka` or `embedded`
 //!
-//! The rooms, from the outside in. Each knows only rooms below it; docs/architecture.md says which:
-//!
-//! | room | what it is |
-//! |---|---|
-//! | [`cli`] | the commands |
-//! | [`engine`] | lanes that take records through the rules, exactly once |
-//! | [`infer`] | proposing a topology for captured records |
-//! | [`rehearsal`] | judging without a cluster; a topology's own tests |
-//! | [`rendering`] | what a record causes in a sink: statements and their parameters |
-//! | [`topology`], [`config`] | what users write: a topology's YAML, its spec and compiled form; the worker's settings |
-//! | [`capture`] | records captured into files |
-//! | [`cluster`] | the traits that a lane uses; `cluster::kafka` and `cluster::embedded` |
-//! | [`effect`] | what a sink is, and its drivers |
-//! | [`state`] | stores; the only room that uses RocksDB as one |
-//! | [`observe`] | metrics, health, logs |
-//! | [`dedup`] | pure: what a record means and whether it is new |
-//! | [`mod@format`], [`record`], [`yaml`], [`words`], [`lock`] | persisted bytes, records, YAML with positions, numbers with their nouns, a file lock |
-//! | [`sabotage`] | for the simulation only |
+//! The rooms that the crate is made of are for those who work on it: `make docs` shows them, docs/architecture.md says
+//! which knows which.
 #![deny(missing_docs)]
 // Foreign input never ends a thread: errors are returned, and `expect` names each invariant. Indices are in bounds by
 // the code around them, which the fuzzers test.
@@ -55,24 +70,50 @@
 #[cfg(test)]
 extern crate self as ratchet;
 
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod capture;
+#[cfg(feature = "program")]
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod cli;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod cluster;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod config;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod dedup;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod effect;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod engine;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod format;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod infer;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod lock;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod observe;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod record;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod rehearsal;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod rendering;
 #[cfg(test)]
 mod rooms;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod sabotage;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod state;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod topology;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod words;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod worker;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod yaml;
+
+pub use effect::handler::{Key, Record, Reply, StepError, Steps, Transaction};
+pub use effect::postgres::steps::{Database, tokio_postgres};
+pub use worker::{Error, Stop, Worker};

@@ -1,5 +1,5 @@
 //! What a record causes in a sink: in a database, the statements that it calls, and their parameters as text; at a
-//! provider, the [`request`] that it makes. Of parameters:
+//! provider, the [`request`] that it makes, or the [`work`] that it gives a handler. Of parameters:
 //!
 //! - a text in JSON is written without quotes and escapes; numbers, objects and arrays exactly as they stand there;
 //!   what is missing or null is null
@@ -28,8 +28,9 @@ pub mod request;
 mod settings;
 #[cfg(test)]
 mod tests;
+pub mod work;
 
-pub use settings::{constants, provider, settings, sink};
+pub use settings::{constants, handler, provider, settings, sink};
 
 /// What separates an identity from its scope.
 const SCOPE: u8 = 0x22;

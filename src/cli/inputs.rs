@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::stderr::{is_colored, say};
-use crate::cluster::kafka::{self, Kafka};
-use crate::config::{self, ClusterKind, Config};
-use crate::topology::{self, Loaded, Mistake, Process, Report};
+use crate::config::Config;
+use crate::topology::{Loaded, Mistake};
+use crate::worker;
 
 /// What to run, and how.
 #[derive(Debug, clap::Args)]
@@ -26,33 +26,11 @@ pub struct Inputs {
 
 /// Loads the topologies and the configuration. All mistakes in both are reported at once.
 pub fn load(inputs: &Inputs) -> Result<(Vec<Loaded>, Config), Failure> {
-    let takes = |property: &str, value: &str| kafka::takes(property, value).map_err(|error| error.message);
-    let config = config::load_with(inputs.config.as_deref(), &inputs.sets, &Process, &takes);
-    match (topology::load_run(&inputs.topologies, &Process), config) {
-        (Ok(topologies), Ok(config)) => {
-            check_properties(&config)?;
-            Ok((topologies, config))
-        }
-        (Err(mistakes), Ok(_)) | (Ok(_), Err(mistakes)) => Err(mistakes.into()),
-        (Err(first), Err(second)) => {
-            let mut report = Report::default();
-            report.append(first.into_mistakes());
-            report.append(second.into_mistakes());
-            Err(report.finish(None::<()>).expect_err("both had mistakes").into())
-        }
-    }
-}
-
-/// Whether librdkafka accepts the properties together; each alone was accepted before.
-fn check_properties(config: &Config) -> Result<(), Failure> {
-    if config.cluster != ClusterKind::Kafka {
-        return Ok(());
-    }
-    let kafka = &config.kafka;
-    match Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer()) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::input(error.message, "correct it under `kafka:` in the configuration")),
-    }
+    worker::load(&inputs.topologies, inputs.config.as_deref(), &inputs.sets).map_err(|error| match error {
+        worker::Error::Mistakes(mistakes) => mistakes.into(),
+        worker::Error::Properties(message) => Failure::input(message, "correct it under `kafka:` in the configuration"),
+        error => Failure::run(&error),
+    })
 }
 
 /// Prints warnings for people.

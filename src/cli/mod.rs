@@ -8,18 +8,18 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::worker::exit;
+
 mod changelog;
 mod check;
 mod completions;
 mod demo;
-mod exit;
 mod failure;
 mod infer;
 mod inputs;
 mod replay;
 mod run;
 mod schema;
-mod signals;
 mod stderr;
 mod test;
 

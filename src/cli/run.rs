@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::{Failure, inputs, signals};
+use super::{Failure, inputs};
 use crate::config::{Config, LogFormat};
-use crate::engine;
-use crate::observe::http::{self, Server};
-use crate::observe::{Health, Metrics, logs};
-use crate::topology::{Loaded, Mistake};
+use crate::engine::{self, Handlers};
+use crate::observe::{Health, Metrics};
+use crate::topology::Loaded;
+use crate::worker::{self, signals};
 
 mod bars;
 
@@ -51,10 +51,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = inputs::load(&args.inputs)?;
     let bars = (config.log.format == LogFormat::Text).then(Bars::on_terminal).flatten();
     start_logs(&config, bars.as_ref())?;
-    let variable = |name| std::env::var(name).ok();
-    engine::crash::arm(variable("RATCHET_CRASH_AT").as_deref(), variable("RATCHET_CRASH_ON").as_deref())
-        .map_err(|words| Failure::input(words, "unset it unless this is a drill"))?;
-    loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(log_warning);
+    loaded.iter().flat_map(|loaded| &loaded.warnings).chain(&config.warnings).for_each(worker::log_warning);
     let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), topologies = names.join(","), lanes = config.lanes, "starting");
 
@@ -62,17 +59,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error))?;
     let (metrics, health) = (Metrics::new(), Health::new());
-    engine::panics::install_hook(metrics.clone());
-    let server = serve(&config, &metrics, &health)?;
     let bars = bars.map(|bars| bars.show(metrics.clone()));
     let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
-    let options = engine::Options { config, topologies, until_drained: args.until_drained, stop, metrics, health };
-    let ended = engine::run(options);
+    let (handlers, until_drained) = (Handlers::default(), args.until_drained);
+    let options = engine::Options { config, topologies, handlers, until_drained, stop, metrics, health };
+    let ended = worker::carry_out(options);
     if let Some(bars) = bars {
         bars.end();
-    }
-    if let Some(server) = server {
-        server.stop();
     }
     // The log's last line says whether the run ended well.
     match ended {
@@ -80,7 +73,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             tracing::info!("stopped");
             Ok(())
         }
-        Err(error) if error.is_logged() => {
+        Err(worker::Error::Drill(words)) => Err(Failure::input(words, "unset it unless this is a drill")),
+        Err(worker::Error::Run(error)) if error.is_logged() => {
             tracing::error!("stopped: not every topology ran to its end, and the errors above say why");
             Err(Failure::Logged)
         }
@@ -90,27 +84,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Sets up logging to standard error, above the bars if there are any.
 fn start_logs(config: &Config, bars: Option<&Bars>) -> Result<(), Failure> {
-    let format = match config.log.format {
-        LogFormat::Text => logs::Format::Text,
-        LogFormat::Json => logs::Format::Json,
-    };
     let started = match bars {
-        Some(bars) => logs::init(format, &config.log.level, bars.writer()),
-        None => logs::init(format, &config.log.level, io::stderr),
+        Some(bars) => worker::start_logs(config, bars.writer()),
+        None => worker::start_logs(config, io::stderr),
     };
     started.map_err(|error| Failure::input(error.to_string(), "set `log.level`"))
-}
-
-/// Serves metrics and health if the configuration has an address for them.
-fn serve(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<Server>, Failure> {
-    let Some(address) = config.http else { return Ok(None) };
-    let server = http::serve(address, metrics.clone(), health.clone()).map_err(|error| Failure::logged(&error))?;
-    tracing::info!(address = %server.address(), "serving /metrics, /livez and /readyz");
-    Ok(Some(server))
-}
-
-/// Logs a warning about a topology or the configuration, in one line.
-fn log_warning(warning: &Mistake) {
-    let place = warning.position().map(|(file, line, column)| format!("{file}:{line}:{column}")).unwrap_or_default();
-    tracing::warn!(place, help = warning.help_text().unwrap_or_default(), "{}", warning.message());
 }

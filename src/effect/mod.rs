@@ -11,6 +11,9 @@
 //! - `http` is the driver for providers that speak HTTP, the only one that knows its crates.
 //! - [`call`] is what becomes of a call to a provider, which no transaction can hold: pure.
 //! - [`provider`] is what a sink that calls is: [`provider::Provider`] for all lanes, [`provider::Calls`] for one.
+//! - [`handler`] runs functions of the user's, step by step, as if they were a provider.
+//! - `lane` is a lane's way to the thread that makes its calls, `job` what that has of one, and the lock that makes taking
+//!   back certain. `thread` lets them go: in order, at most so many, at most at a rate (`rate`).
 //!
 //! Calls wait for the sink, and give it up when it has not answered a request for half a minute. A session connects when
 //! it is first used, and again after its connection was lost.
@@ -25,9 +28,14 @@ use crate::format::Token;
 
 pub mod call;
 mod effects;
+pub mod handler;
 pub mod http;
+mod job;
+mod lane;
 pub mod postgres;
 pub mod provider;
+mod rate;
+mod thread;
 
 pub use effects::{Call, Effect, Effects};
 

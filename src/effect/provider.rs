@@ -9,12 +9,16 @@
 //!   afterwards nobody can stop it
 //! - a request that is taken back is certainly not written, and never will be
 //! - an attempt is heard of exactly once, unless it was taken back or its lane is gone
+//!
+//! A handler's attempt consists of steps, and what one has come to is to be remembered before the next one begins: the
+//! driver [tells](Calls::told) the lane, and goes on once that is [committed](Calls::journaled).
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::{Answer, Fingerprint, Key};
+use super::call::{Answer, Fingerprint, Key, KeyOf};
+use crate::format::{Journal, JournalWriter, Step, StepHow};
 
 /// What all lanes of a topology share of its provider.
 pub trait Provider: Send + Sync {
@@ -39,6 +43,18 @@ pub trait Calls: Send {
 
     /// How many requests are on the wire, or begin to be written: those that can no longer be taken back and are not over.
     fn in_flight(&self) -> usize;
+
+    /// The next thing that a handler has told in mid-attempt, if there is any.
+    fn told(&mut self) -> Option<Told> {
+        None
+    }
+
+    /// What a handler has told of its steps is committed: it goes on. What it does now may act from `first_at_ms` on, by
+    /// the wall clock, in milliseconds since the epoch.
+    fn journaled(&mut self, _number: CallNumber, _first_at_ms: i64) {}
+
+    /// Nobody waits for this call any more: what can be stopped of it is. It may be heard of all the same.
+    fn abandon(&mut self, _number: CallNumber) {}
 }
 
 /// A lane's own number for a call, never reused: what comes late finds nobody.
@@ -53,8 +69,167 @@ pub struct Request {
     pub attempt: u32,
     /// When the call's first attempt may have been written, by the wall clock: milliseconds since the epoch.
     pub first_at_ms: i64,
-    /// What is sent: the same bytes for each attempt.
-    pub rendered: Arc<Rendered>,
+    /// Whether an attempt before may have acted, since what the journal says.
+    pub may_have_acted: bool,
+    /// What is asked for: the same for each attempt.
+    pub asks: Asks,
+    /// What former attempts have come to, of a handler: committed.
+    pub journal: Arc<JournalWriter>,
+}
+
+impl Request {
+    /// An attempt by HTTP, none of whose former ones is known to have acted.
+    pub fn by_http(number: CallNumber, attempt: u32, first_at_ms: i64, rendered: Arc<Rendered>) -> Self {
+        let (asks, journal) = (Asks::Http(rendered), Arc::default());
+        Self { number, attempt, first_at_ms, may_have_acted: false, asks, journal }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// A request by HTTP.
+    Http(Arc<Rendered>),
+    /// A handler's work.
+    Handler(Arc<Work>),
+}
+
+impl Asks {
+    /// The key of the whole; `None` if the provider honours none, or if each step has its own.
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Http(rendered) => rendered.key.as_ref(),
+            Self::Handler(_) => None,
+        }
+    }
+
+    /// What tells it from something else under the same key.
+    pub fn fingerprint(&self) -> &Fingerprint {
+        match self {
+            Self::Http(rendered) => &rendered.fingerprint,
+            Self::Handler(work) => &work.fingerprint,
+        }
+    }
+}
+
+/// What a handler works on: a record, and what its steps' keys are made of.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Work {
+    /// The topology's name.
+    pub topology: Arc<str>,
+    /// The input topic.
+    pub topic: Arc<str>,
+    /// The input partition.
+    pub partition: i32,
+    /// The record's offset.
+    pub offset: i64,
+    /// The record's timestamp, in milliseconds since the epoch, if it has one.
+    pub timestamp: Option<i64>,
+    /// The record's key.
+    pub key: Option<Vec<u8>>,
+    /// The record's value.
+    pub value: Option<Vec<u8>>,
+    /// The record's headers, in their order.
+    pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// The identity: its store key.
+    pub identity: Vec<u8>,
+    /// The epoch's bytes, if it is in one.
+    pub epoch: Option<Vec<u8>>,
+    /// The version's bytes, if it has one.
+    pub version: Option<Vec<u8>>,
+    /// What tells it from other work under the same identity and version.
+    pub fingerprint: Fingerprint,
+}
+
+impl Work {
+    /// The key of a step: the same in each attempt, and for no other step.
+    pub fn key_of(&self, step: &str) -> Key {
+        Key::of(KeyOf {
+            topology: &self.topology,
+            identity: &self.identity,
+            epoch: self.epoch.as_deref(),
+            version: self.version.as_deref(),
+            step: Some(step),
+        })
+    }
+}
+
+/// Without key, value and headers: they may hold secrets.
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Work({}:{}:{})", self.topic, self.partition, self.offset)
+    }
+}
+
+/// What a handler tells in mid-attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Steps of it have come to something, or begin. It waits until that is committed.
+    Steps {
+        /// The call.
+        number: CallNumber,
+        /// The number of the attempt.
+        attempt: u32,
+        /// What is to be added to the journal, in order.
+        steps: Vec<OwnedStep>,
+    },
+    /// It cannot go on, and nothing but another program helps: its task stops before the record. It is over.
+    Stops {
+        /// The call.
+        number: CallNumber,
+        /// The number of the attempt.
+        attempt: u32,
+        /// Why: in lower case, without a full stop and without secrets.
+        reason: String,
+    },
+}
+
+/// A step of a journal, with its own bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedStep {
+    /// Its name.
+    pub name: String,
+    /// How far it is.
+    pub how: OwnedHow,
+}
+
+/// How far a step is; see [`StepHow`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedHow {
+    /// It begins.
+    Begun,
+    /// It is done, with this result.
+    Done(Vec<u8>),
+    /// It has not acted, and never will: why.
+    Rejected(String),
+}
+
+impl OwnedStep {
+    /// The same, borrowed.
+    pub fn as_step(&self) -> Step<'_> {
+        let how = match &self.how {
+            OwnedHow::Begun => StepHow::Begun,
+            OwnedHow::Done(result) => StepHow::Done(result),
+            OwnedHow::Rejected(reason) => StepHow::Rejected(reason),
+        };
+        Step { name: &self.name, how }
+    }
+}
+
+impl From<Step<'_>> for OwnedStep {
+    fn from(step: Step<'_>) -> Self {
+        let how = match step.how {
+            StepHow::Begun => OwnedHow::Begun,
+            StepHow::Done(result) => OwnedHow::Done(result.to_vec()),
+            StepHow::Rejected(reason) => OwnedHow::Rejected(reason.to_owned()),
+        };
+        Self { name: step.name.to_owned(), how }
+    }
+}
+
+/// Whether the last step of a journal was begun, and nobody has said what it came to: it may have acted.
+pub fn is_open(journal: Journal<'_>) -> bool {
+    journal.steps().last().is_some_and(|step| step.how == StepHow::Begun)
 }
 
 /// A request as it is sent, made of a record and its topology alone.

@@ -28,6 +28,8 @@ pub enum Point {
     BeforeSubmit,
     /// A call's answer was heard; nothing of it is written.
     AfterAnswer,
+    /// What a handler's step has come to is committed; the handler has not gone on.
+    AfterStep,
     /// Changelog records were read for a store that is being restored.
     DuringRestore,
     /// A part of what a restore has read is in the store.
@@ -46,13 +48,14 @@ pub enum Point {
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::AfterSink,
         Self::AfterSends,
         Self::AfterCommit,
         Self::AfterReservation,
         Self::BeforeSubmit,
         Self::AfterAnswer,
+        Self::AfterStep,
         Self::DuringRestore,
         Self::DuringLoad,
         Self::DuringStoreWrite,
@@ -71,6 +74,7 @@ impl Point {
             Self::AfterReservation => "after_reservation",
             Self::BeforeSubmit => "before_submit",
             Self::AfterAnswer => "after_answer",
+            Self::AfterStep => "after_step",
             Self::DuringRestore => "during_restore",
             Self::DuringLoad => "during_load",
             Self::DuringStoreWrite => "during_store_write",

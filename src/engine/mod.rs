@@ -29,6 +29,10 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind, MISSING_WAIT, embedded::Embedded, kafka::Kafka};
 use crate::config::{ClusterKind, Config};
+use crate::effect;
+use crate::effect::handler::Function;
+use crate::effect::postgres::steps::Database;
+use crate::effect::provider::Provider;
 use crate::observe::{Health, Metrics};
 use crate::rendering;
 use crate::state::{self, Memory, Registry, StateDir, Survey};
@@ -96,12 +100,38 @@ const MISSING_INTERVAL: Duration = Duration::from_millis(500);
 /// A lane that has worked for this long is restarted without a long pause.
 const LANE_LASTED: Duration = Duration::from_secs(60);
 
+/// Functions, by the names of the topologies that end in them, and the database of their transactions.
+#[derive(Clone, Default)]
+pub struct Handlers {
+    /// The functions.
+    pub functions: BTreeMap<String, Function>,
+    /// Where steps' transactions are; `None` if there are none.
+    pub database: Option<Database>,
+}
+
+impl Handlers {
+    /// What the topology calls; `None` if it calls nobody.
+    fn provider(&self, topology: &Topology) -> Result<Option<Arc<dyn Provider>>, effect::Error> {
+        if topology.handler().is_none() {
+            return rendering::provider(topology);
+        }
+        let Some(function) = self.functions.get(&topology.name) else {
+            let message = "it ends in a handler, and this program has none for it: run it by a program of yours \
+                           (`ratchet::Worker`)";
+            return Err(effect::Error { kind: effect::ErrorKind::Lasting, message: message.to_owned() });
+        };
+        Ok(rendering::handler(topology, function.clone(), self.database.clone()))
+    }
+}
+
 /// The input of a run.
 pub struct Options {
     /// The worker's settings.
     pub config: Config,
     /// What to run; each is independent of the others.
     pub topologies: Vec<Topology>,
+    /// The handlers of those that end in one, by the topologies' names.
+    pub handlers: Handlers,
     /// Whether to end once everything there is to read has been committed.
     pub until_drained: bool,
     /// Set from outside to end the run: transactions are finished, groups left, stores flushed.
@@ -197,7 +227,7 @@ fn budget(config: &Config, topologies: &[Topology]) -> Budget {
 
 /// Runs topologies on a cluster.
 pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
-    let Options { config, topologies, until_drained, stop, metrics, health } = options;
+    let Options { config, topologies, handlers, until_drained, stop, metrics, health } = options;
     let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
     tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
     let budget = budget(&config, &topologies);
@@ -225,7 +255,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             }
         };
         let opened = rendering::sink(&topology, config.tables_create);
-        let (sink, provider) = match opened.and_then(|sink| Ok((sink, rendering::provider(&topology)?))) {
+        let (sink, provider) = match opened.and_then(|sink| Ok((sink, handlers.provider(&topology)?))) {
             Ok(opened) => opened,
             Err(error) => {
                 tracing::error!(topology = name, reason = %error, "topology refused");

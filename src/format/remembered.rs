@@ -47,7 +47,7 @@ mod journal;
 #[path = "remembered/result.rs"]
 mod result;
 
-pub use journal::{JOURNAL_BYTES_MAX, Journal, JournalWriter, STEP_NAME_BYTES_MAX, Step};
+pub use journal::{JOURNAL_BYTES_MAX, Journal, JournalWriter, STEP_NAME_BYTES_MAX, Step, StepHow};
 pub use result::{REASON_BYTES_MAX, RESULT_BYTES_MAX, ResultRef};
 
 /// The bytes of a request's fingerprint.

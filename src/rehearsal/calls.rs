@@ -17,8 +17,8 @@ use crate::record::Record;
 use crate::rendering::request::Requester;
 use crate::topology::Topology;
 use crate::topology::cases::{GivenAttempt, Silence};
-use crate::topology::sink::Http;
-use crate::topology::sink::http::OnDuplicate;
+use crate::topology::sink::terms::OnDuplicate;
+use crate::topology::sink::{Http, Terms};
 
 /// How often a call may be tried before its rehearsal ends: a provider that is never up again would hold for ever.
 const ATTEMPTS_MAX: u32 = 10_000;
@@ -74,7 +74,7 @@ impl Caller {
     pub fn new(topology: &Topology, answers: &[GivenAttempt]) -> Option<Self> {
         Some(Self {
             requester: Requester::new(topology)?,
-            http: topology.calls()?.clone(),
+            http: topology.http()?.clone(),
             answers: answers.iter().cloned().collect(),
             known: HashMap::new(),
             elapsed: Duration::ZERO,
@@ -91,7 +91,7 @@ impl Caller {
     pub fn judge(&mut self, model: &mut Model, record: &Record<'_>, wall_ms: i64) -> Decision {
         self.made = Made { method: self.http.method.as_str(), ..Made::default() };
         let decision = model.judge_and_carry(record, wall_ms, |rows, arena| {
-            let Some(row) = rows.first().filter(|row| Http::is_called_by(row.kind)) else { return Carried::Out };
+            let Some(row) = rows.first().filter(|row| Terms::is_called_by(row.kind)) else { return Carried::Out };
             let request = match self.requester.render(record, rows, arena) {
                 Ok(request) => request,
                 Err(message) => return Carried::Refused(Rejection { reason: Reason::Rejected, message }),
@@ -110,7 +110,7 @@ impl Caller {
     /// A record whose identity, and version, was there before.
     fn repeated(&mut self, model: &mut Model, record: &Record<'_>, wall_ms: i64, decision: Decision) -> Decision {
         let [row] = model.rows() else { return decision };
-        let is_called = Http::is_called_by(row.kind);
+        let is_called = Terms::is_called_by(row.kind);
         let id = (record.topic.to_owned(), record.partition, model.arena()[row.key.clone()].to_vec());
         let Some(known) = self.known.get(&id).filter(|_| is_called).cloned() else { return decision };
         let request = match self.requester.render(record, model.rows(), model.arena()) {
@@ -118,7 +118,7 @@ impl Caller {
             Err(_) => return decision,
         };
         if let Kept::GivenUp { first_at_ms } = known.kept {
-            let found = Found { first_at_ms, attempts: 0 };
+            let found = Found { first_at_ms, attempts: 0, may_have_acted: true };
             return match self.carry(id, request, Some(found), wall_ms) {
                 Carried::Out | Carried::InInbox => {
                     Decision { verdict: Verdict::Forwarded, action: crate::dedup::Action::Forward, ..decision }
@@ -130,7 +130,7 @@ impl Caller {
             let message = Reason::Conflict.meaning().to_owned();
             return model.reject_last(Rejection { reason: Reason::Conflict, message });
         }
-        if self.http.on_duplicate == OnDuplicate::Result {
+        if self.http.terms.on_duplicate == OnDuplicate::Result {
             self.made.result = Some(known.result);
         }
         decision
@@ -153,7 +153,7 @@ impl Caller {
         }
         let reason = match outcome {
             Outcome::Done => {
-                self.made.result = self.http.result.is_some().then_some(result);
+                self.made.result = self.http.terms.result.is_some().then_some(result);
                 return Carried::Out;
             }
             Outcome::Rejected => Reason::Rejected,
@@ -171,7 +171,7 @@ impl Caller {
 
     /// Carries a call through. Transactions commit at once.
     fn call(&mut self, found: Option<Found>, wall_ms: i64) -> (Call, Outcome, Answered) {
-        let policy = self.http.policy.clone();
+        let policy = self.http.terms.policy.clone();
         let now = |elapsed: Duration| {
             let passed_ms = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
             Now { wall_ms: wall_ms.saturating_add(passed_ms), monotonic: elapsed }
@@ -222,7 +222,7 @@ impl Caller {
             Some(GivenAttempt::Silent(Silence::NotSent)) => (Answer::NotSent, none),
             Some(GivenAttempt::Silent(Silence::Lost)) => (Answer::Lost, none),
             Some(GivenAttempt::Silent(Silence::Timeout)) => {
-                self.elapsed += self.http.timeout;
+                self.elapsed += self.http.terms.timeout;
                 (Answer::Lost, none)
             }
             Some(GivenAttempt::Answered { code, body, headers }) => {

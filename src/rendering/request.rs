@@ -26,6 +26,7 @@ use crate::effect::call::{Content, Fingerprint, Form, Key, KeyOf};
 use crate::effect::provider::Rendered;
 use crate::record::Record;
 use crate::topology::Topology;
+use crate::topology::sink::Terms;
 use crate::topology::sink::address::{ADDRESS_BYTES_MAX, Address, Part, Region, has_dots};
 use crate::topology::sink::http::{Body, Http, Json, Method};
 use crate::topology::sink::template::{Piece, Template};
@@ -92,7 +93,7 @@ impl Requester {
     /// # Panics
     /// The address is none: a topology that was read has been checked.
     pub fn new(topology: &Topology) -> Option<Self> {
-        let http = topology.calls()?;
+        let http = topology.http()?;
         let address = Address::read(&http.url).expect("a topology's address has been checked");
         let mut wanted = Wanted::default();
         let place = |part: &Part, wanted: &mut Wanted| match part {
@@ -132,7 +133,7 @@ impl Requester {
     /// Why no request can be made of the record, in words without anything of its content.
     pub fn render(&mut self, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Rendered, String> {
         let row = only_row(rows)?;
-        if !Http::is_called_by(row.kind) {
+        if !Terms::is_called_by(row.kind) {
             return Err(format!("a {} makes no call", row.kind));
         }
         self.fields.scan(record).map_err(|rejection| rejection.message)?;

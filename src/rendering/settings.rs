@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::dedup::{Scalar, Source};
+use crate::effect::postgres::steps::Database;
 use crate::effect::postgres::{self, Settings};
 use crate::effect::provider::Provider;
-use crate::effect::{self, Sink, http};
+use crate::effect::{self, Sink, handler, http};
 use crate::topology::Topology;
+use crate::topology::sink::terms::Rate;
 use crate::topology::sink::{self, Command, Parameter, Statement};
 
 /// The driver's settings for a topology's sink, which `creates` its own tables or does not; `None` if the topology does
@@ -55,18 +57,38 @@ pub fn sink(topology: &Topology, creates: bool) -> Result<Option<Arc<dyn Sink>>,
 /// # Errors
 /// Settings that cannot be.
 pub fn provider(topology: &Topology) -> Result<Option<Arc<dyn Provider>>, effect::Error> {
-    let Some(calls) = topology.calls() else { return Ok(None) };
+    let Some(calls) = topology.http() else { return Ok(None) };
+    let terms = &calls.terms;
     let settings = http::Settings {
         method: calls.method.as_str().to_owned(),
         key_header: calls.key.clone(),
-        window: calls.policy.key,
-        timeout: calls.timeout,
-        in_flight: calls.in_flight,
-        rate: calls.rate.map(|rate| f64::from(rate.calls) / rate.per.as_secs_f64()),
-        result_max: calls.result.as_ref().map(|result| result.max),
+        window: terms.policy.key,
+        timeout: terms.timeout,
+        in_flight: terms.in_flight,
+        rate: terms.rate.map(Rate::per_second),
+        result_max: terms.result.as_ref().map(|result| result.max),
         authorities: None,
     };
     Ok(Some(Arc::new(http::Http::new(settings)?)))
+}
+
+/// The handler of a topology that ends in one: what runs this function; `None` if it does not.
+pub fn handler(
+    topology: &Topology,
+    function: handler::Function,
+    database: Option<Database>,
+) -> Option<Arc<dyn Provider>> {
+    let terms = &topology.handler()?.terms;
+    let settings = handler::Settings {
+        window: terms.policy.key,
+        timeout: terms.timeout,
+        in_flight: terms.in_flight,
+        rate: terms.rate.map(Rate::per_second),
+        result_max: terms.result.as_ref().map(|result| result.max),
+        database,
+        clock: http::system_clock(),
+    };
+    Some(Arc::new(handler::Handler::new(function, settings)))
 }
 
 fn statement(statement: &Statement) -> postgres::Statement {

@@ -5,18 +5,17 @@ use crate::dedup::{Action, Format, MissingPart, Reads, Reason, Refresh, TimeUnit
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
 use super::cases::{KeySeen, Silence};
-use super::sink::http::OnDuplicate;
+use super::sink::terms::OnDuplicate;
 use super::spec::{limits, null_choices};
 use super::{Existing, Start, presets};
 
 mod http;
 mod sink;
+mod terms;
 
-pub use http::{
-    ATTEMPT, ATTEMPTS_MAX, BODY, BODY_NONE, BODY_VALUE, FACTOR_MAX, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN, RESULTS,
-    RETRY,
-};
+pub use http::{ATTEMPT, BODY, BODY_NONE, BODY_VALUE, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN};
 pub use sink::{ALL_COLUMNS, ANSWER, CALL, DOES, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE};
+pub use terms::{ATTEMPTS_MAX, FACTOR_MAX, HANDLER, RESULTS, RETRYING};
 
 /// The words of a type that has `ALL` and `as_str`.
 macro_rules! words {
@@ -119,7 +118,7 @@ pub static TOP: Mapping = Mapping {
             "sink",
             Type::mapping(&SINK),
             "sink: {postgres: {url: '${env:DATABASE_URL}', table: {name: accounts, key: [id]}}}",
-            "[what new records cause outside of Kafka](#sinks), in place of an output: `postgres` or `http`",
+            "[what new records cause outside of Kafka](#sinks), in place of an output: `postgres`, `http` or `handler`",
         )
         .or(Omitted::Words("required, or an output")),
         Key::optional(
@@ -160,7 +159,7 @@ pub static TOP: Mapping = Mapping {
             "on_missing_version: forward",
             "it has no version, or null; only with a version",
         )
-        .or(Omitted::Words("`forward`; with a `sink.http` `dead_letter`")),
+        .or(Omitted::Words("`forward`; with a sink that calls `dead_letter`")),
         Key::optional(
             "on_epoch_change",
             ACTION,
@@ -185,7 +184,7 @@ pub static TOP: Mapping = Mapping {
             words!(OnDuplicate),
             "on_duplicate: result",
             "its identity was seen, with its version if there is one. Not one of the four: `drop`, or `result`, with a \
-             `sink.http` that has a `result`: what the first one was answered is written there again",
+             sink that calls and has a `result`: what the first one was answered is written there again",
         )
         .or(Omitted::Is("drop")),
         Key::optional(

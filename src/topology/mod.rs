@@ -205,10 +205,27 @@ impl Topology {
         }
     }
 
-    /// The provider that it calls, if it ends in one.
-    pub fn calls(&self) -> Option<&sink::Http> {
+    /// The provider that it calls over HTTP, if it ends in one.
+    pub fn http(&self) -> Option<&sink::Http> {
         match self.sink()? {
             Sink::Http(http) => Some(http),
+            Sink::Postgres(_) | Sink::Handler(_) => None,
+        }
+    }
+
+    /// Its handler, if it ends in one.
+    pub fn handler(&self) -> Option<&sink::Handler> {
+        match self.sink()? {
+            Sink::Handler(handler) => Some(handler),
+            Sink::Postgres(_) | Sink::Http(_) => None,
+        }
+    }
+
+    /// The terms of its calls, if it makes any.
+    pub fn calls(&self) -> Option<&sink::Terms> {
+        match self.sink()? {
+            Sink::Http(http) => Some(&http.terms),
+            Sink::Handler(handler) => Some(&handler.terms),
             Sink::Postgres(_) => None,
         }
     }

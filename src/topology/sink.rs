@@ -14,8 +14,10 @@ use crate::yaml::Text;
 pub mod address;
 pub mod http;
 pub mod template;
+pub mod terms;
 
 pub use http::Http;
+pub use terms::Terms;
 
 /// What can be done with a record that a sink refuses.
 pub const REJECTED: &[Action] = &[Action::DeadLetter, Action::Drop, Action::Fail];
@@ -27,6 +29,8 @@ pub enum Sink {
     Postgres(Postgres),
     /// A provider that is called over HTTP.
     Http(Box<Http>),
+    /// A handler: a function of the program that runs the topology.
+    Handler(Box<Handler>),
 }
 
 impl Sink {
@@ -35,6 +39,7 @@ impl Sink {
         match self {
             Self::Postgres(_) => "postgres",
             Self::Http(_) => "http",
+            Self::Handler(_) => "handler",
         }
     }
 
@@ -42,7 +47,8 @@ impl Sink {
     pub fn result(&self) -> Option<&str> {
         match self {
             Self::Postgres(postgres) => postgres.result.as_deref(),
-            Self::Http(http) => http.result.as_ref().map(|result| result.topic.as_str()),
+            Self::Http(http) => http.terms.result.as_ref().map(|result| result.topic.as_str()),
+            Self::Handler(handler) => handler.terms.result.as_ref().map(|result| result.topic.as_str()),
         }
     }
 
@@ -50,7 +56,7 @@ impl Sink {
     pub fn statements(&self) -> &[Statement] {
         match self {
             Self::Postgres(postgres) => &postgres.statements,
-            Self::Http(_) => &[],
+            Self::Http(_) | Self::Handler(_) => &[],
         }
     }
 
@@ -60,6 +66,13 @@ impl Sink {
         let of_kind = move |(number, statement): (usize, &Statement)| statement.kinds.contains(&kind).then_some(number);
         self.statements().iter().enumerate().filter_map(of_kind)
     }
+}
+
+/// A handler, and what becomes of its work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handler {
+    /// How it is run, and what becomes of that.
+    pub terms: Terms,
 }
 
 /// A database of PostgreSQL, and what records cause in it.

@@ -109,6 +109,7 @@ impl Site {
         let options = Options {
             config: config.unwrap_or_else(|mistakes| panic!("{mistakes}")),
             topologies: self.topologies.clone(),
+            handlers: Default::default(),
             until_drained: true,
             stop: Arc::clone(&stop),
             metrics: Metrics::new(),

@@ -80,7 +80,7 @@ impl Caller {
     pub fn submit(&mut self, rendered: Rendered) -> CallNumber {
         let number = self.next;
         self.next += 1;
-        self.calls.submit(Request { number, attempt: 1, first_at_ms: 0, rendered: Arc::new(rendered) });
+        self.calls.submit(Request::by_http(number, 1, 0, Arc::new(rendered)));
         number
     }
 

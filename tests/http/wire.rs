@@ -113,7 +113,7 @@ fn attempts_are_told_apart() {
     let (provider, mut caller) = (Provider::start(), Caller::new(settings()));
     let rendered = Arc::new(rendered(&provider.url("/"), "a"));
     for attempt in [1, 2, 7] {
-        caller.calls.submit(Request { number: 5, attempt, first_at_ms: 0, rendered: Arc::clone(&rendered) });
+        caller.calls.submit(Request::by_http(5, attempt, 0, Arc::clone(&rendered)));
         let heard = caller.heard();
         assert_eq!((heard.number, heard.attempt), (5, attempt));
     }

@@ -1,13 +1,15 @@
-//! What `ratchet check` says of a sink that calls: what is promised, the request that a record makes, and what becomes of
+//! What `ratchet check` says of a sink that calls, or is a handler: what is promised, the request that a record makes, and what becomes of
 //! calls. Nothing secret is in it: texts are shown as they are written, and headers by their names.
 
 use crate::effect::call::{Jitter, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
-use crate::topology::sink::http::{Body, Http, OnDuplicate, Results, shown};
+use crate::topology::sink::Terms;
+use crate::topology::sink::http::{Body, Http};
+use crate::topology::sink::terms::{OnDuplicate, Results, shown};
 use crate::yaml::units::show_size_bytes;
 
 /// What is promised, in one sentence.
 pub fn promise(http: &Http) -> String {
-    let Policy { key, on_in_doubt, .. } = &http.policy;
+    let Policy { key, on_in_doubt, .. } = &http.terms.policy;
     let then = match on_in_doubt {
         OnInDoubt::DeadLetter => "goes to the dead letters",
         OnInDoubt::Fail => "stops its partition",
@@ -33,6 +35,38 @@ pub fn promise(http: &Http) -> String {
     }
 }
 
+/// What is promised of a handler's steps, in one sentence.
+pub fn promise_of_handler(terms: &Terms) -> String {
+    let Policy { key, on_in_doubt, .. } = &terms.policy;
+    let then = match on_in_doubt {
+        OnInDoubt::DeadLetter => "is in doubt, and goes to the dead letters",
+        OnInDoubt::Fail => "is in doubt, and stops its partition",
+        OnInDoubt::Retry => "is done again: at least once",
+    };
+    let calls = match (key, on_in_doubt) {
+        (Some(window), _) => format!(
+            "one that calls effectively once for {} after its first attempt, under a key that is the same at every attempt; \
+             after that one that may have happened {then}",
+            shown(window.honoured_for())
+        ),
+        (None, OnInDoubt::Retry) => format!("one that calls and may have happened {then}"),
+        (None, _) => format!("one that calls at most once: one that may have happened {then}"),
+    };
+    format!("for each step of the handler: in a database transaction exactly once; {calls}")
+}
+
+/// The lines about a handler: names and texts.
+pub fn lines_of_handler(terms: &Terms) -> Vec<(&'static str, String)> {
+    let key = match terms.policy.key {
+        None => "none is honoured: before a step that calls begins, a mark is committed".to_owned(),
+        Some(window) => format!("each step's own, honoured for {}", shown(window.honoured_for())),
+    };
+    let sink = "handler, a function of the program that runs the topology".to_owned();
+    let mut lines = vec![("sink", sink), ("key", key)];
+    lines.extend(lines_of_terms(terms, "the handler refuses"));
+    lines
+}
+
 /// The lines about the sink: names and texts.
 pub fn lines(http: &Http) -> Vec<(&'static str, String)> {
     let hosts = if http.hosts.is_empty() { String::new() } else { format!(", only to {}", http.hosts.join(", ")) };
@@ -43,11 +77,17 @@ pub fn lines(http: &Http) -> Vec<(&'static str, String)> {
     }
     lines.push(("body", body(&http.body)));
     lines.push(("key", key(http)));
-    lines.push(("calls", calls(http)));
-    lines.extend(http.result.as_ref().map(|result| ("results", results(result, http.on_duplicate))));
-    lines.push(("unavailable", unavailable(http.policy.on_unavailable).to_owned()));
-    lines.push(("rejected", format!("{}, what the provider refuses", http.on_rejected)));
-    lines.push(("conflict", format!("{}, what asks for something else under a key that was used", http.on_conflict)));
+    lines.extend(lines_of_terms(&http.terms, "the provider refuses"));
+    lines
+}
+
+/// The lines about the terms of calls; `refuses` says who does.
+fn lines_of_terms(terms: &Terms, refuses: &str) -> Vec<(&'static str, String)> {
+    let mut lines = vec![("calls", calls(terms))];
+    lines.extend(terms.result.as_ref().map(|result| ("results", results(result, terms.on_duplicate))));
+    lines.push(("unavailable", unavailable(terms.policy.on_unavailable).to_owned()));
+    lines.push(("rejected", format!("{}, what {refuses}", terms.on_rejected)));
+    lines.push(("conflict", format!("{}, what asks for something else under a key that was used", terms.on_conflict)));
     lines
 }
 
@@ -60,24 +100,24 @@ fn body(body: &Body) -> String {
 }
 
 fn key(http: &Http) -> String {
-    let Some((header, window)) = http.key.as_ref().zip(http.policy.key) else {
+    let Some((header, window)) = http.key.as_ref().zip(http.terms.policy.key) else {
         return "none: a reservation is committed before each call".to_owned();
     };
-    let reserve = match http.policy.reserve {
+    let reserve = match http.terms.policy.reserve {
         Reserve::Always => "a reservation is committed before each call",
         Reserve::Auto => "a reservation is committed only where the key alone does not suffice",
     };
     format!("{header}, honoured for {}; {reserve}", shown(window.honoured_for()))
 }
 
-fn calls(http: &Http) -> String {
-    let Retry { first, factor, max, jitter, attempts } = http.policy.retry;
+fn calls(terms: &Terms) -> String {
+    let Retry { first, factor, max, jitter, attempts } = terms.policy.retry;
     let jitter = if jitter == Jitter::Full { ", at random below that" } else { "" };
-    let rate = http.rate.map(|rate| format!(", {rate}")).unwrap_or_default();
+    let rate = terms.rate.map(|rate| format!(", {rate}")).unwrap_or_default();
     format!(
         "up to {} at once in a lane{rate}, {} each; {attempts} attempts, after {}, times {factor}, up to {}{jitter}",
-        http.in_flight,
-        shown(http.timeout),
+        terms.in_flight,
+        shown(terms.timeout),
         shown(first),
         shown(max),
     )

@@ -116,7 +116,7 @@ fn named(number: usize, command: &Command) -> String {
 /// Resolves the names of a topology's provider, if it calls one, and shows those that lead nowhere. Returns how many they
 /// are.
 fn resolve_provider(Loaded { topology, path, .. }: &Loaded, environment: &dyn Environment) -> usize {
-    let Some(http) = topology.calls() else { return 0 };
+    let Some(http) = topology.http() else { return 0 };
     let Ok(address) = Address::read(&http.url) else { return 0 };
     let is_secure = address.scheme() == "https";
     let hosts = address.host().map_or_else(|| http.hosts.clone(), |host| vec![host]);

@@ -22,6 +22,7 @@ pub fn promise(topology: &Topology) -> String {
                 format!("{}{}", of_postgres(inbox.as_ref()), unversioned(&topology.rules, inbox.is_some()))
             }
             Sink::Http(http) => calls::promise(http),
+            Sink::Handler(handler) => calls::promise_of_handler(&handler.terms),
         },
     }
 }
@@ -63,6 +64,7 @@ pub fn sink_lines(topology: &Topology) -> Vec<(&'static str, String)> {
     let Postgres { schema, inbox, result, .. } = match sink {
         Sink::Postgres(postgres) => postgres,
         Sink::Http(http) => return calls::lines(http),
+        Sink::Handler(handler) => return calls::lines_of_handler(&handler.terms),
     };
     let mut lines = vec![("sink", format!("{}, with ratchet's own tables in its schema {schema}", sink.as_str()))];
     lines.extend(effects(sink, &kinds(&topology.rules)).into_iter().map(|effect| ("effect", effect)));

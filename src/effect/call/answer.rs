@@ -12,6 +12,7 @@
 //! | other 3xx | hold | in doubt | yes |
 //! | 400, 422 that name the key | conflict | rejected | no |
 //! | other 4xx | rejected | rejected | no |
+//! | refused for good | rejected, whatever was attempted before | the same | no |
 //!
 //! - The provider knows a request that goes again by its key. Where it honours none, only what has certainly not happened
 //!   goes again.
@@ -46,6 +47,8 @@ pub enum Answer {
     Lost,
     /// Nothing was written, since the key's window would have passed before an answer.
     TooLate,
+    /// It will not be done, and no attempt has done it: what says so is remembered.
+    Refused,
 }
 
 /// A provider's answer, as far as it decides anything.
@@ -241,6 +244,7 @@ fn by_default(answer: &Answer, has_key: bool) -> Reading {
         |with_key| Reading { class: if has_key { with_key } else { Class::InDoubt }, may_have_acted: true };
     let status = match answer {
         Answer::NotSent | Answer::TooLate => return nothing_done(Class::Again),
+        Answer::Refused => return nothing_done(Class::Rejected),
         Answer::Lost => return perhaps_done(Class::Again),
         Answer::Status(status) => status,
     };

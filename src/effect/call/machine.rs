@@ -128,6 +128,8 @@ pub struct Found {
     pub first_at_ms: i64,
     /// How many attempts count already; 0 for a call that was given up.
     pub attempts: u32,
+    /// Whether one of them may have acted; `false` only where that is certain.
+    pub may_have_acted: bool,
 }
 
 /// What happens to a call.
@@ -154,6 +156,12 @@ pub enum Event {
         /// Whether no answer since the end of this call's attempt before shows that the provider is alive; false for its
         /// first attempt.
         is_down: bool,
+    },
+    /// The transaction that remembers what steps of the attempt under way have come to is committed. What acts from now
+    /// on is another step.
+    Journaled {
+        /// From when on that step may have acted, by the wall clock: before the transaction was committed, it could not.
+        since_ms: i64,
     },
     /// An attempt was taken back before anything of it was written.
     Withdrawn {
@@ -207,11 +215,11 @@ pub fn begin(policy: &Policy, grant: Option<Grant>, now: Now) -> (Call, Action) 
 
 /// A call that was found reserved or given up: an attempt may have been made, or may still be under way.
 pub fn resume(policy: &Policy, found: Found, now: Now) -> (Call, Action) {
-    let Found { first_at_ms, attempts } = found;
+    let Found { first_at_ms, attempts, may_have_acted } = found;
     let call = Call {
         stage: Stage::Ready,
         first_at_ms: Some(first_at_ms),
-        may_have_acted: true,
+        may_have_acted,
         attempt: 0,
         counted: attempts,
         failed: 0,
@@ -220,6 +228,8 @@ pub fn resume(policy: &Policy, found: Found, now: Now) -> (Call, Action) {
         is_reserved: true,
     };
     match policy.key {
+        // What says so is to be replaced before anything can act.
+        _ if !may_have_acted => call.wait_for(Permit::Reservation),
         Some(window) if window.allows(first_at_ms, now.wall_ms) => call.ready(),
         _ => call.found_too_late(policy),
     }
@@ -241,6 +251,7 @@ pub fn next(policy: &Policy, call: Call, event: Event, now: Now, draw: Draw<'_>)
         (Event::Withdrawn { attempt }, Stage::Sent) if attempt == call.attempt => {
             Call { not_before: now.monotonic, ..call }.ready()
         }
+        (Event::Journaled { since_ms }, Stage::Sent) => return (call.journaled(since_ms), None),
         // Of an attempt that is over.
         (Event::Answered { .. } | Event::Withdrawn { .. }, _) => return (call, None),
         (event, stage) => unreachable!("{event:?} comes to a call that is {stage:?}"),
@@ -330,6 +341,12 @@ impl Call {
         }
         let attempt = self.attempt + 1;
         (Self { stage: Stage::Sent, attempt, ..self }, Action::Send { attempt })
+    }
+
+    /// Nothing that was done before can be done again: attempts and the key's window are the next step's.
+    fn journaled(self, since_ms: i64) -> Self {
+        let (first_at_ms, may_have_acted, is_reserved) = (Some(since_ms), false, true);
+        Self { first_at_ms, may_have_acted, is_reserved, counted: 0, failed: 0, in_progress: 0, ..self }
     }
 
     /// The key's window has passed before an attempt was written.

@@ -16,6 +16,8 @@ pub struct KeyWindow {
     timeout_ms: i64,
     /// By how much the clocks of owners and of the provider may differ.
     margin_ms: i64,
+    /// Whether it is looked at as each step of an attempt begins, and not as the attempt does.
+    is_per_step: bool,
 }
 
 impl KeyWindow {
@@ -24,7 +26,15 @@ impl KeyWindow {
     pub fn new(honoured_for: Duration, timeout: Duration, margin: Duration) -> Option<Self> {
         let [honoured_for_ms, timeout_ms, margin_ms] = [honoured_for, timeout, margin].map(as_ms);
         let attempt_ms = timeout_ms.saturating_add(margin_ms);
-        (honoured_for_ms >= attempt_ms.saturating_mul(2)).then_some(Self { honoured_for_ms, timeout_ms, margin_ms })
+        let is_per_step = false;
+        let window = Self { honoured_for_ms, timeout_ms, margin_ms, is_per_step };
+        (honoured_for_ms >= attempt_ms.saturating_mul(2)).then_some(window)
+    }
+
+    /// The same for attempts that consist of steps, each with a key of its own. An attempt may begin at any time then: its
+    /// next step may need no key, or none may be left.
+    pub fn per_step(self) -> Self {
+        Self { is_per_step: true, ..self }
     }
 
     /// For how long the provider honours a key.
@@ -36,6 +46,11 @@ impl KeyWindow {
     /// milliseconds since the epoch. To be asked when it is written to the socket, by owners that have lost their task
     /// too: nobody can stop it afterwards.
     pub fn allows(&self, first_at_ms: i64, now_ms: i64) -> bool {
+        self.is_per_step || self.allows_step(first_at_ms, now_ms)
+    }
+
+    /// The same for a step of an attempt.
+    pub fn allows_step(&self, first_at_ms: i64, now_ms: i64) -> bool {
         let ends = first_at_ms.saturating_add(self.honoured_for_ms);
         let over_by = now_ms.saturating_add(self.timeout_ms).saturating_add(self.margin_ms);
         let is_within = !self.is_ahead(first_at_ms, now_ms) && over_by < ends;
@@ -102,6 +117,16 @@ mod tests {
             for now_ms in (-10_000..i64::from(honoured) * 1_000).step_by(100) {
                 assert!(!window.grants(0, now_ms) || window.allows(0, now_ms), "{honoured} s, {now_ms} ms");
             }
+        }
+    }
+
+    #[test]
+    fn attempt_of_steps_may_begin_at_any_time() {
+        let per_step = window().per_step();
+        for after_ms in [0, 84_999, 85_000, -5_001] {
+            assert!(per_step.allows(1_000_000, 1_000_000 + after_ms), "{after_ms}");
+            let (step, whole) = (per_step.allows_step(0, after_ms), window().allows(0, after_ms));
+            assert_eq!(step, whole, "{after_ms}");
         }
     }
 

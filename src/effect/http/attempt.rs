@@ -16,9 +16,9 @@ use super::answer::{Stream, read};
 use super::connect::{said, said_by_two};
 use super::message::Message;
 use super::pool::{Lease, Pool, Sender};
-use super::request::Job;
 use crate::effect::call::Answer;
-use crate::effect::provider::{self, Body};
+use crate::effect::job::Job;
+use crate::effect::provider::{self, Asks, Body};
 
 /// How many connections may give a request back, one after the other.
 const GIVEN_BACK_MAX: usize = 3;
@@ -80,7 +80,8 @@ pub(super) async fn make(pool: Rc<Pool>, mut job: Job, _permit: OwnedSemaphorePe
 
 /// A connection, and the request as it takes it.
 async fn prepare(pool: &Pool, job: &Job) -> Result<(Lease, Outgoing), String> {
-    let message = Message::of(&pool.shared, &job.request().rendered)?;
+    let Asks::Http(rendered) = &job.request().asks else { return Err("it is no request by HTTP".to_owned()) };
+    let message = Message::of(&pool.shared, rendered)?;
     let lease = pool.lease(&message.origin).await?;
     let outgoing = if lease.is_one() {
         Outgoing::One(message.into_one()?)
@@ -93,7 +94,7 @@ async fn prepare(pool: &Pool, job: &Job) -> Result<(Lease, Outgoing), String> {
 
 /// Whether the key's window forbids to write a request now.
 fn is_too_late(shared: &Shared, request: &provider::Request) -> bool {
-    let window = shared.window.as_ref().filter(|_| request.rendered.key.is_some());
+    let window = shared.window.as_ref().filter(|_| request.asks.key().is_some());
     window.is_some_and(|window| !window.allows(request.first_at_ms, (shared.clock)()))
 }
 

@@ -2,8 +2,6 @@
 //!
 //! - [`Http`] is the [`Provider`], made of [`Settings`]. Each lane's way has a thread of its own, `calls-<n>`, with a
 //!   small runtime: it goes on with what is queued while the lane commits.
-//! - `lane` is a lane's way to its thread, `request` what a thread has of a call, and the lock that makes taking back
-//!   certain. `thread` lets requests go: in order, at most so many, at most at a rate (`rate`).
 //! - `attempt` makes one attempt: `message` is what is sent, `answer` reads what comes back.
 //! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP (`socket`), proxies, TLS
 //!   (`tls`).
@@ -27,7 +25,7 @@
 //! starts another. No message holds a path, a query, a header, a body or a user of an address.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,25 +33,31 @@ use hyper::Method;
 use hyper::header::HeaderName;
 use hyper_util::client::proxy::matcher::Matcher;
 use rustls::ClientConfig;
+use tokio::sync::mpsc;
 
 use super::call::KeyWindow;
+use super::job::Job;
+use super::lane::Lane;
 use super::provider::{Calls, Provider};
+use super::thread::{self, Tasks};
 use super::{Error, ErrorKind};
 
 mod answer;
 mod attempt;
 mod connect;
-mod lane;
 mod message;
 mod pool;
-mod rate;
-mod request;
 mod socket;
-mod thread;
 mod tls;
+
+use pool::Pool;
 
 /// Up to this many bytes of a body that is not kept are hashed. Beyond them the connection is dropped.
 pub const HASHED_MAX: usize = 8 << 20;
+/// How often connections that nobody uses are looked at.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How many names are looked up at once, each on a thread.
+const LOOK_UPS_MAX: usize = 4;
 /// How long a name, TCP, a proxy and TLS may take together, if an attempt may take that long.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
@@ -105,8 +109,6 @@ struct Shared {
     /// How TLS is spoken, once it was needed.
     tls: Mutex<Option<Arc<ClientConfig>>>,
     clock: WallClock,
-    /// How many threads there were.
-    threads: AtomicU64,
 }
 
 impl Shared {
@@ -121,7 +123,7 @@ impl Http {
     /// # Errors
     /// Settings that cannot be, [`ErrorKind::Lasting`].
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        Self::with_clock(settings, Arc::new(wall_ms))
+        Self::with_clock(settings, system_clock())
     }
 
     /// The same by another wall clock.
@@ -142,7 +144,7 @@ impl Http {
         if !wrong.is_empty() {
             return Err(lasting(wrong.to_owned()));
         }
-        let (proxies, tls, threads) = (Matcher::from_env(), Mutex::new(None), AtomicU64::new(0));
+        let (proxies, tls) = (Matcher::from_env(), Mutex::new(None));
         let shared = Shared {
             method,
             key_header,
@@ -155,7 +157,6 @@ impl Http {
             proxies,
             tls,
             clock,
-            threads,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -173,8 +174,19 @@ impl Provider for Http {
     }
 
     fn calls(&self) -> Box<dyn Calls> {
-        Box::new(lane::Lane::new(Arc::clone(&self.shared)))
+        let shared = Arc::clone(&self.shared);
+        Box::new(Lane::new(Arc::new(move |jobs, stopped| {
+            thread::run(LOOK_UPS_MAX, stopped, |tasks| make_calls(Arc::clone(&shared), jobs, tasks));
+        })))
     }
+}
+
+/// Makes the calls of a lane, on its thread.
+async fn make_calls(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>, tasks: Tasks) {
+    let bounds = (shared.in_flight, shared.rate);
+    let pool = Rc::new(Pool::new(shared, tasks.clone()));
+    tasks.start(Rc::clone(&pool).sweep(SWEEP));
+    thread::let_go(jobs, bounds, |job, permit| tasks.start(attempt::make(Rc::clone(&pool), job, permit))).await;
 }
 
 /// Whether a header is the driver's own: what says where a message goes and where it ends. A request that brings one is
@@ -195,6 +207,11 @@ pub fn is_own_header(name: &str) -> bool {
         "upgrade",
     ];
     OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
+/// The system's wall clock.
+pub fn system_clock() -> WallClock {
+    Arc::new(wall_ms)
 }
 
 fn read_method(method: &str) -> Result<Method, String> {

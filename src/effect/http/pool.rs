@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::connect::{Made, One, Two, connect};
 use super::message::Origin;
-use super::thread::Tasks;
+use crate::effect::thread::Tasks;
 
 /// How long a connection is kept that nobody uses. Servers close theirs after 5 s and more; a request that crosses with
 /// that is lost, and without a key in doubt.

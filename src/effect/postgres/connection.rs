@@ -14,6 +14,7 @@ use super::pipeline::{ANSWER_WAIT, Answered, Pipeline, silent};
 use super::positions::RowSql;
 use super::prepare::Grants;
 use super::statement::{self, Prepared};
+use super::url::Target;
 use super::{Settings, Shared, prepare, tls};
 
 /// The first release that it is tested with.
@@ -46,7 +47,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, creates own tables where they are missing and may be, and prepares own statements.
     pub async fn open(shared: &Shared) -> Result<Self, Trouble> {
-        let (client, task, ended) = connect(shared).await?;
+        let (client, task, ended) = connect(&shared.target, &shared.settings.topology).await?;
         let prepared = answered(async {
             let Greeting { process, role } = greet(&client).await?;
             let settings = &shared.settings;
@@ -173,11 +174,10 @@ async fn part(client: Client, mut task: JoinHandle<()>) {
 
 pub(super) type Connected = (Client, JoinHandle<()>, Arc<OnceLock<Trouble>>);
 
-pub(super) async fn connect(shared: &Shared) -> Result<Connected, Trouble> {
-    let target = &shared.target;
+pub(super) async fn connect(target: &Target, topology: &str) -> Result<Connected, Trouble> {
     let connector = tls::connector(target)?;
     let mut config = target.config.clone();
-    config.application_name(format!("ratchet {}", shared.settings.topology));
+    config.application_name(format!("ratchet {topology}"));
     let given = config.get_options().unwrap_or_default().to_owned();
     // At the start, so that a pooler refuses them instead of handing them on to others.
     config.options(format!(

@@ -5,6 +5,7 @@
 //! - `transaction` commits: the rows' updates, the inbox, the effects, all pipelined, then COMMIT. `bundle` makes one
 //!   statement of many. `rejected` finds the records that the database refuses. `positions` claims and reads rows.
 //!   `inbox` and `upsert` are SQL.
+//! - [`steps`] carries out the transactions of handlers' steps.
 //! - `class` says what to do about an SQLSTATE.
 //!
 //! **Invariants.** COMMIT is sent only once each row is known to have had its step's mark. It is sent behind a query
@@ -33,6 +34,7 @@ mod prepare;
 mod rejected;
 mod session;
 mod statement;
+pub mod steps;
 mod tls;
 mod transaction;
 mod upsert;

@@ -60,7 +60,7 @@ impl Health {
     pub fn answered(&mut self, policy: &Policy, number: CallNumber, answer: &Answer, now: Duration) -> bool {
         self.dropped(number);
         let class = policy.answers.read(answer, policy.key.is_some()).class;
-        let is_answer = matches!(answer, Answer::Status(_));
+        let is_answer = matches!(answer, Answer::Status(_) | Answer::Refused);
         if !is_answer || !matches!(class, Class::Done | Class::Rejected | Class::Conflict | Class::InProgress) {
             return false;
         }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::dedup::{self, Action, Decision, Evaluation, Kept, Progress, Reason, Rejection, Verdict};
 use crate::effect::call::{self, Call, Comparison, Fingerprint, Found, Grant, Now};
-use crate::effect::provider::Rendered;
+use crate::effect::provider::{Asks, is_open};
 use crate::engine::context::Context;
 use crate::engine::failure::{Failure, Unprocessable};
 use crate::engine::judge::Judge;
@@ -37,12 +37,12 @@ use crate::engine::process::stops_at;
 use crate::engine::resume::Refusal;
 use crate::engine::share::TaskId;
 use crate::engine::task::Work;
-use crate::format::{self, EntryRef, How, Place, Remembered, Settled, UnderWay};
+use crate::format::{self, EntryRef, How, Journal, JournalWriter, Place, Remembered, Settled, UnderWay};
 use crate::record::Record;
-use crate::rendering::request::Requester;
+use crate::rendering::work::Asker;
 use crate::sabotage::{self, Sabotage};
 use crate::state::Overlay;
-use crate::topology::sink::http::{Http, OnDuplicate};
+use crate::topology::sink::terms::{OnDuplicate, Terms};
 
 use super::Numbers;
 use super::window::{Called, Judged, Slot, SlotStage, Time, Window};
@@ -51,12 +51,12 @@ use super::window::{Called, Judged, Slot, SlotStage, Time, Window};
 pub struct Bench<'a> {
     /// What all lanes share.
     pub context: &'a Context,
-    /// The topology's provider.
-    pub http: &'a Http,
+    /// The terms of the topology's calls.
+    pub terms: &'a Terms,
     /// Reads and judges.
     pub judge: &'a mut Judge,
-    /// Makes requests.
-    pub requester: &'a mut Requester,
+    /// Says what records ask for.
+    pub asker: &'a mut Asker,
     /// Numbers calls.
     pub numbers: &'a mut Numbers,
     /// The time.
@@ -273,26 +273,27 @@ fn one<C: Cluster>(
         Met::Entry(_) if is_same(&decision) => {
             let settled = remembered.and_then(|remembered| remembered.settled).expect("it is the same as something");
             if let How::GivenUp { first_at_ms } = settled.how {
-                let found = Found { first_at_ms, attempts: 0 };
-                return Ok(found_again(bench, (number, &record), forwarded(), (kept, settled.entry), found));
+                let found = Found { first_at_ms, attempts: 0, may_have_acted: true };
+                let left = Left { entry: settled.entry, found, journal: Journal::default() };
+                return Ok(found_again(bench, (number, &record), forwarded(), (kept, left)));
             }
             let other = settled.fingerprint.map(Fingerprint::from_bytes).is_some_and(|known| {
                 let rendered = bench.render(number, &record);
-                rendered.is_ok_and(|rendered| known.compare(&rendered.fingerprint) == Comparison::Different)
+                rendered.is_ok_and(|asks| known.compare(asks.fingerprint()) == Comparison::Different)
             });
             if other {
-                let action = bench.http.on_conflict;
+                let action = bench.terms.on_conflict;
                 let evaluation = Evaluation::from(Decision::of_call(action, Reason::Conflict));
                 return Ok(without_call(bench, round, (number, &record), evaluation, Kept::default(), false));
             }
-            let is_answered = bench.http.on_duplicate == OnDuplicate::Result;
+            let is_answered = bench.terms.on_duplicate == OnDuplicate::Result;
             Ok(without_call(bench, round, (number, &record), evaluation, kept, is_answered))
         }
         Met::Entry(_) | Met::Other(_) if decision.action == Action::Forward && bench.calls(number) => {
             match bench.render(number, &record) {
                 Ok(rendered) => {
-                    let (call, action) = call::begin(&bench.http.policy, grant, bench.now);
-                    Ok(called(bench, (call, action), rendered, evaluation, kept))
+                    let (call, action) = call::begin(&bench.terms.policy, grant, bench.now);
+                    Ok(called(bench, (call, action), (rendered, Journal::default()), evaluation, kept))
                 }
                 Err(words) => Ok(refused(bench, round, (number, &record), words)),
             }
@@ -357,7 +358,7 @@ pub fn amended(former: Option<&[u8]>, entry: &[u8]) -> Vec<u8> {
 
 /// The stage of a record that no request can be made of: nothing has happened, and nothing is remembered.
 fn refused(bench: &mut Bench<'_>, round: &mut Round, record: (usize, &Record<'_>), words: String) -> SlotStage {
-    let decision = Decision::of_call(bench.http.on_rejected, Reason::Rejected);
+    let decision = Decision::of_call(bench.terms.on_rejected, Reason::Rejected);
     let rejection = Some(Rejection { reason: Reason::Rejected, message: words });
     without_call(bench, round, record, Evaluation { decision, rejection, full: None }, Kept::default(), false)
 }
@@ -369,8 +370,16 @@ fn go_on(
     evaluation: Evaluation,
     (kept, reservation): (Kept, &UnderWay<'_>),
 ) -> SlotStage {
-    let found = Found { first_at_ms: reservation.first_at_ms, attempts: reservation.attempts };
-    found_again(bench, (number, record), evaluation, (kept, reservation.entry), found)
+    let UnderWay { entry, first_at_ms, attempts, was_sent, journal, .. } = *reservation;
+    let found = Found { first_at_ms, attempts, may_have_acted: was_sent };
+    found_again(bench, (number, record), evaluation, (kept, Left { entry, found, journal }))
+}
+
+/// What is left of a call that may have happened.
+struct Left<'a> {
+    entry: EntryRef<'a>,
+    found: Found,
+    journal: Journal<'a>,
 }
 
 /// The stage of a record that goes on with a call that may have happened.
@@ -378,11 +387,10 @@ fn found_again(
     bench: &mut Bench<'_>,
     (number, record): (usize, &Record<'_>),
     evaluation: Evaluation,
-    (kept, entry): (Kept, EntryRef<'_>),
-    found: Found,
+    (kept, left): (Kept, Left<'_>),
 ) -> SlotStage {
-    let rendered = match bench.render(number, record) {
-        Ok(rendered) => rendered,
+    let asks = match bench.render(number, record) {
+        Ok(asks) => asks,
         Err(words) => {
             let Record { topic, partition, offset, .. } = record;
             return SlotStage::Stops(format!(
@@ -392,16 +400,23 @@ fn found_again(
         }
     };
     let mut bytes = Vec::new();
-    entry.encode(&mut bytes);
-    let (call, action) = call::resume(&bench.http.policy, found, bench.now);
-    called(bench, (call, action), rendered, evaluation, kept.with_entry(bytes))
+    left.entry.encode(&mut bytes);
+    let may_have_acted = match asks {
+        Asks::Http(_) => true,
+        // Without keys it says in its journal that a step begins, so what says nothing has not acted.
+        Asks::Handler(_) if bench.terms.policy.key.is_none() => is_open(left.journal),
+        Asks::Handler(_) => left.found.may_have_acted,
+    };
+    let found = Found { may_have_acted, ..left.found };
+    let (call, action) = call::resume(&bench.terms.policy, found, bench.now);
+    called(bench, (call, action), (asks, left.journal), evaluation, kept.with_entry(bytes))
 }
 
 /// The stage of a record that calls.
 fn called(
     bench: &mut Bench<'_>,
     (call, action): (Call, call::Action),
-    rendered: Arc<Rendered>,
+    (asks, journal): (Asks, Journal<'_>),
     evaluation: Evaluation,
     kept: Kept,
 ) -> SlotStage {
@@ -414,7 +429,9 @@ fn called(
         number: bench.numbers.take(),
         send_at,
         ended_at: None,
-        rendered,
+        asks,
+        journal: Arc::new(JournalWriter::after(journal)),
+        steps: None,
         evaluation,
         kept,
         heard: None,
@@ -423,15 +440,15 @@ fn called(
 }
 
 impl Bench<'_> {
-    fn render(&mut self, number: usize, record: &Record<'_>) -> Result<Arc<Rendered>, String> {
+    fn render(&mut self, number: usize, record: &Record<'_>) -> Result<Asks, String> {
         let (rows, arena) = self.judge.rows(number);
-        self.requester.render(record, rows, arena).map(Arc::new)
+        self.asker.ask(record, rows, arena)
     }
 
     /// Whether the record that was read as this number makes a call.
     fn calls(&self, number: usize) -> bool {
         let (rows, _) = self.judge.rows(number);
-        rows.first().is_some_and(|row| Http::is_called_by(row.kind))
+        rows.first().is_some_and(|row| Terms::is_called_by(row.kind))
     }
 }
 

@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::effect::call::{Action, Answer, Class, Event, Key, KeyOf, Now, Policy, Stage, Status};
-use crate::effect::provider::{CallNumber, Calls, Heard, Provider, Rendered, Request};
+use crate::effect::provider::{Asks, CallNumber, Calls, Heard, Provider, Rendered, Request, Told};
 use crate::observe::CallMetrics;
-use crate::rendering::request::Requester;
+use crate::rendering::work::Asker;
 use crate::sabotage::{self, Sabotage};
-use crate::topology::sink::http::Http;
+use crate::topology::sink::Terms;
 
 use super::context::Context;
 use super::crash;
@@ -42,7 +42,7 @@ pub mod writing;
 use health::Health;
 use judging::Round;
 use secrets::Secrets;
-use window::{Called, HeardLast, SlotStage, Window};
+use window::{Called, HeardLast, SlotStage, Steps, Window};
 
 /// How many calls may wait for their turn in the driver for each that may be under way: it goes on with them while the
 /// lane commits. A commit takes 10 ms and more, in which a fast provider does hundreds. More of them, and a call that is
@@ -95,7 +95,7 @@ pub struct Calling {
     pub(super) metrics: CallMetrics,
     pub(super) said: Said,
     pub(super) numbers: Numbers,
-    pub(super) requester: Requester,
+    pub(super) asker: Asker,
     pub(super) round: Round,
 }
 
@@ -116,12 +116,12 @@ impl Calling {
             under_way: HashMap::new(),
             random: Random(random),
             health: Health::default(),
-            secrets: context.topology.calls().map(Secrets::of).unwrap_or_default(),
+            secrets: context.topology.http().map(Secrets::of).unwrap_or_default(),
             has_hidden: false,
             metrics: context.metrics.calls(&context.topology.name, provider.kind(), &Class::ALL.map(Class::as_str)),
             said: Said::default(),
             numbers: Numbers::default(),
-            requester: Requester::new(&context.topology)?,
+            asker: Asker::new(&context.topology)?,
             round: Round::default(),
         })
     }
@@ -145,22 +145,28 @@ impl Calling {
     pub fn ended(&mut self, context: &Context, policy: &Policy, window: &mut Window, is_committed: bool) {
         let (now, random) = (Self::now(context), &mut self.random);
         let mut draw = |most| random.up_to(most);
-        match is_committed {
-            true if window.committed(policy, now, &mut draw) => crash::point(crash::Point::AfterReservation),
-            true => {}
-            false => window.aborted(policy, now, &mut draw),
+        if !is_committed {
+            return window.aborted(policy, now, &mut draw);
+        }
+        let let_go = window.committed(policy, now, &mut draw);
+        if let_go.calls {
+            crash::point(crash::Point::AfterReservation);
+        }
+        for (number, first_at_ms) in let_go.handlers {
+            crash::point(crash::Point::AfterStep);
+            self.calls.journaled(number, first_at_ms);
         }
     }
 
     /// Takes what was heard to the records that it is about. Says whether there was anything.
-    pub fn hear(&mut self, context: &Context, http: &Http, windows: &mut impl Windows) -> bool {
-        let mut has_heard = false;
+    pub fn hear(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) -> bool {
+        let mut has_heard = self.listen(windows);
         while let Some(heard) = self.calls.take() {
             has_heard = true;
             let now = Self::now(context);
-            self.count(&http.policy, &heard);
+            self.count(&terms.policy, &heard);
             let owner = self.under_way.remove(&heard.number);
-            let ends_hold = self.health.answered(&http.policy, heard.number, &heard.answer, now.monotonic);
+            let ends_hold = self.health.answered(&terms.policy, heard.number, &heard.answer, now.monotonic);
             if ends_hold && self.said.forget() {
                 tracing::info!(topology = context.topology.name, "the provider works again");
             }
@@ -169,36 +175,66 @@ impl Calling {
             let Some(at) = window.find(offset) else { continue };
             let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
             if called.number == heard.number {
-                self.answered(context, http, called, heard, now);
+                self.answered(context, terms, called, heard, now);
                 crash::point(crash::Point::AfterAnswer);
             }
         }
         if self.health.is_held() {
-            self.withdraw_all(context, http, windows);
+            self.withdraw_all(context, terms, windows);
         }
         self.metrics.in_flight(self.calls.in_flight());
         self.metrics.held(self.health.is_held());
         has_heard
     }
 
+    /// Takes what handlers tell in mid-attempt to the records that it is about. Says whether there was anything.
+    fn listen(&mut self, windows: &mut impl Windows) -> bool {
+        let mut has_heard = false;
+        while let Some(told) = self.calls.told() {
+            has_heard = true;
+            let (Told::Steps { number, attempt, .. } | Told::Stops { number, attempt, .. }) = &told;
+            let (number, attempt) = (*number, *attempt);
+            let Some((id, offset)) = self.under_way.get(&number).copied() else { continue };
+            let Some(window) = windows.window(id) else { continue };
+            let Some(at) = window.find(offset) else { continue };
+            let slot = window.slot_mut(at);
+            let place = slot.place();
+            let SlotStage::Called(called) = &mut slot.stage else { continue };
+            if called.number != number || called.call.attempt() != attempt || called.call.stage() != Stage::Sent {
+                continue;
+            }
+            match told {
+                Told::Steps { steps, .. } => called.steps = Some(Steps { steps, written_ms: None }),
+                Told::Stops { reason, .. } => {
+                    slot.stage = SlotStage::Stops(format!("{place}: {reason}"));
+                    self.forget(number);
+                }
+            }
+        }
+        has_heard
+    }
+
     /// Counts an attempt, whether anybody waits for it or not.
     fn count(&self, policy: &Policy, heard: &Heard) {
         let class = policy.answers.read(&heard.answer, policy.key.is_some()).class;
-        let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Lost);
+        let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Refused | Answer::Lost);
         self.metrics.attempt(class as usize, is_sent.then_some(heard.took));
     }
 
-    fn answered(&mut self, context: &Context, http: &Http, called: &mut Called, heard: Heard, now: Now) {
+    fn answered(&mut self, context: &Context, terms: &Terms, called: &mut Called, heard: Heard, now: Now) {
         let Heard { attempt, answer, body, message, .. } = heard;
         let answer = if sabotage::is_on(Sabotage::ReplayTakenForResult) { as_result(answer) } else { answer };
         let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at));
         let is_down = is_down && !sabotage::is_on(Sabotage::LetterWhileDown);
         called.ended_at = Some(now.monotonic);
+        // Its thread has ended in mid-attempt: the step is done again, under its key.
+        called.steps.take_if(|steps| steps.written_ms.is_none());
         let random = &mut self.random;
         let event = Event::Answered { attempt, answer, is_down };
-        let action = called.happen(&http.policy, event, now, &mut |most| random.up_to(most));
-        let status = match answer {
-            Answer::Status(status) => Some(status.code),
+        let action = called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
+        let status = match (answer, &called.asks) {
+            (Answer::Status(status), Asks::Http(_)) => Some(status.code),
+            // A handler's are the driver's own.
             _ => None,
         };
         let (body, is_hidden) = self.secrets.hide(body);
@@ -228,15 +264,15 @@ impl Calling {
     }
 
     /// Takes back whatever is not on the wire yet.
-    fn withdraw_all(&mut self, context: &Context, http: &Http, windows: &mut impl Windows) {
+    fn withdraw_all(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
         for id in windows.at_work() {
             let Some(window) = windows.window(id) else { continue };
-            self.withdraw(context, http, window);
+            self.withdraw(context, terms, window);
         }
     }
 
     /// Takes back the calls of a window that are not on the wire yet.
-    pub fn withdraw(&mut self, context: &Context, http: &Http, window: &mut Window) {
+    pub fn withdraw(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
         let now = Self::now(context);
         for at in 0..window.len() {
             let SlotStage::Called(called) = &window.slot(at).stage else { continue };
@@ -248,7 +284,7 @@ impl Calling {
             if let SlotStage::Called(called) = &mut window.slot_mut(at).stage {
                 let random = &mut self.random;
                 let event = Event::Withdrawn { attempt };
-                called.happen(&http.policy, event, now, &mut |most| random.up_to(most));
+                called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
             }
         }
     }
@@ -265,43 +301,45 @@ impl Calling {
                 && called.call.stage() == Stage::Sent
             {
                 // Either way nobody hears of it.
-                let _ = self.calls.withdraw(called.number);
+                if !self.calls.withdraw(called.number) {
+                    self.calls.abandon(called.number);
+                }
                 self.forget(called.number);
             }
         }
     }
 
     /// Sends what is ready, as much as there is room for.
-    pub fn send(&mut self, context: &Context, http: &Http, windows: &mut impl Windows) {
+    pub fn send(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
         let now = Self::now(context);
         if self.health.is_held() {
-            return self.send_one(http, windows, now);
+            return self.send_one(terms, windows, now);
         }
-        let queued_max = (http.in_flight * QUEUED_PER_CALL).max(QUEUED_MIN);
+        let queued_max = (terms.in_flight * QUEUED_PER_CALL).max(QUEUED_MIN);
         for id in windows.at_work() {
             let Some(window) = windows.window(id) else { continue };
             for at in 0..window.len() {
-                if self.under_way.len() >= http.in_flight + queued_max {
+                if self.under_way.len() >= terms.in_flight + queued_max {
                     return;
                 }
                 let slot = window.slot(at);
                 let is_ready = matches!(
                     &slot.stage,
-                    SlotStage::Called(called) if called.call.stage() == Stage::Ready && called.send_at <= now.monotonic
+                    SlotStage::Called(called) if called.is_ready() && called.send_at <= now.monotonic
                 );
                 if !is_ready {
                     continue;
                 }
                 let offset = slot.offset();
                 let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
-                self.dispatch(http, (id, offset), called, now);
+                self.dispatch(terms, (id, offset), called, now);
             }
         }
     }
 
     /// While the provider is down: sends the call that has waited longest, so that one which fails for reasons of its own
     /// does not keep the others from finding it alive.
-    fn send_one(&mut self, http: &Http, windows: &mut impl Windows, now: Now) {
+    fn send_one(&mut self, terms: &Terms, windows: &mut impl Windows, now: Now) {
         if !self.health.may_send(now.monotonic) {
             return;
         }
@@ -310,7 +348,7 @@ impl Calling {
             let Some(window) = windows.window(id) else { continue };
             for (at, slot) in window.slots().enumerate() {
                 let SlotStage::Called(called) = &slot.stage else { continue };
-                let is_ready = called.call.stage() == Stage::Ready && called.send_at <= now.monotonic;
+                let is_ready = called.is_ready() && called.send_at <= now.monotonic;
                 if is_ready && first.is_none_or(|(send_at, ..)| called.send_at < send_at) {
                     first = Some((called.send_at, id, at));
                 }
@@ -320,30 +358,32 @@ impl Calling {
         let Some(window) = windows.window(id) else { return };
         let offset = window.slot(at).offset();
         if let SlotStage::Called(called) = &mut window.slot_mut(at).stage {
-            self.dispatch(http, (id, offset), called, now);
+            self.dispatch(terms, (id, offset), called, now);
         }
     }
 
-    fn dispatch(&mut self, http: &Http, (id, offset): (TaskId, i64), called: &mut Called, now: Now) {
+    fn dispatch(&mut self, terms: &Terms, (id, offset): (TaskId, i64), called: &mut Called, now: Now) {
         let random = &mut self.random;
-        let action = called.happen(&http.policy, Event::Dispatch, now, &mut |most| random.up_to(most));
+        let may_have_acted = called.call.may_have_acted();
+        let action = called.happen(&terms.policy, Event::Dispatch, now, &mut |most| random.up_to(most));
         let Some(Action::Send { attempt }) = action else { return };
         let first_at_ms = called.call.first_at_ms().expect("what is sent has begun");
         let number = called.number;
         self.under_way.insert(number, (id, offset));
         self.health.sent(number);
-        let mut rendered = called.rendered.clone();
+        let mut asks = called.asks.clone();
         let other = match () {
             () if sabotage::is_on(Sabotage::KeyOfAttempt) => Some(i64::from(attempt)),
             () if sabotage::is_on(Sabotage::KeyOfPlace) => Some(offset),
             () => None,
         };
-        if let Some(other) = other {
+        if let (Some(other), Asks::Http(rendered)) = (other, &mut asks) {
             let key = rendered.key.as_ref().map(|key| other_key(key, other));
-            rendered = Arc::new(Rendered { key, ..(*rendered).clone() });
+            *rendered = Arc::new(Rendered { key, ..(**rendered).clone() });
         }
         crash::point(crash::Point::BeforeSubmit);
-        self.calls.submit(Request { number, attempt, first_at_ms, rendered });
+        let journal = Arc::clone(&called.journal);
+        self.calls.submit(Request { number, attempt, first_at_ms, may_have_acted, asks, journal });
     }
 
     /// When something is to be sent, on the monotonic clock, if anything waits for that.

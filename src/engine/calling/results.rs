@@ -31,7 +31,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let settled = Remembered::decode(former).expect("it was judged against").settled;
         match settled.filter(|settled| settled.result.is_some()) {
             Some(settled) => {
-                self.outlet.added.settled.duplicate_result += u64::from(self.http.result.is_some());
+                self.outlet.added.settled.duplicate_result += u64::from(self.terms.result.is_some());
                 self.send_result(record, (settled.how, settled.result), true, refused)
             }
             None => Ok(()),
@@ -45,7 +45,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         is_repeated: bool,
         refused: Option<&str>,
     ) -> Result<(), Failure> {
-        let Some(results) = &self.http.result else { return Ok(()) };
+        let Some(results) = &self.terms.result else { return Ok(()) };
         let message = Message {
             topic: &results.topic,
             partition: record.partition % self.outlet.work.task.topic.result_partitions,
@@ -82,6 +82,13 @@ fn push(headers: &mut HeaderBuf, name: &str, value: &str) {
     headers.push(format!("__ratchet.result.{name}").as_bytes(), Some(value.as_bytes()));
 }
 
+/// A handler's reply has no status.
+fn push_status(headers: &mut HeaderBuf, status: u16) {
+    if status != 0 {
+        push(headers, "status", &status.to_string());
+    }
+}
+
 /// The headers of a result's record, and its value.
 fn headers<'a>(
     record: &Record<'_>,
@@ -99,11 +106,11 @@ fn headers<'a>(
     }
     let value = match result {
         Some(ResultRef::Whole { status, body }) => {
-            push(&mut headers, "status", &status.to_string());
+            push_status(&mut headers, status);
             Some(body)
         }
         Some(ResultRef::Digest { status, sha256, bytes }) => {
-            push(&mut headers, "status", &status.to_string());
+            push_status(&mut headers, status);
             push(&mut headers, "digest", &format!("sha256:{}", hex(&sha256)));
             push(&mut headers, "bytes", &bytes.to_string());
             None

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use crate::dedup::{Evaluation, Kept, Progress, Rejection, Rules, check_time};
 use crate::effect::call::{self, Action, Call, Draw, Event, Now, Outcome, Policy, Stage};
-use crate::effect::provider::{Body, CallNumber, Rendered};
+use crate::effect::provider::{Asks, Body, CallNumber, OwnedStep};
 use crate::engine::share::Position;
+use crate::format::JournalWriter;
 use crate::record::{Headers, Record};
 use crate::sabotage::{self, Sabotage};
 
@@ -165,8 +166,12 @@ pub struct Called {
     pub send_at: Duration,
     /// When its last attempt ended, on the monotonic clock; `None` before.
     pub ended_at: Option<Duration>,
-    /// What is sent.
-    pub rendered: Arc<Rendered>,
+    /// What is asked for.
+    pub asks: Asks,
+    /// What a handler's steps have come to: committed.
+    pub journal: Arc<JournalWriter>,
+    /// What is to be added to that.
+    pub steps: Option<Steps>,
     /// Why it survived.
     pub evaluation: Evaluation,
     /// What it leaves behind once it is done.
@@ -175,6 +180,16 @@ pub struct Called {
     pub heard: Option<HeardLast>,
     /// Whether the open transaction settles it.
     pub is_written: bool,
+}
+
+/// Steps of a handler that waits until they are committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// What they have come to.
+    pub steps: Vec<OwnedStep>,
+    /// When the open transaction has taken them, by the wall clock, in milliseconds since the epoch; `None` if it has
+    /// not.
+    pub written_ms: Option<i64>,
 }
 
 /// What was answered last.
@@ -192,6 +207,12 @@ impl Slot {
     /// The record's offset.
     pub fn offset(&self) -> i64 {
         self.record.offset
+    }
+
+    /// The record's place, for messages.
+    pub fn place(&self) -> String {
+        let Owned { topic, partition, offset, .. } = &self.record;
+        format!("{topic}:{partition}:{offset}")
     }
 
     /// Whether the next transaction may settle it.
@@ -235,6 +256,16 @@ impl Slot {
             SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => false,
         }
     }
+}
+
+/// What a transaction lets go once it is committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LetGo {
+    /// Whether there are calls that may be sent.
+    pub calls: bool,
+    /// The handlers that go on with their next step, which may act from that time on (wall clock, in milliseconds since
+    /// the epoch).
+    pub handlers: Vec<(CallNumber, i64)>,
 }
 
 /// Where a task is once the open transaction is committed.
@@ -461,25 +492,29 @@ impl Window {
         Ahead { next, times, beyond }
     }
 
-    /// The open transaction is committed: what it has settled is, and what it has let go may be sent. Says whether
-    /// there is any.
-    pub fn committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> bool {
+    /// The open transaction is committed: what it has settled is, and what it has let go may be sent.
+    pub fn committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> LetGo {
         self.is_touched = true;
-        let mut lets_go = false;
+        let mut let_go = LetGo::default();
         for slot in &mut self.slots {
+            if let SlotStage::Called(called) = &mut slot.stage
+                && let Some(since_ms) = called.steps_committed(policy, now, draw)
+            {
+                let_go.handlers.push((called.number, since_ms));
+            }
             match &mut slot.stage {
                 SlotStage::Judged(judged) if judged.is_written => slot.stage = SlotStage::Settled,
                 SlotStage::Called(called) if called.is_written => slot.stage = SlotStage::Settled,
                 SlotStage::Called(called) if matches!(called.call.stage(), Stage::Writing(_)) => {
                     called.happen(policy, Event::Committed, now, draw);
-                    lets_go = true;
+                    let_go.calls = true;
                 }
                 _ => {}
             }
         }
         self.pop();
         self.search_on();
-        lets_go
+        let_go
     }
 
     /// The open transaction was certainly not committed: everything is as it was before it.
@@ -491,6 +526,7 @@ impl Window {
                 SlotStage::Judged(_) => slot.stage = SlotStage::Unjudged,
                 SlotStage::Called(called) => {
                     called.is_written = false;
+                    called.steps.iter_mut().for_each(|steps| steps.written_ms = None);
                     if matches!(called.call.stage(), Stage::Writing(_)) {
                         called.happen(policy, Event::Aborted, now, draw);
                     }
@@ -521,7 +557,7 @@ impl Window {
     /// When the next call that is ready may be sent, on the monotonic clock.
     pub fn next_send(&self) -> Option<Duration> {
         let ready = |slot: &Slot| match &slot.stage {
-            SlotStage::Called(called) if called.call.stage() == Stage::Ready => Some(called.send_at),
+            SlotStage::Called(called) if called.is_ready() => Some(called.send_at),
             _ => None,
         };
         self.slots.iter().filter_map(ready).min()
@@ -537,6 +573,30 @@ impl Called {
             self.send_at = at;
         }
         action
+    }
+
+    /// Whether it is to be sent, once it is time.
+    pub fn is_ready(&self) -> bool {
+        // What its handler has told belongs into the journal that the next attempt begins with.
+        self.call.stage() == Stage::Ready && self.steps.is_none()
+    }
+
+    /// Whether what its handler has told is to be written.
+    pub fn has_steps_due(&self) -> bool {
+        self.steps.as_ref().is_some_and(|steps| steps.written_ms.is_none())
+    }
+
+    /// The transaction that was open is committed. Says from when on the handler's next step may act, if it waits for
+    /// that.
+    fn steps_committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> Option<i64> {
+        let Steps { steps, written_ms } = self.steps.take_if(|steps| steps.written_ms.is_some())?;
+        let journal = Arc::make_mut(&mut self.journal);
+        for step in &steps {
+            assert!(journal.push(step.as_step()), "there was room for it when it was written");
+        }
+        let since_ms = written_ms.filter(|_| self.call.stage() == Stage::Sent)?;
+        self.happen(policy, Event::Journaled { since_ms }, now, draw);
+        Some(since_ms)
     }
 
     /// What it has come to, if it is decided.

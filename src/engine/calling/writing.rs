@@ -4,19 +4,23 @@
 //! reservation, as given up: its call may have happened, whatever becomes of this one. A settlement ends whatever is
 //! reserved; one that is forgotten leaves everything as it was before its reservation.
 
+use std::sync::Arc;
+
 use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
 use crate::effect::call::{Event, Kept as KeptOf, Now, Outcome, Permit, Stage};
+use crate::effect::provider::{Asks, is_open};
 use crate::engine::failure::{Cause, Failure};
 use crate::engine::output::Outlet;
 use crate::engine::share::Position;
 use crate::format::{
-    Called as Granted, EntryRef, How, Place, REASON_BYTES_MAX, Remembered, ResultRef, Settled, UnderWay,
+    Called as Granted, EntryRef, How, Journal, JournalWriter, Place, REASON_BYTES_MAX, Remembered, ResultRef, Settled,
+    UnderWay,
 };
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 use crate::state;
-use crate::topology::sink::http::Http;
+use crate::topology::sink::Terms;
 
 use super::grants;
 use super::judging::amended;
@@ -53,6 +57,7 @@ impl What {
         match (&slot.stage, self) {
             (SlotStage::Judged(judged), _) => !judged.is_written,
             (SlotStage::Called(called), _) if called.is_written => false,
+            (SlotStage::Called(called), _) if called.has_steps_due() => true,
             (SlotStage::Called(called), _) => match called.call.stage() {
                 Stage::Decided(_) => true,
                 _ if self == Self::Releases => called.call.may_be_released(),
@@ -68,8 +73,8 @@ impl What {
 pub(in crate::engine) struct Pen<'a, 'o, C: Cluster> {
     /// Where the records go, and the task's share.
     pub outlet: &'a mut Outlet<'o, C>,
-    /// The topology's provider.
-    pub http: &'a Http,
+    /// The terms of the topology's calls.
+    pub terms: &'a Terms,
     /// The time.
     pub now: Now,
 }
@@ -93,7 +98,7 @@ pub(in crate::engine) fn write<C: Cluster>(
             break;
         }
         match (what, &window.slot(at).stage) {
-            (What::Releases, SlotStage::Called(called)) if called.outcome().is_none() => {
+            (What::Releases, SlotStage::Called(called)) if called.outcome().is_none() && !called.has_steps_due() => {
                 pen.release(window.slot(at))?
             }
             _ => pen.slot(window.slot_mut(at), grant)?,
@@ -117,7 +122,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
     /// The grant that this transaction writes.
     fn grant(&self, window: &mut Window) -> Option<Granted> {
         let end = window.next_grant_end();
-        grants::next(&self.http.policy, window, &self.outlet.share.position, end, self.now.wall_ms)
+        grants::next(&self.terms.policy, window, &self.outlet.share.position, end, self.now.wall_ms)
     }
 
     fn put_grant(&mut self, grant: Option<Granted>) {
@@ -152,11 +157,14 @@ impl<C: Cluster> Pen<'_, '_, C> {
             }
             SlotStage::Called(called) => {
                 let key = key.as_deref().expect("what calls has an identity");
+                if called.has_steps_due() {
+                    return self.journal(&record, key, called);
+                }
                 match called.call.stage() {
                     Stage::Waits(Permit::Reservation) => {
                         self.reserve(&record, key, called)?;
                         if sabotage::is_on(Sabotage::ReservedAfterCall) {
-                            called.happen(&self.http.policy, Event::Committed, self.now, &mut |_| 0);
+                            called.happen(&self.terms.policy, Event::Committed, self.now, &mut |_| 0);
                         }
                     }
                     Stage::Waits(Permit::Grant) => {
@@ -185,7 +193,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
 
     fn written(&self, called: &mut Called, since_ms: i64) {
         let mut nothing = |_| 0;
-        called.happen(&self.http.policy, Event::Written { since_ms }, self.now, &mut nothing);
+        called.happen(&self.terms.policy, Event::Written { since_ms }, self.now, &mut nothing);
     }
 
     /// What is remembered under this key, this transaction included.
@@ -265,6 +273,21 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     fn reserve(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
+        let journal = Arc::clone(&called.journal);
+        let first_at_ms = self.put_reservation(record, key, called, (None, journal.as_journal()))?;
+        self.written(called, first_at_ms);
+        Ok(())
+    }
+
+    /// Writes a call's reservation. Returns since when it says that the call may have been made: `first_at_ms`, or as the
+    /// call says.
+    fn put_reservation(
+        &mut self,
+        record: &Record<'_>,
+        key: &[u8],
+        called: &Called,
+        (first_at_ms, journal): (Option<i64>, Journal<'_>),
+    ) -> Result<i64, Failure> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
         let place = self.place(record);
@@ -272,12 +295,19 @@ impl<C: Cluster> Pen<'_, '_, C> {
         if let Some(former) = former {
             (settled, under_way) = (former.settled, former.under_way);
         }
-        if let Some(other) = under_way.filter(|other| other.place != place) {
-            let UnderWay { entry, place, first_at_ms, fingerprint, .. } = other;
-            let (how, place, result) = (How::GivenUp { first_at_ms }, Some(place), None);
-            settled = Some(Settled { entry, how, place, fingerprint, result });
+        // A handler that goes on where another record's has stopped takes its journal along.
+        let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
+        if let Some(other) = under_way.filter(is_other) {
+            let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
+            let (how, result) = match journal.is_empty() {
+                true => (How::GivenUp { first_at_ms }, None),
+                // Whoever began it anew would do again what is long done.
+                false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),
+            };
+            settled = Some(Settled { entry, how, place: Some(place), fingerprint, result });
+            self.overtaken(record, &other);
         }
-        let first_at_ms = called.call.first_at_ms().unwrap_or(self.now.wall_ms);
+        let first_at_ms = first_at_ms.or(called.call.first_at_ms()).unwrap_or(self.now.wall_ms);
         let entry = called.kept.entry.clone().expect("what calls is remembered");
         let reservation = UnderWay {
             entry: EntryRef::decode(&entry).expect("just written"),
@@ -285,9 +315,10 @@ impl<C: Cluster> Pen<'_, '_, C> {
             first_at_ms,
             attempts: called.call.attempts(),
             may_have_acted: called.call.may_have_acted(),
-            was_sent: called.call.may_have_acted(),
-            fingerprint: Some(called.rendered.fingerprint.to_bytes()),
-            journal: Default::default(),
+            // A handler's next step may begin as soon as this is committed.
+            was_sent: called.call.may_have_acted() || matches!(called.asks, Asks::Handler(_)),
+            fingerprint: Some(called.asks.fingerprint().to_bytes()),
+            journal,
         };
         let settled = settled.filter(|_| !sabotage::is_on(Sabotage::ReservationOverSettlement));
         if !sabotage::is_on(Sabotage::ReservationNotWritten) {
@@ -295,7 +326,43 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
         // What names a scope must not be there without the scope.
         called.kept.start(&mut self.outlet.share.position.progress);
-        self.written(called, first_at_ms);
+        Ok(first_at_ms)
+    }
+
+    /// Work of which some steps are done is passed over for what is newer: nobody goes on with it.
+    fn overtaken(&self, record: &Record<'_>, other: &UnderWay<'_>) {
+        if !other.journal.is_empty() {
+            let (offset, newer, steps) = (other.place.offset, record.offset, other.journal.len());
+            tracing::warn!(task = %self.outlet.work.task.input, offset, newer, steps, "{OVERTAKEN}");
+        }
+    }
+
+    /// Leaves a handler's reservation to whoever goes on, and says that its next step has not begun. Says whether there
+    /// is anything to leave.
+    fn leave(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<bool, Failure> {
+        let journal = without_mark(called.journal.as_journal());
+        if journal.is_empty() {
+            return Ok(false);
+        }
+        self.put_reservation(record, key, called, (None, journal.as_journal()))?;
+        let written = self.remembered(key)?.unwrap_or_default();
+        let written = Remembered::decode(&written).expect("just written");
+        let under_way =
+            written.under_way.map(|under_way| UnderWay { was_sent: false, may_have_acted: false, ..under_way });
+        self.put(key, Remembered { under_way, ..written });
+        Ok(true)
+    }
+
+    /// Remembers what a handler's steps have come to, in the call's reservation. It goes on once that is committed.
+    fn journal(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
+        let now_ms = self.now.wall_ms;
+        let Some(told) = &called.steps else { return Ok(()) };
+        let mut journal = (*called.journal).clone();
+        for step in &told.steps {
+            assert!(journal.push(step.as_step()), "a handler tells no more than there is room for");
+        }
+        self.put_reservation(record, key, called, (Some(now_ms), journal.as_journal()))?;
+        called.steps.iter_mut().for_each(|steps| steps.written_ms = Some(now_ms));
         Ok(())
     }
 
@@ -316,13 +383,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
         use crate::effect::call::{OnInDoubt, OnUnavailable};
         match outcome {
             Outcome::Done => Action::Forward,
-            Outcome::Rejected => self.http.on_rejected,
-            Outcome::Conflict => self.http.on_conflict,
-            Outcome::InDoubt => match self.http.policy.on_in_doubt {
+            Outcome::Rejected => self.terms.on_rejected,
+            Outcome::Conflict => self.terms.on_conflict,
+            Outcome::InDoubt => match self.terms.policy.on_in_doubt {
                 OnInDoubt::Fail => Action::Fail,
                 OnInDoubt::DeadLetter | OnInDoubt::Retry => Action::DeadLetter,
             },
-            Outcome::Unavailable => match self.http.policy.on_unavailable {
+            Outcome::Unavailable => match self.terms.policy.on_unavailable {
                 OnUnavailable::Fail => Action::Fail,
                 // Others have succeeded meanwhile: it is the record's own trouble.
                 OnUnavailable::Hold | OnUnavailable::DeadLetter => Action::DeadLetter,
@@ -352,7 +419,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
                 let attempts = called.call.attempt().max(called.call.attempts()).to_string();
                 let status = called.heard.as_ref().and_then(|heard| heard.status).map(|status| status.to_string());
                 let mut more: Vec<(&str, &str)> = vec![("attempts", &attempts)];
-                more.extend(called.rendered.key.as_ref().map(|key| ("key", key.as_str())));
+                more.extend(called.asks.key().map(|key| ("key", key.as_str())));
                 more.extend(status.as_deref().map(|status| ("status", status)));
                 self.outlet.dead_letter(record, reason, &message, &more)?;
             }
@@ -373,11 +440,21 @@ impl<C: Cluster> Pen<'_, '_, C> {
             KeptOf::GivenUp { first_at_ms } => Some(How::GivenUp { first_at_ms }),
             KeptOf::AsBefore => None,
         };
+        // What a handler's steps have come to stays with its reservation: a duplicate goes on from there.
+        let stays = outcome == Outcome::Unavailable
+            && !called.journal.is_empty()
+            && (called.call.may_have_acted() || self.leave(record, key, called)?);
         let message = bounded(&message);
+        if let Some(other) =
+            former.and_then(|former| former.under_way).filter(|other| other.place != self.place(record))
+        {
+            self.overtaken(record, &other);
+        }
         match how {
+            _ if stays => {}
             Some(how) => {
                 let place = Some(self.place(record));
-                let fingerprint = Some(called.rendered.fingerprint.to_bytes());
+                let fingerprint = Some(called.asks.fingerprint().to_bytes());
                 let result = if how == How::Done { result_of(called) } else { Some(ResultRef::Reason(message)) };
                 self.put(
                     key,
@@ -409,12 +486,28 @@ impl<C: Cluster> Pen<'_, '_, C> {
     /// Takes back what a record has reserved and never sent.
     pub fn release(&mut self, slot: &Slot) -> Result<(), Failure> {
         let Some(key) = slot.key.as_deref() else { return Ok(()) };
+        if let SlotStage::Called(called) = &slot.stage
+            && self.leave(&slot.record.record(), key, called)?
+        {
+            return Ok(());
+        }
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
         let place = self.place(&slot.record.record());
         self.forget(key, former, place);
         Ok(())
     }
+}
+
+/// Why work that was begun is in doubt for good.
+const OVERTAKEN: &str = "some of its steps are done, and a newer version came before the others";
+
+/// A journal without the mark that its last step begins, if that is all that is known of it.
+fn without_mark(journal: Journal<'_>) -> JournalWriter {
+    let kept = journal.len() - usize::from(is_open(journal));
+    let mut trimmed = JournalWriter::default();
+    assert!(journal.steps().take(kept).all(|step| trimmed.push(step)), "it is no longer than before");
+    trimmed
 }
 
 fn reason_of(outcome: Outcome) -> Reason {

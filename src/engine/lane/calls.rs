@@ -99,8 +99,8 @@ impl<C: Cluster> Lane<C> {
     /// Hears answers, judges what can be judged, and writes what is due into the open transaction.
     pub(super) fn attend_to_calls(&mut self) {
         let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(http) = context.topology.calls() else { return };
-        calling.hear(context, http, tasks);
+        let Some(terms) = context.topology.calls() else { return };
+        calling.hear(context, terms, tasks);
         let at_work = tasks.at_work();
         for id in at_work {
             let is_touched = self.tasks.window(id).is_some_and(|window| std::mem::take(&mut window.is_touched));
@@ -117,7 +117,7 @@ impl<C: Cluster> Lane<C> {
 
     fn judge_window(&mut self, id: TaskId) -> Result<(), Failure> {
         let Self { context, tasks, calling: Some(calling), scratch, .. } = self else { return Ok(()) };
-        let Some(http) = context.topology.calls() else { return Ok(()) };
+        let Some(terms) = context.topology.calls() else { return Ok(()) };
         let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return Ok(()) };
         let judged = match tasks[&id].work() {
             None => Ok(Ok(())),
@@ -128,9 +128,9 @@ impl<C: Cluster> Lane<C> {
                     let granted = granted.filter(|granted| offset < granted.to)?;
                     Some(Grant { since_ms: granted.since_ms, is_of_former: offset < former_to })
                 };
-                let Calling { numbers, requester, round, .. } = calling;
+                let Calling { numbers, asker, round, .. } = calling;
                 let (judge, now) = (&mut scratch.judge, Calling::now(context));
-                let bench = &mut Bench { context, http, judge, requester, numbers, now };
+                let bench = &mut Bench { context, terms, judge, asker, numbers, now };
                 caught(|| judging::judge(bench, round, (id, &work), &mut window, grants))
             }
         };
@@ -147,7 +147,7 @@ impl<C: Cluster> Lane<C> {
         }
         self.claim(id)?;
         let Self { context, tasks, transactor, scratch, .. } = self;
-        let Some(http) = context.topology.calls() else { return Ok(()) };
+        let Some(terms) = context.topology.calls() else { return Ok(()) };
         let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return Ok(()) };
         let room = transactor.room(context).bytes;
         let mut added = Added::default();
@@ -158,7 +158,7 @@ impl<C: Cluster> Lane<C> {
                 Ok((share, producer)) => {
                     let (headers, added, work) = (&mut scratch.headers, &mut added, &work);
                     let outlet = &mut Outlet { context, work, share, producer, headers, added };
-                    let pen = &mut Pen { outlet, http, now: Calling::now(context) };
+                    let pen = &mut Pen { outlet, terms, now: Calling::now(context) };
                     caught(|| writing::write(pen, &mut window, what, |bytes| bytes < room))
                 }
             },
@@ -179,10 +179,10 @@ impl<C: Cluster> Lane<C> {
     /// The open transaction is committed, or certainly not.
     pub(super) fn ended(&mut self, ids: Vec<TaskId>, is_committed: bool) {
         let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(http) = context.topology.calls() else { return };
+        let Some(terms) = context.topology.calls() else { return };
         for id in ids {
             if let Some(window) = tasks.window(id) {
-                calling.ended(context, &http.policy, window, is_committed);
+                calling.ended(context, &terms.policy, window, is_committed);
             }
         }
     }
@@ -201,8 +201,8 @@ impl<C: Cluster> Lane<C> {
     /// Sends what is ready: what is committed lets it go, whatever becomes of the open transaction.
     pub(super) fn send_calls(&mut self) {
         let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(http) = context.topology.calls() else { return };
-        calling.send(context, http, tasks);
+        let Some(terms) = context.topology.calls() else { return };
+        calling.send(context, terms, tasks);
     }
 
     /// After the commit: sends what it has let go, goes on reading where there is room again, and stops where it has to.
@@ -289,8 +289,8 @@ impl<C: Cluster> Lane<C> {
     /// Has these tasks' calls end before they leave: takes back what is not on the wire, waits for what is, settles what
     /// is answered, and releases what was reserved and never sent.
     pub(super) fn drain(&mut self, ids: &[TaskId]) {
-        let Some(http) = self.context.topology.calls() else { return };
-        let until = self.context.clock.monotonic() + (http.timeout + DRAIN_MORE).min(DRAIN_MAX);
+        let Some(terms) = self.context.topology.calls() else { return };
+        let until = self.context.clock.monotonic() + (terms.timeout + DRAIN_MORE).min(DRAIN_MAX);
         self.withdraw(ids);
         let never = AtomicBool::new(false);
         loop {
@@ -301,18 +301,18 @@ impl<C: Cluster> Lane<C> {
             }
             self.context.clock.wait(BUSY_WAIT, &never);
             let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-            let Some(http) = context.topology.calls() else { return };
-            calling.hear(context, http, tasks);
+            let Some(terms) = context.topology.calls() else { return };
+            calling.hear(context, terms, tasks);
         }
         self.settle(ids, What::Releases);
     }
 
     fn withdraw(&mut self, ids: &[TaskId]) {
         let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(http) = context.topology.calls() else { return };
+        let Some(terms) = context.topology.calls() else { return };
         for id in ids {
             if let Some(window) = tasks.window(*id) {
-                calling.withdraw(context, http, window);
+                calling.withdraw(context, terms, window);
             }
         }
     }

@@ -256,6 +256,7 @@ fn transactions(header_count: usize, is_alone: bool) -> usize {
     let options = Options {
         config: site.config(),
         topologies: vec![topology.clone()],
+        handlers: Default::default(),
         until_drained: true,
         stop: Arc::new(AtomicBool::new(false)),
         metrics: Metrics::new(),

@@ -14,6 +14,7 @@ fn options(site: &Site, until_drained: bool, stop: &Arc<AtomicBool>) -> Options 
     Options {
         config: site.config(),
         topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        handlers: Default::default(),
         until_drained,
         stop: Arc::clone(stop),
         metrics: Metrics::new(),

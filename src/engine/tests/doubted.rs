@@ -25,6 +25,7 @@ fn process_with(outdated: Outdated, times: u32, is_stored: bool) -> (Result<(), 
     let options = Options {
         config: site.config(),
         topologies: vec![topology],
+        handlers: Default::default(),
         until_drained: true,
         stop: Arc::new(AtomicBool::new(false)),
         metrics: Metrics::new(),

@@ -18,6 +18,7 @@ fn isolated_task_gives_up_on_an_unreadable_record() {
     let options = Options {
         config: site.config(),
         topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        handlers: Default::default(),
         until_drained: true,
         stop: Arc::clone(&stop),
         metrics: Metrics::new(),
@@ -62,6 +63,7 @@ fn all_isolated(site: &Site, partition_count: i32, silent_below: i32) -> (Runnin
     let options = Options {
         config,
         topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        handlers: Default::default(),
         until_drained: false,
         stop: stop.clone(),
         metrics: metrics.clone(),

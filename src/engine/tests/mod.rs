@@ -102,6 +102,7 @@ impl Site {
         let options = Options {
             config: self.config(),
             topologies: vec![topology.clone()],
+            handlers: Default::default(),
             until_drained,
             stop: stop.clone(),
             metrics: metrics.clone(),

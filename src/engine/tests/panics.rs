@@ -14,6 +14,7 @@ fn start(site: &Site, faults: Faults) -> (Running, Arc<Faults>) {
     let options = Options {
         config: site.config(),
         topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        handlers: Default::default(),
         until_drained: false,
         stop: Arc::clone(&stop),
         metrics: metrics.clone(),

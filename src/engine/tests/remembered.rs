@@ -112,6 +112,7 @@ fn epoch_changes_are_counted_when_they_are_committed() {
     let options = Options {
         config: site.config(),
         topologies: vec![changes()],
+        handlers: Default::default(),
         until_drained: true,
         stop: Arc::new(AtomicBool::new(false)),
         metrics: metrics.clone(),

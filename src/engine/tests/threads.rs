@@ -31,6 +31,7 @@ fn end_without_threads() {
     let options = Options {
         config: site.config(),
         topologies: vec![topology(Input::Topics(vec!["things".to_owned()]), "out")],
+        handlers: Default::default(),
         until_drained: false,
         stop: Arc::default(),
         metrics: Metrics::new(),

@@ -16,6 +16,7 @@ fn drained(site: &Site, commit: Commit) -> Arc<Faults> {
     let options = Options {
         config,
         topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        handlers: Default::default(),
         until_drained: true,
         stop: Arc::default(),
         metrics: Metrics::new(),

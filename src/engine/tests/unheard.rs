@@ -22,6 +22,7 @@ fn process_with(topic: &'static str, times: u32) -> (Result<(), Error>, u32, usi
     let options = Options {
         config,
         topologies: vec![topology],
+        handlers: Default::default(),
         until_drained: true,
         stop: Arc::new(AtomicBool::new(false)),
         metrics: Metrics::new(),

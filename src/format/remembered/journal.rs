@@ -3,13 +3,19 @@
 //!
 //! | a step | bytes |
 //! |---|---|
-//! | name | length (1), UTF-8 |
-//! | result | optional: length (4), bytes |
+//! | name | length (1), UTF-8; empty for the mark that the handler has rejected its record |
+//! | how | 1: 0 begun, 1 done, 2 rejected |
+//! | result | length (4), bytes; only of what is done |
+//! | reason | length (4), UTF-8; only of what is rejected |
 //!
-//! All numbers are big-endian; `optional` is `00`, or `01` and the value. A journal that has no room for a step is left
-//! as it was ([`JournalWriter::push`]).
+//! All numbers are big-endian. A step that was begun stands there twice once it is done. A journal that has no room for
+//! a step is left as it was ([`JournalWriter::push`]).
 
-use super::{Error, RESULT_BYTES_MAX, array, bounded, damaged, take_optional};
+use super::{Error, REASON_BYTES_MAX, RESULT_BYTES_MAX, array, bounded, damaged};
+
+const HOW_BEGUN: u8 = 0;
+const HOW_DONE: u8 = 1;
+const HOW_REJECTED: u8 = 2;
 
 /// The longest name of a step.
 pub const STEP_NAME_BYTES_MAX: usize = 255;
@@ -26,13 +32,42 @@ pub struct Journal<'a> {
     steps: &'a [u8],
 }
 
-/// A step that is done.
+/// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
     /// Its name, of at most [`STEP_NAME_BYTES_MAX`] bytes.
     pub name: &'a str,
-    /// What it came to, in at most [`RESULT_BYTES_MAX`] bytes; `None` if it has no result.
-    pub result: Option<&'a [u8]>,
+    /// How far it is.
+    pub how: StepHow<'a>,
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepHow<'a> {
+    /// It may have acted; what it has come to, if that is known, is said by another step of this name.
+    Begun,
+    /// It is done, with this result, in at most [`RESULT_BYTES_MAX`] bytes.
+    Done(&'a [u8]),
+    /// It has not acted, and never will: why, in at most [`REASON_BYTES_MAX`] bytes.
+    Rejected(&'a str),
+}
+
+impl<'a> StepHow<'a> {
+    fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Begun => None,
+            Self::Done(result) => Some(result),
+            Self::Rejected(reason) => Some(reason.as_bytes()),
+        }
+    }
+
+    const fn bytes_max(self) -> usize {
+        match self {
+            Self::Begun => 0,
+            Self::Done(_) => RESULT_BYTES_MAX,
+            Self::Rejected(_) => REASON_BYTES_MAX,
+        }
+    }
 }
 
 impl<'a> Journal<'a> {
@@ -84,6 +119,11 @@ impl JournalWriter {
         Self { count: journal.count, steps: journal.steps.to_vec() }
     }
 
+    /// Whether nothing was written so far.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// What was written so far.
     pub fn as_journal(&self) -> Journal<'_> {
         Journal { count: self.count, steps: &self.steps }
@@ -92,19 +132,24 @@ impl JournalWriter {
     /// Adds a step. `false` if its name, its result or the journal would be too long: nothing is added then.
     #[must_use]
     pub fn push(&mut self, step: Step<'_>) -> bool {
-        let Step { name, result } = step;
-        let bytes = 1 + name.len() + 1 + result.map_or(0, |result| 4 + result.len());
+        let Step { name, how } = step;
+        let came = how.bytes();
+        let bytes = 1 + name.len() + 1 + came.map_or(0, |came| 4 + came.len());
         let fits = name.len() <= STEP_NAME_BYTES_MAX
-            && result.is_none_or(|result| result.len() <= RESULT_BYTES_MAX)
+            && came.is_none_or(|came| came.len() <= how.bytes_max())
             && COUNT_BYTES + self.steps.len() + bytes <= JOURNAL_BYTES_MAX;
         let Some(count) = self.count.checked_add(1).filter(|_| fits) else { return false };
         self.count = count;
         self.steps.push(name.len() as u8);
         self.steps.extend_from_slice(name.as_bytes());
-        self.steps.push(result.is_some().into());
-        if let Some(result) = result {
-            self.steps.extend_from_slice(&(result.len() as u32).to_be_bytes());
-            self.steps.extend_from_slice(result);
+        self.steps.push(match how {
+            StepHow::Begun => HOW_BEGUN,
+            StepHow::Done(_) => HOW_DONE,
+            StepHow::Rejected(_) => HOW_REJECTED,
+        });
+        if let Some(came) = came {
+            self.steps.extend_from_slice(&(came.len() as u32).to_be_bytes());
+            self.steps.extend_from_slice(came);
         }
         true
     }
@@ -114,11 +159,21 @@ fn take_step<'a>(rest: &mut &'a [u8]) -> Result<Step<'a>, Error> {
     let [length] = array(rest)?;
     let name = bounded(rest, length.into(), STEP_NAME_BYTES_MAX)?;
     let name = str::from_utf8(name).map_err(|_| damaged("a step's name is not UTF-8"))?;
-    let result = take_optional(rest, |rest| {
+    let [how] = array(rest)?;
+    let mut came = |most: usize| {
         let length = u32::from_be_bytes(array(rest)?) as usize;
-        bounded(rest, length, RESULT_BYTES_MAX)
-    })?;
-    Ok(Step { name, result })
+        bounded(rest, length, most)
+    };
+    let how = match how {
+        HOW_BEGUN => StepHow::Begun,
+        HOW_DONE => StepHow::Done(came(RESULT_BYTES_MAX)?),
+        HOW_REJECTED => {
+            let reason = str::from_utf8(came(REASON_BYTES_MAX)?);
+            StepHow::Rejected(reason.map_err(|_| damaged("a step's reason is not UTF-8"))?)
+        }
+        _ => return Err(damaged("a step has come to something unknown")),
+    };
+    Ok(Step { name, how })
 }
 
 #[cfg(test)]
@@ -126,6 +181,10 @@ mod tests {
     //! Goal: a journal is read in its order, and takes what there is room for.
 
     use super::*;
+
+    fn done<'a>(name: &'a str, result: &'a [u8]) -> Step<'a> {
+        Step { name, how: StepHow::Done(result) }
+    }
 
     fn encoded(journal: Journal<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -135,15 +194,16 @@ mod tests {
 
     #[test]
     fn journal_is_read_in_order_and_goes_on() {
-        let (charge, mail) = (Step { name: "charge", result: Some(b"ch_1") }, Step { name: "mail", result: None });
+        let (charge, mail) = (done("charge", b"ch_1"), Step { name: "mail", how: StepHow::Begun });
+        let refused = Step { name: "mail", how: StepHow::Rejected("no such address") };
         let mut writer = JournalWriter::default();
-        assert!(writer.push(charge) && writer.push(mail));
+        assert!(writer.push(charge) && writer.push(mail) && writer.push(refused));
         let bytes = encoded(writer.as_journal());
         let read = Journal::decode(&mut &bytes[..]).unwrap();
-        assert_eq!(read.steps().collect::<Vec<_>>(), [charge, mail]);
-        assert_eq!((read.len(), read.is_empty(), Journal::default().is_empty()), (2, false, true));
+        assert_eq!(read.steps().collect::<Vec<_>>(), [charge, mail, refused]);
+        assert_eq!((read.len(), read.is_empty(), Journal::default().is_empty()), (3, false, true));
         let mut after = JournalWriter::after(read);
-        let undo = Step { name: "undo.charge", result: Some(b"") };
+        let undo = done("undo.charge", b"");
         assert!(after.push(undo) && writer.push(undo));
         assert_eq!(after.as_journal(), writer.as_journal());
         assert_eq!(after.as_journal().steps().last(), Some(undo));
@@ -152,10 +212,12 @@ mod tests {
     #[test]
     fn journal_without_room_is_left_as_it_was() {
         let (name, result) = ("n".repeat(STEP_NAME_BYTES_MAX), vec![7; RESULT_BYTES_MAX + 1]);
-        let longest = Step { name: &name, result: Some(&result[1..]) };
+        let longest = done(&name, &result[1..]);
+        let reason = "r".repeat(REASON_BYTES_MAX + 1);
         let mut journal = JournalWriter::default();
-        assert!(!journal.push(Step { name: &format!("{name}n"), result: None }));
-        assert!(!journal.push(Step { name: "", result: Some(&result) }));
+        assert!(!journal.push(Step { name: &format!("{name}n"), how: StepHow::Begun }));
+        assert!(!journal.push(done("", &result)));
+        assert!(!journal.push(Step { name: "", how: StepHow::Rejected(&reason) }));
         assert!(journal.as_journal().is_empty());
         while journal.push(longest) {}
         let before = journal.clone();
@@ -163,8 +225,8 @@ mod tests {
         assert_eq!(journal.as_journal(), before.as_journal());
         // Up to the last byte: a step takes six beside its name and its result.
         let left = JOURNAL_BYTES_MAX - encoded(journal.as_journal()).len() - 6;
-        assert!(!journal.push(Step { name: "", result: Some(&result[..left + 1]) }));
-        assert!(journal.push(Step { name: "", result: Some(&result[..left]) }));
+        assert!(!journal.push(done("", &result[..left + 1])));
+        assert!(journal.push(done("", &result[..left])));
         let mut bytes = encoded(journal.as_journal());
         assert_eq!(bytes.len(), JOURNAL_BYTES_MAX);
         assert_eq!(Journal::decode(&mut &bytes[..]), Ok(journal.as_journal()));
@@ -183,8 +245,14 @@ mod tests {
     }
 
     #[test]
+    fn step_of_an_unknown_kind_is_damaged() {
+        let bytes = [0, 1, 1, b'a', 3];
+        assert_eq!(Journal::decode(&mut &bytes[..]), Err(damaged("a step has come to something unknown")));
+    }
+
+    #[test]
     fn steps_are_at_most_as_many_as_can_be_counted() {
-        let (mut journal, step) = (JournalWriter::default(), Step { name: "", result: None });
+        let (mut journal, step) = (JournalWriter::default(), Step { name: "", how: StepHow::Begun });
         (0..u16::MAX).for_each(|_| assert!(journal.push(step)));
         assert!(!journal.push(step));
         assert_eq!(Journal::decode(&mut &encoded(journal.as_journal())[..]), Ok(journal.as_journal()));

@@ -44,8 +44,9 @@ fn under_way(journal: Journal<'_>) -> UnderWay<'_> {
 
 fn journal() -> JournalWriter {
     let mut journal = JournalWriter::default();
-    assert!(journal.push(Step { name: "charge", result: Some(b"ch_1") }));
-    assert!(journal.push(Step { name: "mail", result: None }));
+    assert!(journal.push(Step { name: "charge", how: StepHow::Done(b"ch_1") }));
+    assert!(journal.push(Step { name: "mail", how: StepHow::Begun }));
+    assert!(journal.push(Step { name: "mail", how: StepHow::Rejected("no") }));
     journal
 }
 
@@ -140,8 +141,8 @@ fn what_is_settled_is_written_as_the_table_says() {
 fn what_is_under_way_is_written_as_the_table_says() {
     let journal = journal();
     let whole = under_way(journal.as_journal());
-    let steps = "0002 06 636861726765 01 00000004 63685f31 04 6d61696c 00";
-    assert_eq!(documented(include_str!("journal.rs"), "a step"), ["name", "result"]);
+    let steps = "0003 06 636861726765 01 00000004 63685f31 04 6d61696c 00 04 6d61696c 02 00000002 6e6f";
+    assert_eq!(documented(include_str!("journal.rs"), "a step"), ["name", "how", "result", "reason"]);
     let fingerprint = &("01".to_owned() + &"07".repeat(20));
     let cases = [
         (whole, ["03", fingerprint, steps]),
@@ -230,7 +231,8 @@ fn what_was_never_written_is_damaged() {
         (&reserved, 58, 4, "it has flags of a later release"),
         (&reserved, 59, 2, "something is neither there nor missing"),
         (&reserved, 83, 0xff, "a step's name is not UTF-8"),
-        (&reserved, 89, 2, "something is neither there nor missing"),
+        (&reserved, 89, 3, "a step has come to something unknown"),
+        (&reserved, 114, 0xff, "a step's reason is not UTF-8"),
     ];
     for (bytes, at, byte, reason) in cases {
         let mut garbled = bytes.clone();
@@ -310,7 +312,12 @@ proptest! {
         };
         let mut journal = JournalWriter::default();
         for (name, result) in &steps {
-            assert!(journal.push(Step { name, result: result.as_deref() }));
+            let how = match result {
+                None => StepHow::Begun,
+                Some(result) if result.is_empty() => StepHow::Rejected(name),
+                Some(result) => StepHow::Done(result),
+            };
+            assert!(journal.push(Step { name, how }));
         }
         let entry = entry(version.as_deref());
         let settled = Settled { entry, how, place, fingerprint, result };

@@ -10,7 +10,8 @@ use super::*;
 use crate::dedup::{Action, Places, Reader};
 use crate::effect::call::{Answers, Comparison, Jitter, KeyWindow, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
 use crate::record::{HeaderBuf, Headers};
-use crate::topology::sink::http::OnDuplicate;
+use crate::topology::sink::Terms;
+use crate::topology::sink::terms::OnDuplicate;
 use crate::topology::{Ending, Sink};
 use crate::yaml::tests::Fake;
 
@@ -35,21 +36,23 @@ fn http(url: &str) -> Http {
         headers: Vec::new(),
         body: Body::Value,
         key: Some("Idempotency-Key".to_owned()),
-        timeout: second * 10,
-        in_flight: 64,
-        rate: None,
-        policy: Policy {
-            key: KeyWindow::new(second * 86_400, second * 10, second * 30),
-            reserve: Reserve::Auto,
-            on_in_doubt: OnInDoubt::DeadLetter,
-            on_unavailable: OnUnavailable::Hold,
-            retry,
-            answers: Answers::default(),
+        terms: Terms {
+            timeout: second * 10,
+            in_flight: 64,
+            rate: None,
+            policy: Policy {
+                key: KeyWindow::new(second * 86_400, second * 10, second * 30),
+                reserve: Reserve::Auto,
+                on_in_doubt: OnInDoubt::DeadLetter,
+                on_unavailable: OnUnavailable::Hold,
+                retry,
+                answers: Answers::default(),
+            },
+            on_rejected: Action::DeadLetter,
+            on_conflict: Action::DeadLetter,
+            result: None,
+            on_duplicate: OnDuplicate::Drop,
         },
-        on_rejected: Action::DeadLetter,
-        on_conflict: Action::DeadLetter,
-        result: None,
-        on_duplicate: OnDuplicate::Drop,
     }
 }
 

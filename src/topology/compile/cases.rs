@@ -113,6 +113,13 @@ impl Compiler<'_> {
                             `{verdict: forwarded, calls: 3}`";
                 self.mistake(place, message, "of no use", help);
             }
+        } else if sink.handler.is_some() {
+            for (key, place) in of_database.chain(of_provider) {
+                let message = format!("`{key}` is about what a sink does, and this one is a handler");
+                let help =
+                    "remove it: a topology's tests judge records, and what a handler does is tested by its program";
+                self.mistake(place, message, "of no use", help);
+            }
         } else if sink.postgres.is_some() {
             for (key, place) in of_provider {
                 let message = format!("`{key}` is about a provider, and this sink is a database");
@@ -120,8 +127,7 @@ impl Compiler<'_> {
                 self.mistake(place, message, "of no use", help);
             }
         }
-        if let Some(results) = case.results.as_ref().filter(|_| sink.http.as_ref().is_some_and(|http| !http.has_result))
-        {
+        if let Some(results) = case.results.as_ref().filter(|_| sink.terms().is_some_and(|terms| !terms.has_result)) {
             let message = "`results` is about a topic of results, and the sink has none".to_owned();
             let help = "add e.g. `result: {topic: charges.done}` to the sink, or remove it";
             self.mistake(results.place, message, "nothing is ever written", help);

@@ -20,6 +20,7 @@ mod sink;
 mod sql;
 mod statement;
 mod table;
+mod terms;
 mod topics;
 
 use topics::Written;
@@ -120,12 +121,12 @@ fn actions(spec: &Spec) -> Actions {
     let has_sink = spec.sink.is_some();
     let read = |action| if has_sink && action == Action::Forward { Action::DeadLetter } else { action };
     let postgres = spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref());
-    let http = spec.sink.as_ref().and_then(|sink| sink.http.as_ref());
-    let rejected = postgres.map(|postgres| &postgres.on_rejected).or(http.map(|http| &http.on_rejected));
+    let terms = spec.sink.as_ref().and_then(|sink| sink.terms());
+    let rejected = postgres.map(|postgres| &postgres.on_rejected).or(terms.map(|terms| &terms.on_rejected));
     let missing_version = or(&spec.actions.missing_version, defaults.missing_version);
-    let in_doubt = http.and_then(|http| http.on_in_doubt.as_ref()).is_some_and(|word| word.value == OnInDoubt::Fail);
+    let in_doubt = terms.and_then(|terms| terms.on_in_doubt.as_ref()).is_some_and(|word| word.value == OnInDoubt::Fail);
     let unavailable =
-        http.and_then(|http| http.on_unavailable.as_ref()).is_some_and(|word| word.value == OnUnavailable::Fail);
+        terms.and_then(|terms| terms.on_unavailable.as_ref()).is_some_and(|word| word.value == OnUnavailable::Fail);
     let or_fail = |fails| if fails { Action::Fail } else { Action::DeadLetter };
     let null_value = spec.actions.null_value.as_ref().map_or(defaults.null_value, |action| action.value);
     Actions {
@@ -137,12 +138,12 @@ fn actions(spec: &Spec) -> Actions {
         },
         equal_version: or(&spec.actions.equal, defaults.equal_version),
         // One key would stand for calls that are not the same.
-        missing_version: if http.is_some() { read(missing_version) } else { missing_version },
+        missing_version: if terms.is_some() { read(missing_version) } else { missing_version },
         epoch_change: or(&spec.actions.epoch_change, defaults.epoch_change),
         late: or(&spec.actions.late, defaults.late),
         unsendable: or(&spec.actions.unsendable, defaults.unsendable),
         rejected: rejected.map_or(defaults.rejected, |rejected| or(rejected, defaults.rejected)),
-        conflict: http.map_or(defaults.conflict, |http| or(&http.on_conflict, defaults.conflict)),
+        conflict: terms.map_or(defaults.conflict, |terms| or(&terms.on_conflict, defaults.conflict)),
         in_doubt: or_fail(in_doubt),
         unavailable: or_fail(unavailable),
     }

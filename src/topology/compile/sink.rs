@@ -2,7 +2,8 @@
 
 use crate::dedup::{Action, IdentityPart, Kind, OnNull, Retention, Source};
 use crate::effect;
-use crate::topology::sink::{Command, Dedup, Inbox, Parameter, Postgres, Sink, Statement, Table};
+use crate::effect::call::KeyWindow;
+use crate::topology::sink::{Command, Dedup, Handler, Inbox, Parameter, Postgres, Sink, Statement, Table};
 use crate::topology::spec::sink::{PostgresSpec, StatementSpec};
 use crate::topology::{Ending, Existing, Input, Output, names, secrets};
 use crate::yaml::{Place, Placed, Text};
@@ -26,6 +27,11 @@ impl Compiler<'_> {
         self.check_identity_of_effects();
         if let Some(http) = &sink.http {
             return self.http(http, topics, input).map(|http| Ending::Sink(Box::new(Sink::Http(Box::new(http)))));
+        }
+        if let Some(handler) = &sink.handler {
+            let mut terms = self.terms(handler, Vec::new(), topics, input)?;
+            terms.policy.key = terms.policy.key.map(KeyWindow::per_step);
+            return Some(Ending::Sink(Box::new(Sink::Handler(Box::new(Handler { terms })))));
         }
         let postgres = sink.postgres.as_ref()?;
         self.check_forms(postgres);
@@ -52,6 +58,9 @@ impl Compiler<'_> {
         self.check_on_duplicate();
         if let Some(http) = self.spec.sink.as_ref().and_then(|sink| sink.http.as_ref()) {
             self.check_http(http);
+        }
+        if let Some(handler) = self.spec.sink.as_ref().and_then(|sink| sink.handler.as_ref()) {
+            self.check_terms(handler);
         }
         let Some(postgres) = self.spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()) else { return };
         if let Some(url) = &postgres.url {
@@ -163,7 +172,7 @@ impl Compiler<'_> {
             postgres.table_place.is_some() && postgres.outbox_place.is_none() && !has_inbox
         });
         if let Some(equal) = actions.equal.as_ref().filter(|action| action.value == Action::Forward && !keeps_a_table) {
-            let is_called = self.spec.sink.as_ref().is_some_and(|sink| sink.http.is_some());
+            let is_called = self.spec.sink.as_ref().is_some_and(|sink| sink.terms().is_some());
             let message = match is_called {
                 true => {
                     "`on_equal: forward` would make a call again with its key, which is made of identity, epoch and version"

@@ -1,6 +1,7 @@
 //! The keys of `sink`.
 
 use super::http::HTTP;
+use super::terms::HANDLER;
 use super::{FROM_0, FROM_1, PATH, PLACE, TABLE_PART, TOPIC};
 use crate::topology::sink::{Dedup, REJECTED};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
@@ -12,7 +13,7 @@ const COLUMN: Type = Type::Text("a column's name");
 
 /// `sink`.
 pub static SINK: Mapping = Mapping {
-    one_of: &["postgres", "http"],
+    one_of: &["postgres", "http", "handler"],
     ..Mapping::of(&[
         Key::optional(
             "postgres",
@@ -25,6 +26,12 @@ pub static SINK: Mapping = Mapping {
             Type::mapping(&HTTP),
             "http: {url: 'https://api.example.com/charges', idempotency_key: {header: Idempotency-Key, honoured_for: 24h}}",
             "a provider that is [called over HTTP](sinks/http.md), effectively once where it honours a key",
+        ),
+        Key::optional(
+            "handler",
+            Type::mapping(&HANDLER),
+            "handler: {honoured_for: 24h, result: {topic: payments.done}}",
+            "a [function of a program of yours](handlers.md) that runs the topology, step by step",
         ),
     ])
 };

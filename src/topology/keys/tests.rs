@@ -21,7 +21,8 @@ fn tables() -> Vec<(&'static str, &'static str, Vec<String>)> {
         ("actions", "key | when | default", actions),
         ("http", KEYS, rows(&HTTP)),
         ("idempotency key", KEYS, rows(&IDEMPOTENCY_KEY)),
-        ("retry", KEYS, rows(&RETRY)),
+        ("retry", KEYS, rows(&RETRYING)),
+        ("handler", KEYS, rows(&HANDLER)),
         ("sink", KEYS, rows(&POSTGRES)),
         ("statement", KEYS, rows(&STATEMENT)),
         ("table", KEYS, rows(&TABLE)),
@@ -111,7 +112,8 @@ fn every_key_is_described_in_one_clause_or_more() {
         &EXPECTED,
         &ENTRY,
     ];
-    let all: Vec<&Mapping> = all.into_iter().chain(sink::ALL.iter().chain(http::ALL).copied()).collect();
+    let all: Vec<&Mapping> =
+        all.into_iter().chain(sink::ALL.iter().chain(http::ALL).chain(terms::ALL).copied()).collect();
     for key in all.iter().flat_map(|mapping| mapping.keys) {
         assert!(!key.about.is_empty() && !key.about.ends_with('.'), "{}: {}", key.name, key.about);
         assert!(key.example.contains(key.name) || key.example.contains(':'), "{}: {}", key.name, key.example);

@@ -1,21 +1,19 @@
 //! `sink.http`: the request that a record makes, and what becomes of it.
 
-use crate::dedup::Action;
-use crate::effect::call::{Codes, Jitter, Named, OnInDoubt, OnUnavailable, Reserve};
+use crate::effect::call::{Codes, Named};
 use crate::topology::keys;
-use crate::topology::sink::REJECTED;
-use crate::topology::sink::http::{Body, IN_FLIGHT_MAX, Json, Method, RESULT_BYTES_MAX, Rate};
+use crate::topology::sink::http::{Body, Json, Method};
 use crate::topology::sink::template::Template;
 use crate::yaml::tree::Entry;
-use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value, units};
+use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 
 use super::choices;
 use super::paths::{PathSpec, SpecReader};
+use super::terms::{HonouredSpec, TermsSpec};
 
 /// `sink.http` as written; `None` means left out, or already reported.
 #[derive(Debug)]
 pub struct HttpSpec {
-    pub place: Place,
     pub url: Option<Placed<Template>>,
     pub hosts: Vec<Placed<Text>>,
     /// Where `hosts` is, right or wrong.
@@ -23,68 +21,31 @@ pub struct HttpSpec {
     pub method: Option<Placed<Method>>,
     pub headers: Vec<(Placed<String>, Placed<Template>)>,
     pub body: Option<Placed<Body>>,
-    pub key: Option<KeySpec>,
-    /// Where `idempotency_key` is, right or wrong.
-    pub key_place: Option<Place>,
-    pub reserve: Option<Placed<Reserve>>,
-    pub timeout_ms: Option<Placed<i64>>,
-    pub in_flight: Option<usize>,
-    pub rate: Option<Rate>,
-    pub retry: RetrySpec,
+    /// The key's header.
+    pub key_header: Option<Placed<Text>>,
     pub answers: Vec<(Placed<Codes>, Named)>,
-    pub on_rejected: Option<Placed<Action>>,
-    pub on_conflict: Option<Placed<Action>>,
-    pub on_unavailable: Option<Placed<OnUnavailable>>,
-    pub on_in_doubt: Option<Placed<OnInDoubt>>,
-    /// Whether there is an `on_in_doubt`, right or wrong.
-    pub has_in_doubt: bool,
-    pub result: Option<Placed<Text>>,
-    /// Whether there is a `result`, right or wrong.
-    pub has_result: bool,
-    pub result_bytes_max: Option<usize>,
+    pub terms: TermsSpec,
 }
-
-/// `idempotency_key` as written.
-#[derive(Debug)]
-pub struct KeySpec {
-    pub header: Option<Placed<Text>>,
-    pub honoured_for_ms: Option<Placed<i64>>,
-    pub margin_ms: Option<i64>,
-}
-
-/// `retry` as written.
-#[derive(Debug, Default)]
-pub struct RetrySpec {
-    pub first_ms: Option<Placed<i64>>,
-    pub factor: Option<u32>,
-    pub max_ms: Option<Placed<i64>>,
-    pub jitter: Option<Jitter>,
-    pub attempts: Option<u32>,
-}
-
-const RESERVES: &[(&str, Reserve)] = &[("auto", Reserve::Auto), ("always", Reserve::Always)];
-const JITTERS: &[(&str, Jitter)] = &[("full", Jitter::Full), ("none", Jitter::None)];
-const IN_DOUBT: &[(&str, OnInDoubt)] =
-    &[("dead_letter", OnInDoubt::DeadLetter), ("retry", OnInDoubt::Retry), ("fail", OnInDoubt::Fail)];
-const UNAVAILABLE: &[(&str, OnUnavailable)] =
-    &[("hold", OnUnavailable::Hold), ("dead_letter", OnUnavailable::DeadLetter), ("fail", OnUnavailable::Fail)];
 
 impl SpecReader<'_, '_> {
     /// A provider that is called.
     pub fn http(&mut self, fields: &Fields<'_>, place: Place) -> HttpSpec {
         let at = |key: &str| fields.get(key).map(|field| field.key_place).or(fields.misspelt(key));
-        let action = |this: &mut Self, key: &str| {
-            let field = fields.get(key)?;
-            this.reader.choice(field, &choices(REJECTED, Action::as_str))
+        let key = fields.get("idempotency_key").and_then(|field| self.reader.fields(field, &keys::IDEMPOTENCY_KEY));
+        let key_header = key.as_ref().and_then(|key| key.require("header", self.reader));
+        let key_header = key_header.and_then(|field| self.reader.text(field));
+        let honoured = HonouredSpec {
+            place: at("idempotency_key"),
+            for_ms: key.as_ref().and_then(|key| {
+                let field = key.require("honoured_for", self.reader)?;
+                self.reader.duration_ms(field)
+            }),
+            margin_ms: key.as_ref().and_then(|key| {
+                let field = key.get("margin")?;
+                self.reader.duration_ms(field)
+            }),
         };
-        let results = fields.get("result").and_then(|field| self.reader.fields(field, &keys::RESULTS));
-        let size = |text: &str| {
-            let bytes = usize::try_from(units::size_bytes(text)?).ok()?;
-            (1..=RESULT_BYTES_MAX).contains(&bytes).then_some(bytes)
-        };
-        let in_flight = |text: &str| text.parse().ok().filter(|number| (1..=IN_FLIGHT_MAX).contains(number));
         HttpSpec {
-            place,
             url: fields.require("url", self.reader).and_then(|field| self.template(field)),
             hosts_place: at("hosts"),
             hosts: fields.get("hosts").map(|field| self.texts(field)).unwrap_or_default(),
@@ -93,31 +54,10 @@ impl SpecReader<'_, '_> {
                 .and_then(|field| self.reader.choice(field, &choices(Method::ALL, Method::as_str))),
             headers: fields.get("headers").map(|field| self.header_templates(field)).unwrap_or_default(),
             body: fields.get("body").and_then(|field| self.request_body(field)),
-            key_place: at("idempotency_key"),
-            key: fields.get("idempotency_key").and_then(|field| self.idempotency_key(field)),
-            reserve: fields.get("reserve").and_then(|field| self.reader.choice(field, RESERVES)),
-            timeout_ms: fields.get("timeout").and_then(|field| self.reader.duration_ms(field)),
-            in_flight: self.value_of(fields, "in_flight", in_flight),
-            rate: self.value_of(fields, "rate", Rate::parse),
-            retry: fields.get("retry").map(|field| self.retry(field)).unwrap_or_default(),
+            key_header,
             answers: fields.get("answers").map(|field| self.named_answers(field)).unwrap_or_default(),
-            on_rejected: action(self, "on_rejected"),
-            on_conflict: action(self, "on_conflict"),
-            on_unavailable: fields.get("on_unavailable").and_then(|field| self.reader.choice(field, UNAVAILABLE)),
-            on_in_doubt: fields.get("on_in_doubt").and_then(|field| self.reader.choice(field, IN_DOUBT)),
-            has_in_doubt: at("on_in_doubt").is_some(),
-            has_result: at("result").is_some(),
-            result: results.as_ref().and_then(|fields| {
-                let topic = fields.require("topic", self.reader)?;
-                self.reader.text(topic)
-            }),
-            result_bytes_max: results.as_ref().and_then(|fields| self.value_of(fields, "max", size)),
+            terms: self.terms(("sink.http", place), fields, honoured),
         }
-    }
-
-    fn value_of<T>(&mut self, fields: &Fields<'_>, key: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-        let field = fields.get(key)?;
-        self.reader.parsed(field, parse).map(|placed| placed.value)
     }
 
     fn texts(&mut self, field: &Field<'_>) -> Vec<Placed<Text>> {
@@ -220,33 +160,6 @@ impl SpecReader<'_, '_> {
                 (all.len() == entries.len()).then_some(Json::Object(all))
             }
             _ => self.table_part(&item.described("a path, `{first_of: [...]}` or `{const: x}`")).map(Json::At),
-        }
-    }
-
-    fn idempotency_key(&mut self, field: &Field<'_>) -> Option<KeySpec> {
-        let fields = self.reader.fields(field, &keys::IDEMPOTENCY_KEY)?;
-        let duration = |this: &mut Self, key: &str| {
-            let field = fields.get(key)?;
-            this.reader.duration_ms(field)
-        };
-        Some(KeySpec {
-            header: fields.require("header", self.reader).and_then(|field| self.reader.text(field)),
-            honoured_for_ms: fields
-                .require("honoured_for", self.reader)
-                .and_then(|field| self.reader.duration_ms(field)),
-            margin_ms: duration(self, "margin").map(|margin| margin.value),
-        })
-    }
-
-    fn retry(&mut self, field: &Field<'_>) -> RetrySpec {
-        let Some(fields) = self.reader.fields(field, &keys::RETRY) else { return RetrySpec::default() };
-        let up_to = |most: u32| move |text: &str| text.parse().ok().filter(|number| (1..=most).contains(number));
-        RetrySpec {
-            first_ms: fields.get("first").and_then(|field| self.reader.duration_ms(field)),
-            factor: self.value_of(&fields, "factor", up_to(keys::FACTOR_MAX)),
-            max_ms: fields.get("max").and_then(|field| self.reader.duration_ms(field)),
-            jitter: fields.get("jitter").and_then(|field| self.reader.choice(field, JITTERS)).map(|word| word.value),
-            attempts: self.value_of(&fields, "attempts", up_to(keys::ATTEMPTS_MAX)),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::dedup::{Action, EpochPart, Format, Limits, OnNull, Refresh, Retention
 use crate::yaml::keys::Mapping;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units};
 
-use super::sink::http::OnDuplicate;
+use super::sink::terms::OnDuplicate;
 use super::{Existing, Start, keys};
 pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
 pub use identity::IdentitySpec;
@@ -25,6 +25,7 @@ pub mod kinds;
 pub mod limits;
 pub mod paths;
 pub mod sink;
+pub mod terms;
 pub mod version;
 
 /// The word for `on_null_value` that is not an action.
@@ -234,7 +235,7 @@ impl SpecReader<'_, '_> {
             (None, None) if !is_misspelt => {
                 let message = "`output` is missing, or a `sink`".to_owned();
                 let help = "write e.g. `output: {topic: payments.unique}`, or what new records cause outside of Kafka, e.g. \
-                            `sink: {postgres: …}` or `sink: {http: …}`";
+                            `sink: {postgres: …}`, `sink: {http: …}` or `sink: {handler: …}`";
                 self.reader.mistake(top.place, message, "it belongs in here", help);
             }
             (Some(output), Some(sink)) => {

@@ -7,6 +7,7 @@ use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
 
 use super::http::HttpSpec;
 use super::paths::{PathSpec, SpecReader};
+use super::terms::TermsSpec;
 use super::{choices, parse_retention};
 
 /// Stands for an address that is not known, where nothing is connected to.
@@ -21,6 +22,15 @@ pub struct SinkSpec {
     pub postgres: Option<PostgresSpec>,
     /// `None` if it is none, or could not be read.
     pub http: Option<HttpSpec>,
+    /// `None` if it is none, or could not be read.
+    pub handler: Option<TermsSpec>,
+}
+
+impl SinkSpec {
+    /// The terms of its calls, if it makes any.
+    pub fn terms(&self) -> Option<&TermsSpec> {
+        self.http.as_ref().map(|http| &http.terms).or(self.handler.as_ref())
+    }
 }
 
 /// `sink.postgres` as written.
@@ -100,16 +110,17 @@ impl SpecReader<'_, '_> {
     pub fn sink(&mut self, field: &Field<'_>) -> SinkSpec {
         let place = field.key_place;
         let Some(fields) = self.reader.fields(field, &keys::SINK) else {
-            return SinkSpec { place, postgres: None, http: None };
+            return SinkSpec { place, postgres: None, http: None, handler: None };
         };
         if is_empty(field) {
             let message = "`sink` names no kind of sink".to_owned();
             let help = format!("write e.g. `sink: {{{}}}`", keys::SINK.keys[0].example);
             self.reader.mistake(place, message, "it belongs in here", help);
         }
-        if let (Some(postgres), Some(http)) = (fields.get("postgres"), fields.get("http")) {
-            let second = if postgres.key_place.start > http.key_place.start { postgres } else { http };
-            let message = "a sink is `postgres` or `http`, not both".to_owned();
+        let mut kinds: Vec<_> = keys::SINK.keys.iter().filter_map(|key| fields.get(key.name)).collect();
+        kinds.sort_by_key(|field| field.key_place.start);
+        if let [_, second, ..] = kinds[..] {
+            let message = "a sink is `postgres`, `http` or `handler`, not several of them".to_owned();
             let help = "remove one of them; two topologies can read the same input";
             self.reader.mistake(second.key_place, message, "there is one already", help);
         }
@@ -121,7 +132,11 @@ impl SpecReader<'_, '_> {
             let fields = self.reader.fields(http, &keys::HTTP)?;
             Some(self.http(&fields, http.key_place))
         });
-        SinkSpec { place, postgres, http }
+        let handler = fields.get("handler").and_then(|handler| {
+            let fields = self.reader.fields(handler, &keys::HANDLER)?;
+            Some(self.handler(&fields, handler.key_place))
+        });
+        SinkSpec { place, postgres, http, handler }
     }
 
     fn postgres(&mut self, fields: &Fields<'_>, place: Place) -> PostgresSpec {

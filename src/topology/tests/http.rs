@@ -7,7 +7,8 @@ use crate::dedup::{Action, OnNull, Path};
 use crate::effect::call::{Answer, Class, Jitter, KeyWindow, OnInDoubt, OnUnavailable, Reserve, Retry, Status};
 use crate::topology::Topology;
 use crate::topology::cases::{Expected, ExpectedResult, GivenAttempt, KeySeen, Silence};
-use crate::topology::sink::http::{Body, Http, Json, Method, OnDuplicate, Rate, Results};
+use crate::topology::sink::http::{Body, Http, Json, Method};
+use crate::topology::sink::terms::{OnDuplicate, Rate, Results};
 use crate::yaml::tests::Fake;
 
 const BEGIN: &str = "name: t\ninput: {topics: [in]}\nidentity: value.id\npartitioned_by_identity: true\n";
@@ -27,7 +28,7 @@ fn http(lines: &str, end: &str) -> Http {
 }
 
 fn calls(topology: &Topology) -> Http {
-    topology.calls().unwrap_or_else(|| panic!("{topology:?}")).clone()
+    topology.http().unwrap_or_else(|| panic!("{topology:?}")).clone()
 }
 
 fn headers(http: &Http) -> Vec<(String, String)> {
@@ -46,15 +47,21 @@ fn defaults_are_as_documented() {
         ("https://api.example.com/charges", Method::Post, &Body::Value)
     );
     assert_eq!(headers(&http), [("content-type".to_owned(), "application/json".to_owned())]);
-    assert_eq!((http.key.as_deref(), http.timeout, http.in_flight), (Some("Idempotency-Key"), second(10), 64));
-    assert_eq!(http.policy.key, KeyWindow::new(second(86_400), second(10), second(30)));
-    assert_eq!((http.policy.reserve, http.policy.on_in_doubt), (Reserve::Auto, OnInDoubt::DeadLetter));
-    assert_eq!(http.policy.on_unavailable, OnUnavailable::Hold);
+    assert_eq!(
+        (http.key.as_deref(), http.terms.timeout, http.terms.in_flight),
+        (Some("Idempotency-Key"), second(10), 64)
+    );
+    assert_eq!(http.terms.policy.key, KeyWindow::new(second(86_400), second(10), second(30)));
+    assert_eq!((http.terms.policy.reserve, http.terms.policy.on_in_doubt), (Reserve::Auto, OnInDoubt::DeadLetter));
+    assert_eq!(http.terms.policy.on_unavailable, OnUnavailable::Hold);
     let retry =
         Retry { first: Duration::from_millis(200), factor: 2, max: second(30), jitter: Jitter::Full, attempts: 8 };
-    assert_eq!(http.policy.retry, retry);
-    assert_eq!((http.on_rejected, http.on_conflict), (Action::DeadLetter, Action::DeadLetter));
-    assert_eq!((http.hosts, http.rate, http.result, http.on_duplicate), (vec![], None, None, OnDuplicate::Drop));
+    assert_eq!(http.terms.policy.retry, retry);
+    assert_eq!((http.terms.on_rejected, http.terms.on_conflict), (Action::DeadLetter, Action::DeadLetter));
+    assert_eq!(
+        (http.hosts, http.terms.rate, http.terms.result, http.terms.on_duplicate),
+        (vec![], None, None, OnDuplicate::Drop)
+    );
 }
 
 #[test]
@@ -88,18 +95,18 @@ fn every_key_is_read() {
     assert_eq!(fields[1].1.to_string(), r#"[key, {const: "EUR"}]"#);
     assert_eq!(fields[2].1.to_string(), "value.a or value.b");
     assert_eq!(fields[3].1, Json::Object(Vec::new()));
-    assert_eq!((http.key.as_deref(), http.timeout, http.in_flight), (Some("X-Key"), second(3), 1024));
-    assert_eq!(http.policy.key, KeyWindow::new(second(7_200), second(3), second(60)));
-    assert_eq!((http.policy.reserve, http.policy.on_in_doubt), (Reserve::Always, OnInDoubt::Fail));
-    assert_eq!(http.policy.on_unavailable, OnUnavailable::Fail);
-    assert_eq!(http.rate, Some(Rate { calls: 30, per: second(60) }));
+    assert_eq!((http.key.as_deref(), http.terms.timeout, http.terms.in_flight), (Some("X-Key"), second(3), 1024));
+    assert_eq!(http.terms.policy.key, KeyWindow::new(second(7_200), second(3), second(60)));
+    assert_eq!((http.terms.policy.reserve, http.terms.policy.on_in_doubt), (Reserve::Always, OnInDoubt::Fail));
+    assert_eq!(http.terms.policy.on_unavailable, OnUnavailable::Fail);
+    assert_eq!(http.terms.rate, Some(Rate { calls: 30, per: second(60) }));
     let retry = Retry { first: second(1), factor: 3, max: second(60), jitter: Jitter::None, attempts: 1 };
-    assert_eq!(http.policy.retry, retry);
-    let class = |code| http.policy.answers.read(&Answer::Status(Status::of(code)), true).class;
+    assert_eq!(http.terms.policy.retry, retry);
+    let class = |code| http.terms.policy.answers.read(&Answer::Status(Status::of(code)), true).class;
     assert_eq!([class(404), class(422), class(500)], [Class::Done, Class::Again, Class::Again]);
-    assert_eq!((http.on_rejected, http.on_conflict), (Action::Drop, Action::Fail));
-    assert_eq!(http.result, Some(Results { topic: text("done"), max: 1024 }));
-    assert_eq!((http.on_duplicate, topology.sink().unwrap().result()), (OnDuplicate::Result, Some("done")));
+    assert_eq!((http.terms.on_rejected, http.terms.on_conflict), (Action::Drop, Action::Fail));
+    assert_eq!(http.terms.result, Some(Results { topic: text("done"), max: 1024 }));
+    assert_eq!((http.terms.on_duplicate, topology.sink().unwrap().result()), (OnDuplicate::Result, Some("done")));
     let actions = topology.rules.actions;
     assert_eq!([actions.rejected, actions.conflict], [Action::Drop, Action::Fail]);
     assert_eq!([actions.in_doubt, actions.unavailable], [Action::Fail; 2]);
@@ -111,8 +118,8 @@ fn without_a_key_a_reservation_is_always_committed() {
         [("dead_letter", OnInDoubt::DeadLetter), ("retry", OnInDoubt::Retry), ("fail", OnInDoubt::Fail)]
     {
         let http = http(&format!("on_in_doubt: {word}"), "");
-        assert_eq!((http.key, http.policy.key, http.policy.reserve), (None, None, Reserve::Always));
-        assert_eq!(http.policy.on_in_doubt, expected);
+        assert_eq!((http.key, http.terms.policy.key, http.terms.policy.reserve), (None, None, Reserve::Always));
+        assert_eq!(http.terms.policy.on_in_doubt, expected);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::effect::call::{Answer, KeyWindow};
-use ratchet::effect::provider::{self, Body, CallNumber, Calls, Heard};
+use ratchet::effect::provider::{self, Asks, Body, CallNumber, Calls, Heard};
 
 use crate::judge::coverage;
 use crate::kafka::{MS, SECOND, Time};
@@ -91,7 +91,8 @@ impl Client {
     }
 
     fn send(&mut self, request: &provider::Request) {
-        let provider::Request { number, attempt, first_at_ms, rendered } = request;
+        let provider::Request { number, attempt, first_at_ms, asks, .. } = request;
+        let Asks::Http(rendered) = asks else { panic!("{asks:?} goes to a provider") };
         let wall_ms = {
             let state = self.process.lock();
             state.wall_ms(self.process.number)

@@ -23,6 +23,7 @@ impl Attempt<'_> {
     pub(super) fn over(self, call: Call, answer: &Answer) -> (Call, Action) {
         let retry_after = match answer {
             Answer::TooLate => return call.too_late(self.policy),
+            Answer::Refused => return call.decided(Outcome::Rejected),
             Answer::Status(status) => status.retry_after,
             Answer::NotSent | Answer::Lost => None,
         };

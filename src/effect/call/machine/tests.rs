@@ -93,7 +93,7 @@ fn after_answers(policy: Policy, answers: &[Answer]) -> (Action, Call) {
 
 #[test]
 fn answers_lead_to_outcomes() {
-    use Answer::{Lost, NotSent};
+    use Answer::{Lost, NotSent, Refused};
     use Outcome::*;
     let named = |code, named| {
         let answers = Answers::new(vec![(Codes::One(code), named)]).unwrap();
@@ -114,6 +114,7 @@ fn answers_lead_to_outcomes() {
         ("rejected after 429", keyless(), vec![status(429), status(402)], Rejected, Kept::Failed),
         ("rejected after a wrong secret", keyed(), vec![status(401), status(402)], Rejected, Kept::Failed),
         ("rejected after an attempt that may have acted", keyed(), vec![Lost, status(402)], InDoubt, Kept::Failed),
+        ("refused for good after an attempt that may have acted", keyed(), vec![Lost, Refused], Rejected, Kept::Failed),
         ("rejected after two more", keyed(), vec![status(500), NotSent, status(402)], InDoubt, Kept::Failed),
         ("conflict", keyed(), vec![naming_key], Conflict, Kept::Failed),
         ("conflict after an attempt", keyed(), vec![Lost, naming_key], Conflict, Kept::Failed),
@@ -195,7 +196,7 @@ fn calls_that_are_found_go_on_while_their_key_is_honoured() {
         ("by a clock that has gone back", keyed(), -6, Settle(Outcome::InDoubt)),
     ];
     for (case, policy, seconds, expected) in cases {
-        let found = Found { first_at_ms: BEGUN.wall_ms - seconds * 1_000, attempts: 0 };
+        let found = Found { first_at_ms: BEGUN.wall_ms - seconds * 1_000, attempts: 0, may_have_acted: true };
         let (call, action) = resume(&policy, found, BEGUN);
         assert_eq!(action, expected, "{case}");
         assert!(call.may_have_acted() && !call.may_be_released(), "{case}");
@@ -204,11 +205,73 @@ fn calls_that_are_found_go_on_while_their_key_is_honoured() {
 
 #[test]
 fn call_that_is_found_counts_on() {
-    let found = Found { first_at_ms: BEGUN.wall_ms, attempts: 2 };
+    let found = Found { first_at_ms: BEGUN.wall_ms, attempts: 2, may_have_acted: true };
     let (call, _) = resume(&keyed(), found, BEGUN);
     let mut driven = Driven { policy: keyed(), call, now: BEGUN };
     assert_eq!(driven.answer(Answer::Lost, false), Action::Settle(Outcome::Unavailable));
     assert_eq!(driven.call.kept(Outcome::Unavailable), Kept::GivenUp { first_at_ms: BEGUN.wall_ms });
+}
+
+/// A call that is under way, with this much behind it.
+fn under_way(policy: Policy, answers: &[Answer]) -> Driven {
+    let mut driven = Driven::reserved(policy);
+    for answer in answers {
+        driven.answer(*answer, false);
+    }
+    driven.now.monotonic = driven.now.monotonic.max(driven.call.not_before);
+    assert!(matches!(driven.step(Event::Dispatch), Some(Action::Send { .. })));
+    driven
+}
+
+#[test]
+fn steps_that_are_committed_begin_the_call_anew() {
+    let mut driven = under_way(keyed(), &[Answer::Lost, Answer::Lost]);
+    let attempt = driven.call.attempt();
+    let since_ms = BEGUN.wall_ms + 60_000;
+    assert_eq!(driven.step(Event::Journaled { since_ms }), None);
+    assert_eq!((driven.call.stage(), driven.call.attempts()), (Stage::Sent, 0));
+    assert_eq!(driven.call.first_at_ms(), Some(since_ms));
+    // The attempt is the same, and what it is refused now no attempt before can have done.
+    let refused = Event::Answered { attempt, answer: status(422), is_down: false };
+    assert_eq!(driven.step(refused), Some(Action::Settle(Outcome::Rejected)));
+    // Without that, it would be in doubt.
+    let mut driven = under_way(keyed(), &[Answer::Lost, Answer::Lost]);
+    assert_eq!(driven.step(refused), Some(Action::Settle(Outcome::InDoubt)));
+}
+
+#[test]
+fn step_that_may_have_acted_after_a_commit_counts() {
+    let mut driven = under_way(keyless(), &[]);
+    driven.step(Event::Journaled { since_ms: BEGUN.wall_ms });
+    let lost = Event::Answered { attempt: 1, answer: Answer::Lost, is_down: false };
+    assert_eq!(driven.step(lost), Some(Action::Settle(Outcome::InDoubt)));
+    let mut driven = under_way(keyless(), &[]);
+    driven.step(Event::Journaled { since_ms: BEGUN.wall_ms });
+    let not_sent = Event::Answered { attempt: 1, answer: Answer::NotSent, is_down: false };
+    assert!(matches!(driven.step(not_sent), Some(Action::SendAt(_))));
+    assert!(driven.call.may_be_released(), "its step has not acted");
+}
+
+#[test]
+fn what_has_certainly_not_acted_is_reserved_anew() {
+    for (policy, seconds) in [(keyed(), 0), (keyed(), 85), (keyless(), 0), (keyless(), 9_000)] {
+        let first_at_ms = BEGUN.wall_ms - seconds * 1_000;
+        let found = Found { first_at_ms, attempts: 0, may_have_acted: false };
+        let (call, action) = resume(&policy, found, BEGUN);
+        assert_eq!(action, Action::Write(Permit::Reservation), "{seconds}");
+        assert!(!call.may_have_acted() && call.first_at_ms().is_none(), "{seconds}");
+    }
+}
+
+#[test]
+fn attempt_of_steps_is_made_whatever_its_window() {
+    let policy = Policy { key: keyed().key.map(KeyWindow::per_step), ..keyed() };
+    let found = Found { first_at_ms: 0, attempts: 0, may_have_acted: true };
+    let (call, action) = resume(&policy, found, BEGUN);
+    assert_eq!(action, Action::SendAt(BEGUN.monotonic));
+    let mut driven = Driven { policy, call, now: BEGUN };
+    // Its next step says that it is too late.
+    assert_eq!(driven.answer(Answer::TooLate, false), Action::Settle(Outcome::InDoubt));
 }
 
 #[test]

@@ -50,8 +50,8 @@ fn write(window: &mut Window, offsets: &[i64]) {
     }
 }
 
-fn end(window: &mut Window, is_committed: bool) {
-    let policy = crate::effect::call::Policy {
+fn policy() -> Policy {
+    Policy {
         key: None,
         reserve: crate::effect::call::Reserve::Always,
         on_in_doubt: crate::effect::call::OnInDoubt::DeadLetter,
@@ -64,7 +64,11 @@ fn end(window: &mut Window, is_committed: bool) {
             attempts: 1,
         },
         answers: crate::effect::call::Answers::default(),
-    };
+    }
+}
+
+fn end(window: &mut Window, is_committed: bool) {
+    let policy = policy();
     let now = Now { wall_ms: 0, monotonic: Duration::ZERO };
     match is_committed {
         true => _ = window.committed(&policy, now, &mut |_| 0),
@@ -173,6 +177,7 @@ fn record_that_may_be_from_the_future_waits_for_the_cluster() {
 
 #[test]
 fn what_a_former_owner_has_settled_waits_for_the_cluster_too() {
+    const LATER: i64 = 10_000_000;
     // The former owner's clock was right, and it has believed the record at 1. This one's is behind.
     let mut window = Window::new(&position(0, &[(1, 2)]));
     let take = |window: &mut Window, (offset, timestamp): (i64, i64), wall_ms: i64, is_certain: bool| {
@@ -182,17 +187,17 @@ fn what_a_former_owner_has_settled_waits_for_the_cluster_too() {
         let (topic, rules) = (Arc::from("orders"), rules());
         window.take((&record, &topic), (&rules, &Progress::default(), wall_ms), || None, || is_certain);
     };
-    [(0, 100), (1, 5_000), (2, 110)].into_iter().for_each(|record| take(&mut window, record, 100, false));
+    [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| take(&mut window, record, 100, false));
     settle(&mut window, &[0]);
     assert!(window.slot(0).is_doubted() && window.slot(0).offset() == 1);
     assert_eq!(ahead(&window), (1, 100, vec![(1, 2)]), "nothing is known of stream time behind it");
     // Its clock is right again.
     let mut window = Window::new(&position(1, &[(1, 2)]));
-    take(&mut window, (1, 5_000), 5_000, false);
-    assert_eq!((ahead(&window), window.is_empty()), ((2, 5_000, vec![]), true));
+    take(&mut window, (1, LATER), LATER, false);
+    assert_eq!((ahead(&window), window.is_empty()), ((2, LATER, vec![]), true));
     // Or the cluster says that it is from the future: then it was a dead letter.
     let mut window = Window::new(&position(1, &[(1, 2)]));
-    take(&mut window, (1, 5_000), 100, true);
+    take(&mut window, (1, LATER), 100, true);
     assert_eq!((ahead(&window), window.is_empty()), ((2, -1, vec![]), true));
 }
 
@@ -281,4 +286,73 @@ fn batch_that_is_refused_as_a_whole_goes_on_in_smaller_ones() {
         settle(&mut window, &offsets);
     }
     assert!(window.may_settle(window.find(6).unwrap()));
+}
+
+const NOW: Now = Now { wall_ms: 7, monotonic: Duration::ZERO };
+
+/// A handler's call at this offset, under way.
+fn handled(window: &mut Window, offset: i64) {
+    let at = window.find(offset).expect("it is there");
+    let work = crate::effect::provider::Work {
+        topology: "t".into(),
+        topic: "orders".into(),
+        partition: 0,
+        offset,
+        timestamp: None,
+        key: None,
+        value: None,
+        headers: Vec::new(),
+        identity: vec![1],
+        epoch: None,
+        version: None,
+        fingerprint: call::Fingerprint::from_bytes([0; call::FINGERPRINT_BYTES]),
+    };
+    let (call, _) = call::begin(&policy(), None, NOW);
+    let mut called = Called {
+        call,
+        number: 5,
+        send_at: Duration::ZERO,
+        ended_at: None,
+        asks: Asks::Handler(Arc::new(work)),
+        journal: Arc::default(),
+        steps: None,
+        evaluation: Decision::of_call(crate::dedup::Action::Forward, Reason::First).into(),
+        kept: Kept::default(),
+        heard: None,
+        is_written: false,
+    };
+    for event in [Event::Written { since_ms: 3 }, Event::Committed, Event::Dispatch] {
+        called.happen(&policy(), event, NOW, &mut |_| 0);
+    }
+    window.slot_mut(at).stage = SlotStage::Called(Box::new(called));
+}
+
+fn called(window: &mut Window, offset: i64) -> &mut Called {
+    let at = window.find(offset).expect("it is there");
+    let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { panic!("it is called") };
+    called
+}
+
+#[test]
+fn handler_goes_on_once_its_steps_are_committed() {
+    let step = OwnedStep { name: "charge".to_owned(), how: crate::effect::provider::OwnedHow::Begun };
+    let mut window = window(&[], 0..1);
+    handled(&mut window, 0);
+    called(&mut window, 0).steps = Some(Steps { steps: vec![step.clone()], written_ms: None });
+    assert!(called(&mut window, 0).has_steps_due() && !called(&mut window, 0).is_ready());
+    let commit = |window: &mut Window| window.committed(&policy(), NOW, &mut |_| 0).handlers;
+    // A transaction that has not taken them lets nothing go.
+    assert_eq!(commit(&mut window), []);
+    called(&mut window, 0).steps.as_mut().unwrap().written_ms = Some(9);
+    assert!(!called(&mut window, 0).has_steps_due());
+    end(&mut window, false);
+    assert!(
+        called(&mut window, 0).has_steps_due() && called(&mut window, 0).journal.is_empty(),
+        "nothing has happened"
+    );
+    called(&mut window, 0).steps.as_mut().unwrap().written_ms = Some(11);
+    assert_eq!(commit(&mut window), [(5, 11)]);
+    let called = called(&mut window, 0);
+    assert_eq!(called.journal.as_journal().steps().collect::<Vec<_>>(), [step.as_step()]);
+    assert_eq!((called.call.first_at_ms(), called.steps.is_none()), (Some(11), true));
 }

@@ -107,7 +107,7 @@ impl Search {
         let (heir, _) = if is_granted {
             begin(&self.policy, Some(Grant { since_ms: first_at_ms, is_of_former: true }), now)
         } else {
-            resume(&self.policy, Found { first_at_ms, attempts: 0 }, now)
+            resume(&self.policy, Found { first_at_ms, attempts: 0, may_have_acted: true }, now)
         };
         self.go(heir, now, world, left);
     }

@@ -2,19 +2,24 @@
 //! end.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::{mpsc, oneshot};
 
-use super::request::{Job, Unwritten};
-use super::{Shared, thread};
-use crate::effect::provider::{CallNumber, Calls, Heard, Request};
+use super::job::{Job, Unwritten};
+use super::provider::{CallNumber, Calls, Heard, Request};
+
+/// What a lane's thread does with the requests, until it is stopped: the other side says so, or is dropped.
+pub(in crate::effect) type Work = Arc<dyn Fn(mpsc::UnboundedReceiver<Job>, oneshot::Receiver<()>) + Send + Sync>;
+
+/// How many threads there were, of all drivers: for their names.
+static THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// One lane's calls. Both channels hold as many as the lane has under way, which its window bounds.
-pub(super) struct Lane {
-    shared: Arc<Shared>,
+pub(in crate::effect) struct Lane {
+    work: Work,
     unwritten: Arc<Unwritten>,
     ticket: u64,
     tell: Sender<Heard>,
@@ -23,9 +28,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    /// A lane whose thread does this, once it is needed.
+    pub fn new(work: Work) -> Self {
         let (tell, heard) = unbounded();
-        Self { shared, unwritten: Arc::default(), ticket: 0, tell, heard, runner: None }
+        Self { work, unwritten: Arc::default(), ticket: 0, tell, heard, runner: None }
     }
 }
 
@@ -41,7 +47,7 @@ impl Calls for Lane {
             None => job,
         };
         self.runner = None;
-        match Runner::start(&self.shared) {
+        match Runner::start(&self.work) {
             // What a thread that is gone already did not take is dropped with its channel, and heard of.
             Ok(runner) => drop(self.runner.insert(runner).jobs.send(job)),
             Err(error) => job.not_sent(format!("no thread for calls could be started: {error}")),
@@ -76,12 +82,11 @@ struct Runner {
 }
 
 impl Runner {
-    fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+    fn start(work: &Work) -> std::io::Result<Self> {
         let ((jobs, from_lane), (stop, stopped)) = (mpsc::unbounded_channel(), oneshot::channel());
-        let (shared, number) = (Arc::clone(shared), shared.threads.fetch_add(1, Ordering::Relaxed));
-        let thread = std::thread::Builder::new()
-            .name(format!("calls-{number}"))
-            .spawn(move || thread::run(shared, from_lane, stopped))?;
+        let (work, number) = (Arc::clone(work), THREADS.fetch_add(1, Ordering::Relaxed));
+        let thread =
+            std::thread::Builder::new().name(format!("calls-{number}")).spawn(move || work(from_lane, stopped))?;
         Ok(Self { jobs, stop: Some(stop), thread: Some(thread) })
     }
 }

@@ -7,7 +7,7 @@ const AT_ONCE: f64 = 0.1;
 
 /// A bucket of tokens, which fills up at a rate.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(in crate::effect) struct Bucket {
     per_second: f64,
     most: f64,
     /// Below 0 where tokens are taken that are yet to come.

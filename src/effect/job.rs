@@ -1,4 +1,4 @@
-//! A request on its way through the driver, and the lock that makes taking it back certain.
+//! A request on its way through a driver, and the lock that makes taking it back certain.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::effect::provider::{Body, CallNumber, Heard, Request};
 /// The requests that nobody has begun to write: each is claimed by the thread, which then writes it, or taken back by
 /// the lane. Never both.
 #[derive(Default)]
-pub(super) struct Unwritten {
+pub(in crate::effect) struct Unwritten {
     /// By a ticket each: an attempt that was taken back may still be queued when the next one of its call comes.
     tickets: Mutex<HashMap<CallNumber, u64>>,
     /// How many were claimed and are not over.
@@ -59,14 +59,14 @@ enum Stage {
     Free,
     /// The thread's. Nothing of it was written.
     Claimed,
-    /// Given to a connection, at this time.
+    /// It may have acted, since this time.
     Written(Instant),
     /// Heard of, or taken back.
     Over,
 }
 
 /// A request within the driver. It is heard of once, whatever becomes of it: also when it is dropped.
-pub(super) struct Job {
+pub(in crate::effect) struct Job {
     request: Request,
     ticket: u64,
     unwritten: Arc<Unwritten>,
@@ -101,7 +101,7 @@ impl Job {
         !matches!(self.stage, Stage::Over)
     }
 
-    /// Says that it is given to a connection now.
+    /// Says that it may act from now on: it is given to a connection, say.
     pub fn written(&mut self) -> Instant {
         debug_assert!(matches!(self.stage, Stage::Claimed), "only what was claimed is written");
         let now = Instant::now();
@@ -117,6 +117,14 @@ impl Job {
     /// Nothing of it was written.
     pub fn not_sent(mut self, message: String) {
         self.conclude(Answer::NotSent, Body::None, Some(message));
+    }
+
+    /// It is over, and nothing is heard of it: its lane is told otherwise.
+    pub fn silence(mut self) {
+        if self.claim() {
+            self.stage = Stage::Over;
+            self.unwritten.over();
+        }
     }
 
     /// What it has come to. Nothing is heard of it if it was taken back.

@@ -3,29 +3,20 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use super::pool::Pool;
+use super::job::Job;
 use super::rate::Bucket;
-use super::request::Job;
-use super::{Shared, attempt};
-
-/// How often connections that nobody uses are looked at.
-const SWEEP: Duration = Duration::from_secs(1);
-
-/// How many names are looked up at once, each on a thread.
-const LOOK_UPS_MAX: usize = 4;
 
 /// Starts tasks on the thread's runtime. A panic in one of them ends the thread: what the tasks share may be half done.
 #[derive(Clone)]
-pub(super) struct Tasks {
+pub(in crate::effect) struct Tasks {
     panicked: mpsc::UnboundedSender<Box<dyn Any + Send>>,
 }
 
@@ -41,10 +32,15 @@ impl Tasks {
     }
 }
 
-/// Makes calls until `stopped` is heard, or dropped.
-pub(super) fn run(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>, stopped: oneshot::Receiver<()>) {
+/// Makes calls until `stopped` is heard, or dropped, or `feed` has ended. At most `blocking_max` threads do what would hold
+/// up the others: look up a name, say.
+pub(in crate::effect) fn run<F: Future<Output = ()>>(
+    blocking_max: usize,
+    stopped: oneshot::Receiver<()>,
+    feed: impl FnOnce(Tasks) -> F,
+) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = match builder.enable_all().max_blocking_threads(LOOK_UPS_MAX).thread_name("names").build() {
+    let runtime = match builder.enable_all().max_blocking_threads(blocking_max).thread_name("blocking").build() {
         Ok(runtime) => runtime,
         // The requests are dropped, and heard of so.
         Err(error) => return tracing::error!(%error, "no runtime for calls"),
@@ -56,7 +52,7 @@ pub(super) fn run(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>, stopp
                 biased;
                 _ = stopped => {}
                 Some(panic) = panics.recv() => resume_unwind(panic),
-                () = feed(shared, jobs, Tasks { panicked }) => {}
+                () = feed(Tasks { panicked }) => {}
             }
         });
     }));
@@ -67,13 +63,15 @@ pub(super) fn run(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>, stopp
     }
 }
 
-/// Lets requests go: in order, each with a permit and at the rate.
-async fn feed(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<Job>, tasks: Tasks) {
+/// Lets requests go: in order, at most so many at once, each with a permit, and at the rate.
+pub(in crate::effect) async fn let_go(
+    mut jobs: mpsc::UnboundedReceiver<Job>,
+    (in_flight, rate): (usize, Option<f64>),
+    mut start: impl FnMut(Job, OwnedSemaphorePermit),
+) {
     let began = Instant::now();
-    let permits = Arc::new(Semaphore::new(shared.in_flight.min(Semaphore::MAX_PERMITS)));
-    let mut bucket = shared.rate.map(|rate| Bucket::new(rate, Duration::ZERO));
-    let pool = Rc::new(Pool::new(Arc::clone(&shared), tasks.clone()));
-    tasks.start(Rc::clone(&pool).sweep(SWEEP));
+    let permits = Arc::new(Semaphore::new(in_flight.min(Semaphore::MAX_PERMITS)));
+    let mut bucket = rate.map(|rate| Bucket::new(rate, Duration::ZERO));
     while let Some(job) = jobs.recv().await {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         if job.is_withdrawn() {
@@ -85,6 +83,6 @@ async fn feed(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<Job>, tasks
                 tokio::time::sleep(wait).await;
             }
         }
-        tasks.start(attempt::make(Rc::clone(&pool), job, permit));
+        start(job, permit);
     }
 }

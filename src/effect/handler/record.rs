@@ -1,0 +1,113 @@
+//! What a function gets and what it gives back.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::StepError;
+use crate::effect::provider::Work;
+
+use std::sync::Arc;
+
+/// A record of the input, as it is in Kafka.
+#[derive(Clone, Debug)]
+pub struct Record(Arc<Work>);
+
+impl Record {
+    pub(super) fn of(work: Arc<Work>) -> Self {
+        Self(work)
+    }
+
+    /// Its topic.
+    pub fn topic(&self) -> &str {
+        &self.0.topic
+    }
+
+    /// Its partition.
+    pub fn partition(&self) -> i32 {
+        self.0.partition
+    }
+
+    /// Its offset.
+    pub fn offset(&self) -> i64 {
+        self.0.offset
+    }
+
+    /// Its timestamp, in milliseconds since the epoch.
+    pub fn timestamp(&self) -> Option<i64> {
+        self.0.timestamp
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.0.key.as_deref()
+    }
+
+    /// Its value.
+    pub fn value(&self) -> Option<&[u8]> {
+        self.0.value.as_deref()
+    }
+
+    /// Its headers, in their order: names, which may be there twice, and values.
+    pub fn headers(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.0.headers.iter().map(|(name, value)| (name.as_slice(), value.as_deref()))
+    }
+
+    /// Its value, read as JSON.
+    ///
+    /// # Errors
+    /// A value that is no such thing, which is rejected: no further attempt would find another one.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, StepError> {
+        let value = self.value().unwrap_or(b"null");
+        // Only the place: what stands there may be secret.
+        serde_json::from_slice(value).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            StepError::rejected(format!("the value is not as the handler reads it (line {line}, column {column})"))
+        })
+    }
+}
+
+/// What a function's work has come to: what the topic for results gets, and each duplicate where the topology says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply(Option<Vec<u8>>);
+
+impl Reply {
+    /// Nothing but that it is done.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// These bytes.
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(Some(bytes.into()))
+    }
+
+    /// This value as JSON.
+    ///
+    /// # Errors
+    /// A value that cannot be JSON.
+    pub fn json<T: Serialize>(value: &T) -> Result<Self, StepError> {
+        Ok(Self(Some(serde_json::to_vec(value)?)))
+    }
+
+    pub(super) fn into_bytes(self) -> Option<Vec<u8>> {
+        self.0
+    }
+}
+
+impl From<()> for Reply {
+    fn from((): ()) -> Self {
+        Self::none()
+    }
+}
+
+impl From<String> for Reply {
+    fn from(text: String) -> Self {
+        Self::bytes(text)
+    }
+}
+
+impl From<Vec<u8>> for Reply {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::bytes(bytes)
+    }
+}

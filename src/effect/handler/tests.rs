@@ -1,0 +1,515 @@
+//! Goal: steps act once, in order, each only once the one before it is committed; what a function comes to is told as it
+//! is.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::super::call::{Answer, Content, Fingerprint, Form, Status};
+use super::super::provider::{Asks, Body, OwnedHow, OwnedStep, Work};
+use super::*;
+use crate::format::JournalWriter;
+
+const SECOND: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn keyed() -> Settings {
+    Settings {
+        window: KeyWindow::new(SECOND * 100, SECOND * 10, SECOND * 5),
+        timeout: SECOND * 10,
+        in_flight: 8,
+        rate: None,
+        result_max: Some(1024),
+        database: None,
+        clock: Arc::new(|| 1_000_000),
+    }
+}
+
+fn keyless() -> Settings {
+    Settings { window: None, ..keyed() }
+}
+
+fn work(value: &str) -> Arc<Work> {
+    let content = Content { method: "", target: "", headers: &[], body: Some(value.as_bytes()) };
+    Arc::new(Work {
+        topology: "t".into(),
+        topic: "in".into(),
+        partition: 3,
+        offset: 7,
+        timestamp: Some(5),
+        key: Some(b"k".to_vec()),
+        value: Some(value.as_bytes().to_vec()),
+        headers: vec![(b"h".to_vec(), None)],
+        identity: value.as_bytes().to_vec(),
+        epoch: None,
+        version: None,
+        fingerprint: Fingerprint::of(Form::of(["handler"]), content),
+    })
+}
+
+fn done(name: &str, result: &str) -> OwnedStep {
+    OwnedStep { name: name.to_owned(), how: OwnedHow::Done(result.as_bytes().to_vec()) }
+}
+
+fn begun(name: &str) -> OwnedStep {
+    OwnedStep { name: name.to_owned(), how: OwnedHow::Begun }
+}
+
+fn rejected(name: &str, reason: &str) -> OwnedStep {
+    OwnedStep { name: name.to_owned(), how: OwnedHow::Rejected(reason.to_owned()) }
+}
+
+/// A lane that plays the engine.
+struct Engine {
+    calls: Box<dyn Calls>,
+    journal: Vec<OwnedStep>,
+    attempt: u32,
+    may_have_acted: bool,
+    first_at_ms: i64,
+}
+
+/// What an engine hears next.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Steps(Vec<OwnedStep>),
+    Stops(String),
+    Over(Answer, Body, Option<String>),
+}
+
+impl Engine {
+    fn of<F, R>(settings: Settings, function: F) -> Self
+    where
+        F: AsyncFn(&Record, &mut Steps) -> Result<R, StepError> + Send + Sync + 'static,
+        R: Into<Reply>,
+    {
+        let calls = Handler::new(Function::new(function), settings).calls();
+        Self { calls, journal: Vec::new(), attempt: 0, may_have_acted: false, first_at_ms: 1_000_000 }
+    }
+
+    fn submit(&mut self) {
+        self.attempt += 1;
+        let mut journal = JournalWriter::default();
+        assert!(self.journal.iter().all(|step| journal.push(step.as_step())));
+        self.calls.submit(Request {
+            number: 1,
+            attempt: self.attempt,
+            first_at_ms: self.first_at_ms,
+            may_have_acted: self.may_have_acted,
+            asks: Asks::Handler(work("{\"id\":1}")),
+            journal: Arc::new(journal),
+        });
+    }
+
+    fn next(&mut self) -> Next {
+        let since = Instant::now();
+        loop {
+            match (self.calls.told(), self.calls.take()) {
+                (Some(Told::Steps { number: 1, attempt, steps }), None) if attempt == self.attempt => {
+                    return Next::Steps(steps);
+                }
+                (Some(Told::Stops { number: 1, attempt, reason }), None) if attempt == self.attempt => {
+                    return Next::Stops(reason);
+                }
+                (None, Some(heard)) if (heard.number, heard.attempt) == (1, self.attempt) => {
+                    return Next::Over(heard.answer, heard.body, heard.message);
+                }
+                (None, None) => {}
+                other => panic!("{other:?}"),
+            }
+            assert!(since.elapsed() < PATIENCE, "nothing is heard");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Commits what is told, until the attempt is over.
+    fn carry_through(&mut self) -> Next {
+        loop {
+            match self.next() {
+                Next::Steps(steps) => {
+                    self.journal.extend(steps);
+                    self.calls.journaled(1, self.first_at_ms);
+                }
+                over => return over,
+            }
+        }
+    }
+
+    fn attempt(&mut self) -> Next {
+        self.submit();
+        self.carry_through()
+    }
+}
+
+fn ok(body: &str) -> Next {
+    Next::Over(Answer::Status(Status::of(200)), Body::Whole(body.as_bytes().to_vec()), None)
+}
+
+#[test]
+fn each_step_begins_once_the_one_before_is_committed() {
+    static BEGAN: AtomicUsize = AtomicUsize::new(0);
+    let mut engine = Engine::of(keyed(), async |record: &Record, steps: &mut Steps| {
+        assert_eq!((record.topic(), record.partition(), record.offset(), record.timestamp()), ("in", 3, 7, Some(5)));
+        let one: u32 = steps.call("one", async |_| Ok(1)).await?;
+        let two: u32 = steps
+            .call("two", async |_| {
+                BEGAN.store(2, Ordering::SeqCst);
+                Ok(one + 1)
+            })
+            .await?;
+        steps.call("three", async |_| Ok(two + 1)).await.map(|three: u32| three.to_string())
+    });
+    engine.submit();
+    assert_eq!(engine.next(), Next::Steps(vec![done("one", "1")]));
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(BEGAN.load(Ordering::SeqCst), 0, "nothing is committed yet");
+    engine.calls.journaled(1, 1_000_000);
+    assert_eq!(engine.next(), Next::Steps(vec![done("two", "2")]));
+    assert_eq!(BEGAN.load(Ordering::SeqCst), 2);
+    engine.calls.journaled(1, 1_000_000);
+    // The last one's result is left to the settlement.
+    assert_eq!(engine.next(), ok("3"));
+    assert_eq!(engine.calls.in_flight(), 0);
+}
+
+#[test]
+fn steps_that_are_recorded_do_not_act_again() {
+    static ACTS: AtomicUsize = AtomicUsize::new(0);
+    let function = async |_: &Record, steps: &mut Steps| {
+        let one: String = steps
+            .call("one", async |_| {
+                ACTS.fetch_add(1, Ordering::SeqCst);
+                Ok("first".to_owned())
+            })
+            .await?;
+        let two: String = steps.call("two", async |key: Key| Ok(key.to_string())).await?;
+        Ok(format!("{one} {two}"))
+    };
+    let mut engine = Engine::of(keyed(), function);
+    let first = engine.attempt();
+    engine.journal = vec![done("one", "\"recorded\"")];
+    let Next::Over(_, Body::Whole(again), _) = engine.attempt() else { panic!("{first:?}") };
+    let again = String::from_utf8(again).unwrap();
+    // The same key at each attempt, and for no other step.
+    let key = work("{\"id\":1}").key_of("two");
+    assert_eq!((first, again), (ok(&format!("first {key}")), format!("recorded {key}")));
+    assert_ne!(key, work("{\"id\":1}").key_of("one"));
+    assert_eq!(ACTS.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn without_keys_a_mark_is_committed_before_each_call() {
+    let mut engine = Engine::of(keyless(), async |_: &Record, steps: &mut Steps| {
+        steps.call("one", async |_| Ok(1)).await?;
+        steps.call("two", async |_| Ok(2)).await.map(|_: u32| ())
+    });
+    engine.submit();
+    assert_eq!(engine.next(), Next::Steps(vec![begun("one")]));
+    engine.calls.journaled(1, 0);
+    assert_eq!(engine.next(), Next::Steps(vec![done("one", "1"), begun("two")]));
+    engine.calls.journaled(1, 0);
+    assert_eq!(engine.next(), Next::Over(Answer::Status(Status::of(200)), Body::None, None));
+    // A mark that stands there is not committed again.
+    engine.journal = vec![begun("one")];
+    engine.submit();
+    assert_eq!(engine.next(), Next::Steps(vec![done("one", "1"), begun("two")]));
+}
+
+/// What an attempt answers whose only step ends like this.
+fn answered(may_have_acted: bool, error: fn() -> StepError) -> (Next, Vec<OwnedStep>) {
+    let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
+        steps.call("pay", async move |_| Err::<(), _>(error())).await
+    });
+    engine.may_have_acted = may_have_acted;
+    (engine.attempt(), engine.journal)
+}
+
+#[test]
+fn errors_say_what_is_certain() {
+    let over = |answer, words: &str| Next::Over(answer, Body::None, Some(words.to_owned()));
+    let unknown = answered(false, || StepError::unknown("no answer"));
+    assert_eq!(unknown, (over(Answer::Lost, "no answer"), vec![]));
+    let again = answered(false, || StepError::again("busy"));
+    assert_eq!(again, (over(Answer::NotSent, "busy"), vec![]));
+    let later = answered(false, || StepError::again("busy").after(Duration::from_millis(1_500)));
+    let retry_after = Some(super::super::call::RetryAfter::Seconds(2));
+    assert_eq!(later.0, over(Answer::Status(Status { retry_after, ..Status::of(429) }), "busy"));
+    let refused = answered(false, || StepError::rejected("declined"));
+    assert_eq!(refused, (over(Answer::Refused, "declined"), vec![rejected("pay", "declined")]));
+    // It says nothing about the attempt before.
+    let (doubted, journal) = answered(true, || StepError::rejected("declined"));
+    let in_doubt = Answer::Status(Status { is_replayed: true, ..Status::of(500) });
+    let words = "the step `pay` was refused, and an attempt before may have done it: declined";
+    assert_eq!((doubted, journal), (over(in_doubt, words), vec![]));
+}
+
+#[test]
+fn what_was_done_stays_done_when_a_later_step_fails() {
+    let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
+        steps.call("one", async |_| Ok(1)).await.map(|_: u32| ())?;
+        Err::<(), _>(StepError::again("not now"))
+    });
+    assert_eq!(engine.attempt(), Next::Over(Answer::NotSent, Body::None, Some("not now".to_owned())));
+    assert_eq!(engine.journal, [done("one", "1")]);
+}
+
+#[test]
+fn no_step_begins_after_one_that_failed() {
+    let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
+        let _ = steps.call("one", async |_| Err::<(), _>(StepError::unknown("lost"))).await;
+        steps.call("two", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await?;
+        Ok(())
+    });
+    assert_eq!(engine.attempt(), Next::Over(Answer::Lost, Body::None, Some("lost".to_owned())));
+}
+
+#[test]
+fn step_that_is_refused_may_be_followed_by_another_way() {
+    let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
+        match steps.call("card", async |_| Err::<(), _>(StepError::rejected("declined"))).await {
+            Err(error) if error.is_rejected() => steps.call("invoice", async |_| Ok("by mail".to_owned())).await,
+            other => other.map(|()| String::new()),
+        }
+    });
+    assert_eq!(engine.attempt(), ok("by mail"));
+    assert_eq!(engine.journal, [rejected("card", "declined")]);
+    // It is refused again without being asked.
+    assert_eq!(engine.attempt(), ok("by mail"));
+}
+
+#[test]
+fn rejected_work_is_undone_in_reverse() {
+    let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
+        for name in ["reserve", "charge"] {
+            steps.call(name, async |_| Ok(())).await?;
+            steps.compensate(&format!("undo {name}"), async |_| Ok(()));
+        }
+        steps.call("ship", async |_| Err::<(), _>(StepError::rejected("no such place"))).await
+    });
+    let over = Next::Over(Answer::Refused, Body::None, Some("no such place".to_owned()));
+    assert_eq!(engine.attempt(), over);
+    let journal = [
+        done("reserve", "null"),
+        done("charge", "null"),
+        rejected("ship", "no such place"),
+        rejected("", "no such place"),
+        done("undo charge", "null"),
+        done("undo reserve", "null"),
+    ];
+    assert_eq!(engine.journal, journal);
+    // From each point on it comes to the same end, also where the next step may have been begun before.
+    engine.may_have_acted = true;
+    for kept in (0..=journal.len()).filter(|kept| *kept != 2) {
+        engine.journal = journal[..kept].to_vec();
+        let ended = engine.attempt();
+        assert_eq!((kept, &ended), (kept, &over));
+        assert_eq!(engine.journal, journal, "{kept}");
+    }
+}
+
+/// Nothing says that the step which may have been begun was refused.
+#[test]
+fn own_refusal_after_an_attempt_is_not_certain() {
+    let refuses = async |_: &Record, _: &mut Steps| Err::<(), _>(StepError::rejected("no"));
+    for (may_have_acted, expected) in [(false, Answer::Refused), (true, Answer::Status(Status::of(422)))] {
+        let mut engine = Engine::of(keyed(), refuses);
+        engine.may_have_acted = may_have_acted;
+        assert_eq!(engine.attempt(), Next::Over(expected, Body::None, Some("no".to_owned())));
+    }
+}
+
+#[test]
+fn what_cannot_be_undone_is_in_doubt() {
+    let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
+        steps.call("charge", async |_| Ok(())).await?;
+        steps.compensate("refund", async |_| Err(StepError::rejected("too late")));
+        Err::<(), _>(StepError::rejected("sold out"))
+    });
+    let Next::Over(Answer::Status(status), _, Some(words)) = engine.attempt() else { panic!("it is over") };
+    assert!(status.is_replayed && words.contains("`refund`") && words.contains("sold out"), "{words}");
+    let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
+        steps.call("charge", async |_| Ok(())).await?;
+        steps.compensate("refund", async |_| Err(StepError::unknown("no answer")));
+        Err::<(), _>(StepError::rejected("sold out"))
+    });
+    assert_eq!(engine.attempt(), Next::Over(Answer::Lost, Body::None, Some("no answer".to_owned())));
+}
+
+#[test]
+fn other_steps_than_those_recorded_stop_the_task() {
+    let two = async |_: &Record, steps: &mut Steps| {
+        steps.call("one", async |_| Ok(1)).await?;
+        steps.call("two", async |_| Ok(2)).await.map(|_: u32| ())
+    };
+    let cases = [
+        (vec![done("zero", "0")], "remembered are `zero`; now there are `one`"),
+        (vec![done("one", "1"), done("three", "3")], "remembered are `one`, `three`; now there are `one`, `two`"),
+        (
+            vec![done("one", "1"), done("two", "2"), done("three", "3")],
+            "`one`, `two`, `three`; now there are `one`, `two`",
+        ),
+        (vec![done("one", "\"text\"")], "the step `one` is not what the program reads now"),
+        (vec![done("one", "1"), rejected("", "no")], "remembered are `one`, (rejected); now there are `one`, `two`"),
+    ];
+    for (journal, words) in cases {
+        let mut engine = Engine::of(keyed(), two);
+        engine.journal = journal.clone();
+        let Next::Stops(reason) = engine.attempt() else { panic!("{journal:?} does not stop") };
+        assert!(reason.contains(words), "{reason}");
+        assert_eq!(engine.calls.in_flight(), 0);
+    }
+}
+
+#[test]
+fn mistakes_of_the_program_stop_the_task() {
+    let stops = |function: fn(usize) -> Vec<String>, words: &str| {
+        let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
+            for name in function(0) {
+                steps.call(&name, async |_| Ok("x".repeat(if name == "long" { 70_000 } else { 1 }))).await?;
+            }
+            Ok(())
+        });
+        let Next::Stops(reason) = engine.attempt() else { panic!("{words}") };
+        assert!(reason.contains(words), "{reason}");
+    };
+    stops(|_| vec!["a".to_owned(), "a".to_owned()], "there are two steps `a`");
+    stops(|_| vec![String::new()], "from 1 to 255 bytes");
+    stops(|_| vec!["long".to_owned()], "has 70002 bytes as JSON");
+    let mut engine =
+        Engine::of(keyed(), async |_: &Record, steps: &mut Steps| steps.transaction("db", async |_| Ok(())).await);
+    let Next::Stops(reason) = engine.attempt() else { panic!("there is no database") };
+    assert!(reason.contains("`Worker::postgres`"), "{reason}");
+}
+
+#[test]
+fn panic_and_time_out_end_the_attempt_alone() {
+    for (acts, expected) in [(true, Answer::Lost), (false, Answer::NotSent)] {
+        let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
+            steps.call("one", async |_| if acts { panic!("broken") } else { Ok(()) }).await?;
+            steps.call("two", async |_| Ok(())).await?;
+            if true { panic!("broken") } else { Ok(()) }
+        });
+        if !acts {
+            engine.journal = vec![done("one", "null"), done("two", "null")];
+        }
+        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+        assert_eq!((answer, words.as_str()), (expected, "the handler has panicked: broken"));
+        let slow = Settings { timeout: Duration::from_millis(50), ..keyed() };
+        let mut engine = Engine::of(slow, async move |_: &Record, steps: &mut Steps| {
+            if acts {
+                steps.call("one", async |_| std::future::pending::<Result<(), StepError>>().await).await
+            } else {
+                std::future::pending().await
+            }
+        });
+        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+        assert_eq!((answer, words.as_str()), (expected, "a step has not ended within 50ms"));
+    }
+}
+
+/// However long it takes: the time-out is the function's, and not Kafka's.
+#[test]
+fn waiting_for_a_commit_is_no_time_out() {
+    let slow = Settings { timeout: Duration::from_millis(50), ..keyed() };
+    let mut engine = Engine::of(slow, async |_: &Record, steps: &mut Steps| {
+        steps.call("one", async |_| Ok(())).await?;
+        steps.call("two", async |_| Ok(())).await
+    });
+    engine.submit();
+    assert!(matches!(engine.next(), Next::Steps(_)));
+    std::thread::sleep(Duration::from_millis(200));
+    engine.calls.journaled(1, 1_000_000);
+    assert_eq!(engine.next(), Next::Over(Answer::Status(Status::of(200)), Body::None, None));
+}
+
+#[test]
+fn window_of_the_key_is_looked_at_as_each_step_begins() {
+    let now = Arc::new(AtomicI64::new(1_000_000));
+    let clock = Arc::clone(&now);
+    let settings = Settings { clock: Arc::new(move || clock.load(Ordering::SeqCst)), ..keyed() };
+    let mut engine = Engine::of(settings, async |_: &Record, steps: &mut Steps| {
+        steps.call("one", async |_| Ok(())).await?;
+        steps.call("two", async |_| Ok(())).await
+    });
+    engine.submit();
+    assert!(matches!(engine.next(), Next::Steps(_)));
+    now.fetch_add(90_000, Ordering::SeqCst);
+    // By the time of its first attempt it is too late, by that of the commit it is not.
+    engine.calls.journaled(1, 1_000_000);
+    assert!(matches!(engine.next(), Next::Over(Answer::TooLate, ..)));
+    engine.journal = vec![done("one", "null")];
+    engine.first_at_ms = 1_090_000;
+    assert_eq!(engine.attempt(), Next::Over(Answer::Status(Status::of(200)), Body::None, None));
+}
+
+#[test]
+fn run_that_is_abandoned_ends_where_it_is() {
+    struct Gone(Arc<AtomicUsize>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let gone = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&gone);
+    let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
+        let _gone = Gone(Arc::clone(&counted));
+        steps.call("one", async |_| std::future::pending::<Result<(), StepError>>().await).await
+    });
+    engine.submit();
+    let since = Instant::now();
+    while engine.calls.in_flight() == 0 {
+        assert!(since.elapsed() < PATIENCE);
+    }
+    assert!(!engine.calls.withdraw(1), "it is under way");
+    engine.calls.abandon(1);
+    assert!(matches!(engine.next(), Next::Over(Answer::Lost, ..)));
+    assert_eq!(gone.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn larger_reply_is_kept_as_its_digest() {
+    let mut engine = Engine::of(keyed(), async |_: &Record, _: &mut Steps| Ok("x".repeat(1025)));
+    let Next::Over(_, Body::Digest { bytes: 1025, .. }, None) = engine.attempt() else { panic!("a digest") };
+    let unwanted = Settings { result_max: None, ..keyed() };
+    let mut engine = Engine::of(unwanted, async |_: &Record, _: &mut Steps| Ok("x".to_owned()));
+    assert_eq!(engine.attempt(), Next::Over(Answer::Status(Status::of(200)), Body::None, None));
+}
+
+#[test]
+fn value_that_cannot_be_read_is_refused_without_being_quoted() {
+    #[derive(Debug, serde::Deserialize)]
+    struct Order {
+        #[serde(rename = "amount")]
+        _amount: u64,
+    }
+    let mut engine = Engine::of(keyed(), async |record: &Record, _: &mut Steps| record.json::<Order>().map(|_| ()));
+    let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+    assert_eq!(answer, Answer::Refused);
+    assert_eq!(words, "the value is not as the handler reads it (line 1, column 8)");
+}
+
+#[test]
+fn at_most_so_many_run_at_once_and_all_of_them_end() {
+    static NOW: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    let mut calls = Handler::new(
+        Function::new(async |_: &Record, steps: &mut Steps| {
+            MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            NOW.fetch_sub(1, Ordering::SeqCst);
+            steps.call("one", async |_| Ok(())).await
+        }),
+        keyed(),
+    )
+    .calls();
+    for number in 0..40 {
+        let (asks, journal) = (Asks::Handler(work("{}")), Arc::default());
+        calls.submit(Request { number, attempt: 1, first_at_ms: 1_000_000, may_have_acted: false, asks, journal });
+    }
+    let (mut heard, since) = (VecDeque::new(), Instant::now());
+    while heard.len() < 40 {
+        heard.extend(calls.take());
+        assert!(since.elapsed() < PATIENCE, "{} were heard", heard.len());
+    }
+    assert_eq!(MOST.load(Ordering::SeqCst), 8);
+}

@@ -1,0 +1,72 @@
+//! What a record asks for: the [request](super::request) that it makes by HTTP, or the work that it gives a handler.
+//!
+//! A handler gets the record whole, and what the keys of its steps are made of. **The fingerprint** of its work is of the
+//! record's value, every byte of it.
+//!
+//! **Failure.** A record that nothing can be asked for gives words without anything of its content; the topology's
+//! `on_rejected` says what becomes of it.
+
+use std::sync::Arc;
+
+use crate::dedup;
+use crate::effect::call::{Content, Fingerprint, Form};
+use crate::effect::provider::{Asks, Work};
+use crate::record::Record;
+use crate::topology::Topology;
+use crate::topology::sink::Terms;
+
+use super::only_row;
+use super::request::Requester;
+
+/// What makes of one record after the other what it asks for.
+#[derive(Debug)]
+pub enum Asker {
+    /// By HTTP.
+    Http(Box<Requester>),
+    /// Of a handler: the topology's name.
+    Handler(Arc<str>),
+}
+
+impl Asker {
+    /// For this topology's records; `None` if it calls nobody.
+    pub fn new(topology: &Topology) -> Option<Self> {
+        match topology.handler() {
+            Some(_) => Some(Self::Handler(topology.name.as_str().into())),
+            None => Some(Self::Http(Box::new(Requester::new(topology)?))),
+        }
+    }
+
+    /// What `record` asks for. `rows` is what was read of it, its ranges in `arena`.
+    ///
+    /// # Errors
+    /// Why it can ask for nothing, in words without anything of its content.
+    pub fn ask(&mut self, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Asks, String> {
+        match self {
+            Self::Http(requester) => requester.render(record, rows, arena).map(|request| Asks::Http(Arc::new(request))),
+            Self::Handler(topology) => work(topology, record, rows, arena).map(|work| Asks::Handler(Arc::new(work))),
+        }
+    }
+}
+
+fn work(topology: &Arc<str>, record: &Record<'_>, rows: &[dedup::Row], arena: &[u8]) -> Result<Work, String> {
+    let row = only_row(rows)?;
+    if !Terms::is_called_by(row.kind) {
+        return Err(format!("a {} is no work", row.kind));
+    }
+    let form = Form::of(["handler", "value"]);
+    let content = Content { method: "", target: "", headers: &[], body: record.value };
+    Ok(Work {
+        topology: Arc::clone(topology),
+        topic: record.topic.into(),
+        partition: record.partition,
+        offset: record.offset,
+        timestamp: record.timestamp,
+        key: record.key.map(<[u8]>::to_vec),
+        value: record.value.map(<[u8]>::to_vec),
+        headers: record.headers.iter().map(|header| (header.name.to_vec(), header.value.map(<[u8]>::to_vec))).collect(),
+        identity: arena[row.key.clone()].to_vec(),
+        epoch: row.scope.clone().map(|scope| arena[scope].to_vec()),
+        version: row.version.clone().map(|version| arena[version].to_vec()),
+        fingerprint: Fingerprint::of(form, content),
+    })
+}
