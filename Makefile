@@ -89,9 +89,10 @@ clean: ## Remove ratchet's own build results
 
 ##@ Check
 
-# Includes new seeds of the simulation for SIM_SECONDS. RATCHET_TEST_BROKERS=host:port uses a Kafka of yours.
+# The examples are the programs that tests/handlers runs. Includes new seeds of the simulation for SIM_SECONDS. RATCHET_TEST_BROKERS=host:port uses a Kafka of yours.
 .PHONY: test
 test: setup-test ## Run the whole test suite, with real Kafka (ARGS='--test NAME' for a part)
+	$(CARGO) build $(BUILD) --examples
 	$(CARGO) test $(BUILD) $(ARGS)
 ifeq ($(strip $(ARGS)),)
 	$(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
@@ -216,12 +217,17 @@ clippy: ## Run clippy on everything
 	$(CARGO) clippy $(BUILD) --no-default-features --features sabotage --test sim -- -D warnings
 
 .PHONY: docs
-docs: ## Build the code's documentation
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(BUILD) --no-deps $(ARGS)
+docs: ## Build the code's documentation, with all rooms
+	RUSTDOCFLAGS="-D warnings --cfg ratchet_internals" $(CARGO) doc $(BUILD) --no-deps $(ARGS)
 
-# The same as `docs`: a warning is an error.
+# What programs that use the crate see of it.
+.PHONY: docs-public
+docs-public: ## Build the documentation for programs that use the crate
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(BUILD) --no-deps --lib --package ratchet $(ARGS)
+
+# A warning is an error.
 .PHONY: docs-check
-docs-check: docs ## Check the code's documentation
+docs-check: docs docs-public ## Check the code's documentation
 
 # Advisories are checked if their database can be reached.
 .PHONY: deny

@@ -30,6 +30,8 @@ pub struct Options<'a> {
     pub env: Vec<(&'a str, String)>,
     /// A shell command that runs first, as root in the operator's own user and mount namespace.
     pub mount: Option<String>,
+    /// A program of one's own, in place of `ratchet run`.
+    pub program: Option<PathBuf>,
     /// Receives standard error instead of a file.
     pub terminal: Option<&'a Terminal>,
 }
@@ -59,7 +61,7 @@ impl Operator {
         let log = job.path(&format!("{label}-{number}.log"));
         let stderr = File::create(&log).expect("the job's folder is writable");
         let stdout = File::create(log.with_extension("out")).expect("the job's folder is writable");
-        let ratchet = env!("CARGO_BIN_EXE_ratchet");
+        let ratchet = options.program.as_deref().unwrap_or(Path::new(env!("CARGO_BIN_EXE_ratchet")));
         let mut command = match &options.mount {
             None => Command::new(ratchet),
             Some(mount) => {
@@ -71,12 +73,15 @@ impl Operator {
                     "sh",
                     "-c",
                     &format!("{mount} && exec \"$0\" \"$@\""),
-                    ratchet,
                 ]);
+                unshare.arg(ratchet);
                 unshare
             }
         };
-        command.arg("run").arg("--config").arg(job.write_config(label, state_dir)).arg(job.write_topology());
+        if options.program.is_none() {
+            command.arg("run");
+        }
+        command.arg("--config").arg(job.write_config(label, state_dir)).arg(job.write_topology());
         // Variables with this prefix are settings; those of the tests must not reach the operator.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
             command.env_remove(name);
@@ -87,7 +92,7 @@ impl Operator {
         command.envs(options.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(stdout);
         command.stderr(options.terminal.map_or_else(|| stderr.into(), Terminal::stdio));
-        let child = kafka::spawn(command).unwrap_or_else(|e| panic!("cannot start {ratchet}: {e}"));
+        let child = kafka::spawn(command).unwrap_or_else(|e| panic!("cannot start {}: {e}", ratchet.display()));
         Operator { label: label.to_owned(), child, ended: None, log, state_dir: state_dir.to_owned() }
     }
 

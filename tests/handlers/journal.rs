@@ -1,0 +1,89 @@
+//! Goal: work that was begun is gone on with, or its task stops; nobody guesses.
+
+use std::time::Duration;
+
+use crate::provider::Move;
+use crate::until::{DEADLINE, within};
+use crate::work::{RECOVERY, Work};
+
+const KEYED: &str = "honoured_for: 24h";
+
+fn payment(id: usize, amount: u32) -> [(usize, String); 1] {
+    [(id, format!("{{\"id\":\"o-{id}\",\"amount\":{amount}}}"))]
+}
+
+#[test]
+fn work_that_was_tried_in_vain_is_gone_on_with_by_a_duplicate() {
+    let lines = [KEYED, "on_unavailable: dead_letter", "retry: {first: 20ms, max: 50ms, attempts: 3}"];
+    let lines: Vec<&str> = lines.into_iter().collect();
+    let work = Work::of("payment", &lines[..2], Vec::new());
+    let mut work = work;
+    work.job.topology[0] = work.job.topology[0].replace("retry: {first: 50ms, max: 500ms}", lines[2]);
+    work.provider.script("/capture/o-1", [Move::answer(503), Move::answer(503), Move::answer(503)]);
+    work.send(payment(1, 5));
+    let mut operator = work.start("a", None);
+    let ends = work.ends();
+    assert_eq!(ends["o-1"].letters, ["unavailable"]);
+    work.send(payment(1, 5));
+    let ends = work.ends();
+    assert_eq!((ends["o-1"].results.len(), ends["o-1"].letters.len()), (1, 1), "{ends:?}");
+    // The first step is not called again, although its work was given up in between.
+    let seen = work.provider.seen();
+    let asked = ["authorise", "capture", "receipt"]
+        .map(|step| seen.iter().filter(|seen| seen.target == format!("/{step}/o-1")).count());
+    assert_eq!(asked, [1, 4, 1]);
+    operator.stop();
+}
+
+#[test]
+fn other_work_under_the_same_identity_is_a_conflict() {
+    let work = Work::of("payment", &[KEYED], Vec::new());
+    let mut operator = work.start("a", None);
+    work.send(payment(1, 5));
+    work.ends();
+    work.send(payment(1, 6));
+    let ends = work.ends();
+    assert_eq!((ends["o-1"].results.len(), &ends["o-1"].letters[..]), (1, &["conflict".to_owned()][..]));
+    operator.stop();
+}
+
+#[test]
+fn work_of_another_program_stops_its_task() {
+    let database = crate::database::Database::new();
+    database.run("create table stock (item text primary key, quantity bigint not null)");
+    let work = Work::of("payment", &[KEYED], Vec::new());
+    work.provider.script("/capture/o-2", [Move::receipt().late(Duration::from_secs(4))]);
+    // What both programs read.
+    work.send([(2, "{\"id\":\"o-2\",\"amount\":5,\"item\":\"chair\",\"quantity\":1}".to_owned())]);
+    let mut first = work.start("a", None);
+    within(RECOVERY, "its second step", || work.acts().contains_key("/capture/o-2").then_some(()));
+    first.kill();
+    // The saga's program begins with another step.
+    let env = vec![("DATABASE_URL", database.url.clone())];
+    let Work { job, provider, .. } = work;
+    let other = Work::with(job, provider, "saga", env);
+    let mut second = other.start("b", None);
+    second.await_error(&[&format!("{}:0:0", other.job.input), "remembered are `authorise`; now there are `reserve`"]);
+    second.kill();
+    // The one that has begun it goes on.
+    let Work { job, provider, .. } = other;
+    let work = Work::with(job, provider, "payment", Vec::new());
+    let mut third = work.start("c", None);
+    let ends = work.ends();
+    assert_eq!(ends["o-2"].results.len(), 1, "{ends:?}");
+    assert!(work.acts().values().all(|acts| *acts == 1), "{:?}", work.acts());
+    third.stop();
+}
+
+#[test]
+fn topology_with_a_handler_needs_a_program() {
+    let mut work = Work::of("payment", &[KEYED], Vec::new());
+    work.send(payment(1, 5));
+    let operator = crate::operator::Operator::start(&work.job, "a");
+    operator.await_error(&["it ends in a handler", "`ratchet::Worker`"]);
+    drop(operator);
+    work.job.topology.clear();
+    let mut other = work.start("b", None);
+    let status = other.await_exit(DEADLINE);
+    assert!(!status.success() && other.tail().contains("does not end in a handler"), "{}", other.tail());
+}
