@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum as _};
 use crate::contender::Contender;
 use crate::failure::{Outcome, fail};
 use crate::spec::Spec;
-use crate::{alone, floor, guard, part, plain, postgres, report, runner};
+use crate::{alone, calls, floor, guard, part, plain, postgres, report, runner};
 
 #[derive(Parser)]
 #[command(name = "compare", about = "ratchet side by side with others, on a real Kafka", disable_version_flag = true)]
@@ -38,6 +38,12 @@ enum Command {
     /// Be the loader of the part `postgres`; used by the harness
     #[command(hide = true)]
     Load(postgres::LoadArgs),
+    /// Be the window of the part `calls`; used by the harness
+    #[command(hide = true)]
+    Call(calls::CallArgs),
+    /// Be the provider of the part `calls`; used by the harness
+    #[command(hide = true)]
+    Provide(calls::ProvideArgs),
 }
 
 /// What to run.
@@ -90,6 +96,8 @@ pub fn run() -> Outcome<()> {
         Command::Guard => guard::run(),
         Command::Work { contender } => work(contender),
         Command::Load(args) => postgres::load(&args, stop_on_signal()),
+        Command::Call(args) => calls::call(&args, stop_on_signal()),
+        Command::Provide(args) => calls::provide(&args, stop_on_signal()),
     }
 }
 

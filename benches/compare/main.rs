@@ -7,6 +7,7 @@
 
 mod alone;
 mod broker;
+mod calls;
 mod command;
 mod contender;
 mod failure;
@@ -21,6 +22,7 @@ mod latency;
 mod live;
 mod load;
 mod measure;
+mod metrics;
 mod moves;
 mod native;
 mod part;

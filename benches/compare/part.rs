@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::progress::Screen;
 use crate::results::{Findings, Results};
-use crate::{growth, latency, moves, postgres, restore, steady, throughput};
+use crate::{calls, growth, latency, moves, postgres, restore, steady, throughput};
 
 /// A part of the benchmarks.
 pub struct Part {
@@ -38,6 +38,7 @@ pub const ALL: &[Part] = &[
     growth::PART,
     steady::PART,
     postgres::PART,
+    calls::PART,
 ];
 
 /// What a part works with.

@@ -42,7 +42,6 @@ mod pattern;
 mod payments;
 mod random_trouble;
 mod refused;
-mod speed;
 mod waits;
 
 /// For how long random trouble is to last, if anybody says so.

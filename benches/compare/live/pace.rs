@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rdkafka::bindings as rd;
 
+use crate::calls::orders::Order;
 use crate::failure::{Context as _, Failure, Outcome};
 use crate::native::producer::{Producer, Target, record};
 use crate::postgres::accounts::{Account, Form};
@@ -58,6 +59,8 @@ pub enum Records {
     Versions { keys: u64 },
     /// Every record is a new row of a table.
     Accounts(Form),
+    /// Every record is a new call.
+    Orders,
 }
 
 /// What to write.
@@ -213,6 +216,7 @@ impl Maker {
     fn make(&mut self, number: u64, due_us: u64) {
         let key = match self.records {
             Records::Accounts(form) => self.account(number, due_us, form),
+            Records::Orders => self.order(number, due_us),
             Records::Distinct | Records::Repeating | Records::Versions { .. } => self.event(number, due_us),
         };
         self.ends.push((key, self.bytes.len()));
@@ -225,6 +229,16 @@ impl Maker {
         digits(&mut self.bytes, number, 1);
         let key = self.bytes.len();
         Account { id: number as i64, version: 1, due_us }.write(form, &mut self.bytes);
+        key
+    }
+
+    /// Adds an order; returns where its key ends.
+    fn order(&mut self, number: u64, due_us: u64) -> usize {
+        self.fresh += 1;
+        self.targets.push((number % self.partitions) as i32);
+        digits(&mut self.bytes, number, 1);
+        let key = self.bytes.len();
+        Order::new(number, due_us).write(&mut self.bytes);
         key
     }
 

@@ -1,15 +1,12 @@
 //! What ratchet's lanes spend their time with, by its own metrics.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Context as _, Outcome};
-
-/// How long an answer may take.
-const ANSWER_WAIT: Duration = Duration::from_secs(2);
+use crate::failure::Outcome;
+use crate::metrics::Metrics;
 
 /// Shares of the lanes' time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -39,11 +36,8 @@ pub struct Look {
 impl Look {
     /// Asks ratchet.
     pub fn at(address: SocketAddr) -> Outcome<Look> {
-        let metrics = get(address).context("ratchet's metrics")?;
-        let sum = |name: &str| {
-            let of = metrics.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
-            of.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
-        };
+        let metrics = Metrics::of(address)?;
+        let sum = |name: &str| metrics.sum(name);
         Ok(Look {
             at: Instant::now(),
             database: sum("ratchet_effect_duration_seconds_sum"),
@@ -67,14 +61,4 @@ impl Look {
             records: records as f64 / (end.transactions - self.transactions).max(1.0),
         }
     }
-}
-
-fn get(address: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER_WAIT)?;
-    stream.set_read_timeout(Some(ANSWER_WAIT))?;
-    stream.set_write_timeout(Some(ANSWER_WAIT))?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }
