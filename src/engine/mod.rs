@@ -3,7 +3,7 @@
 //!
 //! - [`run`] supervises: it checks the topics ([`preflight`]), starts the lanes and stops them; [`catalog`] holds the
 //!   topics that are read, [`feeding`] decides which may be
-//! - [`budget`] divides the memory, and [`limits`] bound what is done at once
+//! - [`mod@budget`] divides the memory, and [`limits`] bound what is done at once
 //! - [`lane`] is one thread's work, step by step; [`task`] one input partition's
 //! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]:
 //!   committed, it becomes the task's, aborted, it is dropped

@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM: the first asks the run to end cleanly, the second ends it at once.
 //!
 //! A clean end finishes the transaction, leaves the group and flushes the stores. It may take up to
-//! [`CLEAN_END_MAX`]: SIGTERM is commonly followed by SIGKILL after 30 s, and it is better to end
+//! `CLEAN_END_MAX`: SIGTERM is commonly followed by SIGKILL after 30 s, and it is better to end
 //! with a line in the log than without one. Ending early loses nothing: what is not committed is not in
 //! the store, and the partitions' next owner processes it again.
 
@@ -26,7 +26,7 @@ const ONE_REQUEST: Duration = Duration::from_secs(1);
 const FORCED: u8 = 1;
 
 /// Sets `stop` at the first SIGINT or SIGTERM, and ends the process at the second (not within
-/// [`ONE_REQUEST`] of the first) or after [`CLEAN_END_MAX`]. This replaces the signals' default actions.
+/// `ONE_REQUEST` of the first) or after `CLEAN_END_MAX`. This replaces the signals' default actions.
 pub fn watch(stop: Arc<AtomicBool>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (interrupt, terminate) = {
