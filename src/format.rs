@@ -81,6 +81,10 @@
 //!
 //! The Kafka half of a task's transaction, kept in the row of a committing sink until Kafka has it: see [`Redo`].
 //!
+//! # Control topic
+//!
+//! Commands to a topology's tasks, and what the tasks have made of them: see [`Command`] and [`Acknowledgement`].
+//!
 //! # Committed offset's metadata
 //!
 //! `ratchet/1 TOKEN DIGEST OWNER`, where TOKEN is a [`Token`] as text, DIGEST the first 16 hex digits of
@@ -92,12 +96,15 @@ use std::str::FromStr;
 // By their paths, since fuzzing takes this file by its own.
 #[path = "format/calls.rs"]
 mod calls;
+#[path = "format/control.rs"]
+mod control;
 #[path = "format/redo.rs"]
 mod redo;
 #[path = "format/remembered.rs"]
 mod remembered;
 
 pub use calls::{Called, Calls, Control};
+pub use control::{Acknowledgement, ByHand, CONTROL_FORMAT, Command, CommandId, Order, Outcome};
 pub use redo::{REDO_FORMAT, Redo, RedoRecord, RedoWriter};
 pub use remembered::{
     FINGERPRINT_BYTES, How, JOURNAL_BYTES_MAX, Journal, JournalWriter, Place, REASON_BYTES_MAX, RESULT_BYTES_MAX,

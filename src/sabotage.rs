@@ -114,6 +114,10 @@ acts! {
     ReservationOverSettlement,
     /// what a former owner has settled is from the future if this host's clock says so
     SettledNotDoubted,
+    /// a command is carried out while a call of its identity is open
+    CommandOverCall,
+    /// that a command was carried out is not noted
+    CommandNotNoted,
 }
 
 #[cfg(feature = "sabotage")]

@@ -3,12 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use ratchet_fuzz::format::{
-    EntryRef, JournalWriter, OffsetMetadata, PositionRecord, Redo, RedoWriter, Remembered, StoreMeta,
+    Acknowledgement, Command, CommandId, EntryRef, JournalWriter, OffsetMetadata, PositionRecord, Redo, RedoWriter,
+    Remembered, StoreMeta,
 };
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, bytes)) = data.split_first() else { return };
-    match kind % 7 {
+    match kind % 9 {
         0 => {
             if let Ok(entry) = EntryRef::decode(bytes) {
                 let mut written = Vec::new();
@@ -50,6 +51,20 @@ fuzz_target!(|data: &[u8]| {
                 let written = position.encode_with(&calls);
                 assert!(PositionRecord::is_readable(&written));
                 assert_eq!(PositionRecord::decode_with_calls(&written), Ok((position, calls)));
+            }
+        }
+        6 => {
+            if let Ok(command) = Command::decode(bytes) {
+                assert_eq!(Command::decode(&command.encode()), Ok(command));
+            }
+        }
+        7 => {
+            if let Ok(said) = Acknowledgement::decode(bytes) {
+                assert_eq!(Acknowledgement::decode(&said.encode()), Ok(said));
+            }
+            if let Some((id, topic, partition)) = CommandId::of_acknowledgement(bytes) {
+                let key = id.key_of_acknowledgement(topic, partition);
+                assert_eq!(CommandId::of_acknowledgement(key.as_bytes()), Some((id, topic, partition)));
             }
         }
         _ => {

@@ -2,13 +2,13 @@
 
 use std::io;
 
+use super::effects::named;
 use super::stderr::say;
 use super::{Failure, inputs};
 use crate::cluster::ErrorKind;
 use crate::engine;
 use crate::engine::rebuild::{Error, rebuild};
 use crate::observe::logs;
-use crate::topology::Loaded;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,11 +77,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     // Text for people, whatever format the configuration sets for a job's log.
     logs::init(logs::Format::Text, &config.log.level, io::stderr)
         .map_err(|error| Failure::input(error.to_string(), "set `log.level`"))?;
-    let Some(Loaded { topology, .. }) = loaded.iter().find(|loaded| loaded.topology.name == args.name) else {
-        let names: Vec<_> = loaded.iter().map(|loaded| loaded.topology.name.as_str()).collect();
-        let text = format!("there is no topology {:?} among these", args.name);
-        return Err(Failure::input(text, format!("there are: {}", names.join(", "))));
-    };
+    let topology = named(&loaded, &args.name)?;
     let done = rebuild(&config, topology, args.without_group).map_err(failure)?;
     for one in done {
         say(format_args!("{}: {}\n", one.input, one.done));

@@ -111,6 +111,12 @@ impl From<capture::Error> for Failure {
 }
 
 impl Message {
+    /// What happened.
+    #[cfg(test)]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     fn render(&self, colored: bool) -> String {
         let mut diagnostic = MietteDiagnostic::new(&self.text);
         diagnostic.help.clone_from(&self.help);

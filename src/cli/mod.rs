@@ -14,12 +14,14 @@ mod changelog;
 mod check;
 mod completions;
 mod demo;
+mod effects;
 mod failure;
 mod infer;
 mod inputs;
 mod replay;
 mod run;
 mod schema;
+mod settle;
 mod stderr;
 mod test;
 
@@ -62,6 +64,10 @@ enum Command {
     Infer(infer::Args),
     /// Rebuild a deleted changelog from the stores
     Changelog(changelog::Args),
+    /// List calls that are not plainly done
+    Effects(effects::Args),
+    /// Decide by hand what has become of a call
+    Settle(settle::Args),
     /// Show a run, a crash and a recovery on the embedded cluster
     Demo(demo::Args),
     /// Write the JSON Schema of topologies, for editors
@@ -101,6 +107,8 @@ impl Command {
             Self::Replay(args) => replay::run(args),
             Self::Infer(args) => infer::run(args),
             Self::Changelog(args) => changelog::run(args),
+            Self::Effects(args) => effects::run(args),
+            Self::Settle(args) => settle::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),

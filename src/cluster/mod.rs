@@ -517,6 +517,10 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// Creates a topic and waits until it can be used. Succeeds if someone else has created it meanwhile.
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error>;
 
+    /// Writes one record outside of any transaction, and waits until it is there. Returns its offset. After any error
+    /// but [`ErrorKind::Refused`] it may be there all the same.
+    fn append_one(&self, message: &Message<'_>) -> Result<i64, Error>;
+
     /// Joins `group` and subscribes to `topics`, which may be empty.
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, Error>;
 

@@ -159,7 +159,7 @@ pub static WORKER: &[Key] = &[
     Key {
         name: "topics.create",
         default: Omitted::Is("internal"),
-        about: "what to create if it does not exist: `internal`: changelog, dead letter and audit topic · `all`: the \
+        about: "what to create if it does not exist: `internal`: changelog, dead letter, audit and control topic · `all`: the \
                 output and a sink's result topic too · `none`",
         put: |draft, typed| {
             let choices = [("internal", Create::Internal), ("all", Create::All), ("none", Create::None)];

@@ -40,6 +40,8 @@ use crate::format::{self, IDENTITY_BYTES_MAX, KIND_IDENTITY, KIND_IDENTITY_DIGES
 use super::json::{self, Tape, TokenKind};
 use super::number::{self, TooLong};
 
+pub mod typed;
+
 const FALSE: u8 = 1;
 const TRUE: u8 = 2;
 const NUMBER: u8 = 3;

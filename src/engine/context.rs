@@ -17,6 +17,7 @@ use crate::topology::{self, Topology};
 use super::catalog::Catalog;
 use super::claims::Ids;
 use super::clock::Clock;
+use super::control::Seen;
 use super::held_up::HeldUp;
 use super::limits::Limits;
 use super::process::Capacity;
@@ -63,6 +64,8 @@ pub struct Context {
     pub sink: Option<Arc<dyn Sink>>,
     /// The provider, if what survives calls one.
     pub provider: Option<Arc<dyn Provider>>,
+    /// How far commands to its tasks reach, where it calls a provider.
+    pub commands: Seen,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }

@@ -30,6 +30,10 @@ pub enum Point {
     AfterAnswer,
     /// What a handler's step has come to is committed; the handler has not gone on.
     AfterStep,
+    /// A command is carried out and acknowledged in a transaction that is not committed.
+    AfterCommand,
+    /// That transaction is committed, and the store is written.
+    AfterAcknowledgement,
     /// Changelog records were read for a store that is being restored.
     DuringRestore,
     /// A part of what a restore has read is in the store.
@@ -48,7 +52,7 @@ pub enum Point {
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::AfterSink,
         Self::AfterSends,
         Self::AfterCommit,
@@ -56,6 +60,8 @@ impl Point {
         Self::BeforeSubmit,
         Self::AfterAnswer,
         Self::AfterStep,
+        Self::AfterCommand,
+        Self::AfterAcknowledgement,
         Self::DuringRestore,
         Self::DuringLoad,
         Self::DuringStoreWrite,
@@ -75,6 +81,8 @@ impl Point {
             Self::BeforeSubmit => "before_submit",
             Self::AfterAnswer => "after_answer",
             Self::AfterStep => "after_step",
+            Self::AfterCommand => "after_command",
+            Self::AfterAcknowledgement => "after_acknowledgement",
             Self::DuringRestore => "during_restore",
             Self::DuringLoad => "during_load",
             Self::DuringStoreWrite => "during_store_write",

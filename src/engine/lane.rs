@@ -18,6 +18,7 @@ use crate::observe::LaneMetrics;
 use super::calling::Calling;
 use super::calling::window::Window;
 use super::context::Context;
+use super::control::orders::Orders;
 use super::panics::{Panic, caught};
 use super::process::Scratch;
 use super::share::TaskId;
@@ -26,6 +27,7 @@ use super::task::{Phase, Task, Tasks};
 use super::transact::{OpenSink, Transactor};
 
 mod calls;
+mod control;
 mod group;
 mod records;
 mod recovery;
@@ -97,6 +99,8 @@ pub struct Lane<C: Cluster> {
     sink: Option<OpenSink>,
     /// Its calls, if the topology calls a provider.
     calling: Option<Calling>,
+    /// The commands to its tasks, if they can be given any.
+    orders: Option<Orders<C>>,
     /// When the rows of idle tasks were last looked at.
     looked_at: Duration,
     /// When the sweeper was last due by the clock, where there is a sink.
@@ -161,6 +165,7 @@ impl<C: Cluster> Lane<C> {
             next_id: 0,
             sink: context.sink.as_ref().map(|sink| OpenSink::of(&context, sink.as_ref())),
             calling: context.provider.as_ref().and_then(|provider| Calling::new(&context, provider.as_ref(), random)),
+            orders: context.provider.as_ref().map(|_| Orders::new(&context.topology.control())),
             looked_at: now,
             swept_at: now,
             tidying: false,
@@ -201,6 +206,7 @@ impl<C: Cluster> Lane<C> {
         self.restore_slices()?;
         self.step_isolated();
         self.attend_to_calls();
+        self.obey();
         // What waits for no transaction need not wait for this one's commit.
         self.send_calls();
         if drained {
@@ -211,6 +217,7 @@ impl<C: Cluster> Lane<C> {
             self.sweep();
             self.commit();
         }
+        self.heed();
         self.go_on_with_calls();
         self.housekeeping();
         Ok(())
@@ -303,10 +310,17 @@ impl<C: Cluster> Lane<C> {
     /// Reports the tasks' states to the supervisor.
     fn report(&self) {
         let open = self.transactor.is_open();
+        // Commands that were given before are carried out before a run ends.
+        let told = self.orders.as_ref().map(|_| (self.context.commands.view(), self.context.clock.monotonic()));
+        let may_be_told = |task: &Task<C>| {
+            let (Some((view, now)), Some(window)) = (&told, &task.window) else { return false };
+            window.heeding.may_be_told(view.as_ref(), task.committed.calls.control, *now)
+        };
         let drained = |task: &Task<C>| {
             // The member's last known end may be from before the partition came back.
             let end = self.member.end(&task.input).map(|end| end.max(task.input_end));
-            !open && matches!(task.phase, Phase::Running) && end.is_some_and(|end| task.committed.next >= end)
+            let is_at_rest = !open && matches!(task.phase, Phase::Running) && !may_be_told(task);
+            is_at_rest && end.is_some_and(|end| task.committed.next >= end)
         };
         let count = |of: &dyn Fn(&Task<C>) -> bool| self.tasks.values().filter(|task| of(task)).count();
         let at_rest = |task: &Task<C>| {

@@ -8,6 +8,7 @@
 //! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]:
 //!   committed, it becomes the task's, aborted, it is dropped
 //! - [`calling`] is what a lane does where new records call a provider: its windows of records that are not settled
+//! - [`control`] is how somebody gives its tasks commands, which they carry out in their transactions
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   record who may have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
@@ -47,6 +48,7 @@ pub mod changelog_loss;
 pub mod claims;
 pub mod clock;
 pub mod context;
+pub mod control;
 pub mod crash;
 pub mod dead_letter_log;
 mod disks;
@@ -84,6 +86,7 @@ use catalog::Catalog;
 use claims::Ids;
 use clock::{Clock, SystemClock};
 use context::{Context, Proven, backoff};
+use control::Seen;
 use disks::Disks;
 use held_up::HeldUp;
 use lane::{Ended, Lane};
@@ -284,6 +287,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             limits: Limits::DEFAULT,
             sink,
             provider,
+            commands: Seen::default(),
             clock: clock.clone(),
         };
         if context.topology.input.named().is_empty() {
@@ -344,7 +348,8 @@ fn preflight_once_reached<C: Cluster>(
 struct Job {
     context: Arc<Context>,
     lanes: Vec<RunningLane>,
-    watch: Option<JoinHandle<()>>,
+    /// The threads that look at topics.
+    watches: Vec<JoinHandle<()>>,
 }
 
 struct RunningLane {
@@ -360,11 +365,15 @@ impl Job {
         lanes: usize,
         stop: &Arc<AtomicBool>,
     ) -> (Self, Result<(), Error>) {
-        let mut job = Self { context, lanes: Vec::new(), watch: None };
+        let mut job = Self { context, lanes: Vec::new(), watches: Vec::new() };
         let started = (0..lanes.max(1)).try_for_each(|index| job.start_lane(cluster, index, stop));
         let started = started.and_then(|()| {
             let (watched, clients, ends) = (job.context.clone(), cluster.clone(), stop.clone());
-            job.watch = Some(spawn("watch".to_owned(), move || keep_watch(&clients, &watched, &ends))?);
+            job.watches.push(spawn("watch".to_owned(), move || keep_watch(&clients, &watched, &ends))?);
+            if job.context.topology.calls().is_some() {
+                let (commanded, clients, ends) = (job.context.clone(), cluster.clone(), stop.clone());
+                job.watches.push(spawn("control".to_owned(), move || control::keep(&clients, &commanded, &ends))?);
+            }
             Ok(())
         });
         (job, started)
@@ -391,7 +400,7 @@ impl Job {
     }
 
     fn end(self) -> Result<(), Error> {
-        let Self { context, lanes, watch } = self;
+        let Self { context, lanes, watches } = self;
         let name = context.topology.name.clone();
         let mut outcome = Ok(());
         let mut stopped = 0;
@@ -403,7 +412,10 @@ impl Job {
             });
             stopped += lane.status.counts().failed;
         }
-        if watch.is_some_and(|watch| watch.join().is_err()) {
+        for watch in watches {
+            if watch.join().is_ok() {
+                continue;
+            }
             outcome = outcome.and(Err(Error::Panicked { name: name.clone() }));
         }
         outcome.and(match (stopped, context.topics.refused_count()) {

@@ -150,6 +150,9 @@ impl<'a, C: Cluster> Preflight<'a, C> {
             None => 1,
             Some(results) => self.side_topic(Role::Results, results, partition_count, largest)?,
         };
+        if topology.calls().is_some() {
+            self.side_topic(Role::Control, &topology.control(), 1, 0)?;
+        }
         Ok(InputTopic {
             input_id: input.id,
             changelog_id: changelog.id,

@@ -140,6 +140,8 @@ impl Topology {
             "the topology would read it again".to_owned()
         } else if names::is_changelog(&output) {
             "that is how changelogs are named".to_owned()
+        } else if names::is_control(&output) {
+            "that is how control topics are named".to_owned()
         } else if output == self.dead_letter {
             "that is the topic of the dead letters".to_owned()
         } else if self.audit.as_deref() == Some(output.as_str()) {
@@ -175,6 +177,11 @@ impl Topology {
     /// The changelog of an input topic.
     pub fn changelog(&self, topic: &str) -> String {
         names::changelog(&self.name, topic)
+    }
+
+    /// The topic for commands to its tasks, which also acknowledge them there.
+    pub fn control(&self) -> String {
+        names::control(&self.name)
     }
 
     /// Whether this is the name of one of its changelogs, for any input.

@@ -49,7 +49,17 @@ pub fn is_changelog(topic: &str) -> bool {
     inner.and_then(|inner| inner.split_once('.')).is_some_and(|(name, topic)| is_name(name) && !topic.is_empty())
 }
 
-/// Whether a pattern never matches this topic: a changelog, or one of Kafka's or Connect's own.
+/// The control topic of a topology.
+pub fn control(name: &str) -> String {
+    format!("ratchet.{name}.control")
+}
+
+/// Whether this is a control topic's name, this topology's or another's.
+pub fn is_control(topic: &str) -> bool {
+    topic.strip_prefix("ratchet.").and_then(|rest| rest.strip_suffix(".control")).is_some_and(is_name)
+}
+
+/// Whether a pattern never matches this topic: a changelog, a control topic, or one of Kafka's or Connect's own.
 pub fn is_internal(topic: &str) -> bool {
-    is_changelog(topic) || topic.starts_with("__")
+    is_changelog(topic) || is_control(topic) || topic.starts_with("__")
 }

@@ -165,6 +165,34 @@ fn online_resolves_the_providers_name_and_makes_no_request() {
     run(&room, CHECK).ended(2).said(&["provider.invalid:81 has no address"]).never_said("localhost has");
 }
 
+const OTHER: &str = "\
+name: shop
+input: {topics: [orders]}
+identity: value.order_id
+output: {topic: charges.done}
+";
+
+#[test]
+fn commands_say_what_they_cannot_do() {
+    let room = room();
+    with_cluster(&room);
+    room.write("shop.yaml", OTHER);
+    const WITH: &str = "charges.yaml shop.yaml --config ratchet.yaml";
+    run(&room, &format!("effects charges {WITH}")).ended(0).wrote(&[]).said(&["nothing but what is done"]);
+    run(&room, &format!("effects charges {WITH} --in-doubt --json")).ended(0).wrote(&[]).said(&["nothing is in doubt"]);
+    let nobody = ["there is no topology \"nobody\" among these", "there are: charges, shop"];
+    run(&room, &format!("effects nobody {WITH}")).ended(2).said(&nobody);
+    run(&room, &format!("settle nobody 7 done {WITH}")).ended(2).said(&nobody);
+    run(&room, &format!("settle charges [7 done {WITH}"))
+        .ended(2)
+        .said(&["\"[7\" is no identity: it is not JSON", "write it as `ratchet effects` shows it"]);
+    run(&room, &format!("settle charges [7] undone {WITH}")).ended(2).said(&["write done, retry or drop"]);
+    run(&room, &format!("settle charges [7] done {WITH} --timeout soon")).ended(2).said(&["write a time, such as 30s"]);
+    run(&room, &format!("settle shop [7] done {WITH}")).ended(2).said(&["topology shop makes no calls"]);
+    let early = "topic \"ratchet.charges.control\" does not exist: no instance of this topology has run yet";
+    run(&room, &format!("settle charges [7] done {WITH}")).ended(2).said(&[early]);
+}
+
 #[test]
 fn shipped_topology_passes_its_tests() {
     let room = Room::new();

@@ -2,7 +2,8 @@
 
 use super::Room;
 
-const COMMANDS: [&str; 9] = ["run", "check", "test", "replay", "infer", "changelog", "demo", "schema", "completions"];
+const COMMANDS: [&str; 11] =
+    ["run", "check", "test", "replay", "infer", "changelog", "effects", "settle", "demo", "schema", "completions"];
 
 #[test]
 fn every_help_has_examples_and_goes_to_standard_output() {

@@ -189,3 +189,21 @@ fn timestamp_zero_becomes_the_present() {
     commit(&mut producer, &member, &[zero], &[commit_of(&to, 0, "")]);
     assert!(read_all(&to, "read_committed")[0].timestamp.unwrap() > 1_700_000_000_000);
 }
+
+#[test]
+fn record_outside_of_any_transaction_is_there_once_it_is_confirmed() {
+    let (cluster, topic) = (cluster(), topic_with("alone", 2, &[("max.message.bytes", "1000")]));
+    let to = at(&topic, 1);
+    let offsets: Vec<i64> =
+        ["a", "b"].iter().map(|value| cluster.append_one(&message(&to, "k", value)).unwrap()).collect();
+    assert_eq!(offsets, [0, 1]);
+    let read = read_all(&to, "read_committed");
+    let values: Vec<&[u8]> = read.iter().filter_map(|read| read.value.as_deref()).collect();
+    assert_eq!(values, [b"a", b"b"]);
+    let refused = cluster.append_one(&message(&to, "k", &"x".repeat(2_000))).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
+    // It may come yet: nothing is said about it.
+    let unknown = cluster.append_one(&message(&at(&unique("nowhere").into(), 0), "k", "v")).unwrap_err();
+    assert_ne!(unknown.kind, ErrorKind::Retry, "{unknown}");
+    assert_eq!(read_all(&to, "read_committed").len(), 2);
+}

@@ -185,6 +185,9 @@ const REFUSED_AMOUNTS: [u64; 2] = [15, 8];
 pub const INPUT: &str = "orders";
 pub const OUTPUT: &str = "orders.unique";
 pub const CHANGELOG: &str = "ratchet.shop.orders.changelog";
+pub const CONTROL: &str = "ratchet.shop.control";
+/// How many things there are in each partition.
+pub const THINGS: u64 = 12;
 /// First producer id of the input's transactions.
 pub const FIRST_PRODUCER: i64 = 500_000;
 pub const GROUP: &str = "ratchet.shop";
@@ -254,7 +257,7 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     if profile.input == InputKind::Changes || shape == Some(Shape::Changes) {
         return change((oddity, shape.is_some()), random, &mut separate, (partition, sent, now));
     }
-    let thing = random.below(12);
+    let thing = random.below(THINGS);
     let id = if profile.input == InputKind::Shared { format!("{thing}") } else { format!("{partition}-{thing}") };
     // Versions rise with the number of records sent, and sometimes fall behind.
     let version = (sent + random.below(6)).saturating_sub(random.below(12));

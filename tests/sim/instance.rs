@@ -11,6 +11,7 @@ use ratchet::effect::Sink;
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::{Context, Proven, backoff};
+use ratchet::engine::control::{self, Seen};
 use ratchet::engine::held_up::HeldUp;
 use ratchet::engine::limits::Limits;
 use ratchet::engine::panics::caught;
@@ -93,6 +94,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         limits: limits(plan),
         sink: plan.sink.map(|kind| -> Arc<dyn Sink> { Arc::new(Database { process: process.clone(), kind }) }),
         provider: plan.provider.map(|kind| provider::of(process, kind)),
+        commands: Seen::default(),
         clock: Arc::new(process.clone()),
         held_up: HeldUp::default(),
         proven: Proven::default(),
@@ -134,6 +136,10 @@ fn main(process: &Process, plan: &Plan, stores: &Stores, stop: &Arc<AtomicBool>)
     let context = Arc::new(context(process, plan, stores, admitted));
     let (watched, asks, ends) = (context.clone(), sim.clone(), stop.clone());
     process.spawn(move || keep_watch(&asks, &watched, &ends));
+    if plan.provider.is_some() {
+        let (commanded, asks, ends) = (context.clone(), sim.clone(), stop.clone());
+        process.spawn(move || control::keep(&asks, &commanded, &ends));
+    }
     let at_work = Arc::new(AtomicUsize::new(plan.lanes));
     for index in 0..plan.lanes {
         let (context, sim, stop, at_work) = (context.clone(), sim.clone(), stop.clone(), at_work.clone());

@@ -135,6 +135,8 @@ pub struct Profile {
     pub conflicts: u64,
     /// How often the cleaner compacts a partition of the input, whether its records are settled or not.
     pub vanishings: u64,
+    /// How many commands are given.
+    pub commands: u64,
 }
 
 /// How the other release of the topology differs.
@@ -233,6 +235,7 @@ impl Profile {
             outages: 0,
             conflicts: 0,
             vanishings: 0,
+            commands: 0,
         }
     }
 
@@ -380,6 +383,10 @@ impl Profile {
         let (compactions, disks) = (random.below(6), random.below(3));
         let upheaval = random.permille(250).then_some(Upheaval::GroupReset);
         let drawn = Self { input, compactions, disks, upheaval, poison: false, ..Self::wild(random) };
+        // From a separate generator, so that other draws stay the same.
+        let mut separate = Random::new(random.clone().next());
+        let commands = if separate.permille(500) { separate.between(1, 12) } else { 0 };
+        let drawn = Self { commands, ..drawn };
         Self { provider: provider::Troubles::drawn(random), outages: random.below(3), ..drawn }
     }
 

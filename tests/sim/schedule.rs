@@ -20,6 +20,7 @@ use crate::random::Random;
 use crate::stores::Stores;
 use crate::world::World;
 
+mod commanding;
 mod inflict;
 mod judging;
 mod ledger;
@@ -106,6 +107,8 @@ enum Fault {
     Database(Blow),
     /// The provider is down for so long. No record goes to the dead letters for that.
     Outage(Time),
+    /// Somebody commands the tasks something. It is carried out once, whatever else happens.
+    Command(u64),
     /// The input loses records that were already read; nobody misses them.
     Trim,
     /// The cleaner compacts a partition of the input, except its last records, read or not: nobody reads any more what has

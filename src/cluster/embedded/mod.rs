@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Cluster, CommittedOffset, Error, Inquiry, NewTopic, Rights, Settled, TopicDescription};
+use super::{Cluster, CommittedOffset, Error, Inquiry, Message, NewTopic, Rights, Settled, TopicDescription};
 use crate::record::TopicPartition;
 use broker::Broker;
 
@@ -171,6 +171,12 @@ impl Cluster for Embedded {
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
         self.broker.create_topic(topic)
+    }
+
+    fn append_one(&self, message: &Message<'_>) -> Result<i64, Error> {
+        // It would create a topic that is not there.
+        self.bounds(&TopicPartition::new(message.topic, message.partition))?;
+        self.append(message.topic, message.partition, &[*message]).map(|end| end - 1)
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {

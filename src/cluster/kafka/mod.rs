@@ -5,7 +5,7 @@
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory; `wire`: Kafka's own bytes, as far as they are decoded here
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
-//!   same names
+//!   same names; `append`: a record outside of any transaction
 //! - `settle` (with its `pool` and `look`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
 //!   owners' transactions
 //!
@@ -25,10 +25,13 @@ use self::epochs::Groups;
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{QueryClients, Stability};
-use super::{Cluster, CommittedOffset, Error, Inquiry, NewTopic, Queues, Rights, TopicDescription, TopicOutline};
+use super::{
+    Cluster, CommittedOffset, Error, Inquiry, Message, NewTopic, Queues, Rights, TopicDescription, TopicOutline,
+};
 use crate::record::TopicPartition;
 
 mod admin;
+mod append;
 mod epochs;
 mod errors;
 mod fences;
@@ -163,6 +166,10 @@ impl Cluster for Kafka {
 
     fn create_topic(&self, topic: &NewTopic<'_>) -> Result<(), Error> {
         admin::create(&self.inner.clients.ends()?, topic)
+    }
+
+    fn append_one(&self, message: &Message<'_>) -> Result<i64, Error> {
+        append::append(&self.inner.producer, message)
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::dedup::{Evaluation, Kept, Progress, Rejection, Rules, check_time};
 use crate::effect::call::{self, Action, Call, Draw, Event, Now, Outcome, Policy, Stage};
 use crate::effect::provider::{Asks, Body, CallNumber, OwnedStep};
+use crate::engine::control::Heeding;
 use crate::engine::share::Position;
 use crate::format::JournalWriter;
 use crate::record::{Headers, Record};
@@ -24,6 +25,7 @@ use crate::sabotage::{self, Sabotage};
 
 use super::grants::Reach;
 
+mod commands;
 mod refused;
 
 pub use refused::Trouble;
@@ -315,6 +317,8 @@ pub struct Window {
     pub is_paused: bool,
     /// Whether something has happened since it was last looked at.
     pub is_touched: bool,
+    /// How far its task has come with commands.
+    pub heeding: Heeding,
 }
 
 impl Window {
@@ -338,6 +342,7 @@ impl Window {
             suspects_max: None,
             is_paused: false,
             is_touched: false,
+            heeding: Heeding::default(),
         }
     }
 

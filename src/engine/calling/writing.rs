@@ -173,7 +173,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
                         self.written(called, grant.since_ms);
                     }
                     Stage::Decided(outcome) => match self.stops(&record, called, outcome) {
-                        Some(reason) => *stage = SlotStage::Stops(reason),
+                        Some(reason) => {
+                            if outcome == Outcome::InDoubt {
+                                self.leave_reserved(&record, key, called)?;
+                            }
+                            *stage = SlotStage::Stops(reason);
+                        }
                         None => match self.settle(&record, key, called, outcome, refused) {
                             Ok(()) => called.is_written = true,
                             // Nothing of it is written.
@@ -277,6 +282,21 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let first_at_ms = self.put_reservation(record, key, called, (None, journal.as_journal()))?;
         self.written(called, first_at_ms);
         Ok(())
+    }
+
+    /// A call in doubt before which the task stops, and that went under a grant, leaves a reservation behind: without
+    /// one, nothing would be known of it that somebody could settle.
+    fn leave_reserved(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<(), Failure> {
+        let former = self.remembered(key)?;
+        let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
+        let is_known = former.is_some_and(|former| former.under_way.is_some());
+        match called.call.first_at_ms().filter(|_| !is_known) {
+            Some(first_at_ms) => {
+                let journal = Arc::clone(&called.journal);
+                self.put_reservation(record, key, called, (Some(first_at_ms), journal.as_journal())).map(drop)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes a call's reservation. Returns since when it says that the call may have been made: `first_at_ms`, or as the

@@ -52,10 +52,10 @@ fn output_matching_the_pattern_is_refused_before_it_exists() {
 }
 
 #[test]
-fn pattern_matches_neither_internal_topics_nor_changelogs() {
+fn pattern_matches_no_topics_of_kafka_or_ratchet() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = Embedded::open(folder.path(), 1).unwrap();
-    for name in ["b", "a", "a.tmp", "__consumer_offsets", "ratchet.other.a.changelog"] {
+    for name in ["b", "a", "a.tmp", "__consumer_offsets", "ratchet.other.a.changelog", "ratchet.other.control"] {
         cluster.create_topic(&NewTopic { name, partition_count: 1, replication_factor: 1, settings: &[] }).unwrap();
     }
     let topology = topology("", &["tmp$"], "clean");

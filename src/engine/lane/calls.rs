@@ -242,7 +242,7 @@ impl<C: Cluster> Lane<C> {
         let Some(window) = task.window.as_ref().filter(|window| !window.is_empty()) else { return };
         let slot = window.slot(0);
         match &slot.stage {
-            SlotStage::Stops(reason) if !window.is_calling() => {
+            SlotStage::Stops(reason) if !window.is_calling() && !self.may_be_told(id) => {
                 let (reason, input) = (reason.clone(), task.input.clone());
                 if let Err(error) = self.member.pause(&input) {
                     tracing::debug!(task = %input, reason = %error.message, "could not be paused");

@@ -7,6 +7,7 @@ use crate::engine::calling::window::Window;
 use crate::engine::changelog_loss;
 use crate::engine::claims::Commitment;
 use crate::engine::context::backoff;
+use crate::engine::control::orders::ACKNOWLEDGEMENT;
 use crate::engine::failure::{Cause, Failure};
 use crate::engine::isolate::{self, Isolated, Means, Outcome, Quarantine};
 use crate::engine::panics::{InProgress, Panic, caught};
@@ -29,6 +30,10 @@ impl<C: Cluster> Lane<C> {
         }
         let aborted = self.transactor.abort(&self.cluster, &failure.cause, &self.metrics);
         let fallen_back = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
+        if aborted.undelivered.iter().any(|record| record.number == ACKNOWLEDGEMENT) {
+            let now = self.context.clock.monotonic();
+            self.orders.iter_mut().for_each(|orders| orders.put_off(now));
+        }
         let topology = &self.context.topology.name;
         match aborted.never_commits && self.calls() {
             true => tracing::warn!(topology, reason = %failure.cause, "transaction aborted; its calls go on"),
@@ -268,6 +273,9 @@ impl<C: Cluster> Lane<C> {
             self.member.start(&task.input, task.committed.next)?;
             let is_in_order = self.context.rules.epoch.is_some();
             task.window = self.calling.as_ref().map(|_| Window::new(&task.committed).in_order(is_in_order));
+            if let Some(window) = &mut task.window {
+                window.heeding.began_at = self.context.clock.monotonic();
+            }
             task.set_phase(Phase::Running);
             return Ok(());
         }

@@ -24,6 +24,11 @@ pub fn settings_of(role: Role, settings: &config::TopicSettings) -> Vec<(&'stati
         // The brokers set its timestamps: records from a host with a wrong clock cannot pass for Kafka's time.
         Role::Changelog => all
             .extend([("cleanup.policy", "compact".to_owned()), ("message.timestamp.type", "LogAppendTime".to_owned())]),
+        // A command waits for as long as nobody is at work.
+        Role::Control => {
+            let forever = ["retention.ms", "retention.bytes"].map(|setting| (setting, "-1".to_owned()));
+            all.extend([("cleanup.policy", "delete".to_owned())].into_iter().chain(forever));
+        }
         Role::DeadLetter | Role::Audit => all.push(("max.message.bytes", SIDE_TOPIC_BYTES_MAX.to_string())),
     }
     all
@@ -103,6 +108,9 @@ mod tests {
         let stamped = ("message.timestamp.type", "LogAppendTime".to_owned());
         let changelog = [replicas.clone(), clean.clone(), compacted.clone(), stamped];
         assert_eq!(settings_of(Role::Changelog, &settings), changelog);
+        let kept = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
+        let kept = kept.map(|(setting, value)| (setting, value.to_owned()));
+        assert_eq!(settings_of(Role::Control, &settings), [&[replicas.clone(), clean.clone()], &kept[..]].concat());
         for role in [Role::Output, Role::DeadLetter, Role::Audit] {
             let all = settings_of(role, &settings);
             assert!(all.contains(&replicas) && all.contains(&clean) && !all.contains(&compacted), "{all:?}");

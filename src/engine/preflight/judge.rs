@@ -45,6 +45,8 @@ pub enum Role {
     Audit,
     /// What a sink's statements return is written to it.
     Results,
+    /// Commands stand in it, and are acknowledged.
+    Control,
 }
 
 impl Role {
@@ -56,11 +58,12 @@ impl Role {
             Self::DeadLetter => "dead letter topic",
             Self::Audit => "audit topic",
             Self::Results => "topic for results",
+            Self::Control => "control topic",
         }
     }
 
     const fn is_read(self) -> bool {
-        matches!(self, Self::Input | Self::Changelog)
+        matches!(self, Self::Input | Self::Changelog | Self::Control)
     }
 
     const fn is_written(self) -> bool {
@@ -72,7 +75,7 @@ impl Role {
         match self {
             Self::Input => false,
             Self::Output | Self::Results => create == Create::All,
-            Self::Changelog | Self::DeadLetter | Self::Audit => create != Create::None,
+            Self::Changelog | Self::DeadLetter | Self::Audit | Self::Control => create != Create::None,
         }
     }
 }
@@ -117,8 +120,8 @@ impl Judge<'_> {
         findings
     }
 
-    /// The findings about the dead letter or the audit topic; `partition_count` is the largest input's, if there is
-    /// one, and `largest` the largest batch that may arrive.
+    /// The findings about a topic beside the output; `partition_count` is what it is created with, if that is known, and
+    /// `largest` the largest batch that may arrive.
     pub fn side_topic(&self, role: Role, topic: &Named, partition_count: Option<i32>, largest: i64) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.written(role, topic, partition_count, &mut findings);
@@ -134,6 +137,9 @@ impl Judge<'_> {
                 ),
                 "raise its max.message.bytes",
             ));
+        }
+        if let Some(known) = topic.there().filter(|_| role == Role::Control) {
+            memory::control_itself(&topic.name, known, &mut findings);
         }
         findings
     }

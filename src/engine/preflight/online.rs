@@ -95,13 +95,16 @@ fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> R
     findings.extend(beginning::problem_with(cluster, topology, &all)?);
     let partition_count = most_partitions(&all);
     let largest = all.iter().filter_map(|facts| facts.input.there()).map(|input| input.message_bytes_max).max();
+    let control = topology.control();
     let side_topics = [
         (Role::DeadLetter, Some(topology.dead_letter.as_str())),
         (Role::Audit, topology.audit.as_deref()),
         (Role::Results, topology.sink().and_then(Sink::result)),
+        (Role::Control, topology.calls().map(|_| control.as_str())),
     ];
     for (role, name) in side_topics {
         let Some(name) = name else { continue };
+        let partition_count = if role == Role::Control { Some(1) } else { partition_count };
         let topic = Named::ask(cluster, name.to_owned())?;
         findings.extend(judge.side_topic(role, &topic, partition_count, largest.unwrap_or(0)));
         findings.extend(rehearse(cluster, role, &topic, partition_count, &config.topics)?);

@@ -289,6 +289,10 @@ impl Cluster for Faulty {
         self.inner.create_topic(topic)
     }
 
+    fn append_one(&self, message: &Message<'_>) -> Result<i64, cluster::Error> {
+        self.inner.append_one(message)
+    }
+
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, cluster::Error> {
         Ok(CountedMember { inner: self.inner.member(group, topics)?, looks: Arc::clone(&self.faults.looks) })
     }

@@ -72,6 +72,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         limits: Limits::DEFAULT,
         sink: None,
         provider: None,
+        commands: Seen::default(),
         clock,
     }
 }

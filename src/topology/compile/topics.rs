@@ -226,6 +226,9 @@ impl Compiler<'_> {
         } else if names::is_changelog(name) {
             let help = "name another topic: `ratchet.….changelog` is kept for what ratchet remembers";
             (format!("`{key}` cannot be a changelog"), label("how ratchet names those"), help)
+        } else if names::is_control(name) {
+            let help = "name another topic: `ratchet.….control` is kept for commands to ratchet";
+            (format!("`{key}` cannot be a control topic"), label("how ratchet names those"), help)
         } else if input.is_some_and(|input| input.contains(name)) {
             let help = "leave it out by `exclude` under `input`, or name another topic";
             (format!("`{key}` cannot be the topology's own input"), label("matched by `input.pattern`"), help)

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ratchet::cluster::{
-    Cluster, CommittedOffset, Error, ErrorKind, Inquiry, NewTopic, Rights, TopicDescription, TopicId,
+    Cluster, CommittedOffset, Error, ErrorKind, Inquiry, Message, NewTopic, Rights, TopicDescription, TopicId,
 };
 use ratchet::record::TopicPartition;
 
-use crate::kafka::{Broker, Code, Isolation, MS, Partition, SECOND, Settings, Time};
+use crate::kafka::{Broker, Code, Isolation, MS, Partition, Record, SECOND, Settings, Time};
 use crate::world::{Broken, Process};
 
 mod assignor;
@@ -182,6 +182,24 @@ impl Cluster for Sim {
         self.ask("create topic", move |broker| match broker.topics.create(&name, count, settings) {
             Ok(()) | Err(Code::TopicAlreadyExists) => Ok(()),
             Err(code) => Err(code),
+        })
+    }
+
+    fn append_one(&self, message: &Message<'_>) -> Result<i64, Error> {
+        let partition = Partition::new(message.topic, message.partition);
+        let record = Record {
+            timestamp: Some(message.timestamp.unwrap_or(self.process.lock().wall_ms(self.process.number))),
+            key: message.key.map(Into::into),
+            value: message.value.map(Into::into),
+            headers: message.headers.as_bytes().into(),
+        };
+        let appended = self.process.ask("append", move |broker| {
+            let log = broker.topics.log_mut(&partition).ok_or(Code::UnknownTopicOrPartition)?;
+            Ok(log.append([record.clone()]))
+        });
+        appended.map_err(|broken| match broken {
+            Broken::Code(code) => errors::plain(code, format!("append: {code:?}")),
+            Broken::Lost => Error::new(ErrorKind::Unknown, "append: no answer"),
         })
     }
 

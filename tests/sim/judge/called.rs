@@ -3,7 +3,8 @@
 //!
 //! A record that is new calls. How that ends is in the cluster: a result, or a dead letter with its reason. Where no call
 //! is ever given up, all that is remembered follows from that (`strict`). What was tried as often as it may be may or may
-//! not be remembered, and so may what has vanished from the input: the task alone knows (`unsure`).
+//! not be remembered, and so may what has vanished from the input, or what somebody has decided by hand: the task alone
+//! knows (`unsure`). So commands are given only where calls are given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +14,10 @@ use crate::input::{Calls, Ends as Failing, RESULTS, Shape};
 use crate::kafka::{Partition, Record};
 use crate::provider::{Act, Kind, Server, is_declined};
 
+use super::commands::{self, Decided, Decision};
 use super::model::{self, Model};
 use super::output::Letters;
-use super::{Case, Ruling, Seen, coverage, offsets, output, runs, show};
+use super::{Case, Ruling, Seen, bytes, coverage, offsets, output, runs, show};
 
 mod strict;
 mod unsure;
@@ -70,6 +72,8 @@ struct Effects {
     /// Those that may have happened though nobody says so: of records that have vanished, or that come after the one at
     /// which their task has stopped.
     open: BTreeSet<Effect>,
+    /// What somebody has decided by hand.
+    decided: Decided,
 }
 
 /// Stream time, horizon and truncates after the records before an offset: the least, as far as that is unsure, and the
@@ -128,6 +132,7 @@ impl Called {
         let records = case.committed(&input);
         offsets::check(case, (&input, &records), &all, ruling);
         let stop = self.stop(case, (&input, &records), &all);
+        commands::check(case, number, &all, &mut effects.decided, ruling);
 
         let mut model = Model::new(case.rules);
         let (mut things, mut guesses) = (Things::default(), Guesses::default());
@@ -189,7 +194,7 @@ impl Called {
 
     /// Each effect has happened as often as is promised, and results tell what was done.
     fn check_acts(&self, effects: &Effects, ruling: &mut Ruling) {
-        let Effects { ends, open } = effects;
+        let Effects { ends, open, .. } = effects;
         let table = Partition::new("the provider", 0);
         let mut acts: BTreeMap<Effect, Vec<&Act>> = BTreeMap::new();
         for act in &self.acts {
@@ -199,8 +204,9 @@ impl Called {
         }
         for (effect, done) in &acts {
             let new = ends.get(effect).map_or(0, Vec::len) + usize::from(open.contains(effect));
-            if done.len() > self.acts_max(new) && !self.may_be_late(effect, open) {
-                let expected = format!("{effect:?} done {} times at most", self.acts_max(new));
+            let acts_max = self.acts_max(new).saturating_add(effects.forgotten(effect));
+            if done.len() > acts_max && !self.may_be_late(effect, open) {
+                let expected = format!("{effect:?} done {acts_max} times at most");
                 ruling.report(13, &table, None, expected, format!("{done:?}"));
             }
             if done.len() > 1 {
@@ -219,11 +225,12 @@ impl Called {
         }
         for (effect, ends) in ends {
             let done = acts.get(effect).map(Vec::as_slice).unwrap_or_default();
-            self.check_said(effect, (ends, done), (&table, ruling));
+            self.check_said(effect, (ends, done, effects.forgotten(effect) > 0), (&table, ruling));
         }
         for asked in &self.late {
             // What was declined has done nothing, and is asked for afresh.
-            let is_right = is_declined(asked) || effect(asked).is_some_and(|effect| self.may_be_late(&effect, open));
+            let is_right = |effect: &Effect| self.may_be_late(effect, open) || effects.forgotten(effect) > 0;
+            let is_right = is_declined(asked) || effect(asked).as_ref().is_some_and(is_right);
             if !is_right && self.calls.agreed.has_key() {
                 let found = format!("one, for {}", String::from_utf8_lossy(asked));
                 ruling.report(13, &table, None, "no request under a key that is not honoured any more", found);
@@ -231,15 +238,20 @@ impl Called {
         }
     }
 
-    /// What the ends of an effect say is what was done.
-    fn check_said(&self, effect: &Effect, (ends, done): (&[End], &[&Act]), (table, ruling): (&Partition, &mut Ruling)) {
+    /// What the ends of an effect say is what was done; of what somebody has had forgotten, what was done since.
+    fn check_said(
+        &self,
+        effect: &Effect,
+        (ends, done, is_forgotten): (&[End], &[&Act], bool),
+        (table, ruling): (&Partition, &mut Ruling),
+    ) {
         let mut serials = BTreeSet::new();
         for end in ends {
             let is_right = match end {
                 // Without a key each record is done on its own.
                 End::Done(serial) if !self.calls.agreed.has_key() && !serials.insert(*serial) => false,
                 End::Done(serial) => done.iter().any(|act| Some(act.serial) == *serial),
-                End::Letter(reason) if reason == "rejected" => done.is_empty(),
+                End::Letter(reason) if reason == "rejected" => done.is_empty() || is_forgotten,
                 End::Dropped => done.is_empty(),
                 End::Letter(_) => true,
             };
@@ -322,6 +334,18 @@ fn effect_of(id: &Value, value: &Value) -> Option<Effect> {
     let id = value.get("epoch").map_or(id.to_owned(), |epoch| format!("{id} in {epoch}"));
     let version = value.get("version").map_or(Some(0), Value::as_i64)?;
     Some((id, version))
+}
+
+impl Effects {
+    /// What somebody has decided about an identity.
+    fn by_hand(&self, identity: &[u8]) -> Decision {
+        self.decided.get(identity).copied().unwrap_or_default()
+    }
+
+    /// How often somebody has had the thing of an effect forgotten: whoever does that answers for what is done again.
+    fn forgotten(&self, (id, _): &Effect) -> usize {
+        self.by_hand(&bytes::identity_key(&[Value::from(id.as_str())])).forgotten
+    }
 }
 
 impl Found<'_> {

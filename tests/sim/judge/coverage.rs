@@ -103,6 +103,9 @@ pub const DELETE_CALLED: &str = "a call was made for a delete";
 pub const TOMBSTONE_PASSED: &str = "a null value after a delete made no call";
 pub const VANISHED: &str = "records vanished from the input, read or not";
 pub const DONE_UNSAID: &str = "a call was done whose record has vanished, or comes after its task's stop";
+pub const COMMANDED: &str = "somebody gave a command";
+pub const SETTLED_BY_HAND: &str = "a call was settled by hand";
+pub const FORGOTTEN_BY_HAND: &str = "what was known of a call was forgotten by hand";
 
 /// A situation.
 pub struct Situation {
@@ -247,6 +250,9 @@ pub const SITUATIONS: &[Situation] = &[
     of("called", DOUBTED_AND_DONE, "the same, and the provider has acted"),
     of("called", GIVEN_UP, "the judge finds its dead letter"),
     of("called", ACTED_TWICE, "the provider's books say so"),
+    of("called", COMMANDED, "the schedule does it"),
+    of("called", SETTLED_BY_HAND, "the judge finds it acknowledged"),
+    of("called", FORGOTTEN_BY_HAND, "the judge finds it acknowledged"),
     rare("called", TOO_LATE, "the driver finds the window over before it writes"),
     of("called_odd", CONFLICT, "the judge finds its dead letter, or none where conflicts are dropped"),
     of("called_odd", WENT_ON, "the judge finds its end"),

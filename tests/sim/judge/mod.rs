@@ -18,6 +18,7 @@
 //! | 11 | a refusal destroys nothing: what a store held stays until another is whole; a deleted changelog is not recreated | `stores`, here |
 //! | 12 | a database holds each effect once, in order, by the transaction that the changelog names; rows and position records go through the same transactions; a task is refused for it only where something went back in time | `sunk` |
 //! | 13 | a provider has done each effect as often as is promised; each record that calls has one end, and no other has any; results tell what was done | `called` |
+//! | 14 | each partition carries out a command once, notes it in the transaction that acknowledges it, and waits for calls that are open | `commands` |
 //!
 //! Whatever happens, everything committed is judged: a refused task has read less, but what it did must be right. An
 //! upheaval excuses only this: if the group was reset or deleted, its committed offset may go back or have no text;
@@ -37,8 +38,9 @@ use crate::kafka::{Broker, Partition, Record};
 
 mod audit;
 #[path = "../../support/checker/bytes.rs"]
-mod bytes;
+pub mod bytes;
 pub mod called;
+mod commands;
 pub mod coverage;
 mod epochs;
 pub mod heard;
@@ -181,6 +183,9 @@ impl<'a> Case<'a> {
                     lags.push((partition, format!("no open transaction below {}", log.end()), found));
                 }
             }
+        }
+        if self.rules.calls {
+            lags.extend(commands::lags(self));
         }
         lags
     }

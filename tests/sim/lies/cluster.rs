@@ -61,6 +61,10 @@ impl Cluster for Liar {
         self.0.create_topic(topic)
     }
 
+    fn append_one(&self, message: &Message<'_>) -> Result<i64, Error> {
+        self.0.append_one(message)
+    }
+
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
         Ok(Member { inner: self.0.member(group, topics)?, group: group.into(), first: OnceLock::new() })
     }

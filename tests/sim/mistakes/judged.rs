@@ -67,7 +67,7 @@ pub fn end() {
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 76] = [
+const CASES: [Case; 78] = [
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
     (Told(Lie::MetaBeforeEntries), "falling", 200),
     (Told(Lie::StoreErrorIgnored), "sick", 500),
@@ -144,6 +144,8 @@ const CASES: [Case; 76] = [
     (Done(Sabotage::SettledNotDoubted), "called_odd", 5_000),
     (Told(Lie::SettledUnconditionally), "called", 5_000),
     (Told(Lie::SettledByZombie), "called", 2_000),
+    (Done(Sabotage::CommandOverCall), "called", 300),
+    (Done(Sabotage::CommandNotNoted), "called", 100),
 ];
 
 const INTRODUCTION: &str = "\

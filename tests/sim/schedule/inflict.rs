@@ -101,6 +101,7 @@ impl Run<'_> {
                 let until = state.now() + length;
                 state.provider.go_down(until);
             }
+            Fault::Command(drawn) => self.command(drawn),
             Fault::Trim => self.trim(),
             Fault::Vanish(partition, rest) => self.vanish(partition, rest),
             Fault::Calm => self.calm_down(),

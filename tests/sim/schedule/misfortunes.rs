@@ -108,6 +108,15 @@ pub(super) fn draw(profile: &Profile, random: &mut Random) -> Vec<Misfortune> {
         let (partition, rest) = (random.below(partitions as u64) as i32, random.between(1, 8));
         all.push(vec![(at(random), Fault::Vanish(partition, rest))]);
     }
+    // From a separate generator, so that other draws stay the same.
+    let mut separate = Random::new(!random.clone().next());
+    for _ in 0..profile.commands {
+        all.push(vec![(at(&mut separate), Fault::Command(separate.next()))]);
+        if separate.permille(100) {
+            let length = separate.between(20 * MS, 3 * SECOND);
+            all.push(vec![(at(&mut separate), Fault::Leaderless(input::CONTROL, 0, length))]);
+        }
+    }
     if profile.goes_back {
         all.push(vec![(random.between(SECOND, TROUBLE - SECOND), Fault::Database(Blow::losing(random)))]);
     }

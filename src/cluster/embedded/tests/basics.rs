@@ -266,3 +266,16 @@ fn impossible_topics_are_refused() {
     assert_eq!(cluster.describe_topic("t").unwrap().unwrap().cleanup_policy, "compact,delete");
     assert_eq!(cluster.topics().unwrap(), vec![Arc::from("t")]);
 }
+
+#[test]
+fn record_outside_of_any_transaction_is_there_once_it_is_confirmed() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "t", 2, &[("max.message.bytes", "1000".to_owned())]);
+    assert_eq!(cluster.append_one(&message("t", 1, "a", Some("1"))).unwrap(), 0);
+    assert_eq!(cluster.append_one(&message("t", 1, "b", Some("2"))).unwrap(), 1);
+    assert_eq!(pairs(&cluster, "t", 1), vec![("a".into(), Some("1".into())), ("b".into(), Some("2".into()))]);
+    let refused = cluster.append_one(&message("t", 1, "c", Some(&"x".repeat(2_000)))).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
+    assert!(cluster.append_one(&message("nowhere", 0, "a", None)).is_err(), "no topic is created for it");
+    assert!(cluster.describe_topic("nowhere").unwrap().is_none());
+}

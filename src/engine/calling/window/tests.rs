@@ -356,3 +356,26 @@ fn handler_goes_on_once_its_steps_are_committed() {
     assert_eq!(called.journal.as_journal().steps().collect::<Vec<_>>(), [step.as_step()]);
     assert_eq!((called.call.first_at_ms(), called.steps.is_none()), (Some(11), true));
 }
+
+#[test]
+fn command_is_told_what_is_open_and_what_is_still_to_come() {
+    let mut window = window(&[(6, 8)], 0..4);
+    assert!(!window.is_open(&[1]), "nothing is judged yet");
+    let to_come = |window: &Window| (0..10).filter(|offset| window.is_to_come(*offset)).collect::<Vec<_>>();
+    assert_eq!(to_come(&window), [0, 1, 2, 3, 4, 5, 8, 9], "a former owner has settled two");
+    write(&mut window, &[1]);
+    assert!(window.is_open(&[1]) && !window.is_open(&[2]));
+    assert_eq!(to_come(&window), [0, 2, 3, 4, 5, 8, 9], "it is open, and no more to come");
+    end(&mut window, true);
+    assert!(!window.is_open(&[1]));
+    assert_eq!(window.stream_time(), 30, "of all that was read");
+    // The task stops before a record, and somebody settles it.
+    let stops = |window: &mut Window| window.slot_mut(0).stage = SlotStage::Stops("in doubt".to_owned());
+    stops(&mut window);
+    assert!(!window.is_open(&[1]) && !window.is_to_come(0));
+    window.judge_again(&[2]);
+    assert!(matches!(window.slot(0).stage, SlotStage::Stops(_)), "of another identity");
+    window.is_touched = false;
+    window.judge_again(&[1]);
+    assert!(matches!(window.slot(0).stage, SlotStage::Unjudged) && window.is_touched);
+}

@@ -77,6 +77,20 @@ impl Judge<'_> {
     }
 }
 
+/// Findings about the control topic's own settings.
+pub(super) fn control_itself(name: &str, control: &TopicDescription, findings: &mut Vec<Finding>) {
+    identity(Role::Control, name, control, findings);
+    if control.cleanup_policy.contains("compact") {
+        findings.push(Finding::warning(
+            format!(
+                "control topic {name:?} has cleanup.policy={}: commands may be removed before they are carried out",
+                control.cleanup_policy
+            ),
+            "set it to delete, with retention.ms=-1",
+        ));
+    }
+}
+
 /// Findings about the changelog's own settings.
 pub(super) fn changelog_itself(
     facts: &Facts,

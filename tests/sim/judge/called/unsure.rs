@@ -1,5 +1,5 @@
-//! Where calls are given up, or records vanish: what is remembered of them is the task's own knowledge, and the record
-//! after them shows it.
+//! Where calls are given up, records vanish, or somebody decides by hand: what is remembered of them is the task's own
+//! knowledge, and the record after them shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,9 +56,10 @@ impl Called {
         let others = guesses.asked.entry(effect.clone()).or_default();
         let may_conflict = others.iter().any(|other| Some(*other) != amount);
         others.extend(amount);
+        let by_hand = effects.by_hand(&found.read.identity);
         let known = guesses.things.entry(found.read.identity.clone()).or_default();
         let is_conflict = end == Some(End::Letter("conflict".to_owned()));
-        if known.version == Some(version) {
+        if known.version == Some(version) && by_hand.forgotten == 0 {
             let asks_otherwise = known.amount != amount;
             // What was given up, or has vanished, may stand in its place.
             let is_covered = known.unsure.is_some();
@@ -76,7 +77,9 @@ impl Called {
             return;
         }
         let is_new = known.version.is_none_or(|before| version > before);
-        let must = is_new && known.unsure.is_none_or(|unsure| version >= unsure);
+        // What was given up may be settled by then.
+        let must =
+            is_new && known.unsure.is_none_or(|unsure| version > unsure || version == unsure && by_hand.settled == 0);
         let Some(end) = end else {
             if must {
                 let expected = "a result or a dead letter: it is new";
@@ -84,7 +87,7 @@ impl Called {
             }
             return;
         };
-        if !is_new || found.is_repeated() {
+        if !is_new && by_hand.forgotten == 0 || found.is_repeated() {
             let expected = format!("nothing: {:?} is known", known.version);
             return found.report(expected, format!("{end:?}"), ruling);
         }
@@ -98,7 +101,9 @@ impl Called {
                 known.unsure = known.unsure.max(Some(version));
             }
             _ => {
-                (known.version, known.amount) = (Some(version), amount);
+                // An older one that was forgotten is new.
+                (known.version, known.amount) =
+                    if is_new { (Some(version), amount) } else { (known.version, known.amount) };
                 known.unsure = known.unsure.filter(|unsure| *unsure > version);
             }
         }

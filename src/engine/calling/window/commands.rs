@@ -1,0 +1,38 @@
+//! What a command needs to know of a window.
+
+use super::{SlotStage, Window};
+
+impl Window {
+    /// Whether a call of this identity is open, or something else about it is to be settled by the next transaction.
+    pub fn is_open(&self, identity: &[u8]) -> bool {
+        self.slots.iter().any(|slot| {
+            slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::Judged(_) | SlotStage::Called(_))
+        })
+    }
+
+    /// Whether the record at this offset, which has a reservation, is still to be judged: it goes on with its call then.
+    pub fn is_to_come(&self, offset: i64) -> bool {
+        match self.find(offset) {
+            Some(at) => matches!(self.slot(at).stage, SlotStage::Unjudged),
+            None => {
+                let is_settled = |&(from, to): &(i64, i64)| from <= offset && offset < to;
+                offset >= self.read_to && !self.beyond.iter().any(is_settled)
+            }
+        }
+    }
+
+    /// Has the records of this identity before which the task would stop judged once more.
+    pub fn judge_again(&mut self, identity: &[u8]) {
+        for slot in &mut self.slots {
+            if slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::Stops(_)) {
+                slot.stage = SlotStage::Unjudged;
+                self.is_touched = true;
+            }
+        }
+    }
+
+    /// Stream time after everything that was read.
+    pub fn stream_time(&self) -> i64 {
+        self.tail.stream_time
+    }
+}

@@ -1,0 +1,139 @@
+//! `ratchet settle`: gives a command, and waits for what the tasks say to it.
+//!
+//! **Failure**: a command that was given stays, whether anybody waits for it or not: the tasks that have not answered
+//! carry it out once they are at work. Whether one was given whose writing failed is not known, unless it was refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, Message, Reader, RecordBatch, embedded::Embedded, kafka::Kafka};
+use crate::config::{ClusterKind, Config};
+use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::feeding;
+use crate::format::{self, Acknowledgement, ByHand, Command, CommandId, Order};
+use crate::record::{Headers, TopicPartition};
+use crate::topology::Topology;
+
+use super::{View, partition_of};
+
+/// How long one read waits.
+const READ_WAIT: Duration = Duration::from_millis(50);
+const READ_RECORDS_MAX: usize = 1_000;
+
+/// Why a command was not given, or its answers cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A cluster operation failed.
+    #[error("{0}")]
+    Cluster(#[from] cluster::Error),
+    /// The command may have been given all the same.
+    #[error("it is not known whether the command was given: {0}")]
+    Unsure(cluster::Error),
+    /// There is nobody to whom it could be given.
+    #[error("topic {0:?} does not exist: no instance of this topology has run yet that obeys commands")]
+    NoTopic(String),
+    /// The topology makes no calls.
+    #[error("topology {0} makes no calls: there is nothing to settle")]
+    NoCalls(String),
+}
+
+/// What the tasks have said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// The command.
+    pub id: CommandId,
+    /// By task; an error where that is of a later release.
+    pub said: BTreeMap<TopicPartition, Result<Acknowledgement, format::Error>>,
+    /// The tasks that have said nothing yet.
+    pub silent: BTreeSet<TopicPartition>,
+    /// Whether anybody can answer while this program has the cluster.
+    pub can_answer: bool,
+}
+
+/// Has the identity with this key settled by hand, and waits for at most `wait`.
+pub fn settle(
+    config: &Config,
+    topology: &Topology,
+    (identity, by_hand): (&[u8], ByHand),
+    wait: Duration,
+) -> Result<Answers, Error> {
+    match &config.cluster {
+        ClusterKind::Kafka => {
+            let kafka = &config.kafka;
+            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
+            settle_on(&cluster, topology, (identity, by_hand), wait)
+        }
+        ClusterKind::Embedded { dir, partitions } => {
+            settle_on(&Embedded::open(dir, *partitions)?, topology, (identity, by_hand), Duration::ZERO)
+        }
+    }
+}
+
+/// The same on a given cluster.
+pub fn settle_on<C: Cluster>(
+    cluster: &C,
+    topology: &Topology,
+    (identity, by_hand): (&[u8], ByHand),
+    wait: Duration,
+) -> Result<Answers, Error> {
+    if topology.calls().is_none() {
+        return Err(Error::NoCalls(topology.name.clone()));
+    }
+    let clock = SystemClock::default();
+    let topic = topology.control();
+    let view = View::ask(cluster, &topic, clock.monotonic())?.ok_or_else(|| Error::NoTopic(topic.clone()))?;
+    let id = CommandId(rand::random());
+    let order = Order::Settle { identity: identity.to_vec(), by_hand };
+    let command = Command { topic_id: view.id.0, at_ms: clock.wall_ms(), order };
+    let (key, value) = (id.key(), command.encode());
+    let partition = partition_of(&topic);
+    let silent = tasks(cluster, topology)?;
+    let message = Message {
+        topic: &topic,
+        partition: partition.partition,
+        key: Some(key.as_bytes()),
+        value: Some(&value),
+        headers: Headers::default(),
+        timestamp: None,
+    };
+    let offset = cluster.append_one(&message).map_err(|error| match error.kind {
+        cluster::ErrorKind::Refused => Error::Cluster(error),
+        _ => Error::Unsure(error),
+    })?;
+    let mut answers = Answers { id, said: BTreeMap::new(), silent, can_answer: C::IS_SHARED };
+    if wait > Duration::ZERO {
+        let until = clock.monotonic() + wait;
+        listen(cluster.reader(&partition, offset + 1)?, &mut answers, || clock.monotonic() < until)?;
+    }
+    Ok(answers)
+}
+
+/// The topology's tasks.
+fn tasks<C: Cluster>(cluster: &C, topology: &Topology) -> Result<BTreeSet<TopicPartition>, cluster::Error> {
+    let mut tasks = BTreeSet::new();
+    for input in feeding::inputs(cluster, topology)? {
+        let count = cluster.outline_topic(&input)?.map_or(0, |topic| topic.partition_count);
+        tasks.extend((0..count).map(|partition| TopicPartition::new(input.as_str(), partition)));
+    }
+    Ok(tasks)
+}
+
+/// Reads answers until all tasks have given theirs, or there is no more time.
+fn listen<R: Reader>(mut reader: R, answers: &mut Answers, has_time: impl Fn() -> bool) -> Result<(), cluster::Error> {
+    let mut batch = R::Batch::default();
+    while !answers.silent.is_empty() && has_time() {
+        match reader.read(&mut batch, READ_RECORDS_MAX, READ_WAIT) {
+            Err(error) if error.kind == cluster::ErrorKind::Retry => continue,
+            read => read?,
+        }
+        for record in (0..batch.len()).map(|index| batch.record(index)) {
+            let Some((id, topic, partition)) = record.key.and_then(CommandId::of_acknowledgement) else { continue };
+            if id == answers.id {
+                let task = TopicPartition::new(topic, partition);
+                answers.silent.remove(&task);
+                answers.said.insert(task, Acknowledgement::decode(record.value.unwrap_or_default()));
+            }
+        }
+    }
+    Ok(())
+}

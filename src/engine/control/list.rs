@@ -1,0 +1,167 @@
+//! `ratchet effects`: what the changelogs say about calls that are not plainly done.
+//!
+//! It reads what is committed, whether instances are at work or not, and changes nothing. Calls that go under a grant
+//! have no entries of their own until they are settled, so they are not listed while they are under way.
+//!
+//! **Failure**: an entry of a later release ends it with the reason.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, Reader, RecordBatch, embedded::Embedded, kafka::Kafka};
+use crate::config::{ClusterKind, Config};
+use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::feeding;
+use crate::format::{self, How, KIND_IDENTITY, KIND_IDENTITY_DIGEST, NO_TIME, Remembered, ResultRef};
+use crate::record::TopicPartition;
+use crate::topology::Topology;
+
+use super::settling::word;
+
+/// How long one read waits.
+const READ_WAIT: Duration = Duration::from_millis(20);
+const READ_RECORDS_MAX: usize = 2_048;
+/// How long a changelog may deliver nothing before its end: what is behind an open transaction is not committed.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// Why it cannot be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A cluster operation failed.
+    #[error("{0}")]
+    Cluster(#[from] cluster::Error),
+    /// An entry cannot be read.
+    #[error("{changelog}:{offset}: {error}")]
+    Entry {
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// The record's offset.
+        offset: i64,
+        /// Why.
+        error: format::Error,
+    },
+}
+
+/// What is known of an identity whose call is not plainly done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The task.
+    pub task: TopicPartition,
+    /// The identity's key in the changelog.
+    pub key: Vec<u8>,
+    /// `under_way`, or how it was settled.
+    pub state: &'static str,
+    /// How many attempts counted when it was reserved; `None` if it is settled.
+    pub attempts: Option<u32>,
+    /// When its first attempt may have been made, or, of what is settled, when it was last seen by its record's time:
+    /// milliseconds since the epoch.
+    pub since_ms: Option<i64>,
+    /// The record's offset; `None` if it was settled by hand.
+    pub offset: Option<i64>,
+    /// What was said about it.
+    pub reason: Option<String>,
+    /// Whether it may have happened, and nobody is going to find out by itself.
+    pub is_in_doubt: bool,
+}
+
+/// Calls `each` for each of them, partition by partition.
+pub fn list(config: &Config, topology: &Topology, each: impl FnMut(Effect)) -> Result<(), Error> {
+    match &config.cluster {
+        ClusterKind::Kafka => {
+            let kafka = &config.kafka;
+            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
+            list_on(&cluster, topology, each)
+        }
+        ClusterKind::Embedded { dir, partitions } => list_on(&Embedded::open(dir, *partitions)?, topology, each),
+    }
+}
+
+/// The same on a given cluster.
+pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut each: impl FnMut(Effect)) -> Result<(), Error> {
+    for input in feeding::inputs(cluster, topology)? {
+        let changelog = topology.changelog(&input);
+        let count = cluster.outline_topic(&changelog)?.map_or(0, |topic| topic.partition_count);
+        for number in 0..count {
+            let task = TopicPartition::new(input.as_str(), number);
+            of_partition(cluster, &task, &TopicPartition::new(changelog.as_str(), number))?
+                .into_values()
+                .for_each(&mut each);
+        }
+    }
+    Ok(())
+}
+
+/// By their keys.
+type Effects = BTreeMap<Vec<u8>, Effect>;
+
+fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &TopicPartition) -> Result<Effects, Error> {
+    let (start, end) = cluster.bounds(changelog)?;
+    let mut effects = Effects::new();
+    if start >= end {
+        return Ok(effects);
+    }
+    let clock = SystemClock::default();
+    let (mut reader, mut batch) = (cluster.reader(changelog, start)?, C::Batch::default());
+    let mut heard_at = clock.monotonic();
+    while reader.position() < end && clock.monotonic() - heard_at < SILENCE_MAX {
+        let before = reader.position();
+        match reader.read(&mut batch, READ_RECORDS_MAX, READ_WAIT) {
+            Err(error) if error.kind == cluster::ErrorKind::Retry => continue,
+            read => read?,
+        }
+        if reader.position() > before {
+            heard_at = clock.monotonic();
+        }
+        for record in (0..batch.len()).map(|index| batch.record(index)) {
+            let Some(key @ [KIND_IDENTITY | KIND_IDENTITY_DIGEST, ..]) = record.key else { continue };
+            let found = record.value.map(Remembered::decode).transpose();
+            let found = found.map_err(|error| {
+                let changelog = changelog.clone();
+                Error::Entry { changelog, offset: record.offset, error }
+            })?;
+            match found.and_then(|remembered| effect(task, key, &remembered)) {
+                Some(effect) => _ = effects.insert(key.to_vec(), effect),
+                None => _ = effects.remove(key),
+            }
+        }
+    }
+    Ok(effects)
+}
+
+/// What is said of an identity; `None` if it is plainly done.
+fn effect(task: &TopicPartition, key: &[u8], remembered: &Remembered<'_>) -> Option<Effect> {
+    let of = Effect {
+        task: task.clone(),
+        key: key.to_vec(),
+        state: word(remembered),
+        attempts: None,
+        since_ms: None,
+        offset: None,
+        reason: None,
+        is_in_doubt: false,
+    };
+    if let Some(under_way) = &remembered.under_way {
+        return Some(Effect {
+            attempts: Some(under_way.attempts),
+            since_ms: Some(under_way.first_at_ms),
+            offset: Some(under_way.place.offset),
+            ..of
+        });
+    }
+    let settled = remembered.settled.filter(|settled| settled.how != How::Done)?;
+    let since_ms = match settled.how {
+        How::GivenUp { first_at_ms } => first_at_ms,
+        _ => settled.entry.last_seen,
+    };
+    let reason = match settled.result {
+        Some(ResultRef::Reason(reason)) => Some(reason.to_owned()),
+        _ => None,
+    };
+    Some(Effect {
+        since_ms: Some(since_ms).filter(|since| *since != NO_TIME),
+        offset: settled.place.map(|place| place.offset),
+        reason,
+        is_in_doubt: matches!(settled.how, How::InDoubt | How::GivenUp { .. }),
+        ..of
+    })
+}

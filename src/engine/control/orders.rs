@@ -1,0 +1,178 @@
+//! A lane's commands: those that one of its tasks has not passed yet.
+//!
+//! They are read by the lane itself, outside of the group, and only while there is something to read: what commands
+//! nothing is passed over in memory, and the reader is dropped at the end of the topic.
+//!
+//! **Failure**: a reader that fails is opened again after a pause; so is everything that is known, where the topic was
+//! recreated or a task comes that is further back. A transaction whose acknowledgement could not be delivered holds up
+//! the next one for longer each time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, Reader, RecordBatch, TopicId};
+use crate::engine::context::backoff;
+use crate::engine::share::TaskId;
+use crate::format::{self, Command, CommandId};
+use crate::record::TopicPartition;
+
+use super::View;
+
+/// How often a lane looks for commands.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How many commands are kept at once; the others are read when these are passed.
+const KEPT_MAX: usize = 1_000;
+/// How many records are read in one look.
+const READ_RECORDS_MAX: usize = 500;
+
+/// How much longer than others pauses after a failure are: a minute at most.
+const PAUSES: u32 = 6;
+
+/// The number of acknowledgements in delivery reports: no task's.
+pub const ACKNOWLEDGEMENT: u64 = (1 << 62) - 1;
+
+/// A command as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its offset.
+    pub offset: i64,
+    /// Its id.
+    pub id: CommandId,
+    /// What it says; or why that cannot be read.
+    pub command: Result<Command, format::Error>,
+    /// The last look at the topic before it was read.
+    pub seen_at: Duration,
+}
+
+/// A command that a task has passed in the open transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedOut {
+    /// The task.
+    pub task: TaskId,
+    /// The command's offset.
+    pub offset: i64,
+    /// The key of the identity that it has changed, if it has.
+    pub identity: Option<Vec<u8>>,
+}
+
+/// A lane's commands.
+pub struct Orders<C: Cluster> {
+    topic: TopicPartition,
+    /// The topic that everything here is of.
+    id: TopicId,
+    /// The commands at `from` or beyond that were read, in order.
+    given: VecDeque<Given>,
+    from: i64,
+    /// Everything before this offset was read.
+    read_to: i64,
+    reader: Option<C::Reader>,
+    batch: C::Batch,
+    /// When to look next, on the monotonic clock.
+    look_at: Duration,
+    failures: u32,
+    failed_at: Option<Duration>,
+    /// What is passed in the open transaction.
+    pub carried_out: Vec<CarriedOut>,
+}
+
+impl<C: Cluster> Orders<C> {
+    /// Those in this topic.
+    pub fn new(topic: &str) -> Self {
+        Self {
+            topic: super::partition_of(topic),
+            id: TopicId::default(),
+            given: VecDeque::new(),
+            from: 0,
+            read_to: 0,
+            reader: None,
+            batch: C::Batch::default(),
+            look_at: Duration::ZERO,
+            failures: 0,
+            failed_at: None,
+            carried_out: Vec::new(),
+        }
+    }
+
+    /// The partition that acknowledgements go to.
+    pub fn topic(&self) -> &TopicPartition {
+        &self.topic
+    }
+
+    /// Whether it is time to look again. After a failure the topic has to be seen first: a partition without a leader
+    /// would hold up each transaction that an acknowledgement is in.
+    pub fn is_due(&mut self, view: &View, now: Duration) -> bool {
+        let is_due = now >= self.look_at && self.failed_at.is_none_or(|failed_at| view.asked_at > failed_at);
+        if is_due {
+            self.look_at = now + LOOK_INTERVAL;
+        }
+        is_due
+    }
+
+    /// Reads on, as far as the topic is known to reach; the task that is furthest back goes on at `next`.
+    pub fn read(&mut self, cluster: &C, view: &View, next: i64, now: Duration) {
+        if self.id != view.id || next < self.from {
+            (self.id, self.from, self.read_to) = (view.id, next, next);
+            self.given.clear();
+            self.reader = None;
+        }
+        while self.given.front().is_some_and(|given| given.offset < next) {
+            self.given.pop_front();
+        }
+        self.from = next;
+        if self.read_to < next {
+            (self.read_to, self.reader) = (next, None);
+        }
+        if self.read_to >= view.end {
+            self.reader = None;
+        } else if self.given.len() < KEPT_MAX
+            && let Err(error) = self.read_some(cluster, view)
+        {
+            tracing::debug!(topic = %self.topic, reason = %error.message, "commands cannot be read");
+            self.put_off(now);
+        }
+    }
+
+    fn read_some(&mut self, cluster: &C, view: &View) -> Result<(), cluster::Error> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => none.insert(cluster.reader(&self.topic, self.read_to)?),
+        };
+        reader.read(&mut self.batch, READ_RECORDS_MAX, Duration::ZERO)?;
+        for record in (0..self.batch.len()).map(|index| self.batch.record(index)) {
+            if let Some(id) = record.key.and_then(CommandId::of_command) {
+                let command = Command::decode(record.value.unwrap_or_default());
+                self.given.push_back(Given { offset: record.offset, id, command, seen_at: view.asked_at });
+            }
+        }
+        self.read_to = reader.position();
+        Ok(())
+    }
+
+    /// What was written or read has come through.
+    pub fn succeeded(&mut self) {
+        (self.failures, self.failed_at) = (0, None);
+    }
+
+    /// The commands from this offset on.
+    pub fn from(&self, next: i64) -> impl Iterator<Item = &Given> {
+        let first = self.given.partition_point(|given| given.offset < next);
+        self.given.range(first..)
+    }
+
+    /// Whether there is none from this offset on, by what was read.
+    pub fn is_empty_from(&self, next: i64) -> bool {
+        self.given.back().is_none_or(|given| given.offset < next)
+    }
+
+    /// Everything before this offset was read.
+    pub fn read_to(&self) -> i64 {
+        self.read_to
+    }
+
+    /// Looks again after a pause, longer each time until something has come through.
+    pub fn put_off(&mut self, now: Duration) {
+        self.reader = None;
+        (self.look_at, self.failed_at) = (now + backoff(self.failures) * PAUSES, Some(now));
+        self.failures += 1;
+    }
+}

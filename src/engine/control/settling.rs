@@ -1,0 +1,177 @@
+//! What `ratchet settle` makes of an entry.
+//!
+//! | of the identity is known | `done`, `drop` | `retry` |
+//! |---|---|---|
+//! | nothing | nothing | nothing |
+//! | that it is done, and nothing is under way | nothing | forgotten |
+//! | that it was dropped, and nothing is under way | `done`: settled as done; `drop`: nothing | forgotten |
+//! | anything else | settled so, and nothing is under way any more | forgotten |
+//!
+//! What is settled by hand has no record of its own and no result: every record of its identity and version that comes
+//! from then on is a duplicate of it. What is forgotten is new: its next record calls.
+
+use crate::format::{Acknowledgement, ByHand, EntryRef, Error, How, Outcome, Remembered, ResultRef, Settled};
+
+/// The reason that is remembered of what was dropped by hand.
+const DROPPED: &str = "somebody has decided that it will not be done";
+
+/// What becomes of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It stays as it is.
+    Nothing,
+    /// Nothing is remembered any more.
+    Forget,
+    /// These are its bytes.
+    Put(Vec<u8>),
+}
+
+/// What `by_hand` makes of what is remembered, at this stream time; and what is acknowledged.
+pub fn settle(former: Option<&[u8]>, by_hand: ByHand, stream_time: i64) -> Result<(Change, Acknowledgement), Error> {
+    let said = |outcome: Outcome, was: Option<&str>| Acknowledgement { outcome, was: was.map(str::to_owned) };
+    let Some(former) = former.map(Remembered::decode).transpose()? else {
+        return Ok((Change::Nothing, said(Outcome::Unknown, None)));
+    };
+    let was = Some(word(&former));
+    let (how, result) = match by_hand {
+        ByHand::Retry => return Ok((Change::Forget, said(Outcome::Forgotten, was))),
+        ByHand::Done => (How::Done, None),
+        ByHand::Drop => (How::Dropped, Some(ResultRef::Reason(DROPPED))),
+    };
+    let is_so = |settled: Settled<'_>| settled.how == How::Done || settled.how == how;
+    if former.under_way.is_none() && former.settled.is_some_and(is_so) {
+        return Ok((Change::Nothing, said(Outcome::Already, was)));
+    }
+    // What is under way is newer than what was settled, or the same.
+    let of_reserved = former.under_way.map(|under_way| (under_way.entry, under_way.fingerprint));
+    let of_settled = former.settled.map(|settled| (settled.entry, settled.fingerprint));
+    let (entry, fingerprint) = of_reserved.or(of_settled).expect("one of the two is there");
+    let entry = EntryRef { last_seen: entry.last_seen.max(stream_time), ..entry };
+    let settled = Settled { entry, how, place: None, fingerprint, result };
+    let mut bytes = Vec::new();
+    Remembered { settled: Some(settled), under_way: None }.encode(&mut bytes);
+    Ok((Change::Put(bytes), said(Outcome::Settled, was)))
+}
+
+/// What is remembered, in a word.
+pub fn word(remembered: &Remembered<'_>) -> &'static str {
+    match (remembered.under_way, remembered.settled) {
+        (Some(_), _) => "under_way",
+        (None, settled) => settled.map_or("nothing", |settled| settled.how.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: a command settles what is open, and nothing else; what is done stays done.
+
+    use super::*;
+    use crate::format::{Journal, NO_TIME, Place, UnderWay};
+
+    fn entry(version: &[u8]) -> EntryRef<'_> {
+        EntryRef {
+            last_seen: 50,
+            version: Some(version),
+            scope: None,
+            from_read: false,
+            streamed: None,
+            owes_tombstone: false,
+            key_hash: Some(7),
+        }
+    }
+
+    fn settled(how: How) -> Settled<'static> {
+        let place = Some(Place { topic_id: [5; 16], offset: 77 });
+        Settled { how, place, fingerprint: Some([6; 20]), ..Settled::done(entry(&[0x81, 7])) }
+    }
+
+    fn under_way() -> UnderWay<'static> {
+        UnderWay {
+            entry: entry(&[0x81, 9]),
+            place: Place { topic_id: [5; 16], offset: 78 },
+            first_at_ms: 259,
+            attempts: 3,
+            may_have_acted: true,
+            was_sent: true,
+            fingerprint: Some([7; 20]),
+            journal: Journal::default(),
+        }
+    }
+
+    fn of(settled: Option<Settled<'static>>, under_way: Option<UnderWay<'static>>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Remembered { settled, under_way }.encode(&mut bytes);
+        bytes
+    }
+
+    fn told(former: &[u8], by_hand: ByHand) -> (Change, Outcome, Option<String>) {
+        let (change, Acknowledgement { outcome, was }) = settle(Some(former), by_hand, 60).unwrap();
+        (change, outcome, was)
+    }
+
+    fn put(change: Change) -> Vec<u8> {
+        match change {
+            Change::Put(bytes) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_open_is_settled_as_it_is_said() {
+        let given_up = How::GivenUp { first_at_ms: 1 };
+        let open = [How::Rejected, How::Conflict, How::InDoubt, given_up];
+        for how in open {
+            let (change, outcome, was) = told(&of(Some(settled(how)), None), ByHand::Done);
+            assert_eq!((outcome, was.as_deref()), (Outcome::Settled, Some(how.as_str())));
+            let bytes = put(change);
+            let now = Remembered::decode(&bytes).unwrap();
+            let entry = EntryRef { last_seen: 60, ..entry(&[0x81, 7]) };
+            let expected = Settled { entry, how: How::Done, place: None, ..settled(how) };
+            assert_eq!(now, Remembered { settled: Some(expected), under_way: None });
+        }
+        let (change, outcome, was) = told(&of(Some(settled(How::Done)), Some(under_way())), ByHand::Drop);
+        assert_eq!((outcome, was.as_deref()), (Outcome::Settled, Some("under_way")));
+        let bytes = put(change);
+        let now = Remembered::decode(&bytes).unwrap();
+        let settled = now.settled.unwrap();
+        assert_eq!((now.under_way, settled.how), (None, How::Dropped));
+        assert_eq!(
+            (settled.entry.version, settled.fingerprint),
+            (Some(&[0x81, 9][..]), Some([7; 20])),
+            "the newer one"
+        );
+        assert_eq!(settled.result, Some(ResultRef::Reason(DROPPED)));
+    }
+
+    #[test]
+    fn what_is_done_stays_done() {
+        for by_hand in [ByHand::Done, ByHand::Drop] {
+            let (change, outcome, was) = told(&of(Some(settled(How::Done)), None), by_hand);
+            assert_eq!((change, outcome, was.as_deref()), (Change::Nothing, Outcome::Already, Some("done")));
+        }
+        let dropped = of(Some(settled(How::Dropped)), None);
+        assert_eq!(told(&dropped, ByHand::Drop).1, Outcome::Already);
+        assert_eq!(told(&dropped, ByHand::Done).1, Outcome::Settled, "somebody knows better");
+        // An entry of format 1 is done.
+        let mut old = Vec::new();
+        entry(&[0x81, 7]).encode(&mut old);
+        assert_eq!(told(&old, ByHand::Drop).1, Outcome::Already);
+    }
+
+    #[test]
+    fn what_is_to_be_called_again_is_forgotten() {
+        for former in [of(Some(settled(How::Done)), None), of(None, Some(under_way()))] {
+            let (change, outcome, _) = told(&former, ByHand::Retry);
+            assert_eq!((change, outcome), (Change::Forget, Outcome::Forgotten));
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_of_nothing() {
+        for by_hand in ByHand::ALL {
+            let nothing = settle(None, by_hand, NO_TIME).unwrap();
+            assert_eq!(nothing, (Change::Nothing, Acknowledgement { outcome: Outcome::Unknown, was: None }));
+        }
+        settle(Some(&[9]), ByHand::Retry, NO_TIME).unwrap_err();
+    }
+}

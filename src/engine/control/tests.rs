@@ -1,0 +1,150 @@
+//! Goal: a lane reads each command that one of its tasks has not passed, and nothing of another topic; a topic that cannot
+//! be read is left alone for longer each time.
+
+use super::orders::Orders;
+use super::*;
+use crate::cluster::embedded::Embedded;
+use crate::cluster::{Message, NewTopic};
+use crate::format::{ByHand, Command, CommandId, KIND_IDENTITY, Order};
+use crate::record::Headers;
+
+const TOPIC: &str = "ratchet.shop.control";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A cluster with a control topic, and the folder that it is in.
+fn cluster() -> (tempfile::TempDir, Embedded) {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Embedded::open(folder.path(), 1).unwrap();
+    create(&cluster);
+    (folder, cluster)
+}
+
+fn create(cluster: &Embedded) {
+    cluster.create_topic(&NewTopic { name: TOPIC, partition_count: 1, replication_factor: 1, settings: &[] }).unwrap();
+}
+
+fn append(cluster: &Embedded, key: &str, value: &[u8]) -> i64 {
+    let (key, value) = (Some(key.as_bytes()), Some(value));
+    let message = Message { topic: TOPIC, partition: 0, key, value, headers: Headers::default(), timestamp: None };
+    cluster.append_one(&message).unwrap()
+}
+
+fn command(cluster: &Embedded, number: u128) -> i64 {
+    let topic_id = cluster.outline_topic(TOPIC).unwrap().unwrap().id.0;
+    let order = Order::Settle { identity: vec![KIND_IDENTITY, 1], by_hand: ByHand::Done };
+    append(cluster, &CommandId(number).key(), &Command { topic_id, at_ms: 0, order }.encode())
+}
+
+fn acknowledgement(cluster: &Embedded, number: u128) -> i64 {
+    append(cluster, &CommandId(number).key_of_acknowledgement("in", 0), b"{}")
+}
+
+fn view(cluster: &Embedded, asked_at: Duration) -> View {
+    View::ask(cluster, TOPIC, asked_at).unwrap().unwrap()
+}
+
+fn offsets(orders: &Orders<Embedded>, next: i64) -> Vec<i64> {
+    orders.from(next).map(|given| given.offset).collect()
+}
+
+#[test]
+fn commands_are_read_from_where_the_last_task_is() {
+    let (_folder, cluster) = cluster();
+    let all: Vec<i64> = (0..3).map(|number| command(&cluster, number)).collect();
+    acknowledgement(&cluster, 0);
+    append(&cluster, "something else", b"");
+    let mut orders = Orders::new(TOPIC);
+    orders.read(&cluster, &view(&cluster, SECOND), 1, SECOND);
+    assert_eq!(offsets(&orders, 0), all[1..], "the first one is passed by all");
+    assert_eq!((offsets(&orders, 2), orders.read_to()), (all[2..].to_vec(), 5));
+    assert!(orders.is_empty_from(3) && !orders.is_empty_from(2));
+    // A task comes that is further back.
+    orders.read(&cluster, &view(&cluster, SECOND), 0, SECOND);
+    assert_eq!(offsets(&orders, 0), all);
+    // All have passed all, and there is one more.
+    let another = command(&cluster, 3);
+    orders.read(&cluster, &view(&cluster, SECOND), 3, SECOND);
+    assert_eq!(offsets(&orders, 0), [another]);
+    assert_eq!(orders.from(0).next().unwrap().id, CommandId(3));
+}
+
+#[test]
+fn what_cannot_be_read_is_a_command_all_the_same() {
+    let (_folder, cluster) = cluster();
+    append(&cluster, &CommandId(7).key(), br#"{"format":2}"#);
+    let mut orders = Orders::new(TOPIC);
+    orders.read(&cluster, &view(&cluster, SECOND), 0, SECOND);
+    let given = orders.from(0).next().unwrap();
+    assert_eq!(given.command.as_ref().unwrap_err().to_string(), "a command has format 2, this release reads 1");
+}
+
+#[test]
+fn recreated_topic_is_another_one() {
+    let (_folder, cluster) = cluster();
+    (0..3).for_each(|number| _ = command(&cluster, number));
+    let mut orders = Orders::new(TOPIC);
+    let before = view(&cluster, SECOND);
+    orders.read(&cluster, &before, 0, SECOND);
+    cluster.delete_topic(TOPIC).unwrap();
+    create(&cluster);
+    let first = command(&cluster, 9);
+    let after = view(&cluster, SECOND * 2);
+    let noted = Some(Control { topic_id: before.id.0, next: 3 });
+    assert_eq!((before.next_after(noted), after.next_after(noted), after.next_after(None)), (3, 0, 0));
+    orders.read(&cluster, &after, after.next_after(noted), SECOND * 2);
+    assert_eq!((offsets(&orders, 0), orders.from(0).next().unwrap().id), (vec![first], CommandId(9)));
+}
+
+#[test]
+fn what_the_topic_has_lost_is_not_waited_for() {
+    let (_folder, cluster) = cluster();
+    (0..3).for_each(|number| _ = command(&cluster, number));
+    cluster.delete_records(TOPIC, 0, 2).unwrap();
+    let seen = view(&cluster, SECOND);
+    assert_eq!(seen.next_after(Some(Control { topic_id: seen.id.0, next: 1 })), 2);
+    let mut orders = Orders::new(TOPIC);
+    orders.read(&cluster, &seen, seen.next_after(None), SECOND);
+    assert_eq!(offsets(&orders, 0), [2]);
+}
+
+#[test]
+fn trouble_is_waited_out_until_the_topic_is_seen_again() {
+    let (_folder, cluster) = cluster();
+    command(&cluster, 0);
+    let mut orders: Orders<Embedded> = Orders::new(TOPIC);
+    let before = view(&cluster, SECOND);
+    assert!(orders.is_due(&before, SECOND) && !orders.is_due(&before, SECOND), "now and then");
+    orders.put_off(SECOND * 2);
+    assert!(!orders.is_due(&before, SECOND * 1000), "nobody has seen the topic since");
+    let since = view(&cluster, SECOND * 3);
+    assert!(orders.is_due(&since, SECOND * 1000));
+    // Longer each time, a minute at most.
+    let mut waits = Vec::new();
+    for at in [1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000] {
+        let failed_at = Duration::from_secs(at);
+        orders.put_off(failed_at);
+        let seen = view(&cluster, failed_at + SECOND / 1000);
+        waits.push((0..10_000).find(|ms| orders.is_due(&seen, failed_at + SECOND / 100 * *ms)).unwrap() * 10);
+    }
+    assert!(waits.is_sorted() && waits[0] >= 1_000, "{waits:?}");
+    assert_eq!(waits.last(), Some(&60_000), "{waits:?}");
+    orders.succeeded();
+    assert!(orders.is_due(&before, SECOND * 10_000));
+}
+
+#[test]
+fn task_that_would_stop_looks_for_commands_first() {
+    let (_folder, cluster) = cluster();
+    command(&cluster, 0);
+    let heeding = Heeding { began_at: SECOND * 10, passed: None };
+    let (early, late) = (view(&cluster, SECOND * 9), view(&cluster, SECOND * 11));
+    let noted = Some(Control { topic_id: late.id.0, next: 1 });
+    let may_be_told = |view: Option<&View>, noted, at| heeding.may_be_told(view, noted, SECOND * at);
+    assert!(may_be_told(None, noted, 11), "the topic was not seen yet");
+    assert!(may_be_told(Some(&early), noted, 11), "not since it began");
+    assert!(may_be_told(Some(&late), None, 11), "there is a command");
+    assert!(!may_be_told(Some(&late), noted, 11), "which is passed");
+    let passed = Heeding { passed: noted, ..heeding };
+    assert!(!passed.may_be_told(Some(&late), None, SECOND * 11), "or is none");
+    assert!(!may_be_told(None, None, 20), "it does not wait for ever");
+}

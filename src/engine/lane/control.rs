@@ -1,0 +1,203 @@
+//! Has a lane's tasks carry out commands: each in the open transaction, acknowledged and noted there.
+
+use std::time::Duration;
+
+use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
+use crate::engine::calling::window::Window;
+use crate::engine::control::View;
+use crate::engine::control::orders::{ACKNOWLEDGEMENT, CarriedOut, Given};
+use crate::engine::control::settling::{self, Change};
+use crate::engine::crash;
+use crate::engine::failure::Failure;
+use crate::engine::output::Added;
+use crate::engine::share::TaskId;
+use crate::engine::task::Task;
+use crate::format::{Acknowledgement, Command, Control, Order, Outcome, Remembered};
+use crate::record::Headers;
+use crate::sabotage::{self, Sabotage};
+
+use super::Lane;
+
+/// How many commands a task carries out in one look.
+const CARRIED_OUT_MAX: usize = 100;
+
+/// What becomes of the next command.
+enum Next {
+    /// It is carried out in the open transaction.
+    Done,
+    /// It waits for a call.
+    Waits,
+    /// It could not be acknowledged.
+    Refused(String),
+}
+
+impl<C: Cluster> Lane<C> {
+    /// Has the tasks at work carry out what they are told. To be called once the windows have been judged: a record that
+    /// was judged in this round is settled before a command about it is carried out.
+    pub(super) fn obey(&mut self) {
+        let Self { context, tasks, orders: Some(orders), cluster, .. } = self else { return };
+        let now = context.clock.monotonic();
+        let Some(view) = context.commands.view().filter(|view| orders.is_due(view, now)) else { return };
+        let nexts = tasks.values().filter_map(|task| next_of(task, &view));
+        let Some(next) = nexts.min() else { return };
+        orders.read(cluster, &view, next, now);
+        let at_work: Vec<TaskId> = tasks.iter().filter(|(_, task)| task.window.is_some()).map(|(id, _)| *id).collect();
+        for id in at_work {
+            if let Err(failure) = self.obey_as(id, &view, now) {
+                self.abort_and_restore(failure);
+                return self.restart_running(id);
+            }
+        }
+    }
+
+    fn obey_as(&mut self, id: TaskId, view: &View, now: Duration) -> Result<(), Failure> {
+        for _ in 0..CARRIED_OUT_MAX {
+            let Self { tasks, transactor, orders: Some(orders), .. } = self else { return Ok(()) };
+            let Some(task) = tasks.get_mut(&id) else { return Ok(()) };
+            let Some(committed) = next_of(task, view) else { return Ok(()) };
+            let noted = transactor.share(id).and_then(|share| share.position.calls.control);
+            let next = committed.max(view.next_after(noted));
+            let Some(given) = orders.from(next).next().cloned() else {
+                // What the open transaction has passed counts once it is committed.
+                if let Some(window) = task.window.as_mut().filter(|_| orders.is_empty_from(committed)) {
+                    let next = orders.read_to().max(committed);
+                    window.heeding.passed = Some(Control { topic_id: view.id.0, next });
+                }
+                return Ok(());
+            };
+            match self.carry_out(id, view, &given)? {
+                Next::Done => {}
+                Next::Waits => return Ok(()),
+                Next::Refused(reason) => {
+                    let topology = &self.context.topology.name;
+                    tracing::warn!(topology, reason, "a command cannot be acknowledged, and waits");
+                    self.orders.iter_mut().for_each(|orders| orders.put_off(now));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out a task's next command in the open transaction, which is begun if necessary.
+    fn carry_out(&mut self, id: TaskId, view: &View, given: &Given) -> Result<Next, Failure> {
+        let told = match &given.command {
+            Err(error) => Err((Outcome::NotUnderstood, error.to_string())),
+            // Its topic may have been created after the look that has found it.
+            Ok(Command { topic_id, .. }) if *topic_id != view.id.0 && view.asked_at <= given.seen_at => {
+                return Ok(Next::Waits);
+            }
+            Ok(Command { topic_id, .. }) if *topic_id != view.id.0 => {
+                Err((Outcome::Elsewhere, "it was given in another topic".to_owned()))
+            }
+            Ok(Command { order: Order::Settle { identity, by_hand }, .. }) => Ok((identity, *by_hand)),
+        };
+        let Some(former) = told.as_ref().map_or(Ok(Some(None)), |(identity, _)| self.former(id, identity))? else {
+            return Ok(Next::Waits);
+        };
+        self.claim(id)?;
+        let Self { context, tasks, transactor, orders: Some(orders), .. } = self else { return Ok(Next::Waits) };
+        let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Next::Waits) };
+        let Some(window) = &work.task.window else { return Ok(Next::Waits) };
+        let (change, acknowledged) = match &told {
+            Ok((_, by_hand)) => settling::settle(former.as_deref(), *by_hand, window.stream_time())
+                .unwrap_or_else(|error| not_done(Outcome::NotUnderstood, &error.to_string(), given)),
+            Err((outcome, reason)) => not_done(*outcome, reason, given),
+        };
+        let (share, producer) = transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
+        let key = given.id.key_of_acknowledgement(&work.task.input.topic, work.task.input.partition);
+        let value = acknowledged.encode();
+        let message = Message {
+            topic: &orders.topic().topic,
+            partition: orders.topic().partition,
+            key: Some(key.as_bytes()),
+            value: Some(&value),
+            headers: Headers::default(),
+            timestamp: None,
+        };
+        let bytes = message.held_bytes();
+        match producer.send(Ticket { number: ACKNOWLEDGEMENT, report: false }, &message) {
+            Ok(()) => {}
+            Err(error) if error.kind == ErrorKind::Refused => return Ok(Next::Refused(error.message)),
+            Err(error) => return Err(Failure::cluster(error)),
+        }
+        let identity = told.ok().map(|(identity, _)| identity).filter(|_| change != Change::Nothing);
+        match (identity, &change) {
+            (Some(identity), Change::Put(bytes)) => share.overlay.put(identity, Some(bytes)),
+            (Some(identity), _) => share.overlay.put(identity, None),
+            (None, _) => {}
+        }
+        let carried_out = CarriedOut { task: id, offset: given.offset, identity: identity.cloned() };
+        orders.carried_out.push(carried_out);
+        let noted = Some(Control { topic_id: view.id.0, next: given.offset + 1 });
+        let is_noted = !sabotage::is_on(Sabotage::CommandNotNoted);
+        if is_noted {
+            share.position.calls.control = noted;
+        }
+        let (task, outcome) = (&work.task.input, acknowledged.outcome);
+        tracing::info!(%task, command = given.id.key(), ?outcome, was = acknowledged.was, "a command is carried out");
+        transactor.add(Added { bytes, ..Added::default() });
+        crash::point(crash::Point::AfterCommand);
+        if let Some(window) = tasks.get_mut(&id).and_then(|task| task.window.as_mut()).filter(|_| !is_noted) {
+            window.heeding.passed = noted;
+        }
+        Ok(Next::Done)
+    }
+
+    /// What is remembered of an identity, the open transaction included; `None` while a command about it has to wait.
+    fn former(&self, id: TaskId, identity: &[u8]) -> Result<Option<Option<Vec<u8>>>, Failure> {
+        let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
+        let Some(window) = &work.task.window else { return Ok(None) };
+        if window.is_open(identity) && !sabotage::is_on(Sabotage::CommandOverCall) {
+            return Ok(None);
+        }
+        let former = match self.transactor.share(id).and_then(|share| share.overlay.get(identity)) {
+            Some(written) => written.map(<[u8]>::to_vec),
+            None => work.store.get(identity).map_err(|error| Failure::state(id, error))?,
+        };
+        let under_way = former.as_deref().and_then(|bytes| Remembered::decode(bytes).ok()?.under_way);
+        let is_to_come = under_way.is_some_and(|reservation| {
+            reservation.place.topic_id == work.task.input_id.0 && window.is_to_come(reservation.place.offset)
+        });
+        Ok((!is_to_come).then_some(former))
+    }
+
+    /// After a commit: records before which their tasks would stop are judged once more where somebody has settled them.
+    pub(super) fn heed(&mut self) {
+        let Self { tasks, orders: Some(orders), transactor, .. } = self else { return };
+        if transactor.is_open() {
+            return;
+        }
+        for CarriedOut { task, offset, identity } in std::mem::take(&mut orders.carried_out) {
+            let Some(task) = tasks.get_mut(&task) else { continue };
+            if task.committed.calls.control.is_none_or(|noted| noted.next <= offset) {
+                continue;
+            }
+            orders.succeeded();
+            if let (Some(window), Some(identity)) = (&mut task.window, identity) {
+                window.judge_again(&identity);
+            }
+            crash::point(crash::Point::AfterAcknowledgement);
+        }
+    }
+
+    /// Whether a task that would stop looks for commands first.
+    pub(super) fn may_be_told(&self, id: TaskId) -> bool {
+        let now = self.context.clock.monotonic();
+        let Some(task) = self.tasks.get(&id) else { return false };
+        let Some(window) = &task.window else { return false };
+        window.heeding.may_be_told(self.context.commands.view().as_ref(), task.committed.calls.control, now)
+    }
+}
+
+/// The next offset of the control topic for a task at work.
+fn next_of<C: Cluster>(task: &Task<C>, view: &View) -> Option<i64> {
+    let window: &Window = task.window.as_ref()?;
+    Some(window.heeding.next(view, task.committed.calls.control))
+}
+
+/// What is acknowledged of a command that is not carried out.
+fn not_done(outcome: Outcome, reason: &str, given: &Given) -> (Change, Acknowledgement) {
+    tracing::warn!(command = given.id.key(), reason, "a command is not understood");
+    (Change::Nothing, Acknowledgement { outcome, was: None })
+}
