@@ -42,6 +42,7 @@ mod pattern;
 mod payments;
 mod random_trouble;
 mod refused;
+mod settled;
 mod waits;
 
 /// For how long random trouble is to last, if anybody says so.
