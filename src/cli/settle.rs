@@ -26,7 +26,8 @@ Examples:
     --config config/ratchet.yaml
 
 done: it counts as done. drop: it counts as failed, and is not made again.
-retry: it is forgotten, so that the next record of its identity calls.
+retry: it is forgotten, so that the next record of its identity calls (not
+of a handler: its steps would be done again).
 IDENTITY: as `ratchet effects` shows it; a text alone is an identity of one
 part. What is done already stays done, except for retry.
 Instances carry it out, each partition once; a call that is under way is
@@ -115,7 +116,7 @@ fn conclude(answers: &Answers, identity: &str, by_hand: ByHand, waited: Duration
     }
     // What was found, with the partitions where it was.
     let mut found: BTreeMap<String, Vec<&TopicPartition>> = BTreeMap::new();
-    let mut refusing = Vec::new();
+    let (mut refusing, mut with_steps) = (Vec::new(), Vec::new());
     for (task, said) in &answers.said {
         let said = match said {
             Ok(said) => said,
@@ -129,6 +130,10 @@ fn conclude(answers: &Answers, identity: &str, by_hand: ByHand, waited: Duration
             Outcome::Unknown => continue,
             Outcome::NotUnderstood | Outcome::Elsewhere => {
                 refusing.push(task);
+                continue;
+            }
+            Outcome::StepsWereDone => {
+                with_steps.push(task);
                 continue;
             }
             Outcome::Settled => {
@@ -147,24 +152,43 @@ fn conclude(answers: &Answers, identity: &str, by_hand: ByHand, waited: Duration
             found.into_iter().map(|(words, tasks)| format!("{words} ({})", listed(&tasks))).collect();
         return Ok(Said { line: lines.join("; "), is_found: true });
     }
+    Err(nothing_found(answers, identity, (&refusing, &with_steps), waited))
+}
+
+/// Why nothing has come of a command: these tasks did not understand it, and these do not do it to what has steps.
+fn nothing_found(
+    answers: &Answers,
+    identity: &str,
+    (refusing, with_steps): (&[&TopicPartition], &[&TopicPartition]),
+    waited: Duration,
+) -> Failure {
+    if !with_steps.is_empty() {
+        return Failure::input(
+            format!(
+                "{identity} stays as it is ({}): a handler's steps would be done again under keys that were used",
+                listed(with_steps)
+            ),
+            "settle it as done or drop it, or let a duplicate go on",
+        );
+    }
     if !refusing.is_empty() {
-        return Err(Failure::run_with_help(
-            format!("{} did not understand the command", listed(&refusing)),
+        return Failure::run_with_help(
+            format!("{} did not understand the command", listed(refusing)),
             "use the release that the instances run",
-        ));
+        );
     }
     if !answers.silent.is_empty() {
         let waited = show_duration_ms(i64::try_from(waited.as_millis()).unwrap_or(i64::MAX));
-        return Err(Failure::run_with_help(
+        return Failure::run_with_help(
             format!("nothing was found within {waited}, and {}", silence(answers)),
             "is the topology running, and are all its partitions at work? A call of this identity that is under way is \
              waited for. To give the command again does no harm, unless it is retry",
-        ));
+        );
     }
-    Err(Failure::input(
+    Failure::input(
         format!("nothing is known of {identity} in any of {}", counted(answers.said.len(), "partition")),
         "write it as `ratchet effects` shows it",
-    ))
+    )
 }
 
 /// Who has not answered.
@@ -243,6 +267,8 @@ mod tests {
         assert_eq!((text.as_str(), code), ("nothing is known of [\"o-7\"] in any of 1 partition", 2));
         let (text, code) = failed(&answers(&[(0, Outcome::NotUnderstood, None)], &[1]));
         assert_eq!((text.as_str(), code), ("orders:0 did not understand the command", 1));
+        let (text, code) = failed(&answers(&[(0, Outcome::Unknown, None), (1, Outcome::StepsWereDone, None)], &[]));
+        assert!(text.contains("stays as it is (orders:1): a handler's steps") && code == 2, "{text}");
     }
 
     #[test]

@@ -106,6 +106,8 @@ pub enum Outcome {
     NotUnderstood,
     /// It was given in another topic, of which this one is a copy.
     Elsewhere,
+    /// It is not done: a handler's steps would be done again under keys that were used.
+    StepsWereDone,
 }
 
 impl CommandId {

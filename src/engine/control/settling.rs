@@ -7,6 +7,9 @@
 //! | that it was dropped, and nothing is under way | `done`: settled as done; `drop`: nothing | forgotten |
 //! | anything else | settled so, and nothing is under way any more | forgotten |
 //!
+//! `retry` is refused where a handler is the sink: without its journal it would begin at its first step. What was done
+//! would be done again beyond its key's window, and within it answered as it was, although it may be undone since.
+//!
 //! What is settled by hand has no record of its own and no result: every record of its identity and version that comes
 //! from then on is a duplicate of it. What is forgotten is new: its next record calls.
 
@@ -26,14 +29,20 @@ pub enum Change {
     Put(Vec<u8>),
 }
 
-/// What `by_hand` makes of what is remembered, at this stream time; and what is acknowledged.
-pub fn settle(former: Option<&[u8]>, by_hand: ByHand, stream_time: i64) -> Result<(Change, Acknowledgement), Error> {
+/// What `by_hand` makes of what is remembered, at this stream time; and what is acknowledged. Where `has_steps`, the sink
+/// is a handler.
+pub fn settle(
+    former: Option<&[u8]>,
+    (by_hand, has_steps): (ByHand, bool),
+    stream_time: i64,
+) -> Result<(Change, Acknowledgement), Error> {
     let said = |outcome: Outcome, was: Option<&str>| Acknowledgement { outcome, was: was.map(str::to_owned) };
     let Some(former) = former.map(Remembered::decode).transpose()? else {
         return Ok((Change::Nothing, said(Outcome::Unknown, None)));
     };
     let was = Some(word(&former));
     let (how, result) = match by_hand {
+        ByHand::Retry if has_steps => return Ok((Change::Nothing, said(Outcome::StepsWereDone, was))),
         ByHand::Retry => return Ok((Change::Forget, said(Outcome::Forgotten, was))),
         ByHand::Done => (How::Done, None),
         ByHand::Drop => (How::Dropped, Some(ResultRef::Reason(DROPPED))),
@@ -105,7 +114,7 @@ mod tests {
     }
 
     fn told(former: &[u8], by_hand: ByHand) -> (Change, Outcome, Option<String>) {
-        let (change, Acknowledgement { outcome, was }) = settle(Some(former), by_hand, 60).unwrap();
+        let (change, Acknowledgement { outcome, was }) = settle(Some(former), (by_hand, false), 60).unwrap();
         (change, outcome, was)
     }
 
@@ -167,11 +176,26 @@ mod tests {
     }
 
     #[test]
+    fn steps_of_a_handler_are_not_forgotten() {
+        let all = [How::Done, How::Rejected, How::InDoubt].map(|how| of(Some(settled(how)), None));
+        for former in all.into_iter().chain([of(None, Some(under_way()))]) {
+            let (change, Acknowledgement { outcome, was }) = settle(Some(&former), (ByHand::Retry, true), 60).unwrap();
+            assert_eq!((change, outcome), (Change::Nothing, Outcome::StepsWereDone));
+            assert_eq!(was.as_deref(), Some(word(&Remembered::decode(&former).unwrap())));
+        }
+        let doubted = of(Some(settled(How::InDoubt)), None);
+        for by_hand in [ByHand::Done, ByHand::Drop] {
+            let (_, Acknowledgement { outcome, .. }) = settle(Some(&doubted), (by_hand, true), 60).unwrap();
+            assert_eq!(outcome, Outcome::Settled);
+        }
+    }
+
+    #[test]
     fn nothing_is_made_of_nothing() {
         for by_hand in ByHand::ALL {
-            let nothing = settle(None, by_hand, NO_TIME).unwrap();
+            let nothing = settle(None, (by_hand, true), NO_TIME).unwrap();
             assert_eq!(nothing, (Change::Nothing, Acknowledgement { outcome: Outcome::Unknown, was: None }));
         }
-        settle(Some(&[9]), ByHand::Retry, NO_TIME).unwrap_err();
+        settle(Some(&[9]), (ByHand::Retry, false), NO_TIME).unwrap_err();
     }
 }

@@ -15,6 +15,7 @@ use crate::engine::task::Task;
 use crate::format::{Acknowledgement, Command, Control, Order, Outcome, Remembered};
 use crate::record::Headers;
 use crate::sabotage::{self, Sabotage};
+use crate::topology::sink::Sink;
 
 use super::Lane;
 
@@ -99,8 +100,9 @@ impl<C: Cluster> Lane<C> {
         let Self { context, tasks, transactor, orders: Some(orders), .. } = self else { return Ok(Next::Waits) };
         let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Next::Waits) };
         let Some(window) = &work.task.window else { return Ok(Next::Waits) };
+        let has_steps = matches!(context.topology.sink(), Some(Sink::Handler(_)));
         let (change, acknowledged) = match &told {
-            Ok((_, by_hand)) => settling::settle(former.as_deref(), *by_hand, window.stream_time())
+            Ok((_, by_hand)) => settling::settle(former.as_deref(), (*by_hand, has_steps), window.stream_time())
                 .unwrap_or_else(|error| not_done(Outcome::NotUnderstood, &error.to_string(), given)),
             Err((outcome, reason)) => not_done(*outcome, reason, given),
         };
