@@ -22,7 +22,8 @@ pub async fn post(url: String, key: Key, body: String) -> Result<String, StepErr
     let stream = TcpStream::connect(address).await.map_err(|error| StepError::again(error.to_string()))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::task::spawn_local(connection);
-    let request = Request::post(uri.path())
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::post(path)
         .header(HOST, authority.as_str())
         .header(CONTENT_TYPE, "application/json")
         .header("idempotency-key", key.as_str())
@@ -36,8 +37,9 @@ pub async fn post(url: String, key: Key, body: String) -> Result<String, StepErr
             let body = read.map_err(|error: Box<dyn Error + Send + Sync>| StepError::unknown(error.to_string()))?;
             Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
         }
+        // A wrong secret is not the record's fault.
+        401 | 403 | 407 | 429 => Err(StepError::again(format!("{uri} answered {status}"))),
         400..=407 | 410..=424 | 426..=428 => Err(StepError::rejected(format!("{uri} answered {status}"))),
-        429 => Err(StepError::again(format!("{uri} answered {status}"))),
         _ => Err(StepError::unknown(format!("{uri} answered {status}"))),
     }
 }

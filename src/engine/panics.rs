@@ -39,6 +39,9 @@ impl std::fmt::Display for Panic {
     }
 }
 
+/// How the threads are named on which functions of the user's run.
+const HANDLERS: &str = "calls-";
+
 /// From now on each panic of any thread of this process is one log event, and counted. If a backtrace is requested
 /// (`RUST_BACKTRACE`), it is printed as well.
 pub fn install_hook(metrics: Metrics) {
@@ -48,7 +51,17 @@ pub fn install_hook(metrics: Metrics) {
         let reason = words(info.payload()).unwrap_or_default();
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("unnamed");
-        tracing::error!(place, reason, thread, "panicked: this is a mistake in ratchet; report it with this line");
+        match thread.starts_with(HANDLERS) {
+            true => tracing::error!(place, reason, thread, "a handler, or what calls, has panicked: it is tried again"),
+            false => {
+                tracing::error!(
+                    place,
+                    reason,
+                    thread,
+                    "panicked: this is a mistake in ratchet; report it with this line"
+                );
+            }
+        }
         metrics.panicked();
         print_backtrace(&print, info);
         LOCATION.set(Some(place));

@@ -51,7 +51,7 @@ pub struct Worker {
     config: Option<PathBuf>,
     sets: Vec<String>,
     topologies: Vec<PathBuf>,
-    functions: BTreeMap<PathBuf, Function>,
+    functions: Vec<(PathBuf, Function)>,
     database: Option<Database>,
     until_drained: bool,
     logs: bool,
@@ -72,6 +72,7 @@ impl Stop {
 
 /// Why a run could not begin, or has failed. Also as `main` prints it, it is for people.
 #[derive(thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// Mistakes in topologies or the configuration, each with its place.
     #[error("{}", .0.render(false))]
@@ -79,6 +80,12 @@ pub enum Error {
     /// A topology that is given a function, and does not end in a handler.
     #[error("the topology {0} is given a function, and does not end in a handler: write `sink: {{handler: {{}}}}`")]
     NoHandler(String),
+    /// A function for a path that is no topology's file.
+    #[error("{} is no topology's file: name the file that the function is for", .0.display())]
+    NoTopology(PathBuf),
+    /// Two functions for one topology.
+    #[error("{} is given two functions", .0.display())]
+    TwoFunctions(PathBuf),
     /// Kafka's properties do not go together.
     #[error("{0}; correct it under `kafka:` in the configuration")]
     Properties(String),
@@ -138,8 +145,10 @@ impl Worker {
         R: Into<Reply>,
     {
         let path = path.into();
-        self.topologies.push(path.clone());
-        self.functions.insert(path, Function::new(function));
+        if !self.topologies.contains(&path) {
+            self.topologies.push(path.clone());
+        }
+        self.functions.push((path, Function::new(function)));
         self
     }
 
@@ -178,11 +187,15 @@ impl Worker {
         let (loaded, config) = load(&topologies, config.as_deref(), &sets)?;
         let mut handlers = Handlers { functions: BTreeMap::new(), database };
         for (path, function) in functions {
-            let Some(Loaded { topology, .. }) = loaded.iter().find(|loaded| loaded.path == path) else { continue };
+            let Some(Loaded { topology, .. }) = loaded.iter().find(|loaded| loaded.path == path) else {
+                return Err(Error::NoTopology(path));
+            };
             if topology.handler().is_none() {
                 return Err(Error::NoHandler(topology.name.clone()));
             }
-            handlers.functions.insert(topology.name.clone(), function);
+            if handlers.functions.insert(topology.name.clone(), function).is_some() {
+                return Err(Error::TwoFunctions(path));
+            }
         }
         if logs {
             start_logs(&config, io::stderr)?;

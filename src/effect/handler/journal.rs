@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::effect::provider::{OwnedHow, OwnedStep};
-use crate::format::{JournalWriter, Step, StepHow};
+use crate::format::{JOURNAL_BYTES_MAX, JournalWriter, RESULT_BYTES_MAX, Step, StepHow};
 
 /// What is next of what was recorded.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +63,18 @@ impl Replay {
     /// Whether everything that was recorded has come.
     pub fn is_over(&self) -> bool {
         self.at == self.recorded.len()
+    }
+
+    /// Whether nothing is remembered so far.
+    pub fn is_empty(&self) -> bool {
+        self.journal.is_empty()
+    }
+
+    /// Whether there is room for these steps and one that begins now, and beside it for what undoes the others.
+    pub fn has_room(&self, steps: &[OwnedStep]) -> bool {
+        let mut journal = (*self.journal).clone();
+        let fits = steps.iter().all(|step| journal.push(step.as_step()));
+        fits && journal.bytes() + 2 * RESULT_BYTES_MAX <= JOURNAL_BYTES_MAX
     }
 
     /// Whether the next of what was recorded is that the function has rejected its record.

@@ -83,13 +83,15 @@ impl Progress {
 
 /// Makes an attempt.
 pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit) {
-    if !job.claim() {
-        return;
-    }
     let request = job.request().clone();
     let Asks::Handler(work) = &request.asks else { return job.not_sent("it is no work of a handler".to_owned()) };
     let ((tell_run, committed), (alive, abandoned)) = (mpsc::unbounded_channel(), oneshot::channel::<()>());
+    // Before it is claimed: whoever finds that it cannot be taken back any more can abandon it.
     lane.runs.running().insert(request.number, Running { committed: tell_run, _alive: alive });
+    if !job.claim() {
+        lane.runs.running().remove(&request.number);
+        return;
+    }
     job.written();
     let progress = Rc::new(Progress::new(lane.handler.settings.timeout));
     let steps = Steps::new(Parts {
@@ -150,14 +152,10 @@ fn conclude(lane: &Lane, mut job: Job, end: End, may_have_acted: bool) {
 }
 
 fn failed(error: &StepError, may_have_acted: bool) -> Answer {
-    match error.wait() {
-        _ if may_have_acted => Answer::Lost,
-        None => Answer::NotSent,
-        Some(wait) => {
-            let retry_after = Some(RetryAfter::Seconds(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
-            Answer::Status(Status { retry_after, ..Status::of(429) })
-        }
-    }
+    let Some(wait) = error.wait() else { return if may_have_acted { Answer::Lost } else { Answer::NotSent } };
+    let retry_after = Some(RetryAfter::Seconds(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
+    // As a provider says that it may have acted, or has not.
+    Answer::Status(Status { retry_after, ..Status::of(if may_have_acted { 408 } else { 429 }) })
 }
 
 fn body(reply: Reply, most: Option<usize>) -> Body {

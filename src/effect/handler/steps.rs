@@ -54,6 +54,8 @@ pub struct Steps {
     pending: Vec<OwnedStep>,
     undo: Vec<(String, Undo)>,
     halt: Option<Halt>,
+    /// The step that has begun and not ended. One whose future was dropped stays here.
+    within: Option<String>,
     settings: Arc<Settings>,
     pool: Option<Rc<Pool>>,
     progress: Rc<Progress>,
@@ -76,8 +78,8 @@ impl Steps {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { work, request, settings, pool, progress, tell, committed } = parts;
         let replay = Replay::of(Arc::clone(&request.journal));
-        let (pending, undo, halt) = (Vec::new(), Vec::new(), None);
-        Self { work, request, replay, pending, undo, halt, settings, pool, progress, tell, committed }
+        let (pending, undo, halt, within) = (Vec::new(), Vec::new(), None, None);
+        Self { work, request, replay, pending, undo, halt, within, settings, pool, progress, tell, committed }
     }
 
     /// Calls whoever does something that cannot be taken back, with a key by which a repetition is recognised: the same
@@ -94,6 +96,18 @@ impl Steps {
             Next::Acts { is_marked } => is_marked,
             recorded => return self.recorded(name, recorded),
         };
+        self.within = Some(name.to_owned());
+        let came = self.act(name, is_marked, act).await;
+        self.within = None;
+        came
+    }
+
+    async fn act<T, F>(&mut self, name: &str, is_marked: bool, act: F) -> Result<T, StepError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: AsyncFnOnce(Key) -> Result<T, StepError>,
+    {
+        self.make_room()?;
         if self.settings.window.is_none() && !is_marked {
             self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedHow::Begun });
         }
@@ -109,6 +123,8 @@ impl Steps {
         match act(self.work.key_of(name)).await {
             Ok(value) => {
                 let result = self.written(name, &value)?;
+                // A run after this one reads it.
+                self.read::<T>(name, &result)?;
                 self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedHow::Done(result) });
                 Ok(value)
             }
@@ -133,6 +149,18 @@ impl Steps {
             Next::Acts { .. } => {}
             recorded => return self.recorded(name, recorded),
         }
+        self.within = Some(name.to_owned());
+        let came = self.transact(name, act).await;
+        self.within = None;
+        came
+    }
+
+    async fn transact<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: AsyncFnOnce(&Transaction<'_>) -> Result<T, StepError>,
+    {
+        self.make_room()?;
         self.commit().await?;
         let Some(pool) = self.pool.clone() else {
             let words = format!("the step `{name}` needs a database: name one with `Worker::postgres`");
@@ -177,7 +205,7 @@ impl Steps {
         F: AsyncFnOnce(Key) -> Result<(), StepError> + 'static,
     {
         let undo = Undo::Call(Box::new(move |key| Box::pin(async move { undo(key).await })));
-        self.undo.push((name.to_owned(), undo));
+        self.register(name, undo);
     }
 
     /// The same in a transaction of the worker's database ([`Steps::transaction`]).
@@ -187,12 +215,30 @@ impl Steps {
     {
         let undo: Box<dyn for<'a, 'b> FnOnce(&'a Transaction<'b>) -> Undone<'a>> =
             Box::new(move |transaction| Box::pin(async move { undo(transaction).await }));
-        self.undo.push((name.to_owned(), Undo::Transaction(undo)));
+        self.register(name, Undo::Transaction(undo));
+    }
+
+    fn register(&mut self, name: &str, undo: Undo) {
+        // Now, and not once the record is refused and half of it is undone.
+        if let Some(words) = self.wrong_name(name) {
+            self.halt(Halt::Stops(words));
+        }
+        self.undo.push((name.to_owned(), undo));
+    }
+
+    /// What is wrong with the name of another step, if something is.
+    fn wrong_name(&self, name: &str) -> Option<String> {
+        let is_taken = self.replay.has(name) || self.undo.iter().any(|(other, _)| other == name);
+        match is_name(name) {
+            false => Some(format!("a step's name has from 1 to 255 bytes, and one has {}", name.len())),
+            true if is_taken => Some(format!("there are two steps `{name}`, and each needs a name of its own")),
+            true => None,
+        }
     }
 
     /// What the function has come to, once what it has told is committed.
     pub(super) async fn finish(mut self, came: Result<Reply, StepError>) -> End {
-        let halted = match (self.halt.take(), came) {
+        let halted = match (self.halted(), came) {
             (Some(halt), _) => halt,
             (None, Ok(_)) if !self.replay.is_over() => Halt::Stops(self.replay.differs()),
             (None, Ok(reply)) => return End::Done(reply),
@@ -205,7 +251,7 @@ impl Steps {
         // What is done stays done, whatever comes after it.
         let halted = match self.commit().await {
             Ok(()) => halted,
-            Err(_) => self.halt.take().unwrap_or(halted),
+            Err(_) => self.halted().unwrap_or(halted),
         };
         match halted {
             Halt::Failed(error) => End::Failed(error),
@@ -219,15 +265,21 @@ impl Steps {
     /// step has acted but those that are remembered.
     async fn reject(&mut self, reason: String) -> Result<(String, bool), Halt> {
         let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
-        // What was remembered as refused, and was the end, is the end again.
-        let was_refused = self.replay.ends_refused();
         if self.replay.is_rejected() {
             self.replay.next(REJECTED);
         } else if !self.replay.is_over() {
             return Err(Halt::Stops(self.replay.differs()));
-        } else if !self.undo.is_empty() {
-            let how = OwnedHow::Rejected(reason.clone());
-            self.pending.push(OwnedStep { name: REJECTED.to_owned(), how });
+        } else {
+            // What was remembered as refused, and was the end, is the end again.
+            let was_refused = self.replay.ends_refused();
+            self.commit().await.map_err(|error| self.halted().unwrap_or(Halt::Failed(error)))?;
+            if self.request.may_have_acted && !was_refused {
+                return Ok((reason, false));
+            }
+            if !self.replay.is_empty() || !self.undo.is_empty() {
+                let how = OwnedHow::Rejected(reason.clone());
+                self.pending.push(OwnedStep { name: REJECTED.to_owned(), how });
+            }
         }
         while let Some((name, undo)) = self.undo.pop() {
             let undone = match undo {
@@ -238,27 +290,22 @@ impl Steps {
             };
             if let Err(error) = undone {
                 let words = format!("what undoes the work (`{name}`) was refused: {error}; the work was: {reason}");
-                return Err(self.halt.take().unwrap_or(Halt::InDoubt(words)));
+                return Err(self.halted().unwrap_or(Halt::InDoubt(words)));
             }
         }
         match self.commit().await {
-            Ok(()) if self.replay.is_over() => Ok((reason, was_refused || !self.request.may_have_acted)),
+            Ok(()) if self.replay.is_over() => Ok((reason, true)),
             Ok(()) => Err(Halt::Stops(self.replay.differs())),
-            Err(error) => Err(self.halt.take().unwrap_or(Halt::Failed(error))),
+            Err(error) => Err(self.halted().unwrap_or(Halt::Failed(error))),
         }
     }
 
     /// Begins a step. Gives what was recorded of it, or that it acts.
     fn begin(&mut self, name: &str) -> Result<Next, StepError> {
-        if let Some(halt) = &self.halt {
+        if let Some(halt) = self.halted() {
             return Err(halt.error());
         }
-        if !is_name(name) {
-            let words = format!("a step's name has from 1 to 255 bytes, and one has {}", name.len());
-            return Err(self.halt(Halt::Stops(words)));
-        }
-        if self.replay.has(name) {
-            let words = format!("there are two steps `{name}`, and each needs a name of its own");
+        if let Some(words) = self.wrong_name(name) {
             return Err(self.halt(Halt::Stops(words)));
         }
         match self.replay.next(name) {
@@ -282,8 +329,10 @@ impl Steps {
     fn read<T: DeserializeOwned>(&mut self, name: &str, result: &[u8]) -> Result<T, StepError> {
         serde_json::from_slice(result).map_err(|error| {
             let words = format!(
-                "what is remembered of the step `{name}` is not what the program reads now ({error}): run the program that \
-                 has begun it, or have this one read that too"
+                "what is remembered of the step `{name}` is not what the program reads now (line {}, column {}): run the \
+                 program that has begun it, or have this one read that too",
+                error.line(),
+                error.column()
             );
             self.halt(Halt::Stops(words))
         })
@@ -325,6 +374,24 @@ impl Steps {
             Kind::Unknown => {}
         }
         self.halt(Halt::Failed(error))
+    }
+
+    /// Requires room for another step, and for what undoes the others, before it acts.
+    fn make_room(&mut self) -> Result<(), StepError> {
+        if self.replay.has_room(&self.pending) {
+            return Ok(());
+        }
+        let words = "its steps have come to more than is remembered of a record (768 KiB): have them give less";
+        Err(self.halt(Halt::Stops(words.to_owned())))
+    }
+
+    /// Why no further step begins, if none does.
+    fn halted(&mut self) -> Option<Halt> {
+        if let (None, Some(name)) = (&self.halt, &self.within) {
+            let words = format!("the step `{name}` was begun, and its future was dropped: await it to its end");
+            self.halt = Some(Halt::Failed(StepError::unknown(words)));
+        }
+        self.halt.clone()
     }
 
     /// No further step begins. Gives the error to hand on.

@@ -234,7 +234,10 @@ fn errors_say_what_is_certain() {
     let retry_after = Some(super::super::call::RetryAfter::Seconds(2));
     assert_eq!(later.0, over(Answer::Status(Status { retry_after, ..Status::of(429) }), "busy"));
     let refused = answered(false, || StepError::rejected("declined"));
-    assert_eq!(refused, (over(Answer::Refused, "declined"), vec![rejected("pay", "declined")]));
+    assert_eq!(
+        refused,
+        (over(Answer::Refused, "declined"), vec![rejected("pay", "declined"), rejected("", "declined")])
+    );
     // It says nothing about the attempt before.
     let (doubted, journal) = answered(true, || StepError::rejected("declined"));
     let in_doubt = Answer::Status(Status { is_replayed: true, ..Status::of(500) });
@@ -260,6 +263,51 @@ fn no_step_begins_after_one_that_failed() {
         Ok(())
     });
     assert_eq!(engine.attempt(), Next::Over(Answer::Lost, Body::None, Some("lost".to_owned())));
+}
+
+/// What was begun may have acted, whatever the function makes of it.
+#[test]
+fn step_whose_future_is_dropped_ends_the_attempt() {
+    for says in ["done", "refused", "goes on"] {
+        let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
+            let never = steps.call("one", async |_| std::future::pending::<Result<(), StepError>>().await);
+            assert!(tokio::time::timeout(Duration::from_millis(20), never).await.is_err());
+            match says {
+                "done" => Ok(()),
+                "refused" => Err(StepError::rejected("no")),
+                _ => steps.call("two", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await,
+            }
+        });
+        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+        assert_eq!(
+            (answer, words.contains("`one` was begun, and its future was dropped")),
+            (Answer::Lost, true),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn what_undoes_has_a_name_of_its_own_from_the_beginning() {
+    let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
+        steps.call("charge", async |_| Ok(())).await?;
+        steps.compensate("charge", async |_| Ok(()));
+        steps.call("ship", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await
+    });
+    let Next::Stops(reason) = engine.attempt() else { panic!("there are two of that name") };
+    assert!(reason.contains("there are two steps `charge`"), "{reason}");
+}
+
+#[test]
+fn work_without_room_for_another_step_stops_before_it() {
+    let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
+        for number in 0..20 {
+            steps.call(&format!("{number}"), async |_| Ok("x".repeat(60_000))).await?;
+        }
+        Ok(())
+    });
+    let Next::Stops(reason) = engine.attempt() else { panic!("it is too much") };
+    assert!(reason.contains("768 KiB") && engine.journal.len() == 11, "{reason} {}", engine.journal.len());
 }
 
 #[test]
@@ -347,14 +395,14 @@ fn other_steps_than_those_recorded_stop_the_task() {
             vec![done("one", "1"), done("two", "2"), done("three", "3")],
             "`one`, `two`, `three`; now there are `one`, `two`",
         ),
-        (vec![done("one", "\"text\"")], "the step `one` is not what the program reads now"),
+        (vec![done("one", "\"s3cret\"")], "the step `one` is not what the program reads now (line 1, column 8)"),
         (vec![done("one", "1"), rejected("", "no")], "remembered are `one`, (rejected); now there are `one`, `two`"),
     ];
     for (journal, words) in cases {
         let mut engine = Engine::of(keyed(), two);
         engine.journal = journal.clone();
         let Next::Stops(reason) = engine.attempt() else { panic!("{journal:?} does not stop") };
-        assert!(reason.contains(words), "{reason}");
+        assert!(reason.contains(words) && !reason.contains("s3cret"), "{reason}");
         assert_eq!(engine.calls.in_flight(), 0);
     }
 }
@@ -449,15 +497,17 @@ fn run_that_is_abandoned_ends_where_it_is() {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
+    static BEGAN: AtomicUsize = AtomicUsize::new(0);
     let gone = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&gone);
     let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
         let _gone = Gone(Arc::clone(&counted));
+        BEGAN.store(1, Ordering::SeqCst);
         steps.call("one", async |_| std::future::pending::<Result<(), StepError>>().await).await
     });
     engine.submit();
     let since = Instant::now();
-    while engine.calls.in_flight() == 0 {
+    while BEGAN.load(Ordering::SeqCst) == 0 {
         assert!(since.elapsed() < PATIENCE);
     }
     assert!(!engine.calls.withdraw(1), "it is under way");

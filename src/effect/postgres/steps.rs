@@ -179,12 +179,17 @@ impl Pool {
             let found = transaction.query_one(&select, &[&key]).await?;
             let came = match found.try_get::<_, Option<String>>(1)? {
                 Some(reason) => Came::Rejected(reason),
-                None => Came::Done(found.try_get(0)?),
+                None => match found.try_get(0)? {
+                    Some(result) => Came::Done(result),
+                    None => {
+                        return Err(Trouble::lasting("the step's row says nothing: a statement of it has committed"));
+                    }
+                },
             };
             transaction.0.rollback().await?;
             return Ok(Ok(came));
         }
-        transaction.batch_execute("savepoint step").await?;
+        transaction.batch_execute("savepoint ratchet_step").await?;
         let came = match act(&transaction).await {
             Ok(came) => came,
             Err(error) => {
@@ -195,7 +200,7 @@ impl Pool {
         let (result, rejected) = match &came {
             Came::Done(result) => (Some(result), None),
             Came::Rejected(reason) => {
-                transaction.batch_execute("rollback to savepoint step").await?;
+                transaction.batch_execute("rollback to savepoint ratchet_step").await?;
                 // A text of PostgreSQL has no zero bytes.
                 (None, Some(reason.replace('\0', "")))
             }

@@ -37,7 +37,9 @@ use crate::engine::process::stops_at;
 use crate::engine::resume::Refusal;
 use crate::engine::share::TaskId;
 use crate::engine::task::Work;
-use crate::format::{self, EntryRef, How, Journal, JournalWriter, Place, Remembered, Settled, UnderWay};
+use crate::format::{
+    self, EntryRef, FINGERPRINT_BYTES, How, Journal, JournalWriter, Place, Remembered, Settled, UnderWay,
+};
 use crate::record::Record;
 use crate::rendering::work::Asker;
 use crate::sabotage::{self, Sabotage};
@@ -267,12 +269,20 @@ fn one<C: Cluster>(
             let evaluation = if decision.action == Action::Forward { evaluation } else { forwarded() };
             Ok(go_on(bench, (number, &record), evaluation, (kept, &reservation)))
         }
+        // Nobody else would notice: a handler goes on with what was begun for the other.
+        Met::Other(reservation)
+            if is_same(&decision) && bench.is_other_work(number, &record, reservation.fingerprint) =>
+        {
+            Ok(conflict(bench, round, (number, &record)))
+        }
         Met::Other(reservation) if is_same(&decision) => {
             Ok(go_on(bench, (number, &record), forwarded(), (kept, &reservation)))
         }
         Met::Entry(_) if is_same(&decision) => {
             let settled = remembered.and_then(|remembered| remembered.settled).expect("it is the same as something");
-            if let How::GivenUp { first_at_ms } = settled.how {
+            if let How::GivenUp { first_at_ms } = settled.how
+                && !bench.is_other_work(number, &record, settled.fingerprint)
+            {
                 let found = Found { first_at_ms, attempts: 0, may_have_acted: true };
                 let left = Left { entry: settled.entry, found, journal: Journal::default() };
                 return Ok(found_again(bench, (number, &record), forwarded(), (kept, left)));
@@ -282,9 +292,7 @@ fn one<C: Cluster>(
                 rendered.is_ok_and(|asks| known.compare(asks.fingerprint()) == Comparison::Different)
             });
             if other {
-                let action = bench.terms.on_conflict;
-                let evaluation = Evaluation::from(Decision::of_call(action, Reason::Conflict));
-                return Ok(without_call(bench, round, (number, &record), evaluation, Kept::default(), false));
+                return Ok(conflict(bench, round, (number, &record)));
             }
             let is_answered = bench.terms.on_duplicate == OnDuplicate::Result;
             Ok(without_call(bench, round, (number, &record), evaluation, kept, is_answered))
@@ -300,6 +308,12 @@ fn one<C: Cluster>(
         }
         Met::Entry(_) | Met::Other(_) => Ok(without_call(bench, round, (number, &record), evaluation, kept, false)),
     }
+}
+
+/// The stage of a record that asks for something else under a key that was used.
+fn conflict(bench: &mut Bench<'_>, round: &mut Round, record: (usize, &Record<'_>)) -> SlotStage {
+    let evaluation = Evaluation::from(Decision::of_call(bench.terms.on_conflict, Reason::Conflict));
+    without_call(bench, round, record, evaluation, Kept::default(), false)
 }
 
 /// Whether the record is the same as what it was judged against.
@@ -443,6 +457,15 @@ impl Bench<'_> {
     fn render(&mut self, number: usize, record: &Record<'_>) -> Result<Asks, String> {
         let (rows, arena) = self.judge.rows(number);
         self.asker.ask(record, rows, arena)
+    }
+
+    /// Whether a handler would get other work than that with this fingerprint.
+    fn is_other_work(&mut self, number: usize, record: &Record<'_>, known: Option<[u8; FINGERPRINT_BYTES]>) -> bool {
+        let known = known.map(Fingerprint::from_bytes);
+        let asks = self.render(number, record);
+        let work = asks.ok().filter(|asks| matches!(asks, Asks::Handler(_)));
+        let both = known.zip(work);
+        both.is_some_and(|(known, work)| known.compare(work.fingerprint()) == Comparison::Different)
     }
 
     /// Whether the record that was read as this number makes a call.

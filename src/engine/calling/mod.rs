@@ -42,7 +42,7 @@ pub mod writing;
 use health::Health;
 use judging::Round;
 use secrets::Secrets;
-use window::{Called, HeardLast, SlotStage, Steps, Window};
+use window::{Called, HeardLast, Slot, SlotStage, Steps, Window};
 
 /// How many calls may wait for their turn in the driver for each that may be under way: it goes on with them while the
 /// lane commits. A commit takes 10 ms and more, in which a fast provider does hundreds. More of them, and a call that is
@@ -194,15 +194,14 @@ impl Calling {
             has_heard = true;
             let (Told::Steps { number, attempt, .. } | Told::Stops { number, attempt, .. }) = &told;
             let (number, attempt) = (*number, *attempt);
-            let Some((id, offset)) = self.under_way.get(&number).copied() else { continue };
-            let Some(window) = windows.window(id) else { continue };
-            let Some(at) = window.find(offset) else { continue };
-            let slot = window.slot_mut(at);
+            let Some(slot) = self.telling(windows, number, attempt) else {
+                // Nobody will ever answer it.
+                self.calls.abandon(number);
+                self.forget(number);
+                continue;
+            };
             let place = slot.place();
             let SlotStage::Called(called) = &mut slot.stage else { continue };
-            if called.number != number || called.call.attempt() != attempt || called.call.stage() != Stage::Sent {
-                continue;
-            }
             match told {
                 Told::Steps { steps, .. } => called.steps = Some(Steps { steps, written_ms: None }),
                 Told::Stops { reason, .. } => {
@@ -212,6 +211,37 @@ impl Calling {
             }
         }
         has_heard
+    }
+
+    /// The slot that waits for this attempt.
+    fn telling<'w>(&self, windows: &'w mut impl Windows, number: CallNumber, attempt: u32) -> Option<&'w mut Slot> {
+        let (id, offset) = self.under_way.get(&number).copied()?;
+        let window = windows.window(id)?;
+        let at = window.find(offset)?;
+        let SlotStage::Called(called) = &window.slot(at).stage else { return None };
+        let is_it = called.number == number && called.call.attempt() == attempt && called.call.stage() == Stage::Sent;
+        is_it.then(|| window.slot_mut(at))
+    }
+
+    /// Has the handlers of a window that wait for a commit go no further: what they have come to is written all the same,
+    /// and whoever comes next goes on from there.
+    pub fn stop_handlers(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
+        let now = Self::now(context);
+        for at in 0..window.len() {
+            let waits = |called: &Called| called.call.stage() == Stage::Sent && called.has_steps_due();
+            if !matches!(&window.slot(at).stage, SlotStage::Called(called) if waits(called)) {
+                continue;
+            }
+            let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
+            self.calls.abandon(called.number);
+            let attempt = called.call.attempt();
+            called.steps.iter_mut().for_each(Steps::take_mark_back);
+            called.steps.take_if(|steps| steps.steps.is_empty());
+            let (number, random) = (called.number, &mut self.random);
+            let event = Event::Withdrawn { attempt };
+            called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
+            self.forget(number);
+        }
     }
 
     /// Counts an attempt, whether anybody waits for it or not.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::dedup::{Evaluation, Kept, Progress, Rejection, Rules, check_time};
 use crate::effect::call::{self, Action, Call, Draw, Event, Now, Outcome, Policy, Stage};
-use crate::effect::provider::{Asks, Body, CallNumber, OwnedStep};
+use crate::effect::provider::{Asks, Body, CallNumber, OwnedHow, OwnedStep};
 use crate::engine::control::Heeding;
 use crate::engine::share::Position;
 use crate::format::JournalWriter;
@@ -194,6 +194,13 @@ pub struct Steps {
     pub written_ms: Option<i64>,
 }
 
+impl Steps {
+    /// Takes back that a step begins: it has not.
+    pub fn take_mark_back(&mut self) {
+        self.steps.pop_if(|step| step.how == OwnedHow::Begun);
+    }
+}
+
 /// What was answered last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeardLast {
@@ -239,6 +246,17 @@ impl Slot {
     /// Whether the cluster has to be asked for its time before anything behind it is judged.
     pub fn is_doubted(&self) -> bool {
         self.time == Time::Doubted && matches!(self.stage, SlotStage::Unjudged | SlotStage::Settled)
+    }
+
+    /// Whether the open transaction has taken something of it: its settlement, or what its handler's steps have come to.
+    fn is_in_transaction(&self) -> bool {
+        let has_steps = |called: &Called| called.steps.as_ref().is_some_and(|steps| steps.written_ms.is_some());
+        self.is_written() || matches!(&self.stage, SlotStage::Called(called) if has_steps(called))
+    }
+
+    /// Whether the next transaction may take something of it.
+    pub fn is_to_be_taken(&self) -> bool {
+        self.is_to_be_settled() || matches!(&self.stage, SlotStage::Called(called) if called.has_steps_due())
     }
 
     /// Whether the open transaction settles it.

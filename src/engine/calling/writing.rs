@@ -91,7 +91,11 @@ pub(in crate::engine) fn write<C: Cluster>(
     let mut reach = window.reach_of_order();
     for at in 0..window.len() {
         let has_turn = |window: &Window| at <= reach && window.may_settle(at);
-        if !what.is_due(window.slot(at)) || window.slot(at).is_to_be_settled() && !has_turn(window) {
+        let slot = window.slot(at);
+        if !what.is_due(slot)
+            || slot.is_to_be_settled() && !has_turn(window)
+            || slot.is_to_be_taken() && !window.may_settle(at)
+        {
             continue;
         }
         if !has_room(pen.outlet.added.bytes) {
@@ -333,7 +337,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
             entry: EntryRef::decode(&entry).expect("just written"),
             place,
             first_at_ms,
-            attempts: called.call.attempts(),
+            // Those of a handler are its next step's.
+            attempts: if journal.is_empty() { called.call.attempts() } else { 0 },
             may_have_acted: called.call.may_have_acted(),
             // A handler's next step may begin as soon as this is committed.
             was_sent: called.call.may_have_acted() || matches!(called.asks, Asks::Handler(_)),
@@ -465,9 +470,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
             && !called.journal.is_empty()
             && (called.call.may_have_acted() || self.leave(record, key, called)?);
         let message = bounded(&message);
-        if let Some(other) =
-            former.and_then(|former| former.under_way).filter(|other| other.place != self.place(record))
-        {
+        let is_other = |other: &UnderWay<'_>| other.place != self.place(record) && called.journal.is_empty();
+        if let Some(other) = former.and_then(|former| former.under_way).filter(is_other) {
             self.overtaken(record, &other);
         }
         match how {

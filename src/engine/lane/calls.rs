@@ -304,7 +304,18 @@ impl<C: Cluster> Lane<C> {
             let Some(terms) = context.topology.calls() else { return };
             calling.hear(context, terms, tasks);
         }
+        self.stop_handlers(ids);
         self.settle(ids, What::Releases);
+    }
+
+    fn stop_handlers(&mut self, ids: &[TaskId]) {
+        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
+        let Some(terms) = context.topology.calls() else { return };
+        for id in ids {
+            if let Some(window) = tasks.window(*id) {
+                calling.stop_handlers(context, terms, window);
+            }
+        }
     }
 
     fn withdraw(&mut self, ids: &[TaskId]) {

@@ -124,6 +124,11 @@ impl JournalWriter {
         self.count == 0
     }
 
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        COUNT_BYTES + self.steps.len()
+    }
+
     /// What was written so far.
     pub fn as_journal(&self) -> Journal<'_> {
         Journal { count: self.count, steps: &self.steps }

@@ -27,8 +27,9 @@ impl Window {
         if !self.is_in_trouble {
             return true;
         }
-        let is_refused =
-            |slot: &Slot| matches!(slot.trouble, Trouble::Refused(_)) && (slot.is_to_be_settled() || slot.is_written());
+        let is_refused = |slot: &Slot| {
+            matches!(slot.trouble, Trouble::Refused(_)) && (slot.is_to_be_taken() || slot.is_in_transaction())
+        };
         if let Some(refused) = self.slots.iter().position(is_refused) {
             return at == refused && self.written() == 0;
         }
@@ -38,9 +39,9 @@ impl Window {
         }
     }
 
-    /// How many records the open transaction settles.
+    /// How many records the open transaction has taken something of.
     fn written(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.is_written()).count()
+        self.slots.iter().filter(|slot| slot.is_in_transaction()).count()
     }
 
     /// Kafka has refused a record of the open transaction; to be told before that is aborted. Says whether there is
@@ -48,16 +49,18 @@ impl Window {
     pub fn refused(&mut self, message: &str) -> bool {
         let written = self.written();
         for slot in &mut self.slots {
-            slot.trouble = match (slot.is_written(), std::mem::take(&mut slot.trouble)) {
+            slot.trouble = match (slot.is_in_transaction(), std::mem::take(&mut slot.trouble)) {
                 (false, refused @ Trouble::Refused(_)) => refused,
                 // It was not there this time: it is not the one, or not the only one.
                 (false, _) => Trouble::None,
                 // With less, too: there is no other way.
                 (true, Trouble::Refused(_)) if written == 1 => {
                     let Record { topic, partition, offset, .. } = slot.record.record();
-                    let reason = format!(
-                        "{topic}:{partition}:{offset}: the topic for its result or dead letter refuses it: {message}"
-                    );
+                    let what = match slot.is_written() {
+                        true => "the topic for its result or dead letter refuses it",
+                        false => "the changelog refuses what is remembered of its steps (`max.message.bytes`)",
+                    };
+                    let reason = format!("{topic}:{partition}:{offset}: {what}: {message}");
                     slot.stage = SlotStage::Stops(reason);
                     Trouble::None
                 }
