@@ -1,9 +1,12 @@
 //! Goal: the settled prefix, and what lies beyond it, are as the records were settled, whatever the order.
 
 use super::*;
-use crate::dedup::{Decision, Identity, Reason, Retention};
+use crate::dedup::{Decision, Identity, Kept, Reason, Retention};
+use crate::effect::call;
+use crate::effect::provider::{Asks, OwnedStep};
 use crate::engine::share::Position;
 use crate::format::Calls;
+use crate::record::Headers;
 
 fn rules() -> Rules {
     Rules { retention: Retention::For { ms: 1_000 }, ..Rules::new(Identity::of_paths([]), None) }
