@@ -89,7 +89,8 @@ clean: ## Remove ratchet's own build results
 
 ##@ Check
 
-# The examples are the programs that tests/handlers runs. Includes new seeds of the simulation for SIM_SECONDS. RATCHET_TEST_BROKERS=host:port uses a Kafka of yours.
+# The examples are the programs that tests/handlers runs. Includes new seeds of the simulation for SIM_SECONDS.
+# RATCHET_TEST_BROKERS=host:port uses a Kafka of yours.
 .PHONY: test
 test: setup-test ## Run the whole test suite, with real Kafka (ARGS='--test NAME' for a part)
 	$(CARGO) build $(BUILD) --examples
