@@ -7,6 +7,7 @@ use super::{ATTEMPTS, Calls, IN_FLIGHT, InDoubt, Label};
 pub const TAKES_OVER: &str = "takes the task over and restores";
 pub const WAKES: &str = "wakes up";
 pub const SENDS: &str = "sends";
+pub const GOES_ON: &str = "judges while its transaction is being committed";
 pub const TOO_LATE: &str = "the key's window has passed before it sends";
 pub const GIVES_UP: &str = "is fenced, and gives up";
 pub const ZOMBIE_COMMITS: &str = "commits though another owns the task";
@@ -35,7 +36,10 @@ impl Calls {
                         self.stop(state, who, go);
                         self.be_revoked(state, who, go);
                     }
-                    (true, _) => self.end_transaction(state, who, go),
+                    (true, _) => {
+                        self.judge_next(state, who, &mut |label, to| go(Label { what: GOES_ON, ..label }, to));
+                        self.end_transaction(state, who, go);
+                    }
                     (false, _) => self.be_fenced(state, who, go),
                 }
             }

@@ -159,6 +159,8 @@ pub struct Owner {
     /// The records of the open transaction, and when it was begun.
     pub writing: u8,
     pub begun: u8,
+    /// Whether that transaction may renew its grants.
+    pub renews: bool,
     /// Whether the provider is taken to be down.
     pub is_holding: bool,
     /// What outlives a restore, and the loss of the task: answers, and requests that are still under way.

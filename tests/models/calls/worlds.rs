@@ -159,11 +159,15 @@ fn revocations() {
 #[test]
 fn transactions_of_two_steps() {
     let base = Calls { apart: true, ..world(AGAIN, USUAL) };
-    holds("apart", base, &[writing::BEGINS, writing::TAKEN_BACK]);
+    holds("apart", base, &[writing::BEGINS, writing::TAKEN_BACK, owner::GOES_ON]);
     let lost = Faults { commits: 1, ..NONE };
     holds("apart, lost commits", Calls { faults: lost, ..base }, &[writing::TAKEN_BACK, writing::COMMIT_LOST]);
     let zombies = Faults { freezes: 1, ..NONE };
     holds("apart, zombies", Calls { faults: zombies, ..base }, &[writing::TAKEN_BACK, owner::GIVES_UP]);
+    for faults in [USUAL, zombies, lost] {
+        let world = Calls { reserve: Reserve::Auto, faults, ..base };
+        holds_in("apart, grants", &world, &[writing::RENEWS, owner::GOES_ON]);
+    }
 }
 
 #[test]

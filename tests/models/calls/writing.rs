@@ -33,9 +33,9 @@ impl Calls {
 
     /// What a transaction says of time is of when it is begun.
     fn begin_transaction(&self, state: &mut State, who: u8, records: u8) {
-        let now = state.now;
+        let (now, renews) = (state.now, self.may_renew(state, who));
         let owner = state.owner_mut(who);
-        (owner.writing, owner.begun) = (records, now);
+        (owner.writing, owner.begun, owner.renews) = (records, now, renews);
         for (at, slot) in owner.slots.iter_mut().enumerate() {
             if records >> at & 1 == 1 && slot.local == Local::Unreserved {
                 slot.first.get_or_insert(now);
@@ -91,7 +91,7 @@ impl Calls {
                 }
             }
         }
-        (owner.writing, owner.begun) = (0, 0);
+        (owner.writing, owner.begun, owner.renews) = (0, 0, false);
     }
 
     /// By mistake: a record that is judged by what an aborted transaction would have settled stays as it was judged.
@@ -117,7 +117,7 @@ impl Calls {
         self.advance(state, who);
         self.grant(state, who, records);
         let owner = state.owner_mut(who);
-        (owner.writing, owner.begun) = (0, 0);
+        (owner.writing, owner.begun, owner.renews) = (0, 0, false);
     }
 
     /// The position record says up to where calls may go from now on.
@@ -127,7 +127,7 @@ impl Calls {
             if records >> at & 1 == 0 || state.slot(who, at).local != Local::Ungranted {
                 continue;
             }
-            if state.prefix >= state.granted || self.may_renew(state, who) {
+            if state.prefix >= state.granted || state.owner(who).renews {
                 state.since = begun;
             }
             state.granted = state.granted.max(at + 1).max(self.count().min(state.prefix + 2));
