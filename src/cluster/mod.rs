@@ -326,6 +326,22 @@ pub trait Producer: Send {
     /// dropped. Any other kind: the outcome is unknown, and the producer must be dropped.
     fn commit(&mut self, offsets: &[OffsetCommit], group: Self::Metadata) -> Result<(), Error>;
 
+    /// The same. Until the outcome is there `meanwhile` is called, again and again, with how long it may wait. A cluster
+    /// whose commits take no time need not call it.
+    fn commit_while(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: Self::Metadata,
+        _meanwhile: &mut dyn FnMut(Duration),
+    ) -> Result<(), Error> {
+        self.commit(offsets, group)
+    }
+
+    /// For how long a transaction that is begun now would have to wait first.
+    fn begins_in(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Ends the transaction without effect. After an error the producer must be dropped.
     fn abort(&mut self) -> Result<(), Error>;
 

@@ -70,6 +70,8 @@ type Request = Box<dyn FnOnce(&mut Broker) + Send>;
 pub struct Task {
     pub process: usize,
     pub wake: Time,
+    /// Whether it does something else while a transaction is being committed.
+    pub is_committing: bool,
 }
 
 /// A process as the world sees it.
@@ -190,6 +192,12 @@ impl State {
         }
     }
 
+    /// The running task's note of whether it is within a commit.
+    pub fn is_committing(&mut self) -> &mut bool {
+        let running = self.running;
+        &mut self.tasks[running].is_committing
+    }
+
     /// Counts a situation.
     pub fn reach(&mut self, situation: &'static str) {
         *self.reached.entry(situation).or_default() += 1;
@@ -208,7 +216,7 @@ impl State {
 
     fn spawn(&mut self, process: usize, body: Body) -> usize {
         let wake = self.now();
-        self.tasks.push(Task { process, wake });
+        self.tasks.push(Task { process, wake, is_committing: false });
         self.unstarted.push((self.tasks.len() - 1, body));
         self.tasks.len() - 1
     }

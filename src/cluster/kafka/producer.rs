@@ -22,7 +22,7 @@ use super::member::Metadata;
 use super::native::{Client, List, Listener, SendBatch, Topic, c_string};
 use super::properties::Properties;
 use super::send::{Patience, SEND_RECORDS_MAX};
-use super::threads::{Caller, Reports, Watched};
+use super::threads::{Caller, Pending, Reports, Watched};
 use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 
@@ -38,6 +38,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a commit flushes its remaining records while the offsets are added.
 const FLUSH_AHEAD: Duration = Duration::from_millis(100);
+/// How long a lane that goes on while a transaction is committed waits at a time.
+const MEANWHILE_STEP: Duration = Duration::from_millis(1);
 /// How long a broker usually takes to write a transaction's markers.
 const MARKERS_WAIT: Duration = Duration::from_millis(3);
 /// A transaction shorter than this notices if its partitions are rejected at first.
@@ -180,6 +182,52 @@ impl Producer {
         Err(Error::new(ErrorKind::Abort, message))
     }
 
+    /// Asks for the commit, has `wait` wait for it, and notes what came of it.
+    fn commit_by(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: Metadata,
+        wait: impl FnOnce(&Client, Pending<'_, Result<(), Error>>) -> Watched<Result<(), Error>>,
+    ) -> Result<(), Error> {
+        const WHAT: &str = "committing the transaction";
+        let mut list = List::new(offsets.len());
+        for OffsetCommit { partition, committed } in offsets {
+            let epoch = group.epochs().before(partition, committed.offset);
+            list.push_in_epoch(partition, committed.offset, epoch, Some(&committed.metadata))?;
+            // A claim or a release commits the same offset again.
+            group.epochs().note_committed(partition, committed.offset, epoch);
+        }
+        let asked = Instant::now();
+        self.reports.asked_to_end(asked);
+        let deadline = asked + self.transaction_timeout;
+        let phase = Arc::new(AtomicU8::new(PREPARING));
+        let shared = Arc::clone(&phase);
+        let answered = Arc::new(AtomicBool::new(false));
+        let (all_answered, reports) = (Arc::clone(&answered), Arc::clone(&self.reports));
+        let pending = self.caller.begin(self.transaction_timeout + GRACE, move |client| {
+            Self::add_offsets(client, &list, &group, deadline, &all_answered)?;
+            Self::check_deliveries(client, &reports, deadline)?;
+            let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            if !may_end {
+                return Err(Error::new(ErrorKind::Abort, "the commit was given up before the transaction ended"));
+            }
+            Self::end(client, deadline)
+        });
+        let committed = wait(&self.client, pending);
+        let answered_at = Instant::now();
+        self.reports.answered(answered_at);
+        self.ended = Some(Ended { at: answered_at, lasted: answered_at - self.begun_at });
+        self.answered = matches!(committed, Watched::Done(Ok(()))) || answered.load(Ordering::Acquire);
+        match committed {
+            Watched::Done(result) => result,
+            Watched::GivenUp => {
+                let unasked = phase.compare_exchange(PREPARING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
+                let kind = if unasked { ErrorKind::Abort } else { ErrorKind::Unknown };
+                Err(Error::new(kind, format!("{WHAT}: no answer")))
+            }
+        }
+    }
+
     /// Ends the transaction, on the calls' thread.
     fn end(client: &Client, deadline: Instant) -> Result<(), Error> {
         until(deadline, |wait| client.commit_transaction(wait))
@@ -297,47 +345,36 @@ impl cluster::Producer for Producer {
     }
 
     fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
-        const WHAT: &str = "committing the transaction";
-        let mut list = List::new(offsets.len());
-        for OffsetCommit { partition, committed } in offsets {
-            let epoch = group.epochs().before(partition, committed.offset);
-            list.push_in_epoch(partition, committed.offset, epoch, Some(&committed.metadata))?;
-            // A claim or a release commits the same offset again.
-            group.epochs().note_committed(partition, committed.offset, epoch);
-        }
-        let asked = Instant::now();
-        self.reports.asked_to_end(asked);
-        let deadline = asked + self.transaction_timeout;
-        let phase = Arc::new(AtomicU8::new(PREPARING));
-        let shared = Arc::clone(&phase);
-        let answered = Arc::new(AtomicBool::new(false));
-        let (all_answered, reports) = (Arc::clone(&answered), Arc::clone(&self.reports));
-        let pending = self.caller.begin(self.transaction_timeout + GRACE, move |client| {
-            Self::add_offsets(client, &list, &group, deadline, &all_answered)?;
-            Self::check_deliveries(client, &reports, deadline)?;
-            let may_end = shared.compare_exchange(PREPARING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok();
-            if !may_end {
-                return Err(Error::new(ErrorKind::Abort, "the commit was given up before the transaction ended"));
+        self.commit_by(offsets, group, |client, pending| {
+            // The records need not wait for the offsets to be added.
+            if pending.is_taken() {
+                client.flush(FLUSH_AHEAD);
             }
-            Self::end(client, deadline)
-        });
-        // The records need not wait for the offsets to be added.
-        if pending.is_taken() {
-            self.client.flush(FLUSH_AHEAD);
-        }
-        let committed = pending.wait();
-        let answered_at = Instant::now();
-        self.reports.answered(answered_at);
-        self.ended = Some(Ended { at: answered_at, lasted: answered_at - self.begun_at });
-        self.answered = matches!(committed, Watched::Done(Ok(()))) || answered.load(Ordering::Acquire);
-        match committed {
-            Watched::Done(result) => result,
-            Watched::GivenUp => {
-                let unasked = phase.compare_exchange(PREPARING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
-                let kind = if unasked { ErrorKind::Abort } else { ErrorKind::Unknown };
-                Err(Error::new(kind, format!("{WHAT}: no answer")))
+            pending.wait()
+        })
+    }
+
+    fn commit_while(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: Metadata,
+        meanwhile: &mut dyn FnMut(Duration),
+    ) -> Result<(), Error> {
+        self.commit_by(offsets, group, |client, mut pending| {
+            loop {
+                match pending.look() {
+                    Ok(committed) => return committed,
+                    Err(still) => pending = still,
+                }
+                // As above: records linger unless somebody waits for them.
+                let is_delivered = client.in_flight() == 0 || client.flush(MEANWHILE_STEP);
+                meanwhile(if is_delivered { MEANWHILE_STEP } else { Duration::ZERO });
             }
-        }
+        })
+    }
+
+    fn begins_in(&self) -> Duration {
+        self.ended.map_or(Duration::ZERO, |ended| ended.pause(Instant::now()))
     }
 
     fn is_fit(&self) -> bool {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
 use super::errors::{Code, Failure};
 use super::native::{Client, Signal, Undelivered};
@@ -274,16 +274,29 @@ impl<T> Pending<'_, T> {
         self.answer.is_some()
     }
 
+    /// The result, if it is there, or is not waited for any longer.
+    pub fn look(self) -> Result<Watched<T>, Self> {
+        let found = self.answer.as_ref().map(Receiver::try_recv);
+        match found {
+            None => Ok(Watched::GivenUp),
+            Some(Ok(result)) => Ok(Watched::Done(result)),
+            Some(Err(TryRecvError::Empty)) if Instant::now() < self.deadline => Err(self),
+            Some(Err(_)) => Ok(self.give_up()),
+        }
+    }
+
     /// Waits for the result.
     pub fn wait(self) -> Watched<T> {
-        let Some(answer) = self.answer else { return Watched::GivenUp };
-        answer.recv_deadline(self.deadline).map_or_else(
-            |_| {
-                self.caller.stuck.store(true, Ordering::Relaxed);
-                Watched::GivenUp
-            },
-            Watched::Done,
-        )
+        let Some(answer) = &self.answer else { return Watched::GivenUp };
+        match answer.recv_deadline(self.deadline) {
+            Ok(result) => Watched::Done(result),
+            Err(_) => self.give_up(),
+        }
+    }
+
+    fn give_up(&self) -> Watched<T> {
+        self.caller.stuck.store(true, Ordering::Relaxed);
+        Watched::GivenUp
     }
 }
 

@@ -6,6 +6,7 @@
 //! One produce request is in flight at a time; `abort` drops what is still queued.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use ratchet::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Producer as _, Ticket};
 
@@ -25,6 +26,8 @@ const INIT_TIMEOUT: Time = 30 * SECOND;
 const GRACE: Time = 2 * SECOND;
 /// Pause before a request is retried.
 pub const RETRY_PAUSE: Time = 20 * MS;
+/// How long what a lane does while it waits for a commit may wait at a time.
+const MEANWHILE: Duration = Duration::from_millis(1);
 /// Pause before a producer id is requested again (`RD_KAFKA_IDEMP_PID_RETRY`...: 500 ms).
 const INIT_RETRY_PAUSE: Time = 500 * MS;
 
@@ -172,14 +175,26 @@ impl Producer {
         })
     }
 
-    fn commit_within(&mut self, offsets: &[OffsetCommit], group: &Metadata, deadline: Time) -> Result<(), Error> {
+    /// `meanwhile` is called before and after each request: what comes in between happens within the request.
+    fn commit_within(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: &Metadata,
+        deadline: Time,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
         self.check_failed()?;
+        meanwhile();
         // Records are sent meanwhile; the end of the transaction waits for them.
         self.add_offsets(offsets, group, deadline)?;
+        meanwhile();
         self.flush(deadline)?;
         self.check_deliveries()?;
+        meanwhile();
         let number = self.process.lock().broker.coordinator.number(&self.who.id);
-        match self.ask("end commit", deadline, |broker, who| broker.end_transaction(who, true)) {
+        let ended = self.ask("end commit", deadline, |broker, who| broker.end_transaction(who, true));
+        meanwhile();
+        match ended {
             Ok(epoch) => {
                 self.has_response = true;
                 self.continue_under(epoch);
@@ -289,10 +304,27 @@ impl cluster::Producer for Producer {
     }
 
     fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
+        self.commit_while(offsets, group, &mut |_| {})
+    }
+
+    fn commit_while(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: Metadata,
+        meanwhile: &mut dyn FnMut(Duration),
+    ) -> Result<(), Error> {
         let requested_at = self.process.now();
         self.has_response = false;
         self.outbox().ending = Some((requested_at, None));
-        let ended = self.commit_within(offsets, &group, requested_at + TRANSACTION_TIMEOUT);
+        let process = self.process.clone();
+        let mut go_on = || {
+            if !process.is_dead() {
+                *process.lock().is_committing() = true;
+                meanwhile(MEANWHILE);
+                *process.lock().is_committing() = false;
+            }
+        };
+        let ended = self.commit_within(offsets, &group, requested_at + TRANSACTION_TIMEOUT, &mut go_on);
         self.outbox().ending = Some((requested_at, Some(self.process.now())));
         if ended.is_ok() {
             heard::committed();

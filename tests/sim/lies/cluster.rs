@@ -280,6 +280,15 @@ impl cluster::Producer for Producer {
     }
 
     fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
+        self.commit_while(offsets, group, &mut |_| {})
+    }
+
+    fn commit_while(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: Metadata,
+        meanwhile: &mut dyn FnMut(Duration),
+    ) -> Result<(), Error> {
         let mut offsets = offsets.to_vec();
         // A claim carries offsets only.
         if is_told(Lie::OffsetWithoutPlusOne) && self.writes {
@@ -293,7 +302,7 @@ impl cluster::Producer for Producer {
             offsets.clear();
         }
         self.read_up_to.extend(offsets.iter().map(|of| (of.partition.clone(), of.committed.offset)));
-        match self.inner.commit(&offsets, group) {
+        match self.inner.commit_while(&offsets, group, meanwhile) {
             Err(error)
                 if !matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced)
                     && is_told(Lie::UnknownTakenForCommit) =>
