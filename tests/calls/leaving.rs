@@ -114,7 +114,7 @@ fn little_is_in_doubt_after_a_kill() {
     let found = payments.found(DEADLINE);
     let (rejected, doubted) = (found.letters("rejected"), found.letters("in_doubt"));
     assert_eq!((rejected + doubted, found.results()), (140, 60), "{found:?}");
-    // A grant reaches twice as far ahead as was read between two transactions: here up to the 150th at most.
+    // A grant reaches twice as far ahead as was read within two transactions: here up to the 150th at most.
     assert!(doubted <= 90, "{doubted} of 140 new ones are in doubt");
     heir.stop();
 }
