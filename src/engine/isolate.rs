@@ -259,8 +259,9 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
     if isolated.transactor.in_flight() > 0 {
         return Ok(Outcome::Waiting);
     }
+    let membership = isolated.transactor.membership(means.member)?;
     let Committed { failures, stops, .. } =
-        isolated.transactor.commit(means.context, means.tasks, means.member, means.metrics)?;
+        isolated.transactor.commit(means.context, means.tasks, membership, means.metrics, None)?;
     isolated.sealed = false;
     let task = means.tasks.get_mut(&id).expect("still there");
     if let Some(quarantine) = &mut task.quarantine {

@@ -2,7 +2,8 @@
 //!
 //! [`Lane::step`] is all of it: serve the group, take a batch through the tasks, give restores and isolated tasks a
 //! slice each, sweep a little, and commit when the input is drained or a bound is reached. So low load gives small
-//! transactions and low latency, high load large transactions.
+//! transactions and low latency, high load large transactions. Where the topology calls a provider, reading and calling go
+//! on while it commits (`round`).
 //!
 //! **Failure**: whatever goes wrong with a transaction, recovery aborts it and sends its tasks through their restore. A
 //! step returns an error only if the lane itself cannot continue. A panic is one task's trouble if that task was at
@@ -31,6 +32,7 @@ mod control;
 mod group;
 mod records;
 mod recovery;
+mod round;
 mod rows;
 
 /// How long an idle lane waits for a record before it serves the group again.
@@ -188,8 +190,12 @@ impl<C: Cluster> Lane<C> {
 
     /// Does whatever there is to do; waits some milliseconds for records if there is nothing.
     pub fn step(&mut self) -> Result<(), cluster::Error> {
-        let wait = self.wait();
-        match self.member.poll(&mut self.batch, self.context.limits.poll_records_max, wait) {
+        let (wait, records_max) = (self.wait(), self.records_max());
+        let polled = self.member.poll(&mut self.batch, records_max, wait);
+        if records_max == 0 && matches!(polled, Ok(None)) {
+            self.context.clock.wait(wait, &AtomicBool::new(false));
+        }
+        match polled {
             Ok(None) => {}
             Ok(Some(event)) => self.on_event(event)?,
             Err(error) => self.on_poll_error(error)?,
@@ -215,7 +221,11 @@ impl<C: Cluster> Lane<C> {
         if drained || self.calls() || self.is_time_to_sweep() {
             self.tidy();
             self.sweep();
-            self.commit();
+            if self.calls() {
+                self.commit_and_go_on()?;
+            } else {
+                self.commit();
+            }
         }
         self.heed();
         self.go_on_with_calls();
@@ -258,6 +268,13 @@ impl<C: Cluster> Lane<C> {
         let alone = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
         let busy = self.restoring || self.tasks.values().any(alone);
         if busy { BUSY_WAIT } else { self.wait_for_calls() }
+    }
+
+    /// How many records are worth reading now.
+    fn records_max(&self) -> usize {
+        let records_max = self.context.limits.poll_records_max;
+        let calling = self.calling.as_ref().zip(self.context.topology.calls());
+        calling.map_or(records_max, |(calling, terms)| calling.reads_max(terms, records_max))
     }
 
     fn tasks_in(&self, phase: impl Fn(&Phase<C>) -> bool) -> Vec<TaskId> {

@@ -273,6 +273,11 @@ impl<C: Cluster> Task<C> {
         Some(Work { task: self, store: &held.store })
     }
 
+    /// Whether it works in the lane's shared transactions, with a store.
+    pub fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running) && self.held.is_some()
+    }
+
     /// The committed transaction has stopped before a record that seems to be from the future. Returns how long to wait
     /// before asking Kafka for its time, and logs where clocks disagree.
     pub fn doubt(&mut self, context: &Context, doubt: Doubt) -> Duration {

@@ -70,6 +70,10 @@ struct Open<M> {
     membership: Option<M>,
 }
 
+/// What a lane does while a transaction is being committed, again and again: it should return within the time that it is
+/// given.
+pub type Meanwhile<'a, C> = &'a mut dyn FnMut(&mut Tasks<C>, Duration);
+
 /// What a commit means for individual tasks.
 #[derive(Debug, Default)]
 pub struct Committed {
@@ -287,6 +291,12 @@ impl<C: Cluster> Transactor<C> {
         self.records_max = usize::MAX;
     }
 
+    /// For how long a transaction would have to wait before it begins; none, if one is open.
+    pub fn begins_in(&self) -> Duration {
+        let producer = self.producer.as_ref().filter(|_| self.open.is_none());
+        producer.map_or(Duration::ZERO, Producer::begins_in)
+    }
+
     /// Whether there is a producer to write with.
     pub fn is_prepared(&self) -> bool {
         self.producer.is_some()
@@ -382,6 +392,18 @@ impl<C: Cluster> Transactor<C> {
         Ok(())
     }
 
+    /// The tasks that stop before a record once the open transaction is committed.
+    pub fn stopping(&self) -> Vec<TaskId> {
+        let shares = self.open.iter().flat_map(|open| &open.shares);
+        shares.filter(|share| share.stop.is_some()).map(|share| share.task).collect()
+    }
+
+    /// What proves that the group's member may commit the open transaction: as of before the sink has, if there is one.
+    pub fn membership(&mut self, member: &C::Member) -> Result<C::Metadata, Failure> {
+        let before = self.open.as_mut().and_then(|open| open.membership.take());
+        before.map_or_else(|| member.metadata().map_err(Failure::cluster), Ok)
+    }
+
     /// Commits a sealed transaction and applies it to the stores. After a cluster error nothing was applied, and
     /// [`Transactor::abort`] must follow. A store's error is its task's alone and is part of the result, since the
     /// transaction is committed.
@@ -389,8 +411,9 @@ impl<C: Cluster> Transactor<C> {
         &mut self,
         context: &Context,
         tasks: &mut Tasks<C>,
-        member: &C::Member,
+        membership: C::Metadata,
         metrics: &LaneMetrics,
+        meanwhile: Option<Meanwhile<'_, C>>,
     ) -> Result<Committed, Failure> {
         let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else {
             return Ok(Committed::default());
@@ -404,15 +427,15 @@ impl<C: Cluster> Transactor<C> {
             offsets.push(commitment.to_commit(&task.input));
             commitments.push(commitment);
         }
-        let membership = match open.membership.take() {
-            Some(before) => before,
-            None => member.metadata().map_err(Failure::cluster)?,
-        };
         if sabotage::is_on(Sabotage::StoreBeforeCommit) {
             write_early(context, tasks, &open.shares);
         }
         open.ending = true;
-        as_outcome(producer.commit(&offsets, membership)).map_err(Failure::cluster)?;
+        let ended = match meanwhile {
+            None => producer.commit(&offsets, membership),
+            Some(go_on) => producer.commit_while(&offsets, membership, &mut |wait| go_on(tasks, wait)),
+        };
+        as_outcome(ended).map_err(Failure::cluster)?;
         crash::point(crash::Point::AfterCommit);
         self.records_max = self.records_max.saturating_mul(2);
         metrics.commit(context.clock.monotonic().saturating_sub(started));

@@ -9,7 +9,8 @@
 //!
 //! What becomes of a call is decided by [`crate::effect::call`]; what is on the wire is the provider's driver's. A lane
 //! goes round ([`super::lane`]): it takes in what was read, hears answers, judges, writes and commits all that is due in
-//! one transaction, and then sends what that has let go. No transaction is open while it waits for an answer.
+//! one transaction, and then sends what that has let go. No transaction is open while it waits for an answer, and while
+//! one is being committed the lane goes on with whatever needs none.
 //!
 //! **Failure**: after a clean abort everything is as it was before the transaction, and nothing is read again. Any other
 //! end of a transaction sends its tasks through their restore, with new windows: what is still on the wire then is heard
@@ -45,11 +46,16 @@ use secrets::Secrets;
 use window::{Called, HeardLast, Slot, SlotStage, Steps, Window};
 
 /// How many calls may wait for their turn in the driver for each that may be under way: it goes on with them while the
-/// lane commits. A commit takes 10 ms and more, in which a fast provider does hundreds. More of them, and a call that is
-/// made again would wait behind all that came before it.
-const QUEUED_PER_CALL: usize = 8;
+/// lane does something else, for some milliseconds. More of them, and a call that is made again would wait behind all
+/// that came before it.
+const QUEUED_PER_CALL: usize = 2;
 /// How many may wait in any case.
 const QUEUED_MIN: usize = 64;
+/// How many calls are to be there that were not sent, for each that may be under way: while there are so many, nothing
+/// more is read. A transaction that lets them go takes 10 ms and more, in which a fast provider does hundreds.
+const UNSENT_PER_CALL: usize = 8;
+/// How many are to be there in any case.
+const UNSENT_MIN: usize = 64;
 
 /// Numbers a lane's calls.
 #[derive(Debug, Default)]
@@ -91,6 +97,8 @@ pub struct Calling {
     health: Health,
     secrets: Secrets,
     has_hidden: bool,
+    /// Whether there were enough calls when some were sent last.
+    has_enough: bool,
     /// Where counts go.
     pub(super) metrics: CallMetrics,
     pub(super) said: Said,
@@ -118,6 +126,7 @@ impl Calling {
             health: Health::default(),
             secrets: context.topology.http().map(Secrets::of).unwrap_or_default(),
             has_hidden: false,
+            has_enough: false,
             metrics: context.metrics.calls(&context.topology.name, provider.kind(), &Class::ALL.map(Class::as_str)),
             said: Said::default(),
             numbers: Numbers::default(),
@@ -134,6 +143,12 @@ impl Calling {
     /// How many calls are under way, or wait for their turn in the driver.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
+    }
+
+    /// How many records are worth reading now: none while there are enough calls, so that no window has to be paused,
+    /// which has records read twice, and rounds look at few slots.
+    pub fn reads_max(&self, terms: &Terms, records_max: usize) -> usize {
+        if self.has_enough { 0 } else { records_max.min(unsent_max(terms)) }
     }
 
     /// Whether calls wait for the provider.
@@ -342,29 +357,31 @@ impl Calling {
     /// Sends what is ready, as much as there is room for.
     pub fn send(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
         let now = Self::now(context);
+        self.has_enough = false;
         if self.health.is_held() {
             return self.send_one(terms, windows, now);
         }
-        let queued_max = (terms.in_flight * QUEUED_PER_CALL).max(QUEUED_MIN);
+        let (under_way_max, mut unsent) = (terms.in_flight + queued_max(terms), 0);
         for id in windows.at_work() {
             let Some(window) = windows.window(id) else { continue };
             for at in 0..window.len() {
-                if self.under_way.len() >= terms.in_flight + queued_max {
-                    return;
-                }
                 let slot = window.slot(at);
-                let is_ready = matches!(
-                    &slot.stage,
-                    SlotStage::Called(called) if called.is_ready() && called.send_at <= now.monotonic
-                );
-                if !is_ready {
-                    continue;
+                let SlotStage::Called(called) = &slot.stage else { continue };
+                match called.call.stage() {
+                    Stage::Ready if called.send_at > now.monotonic => continue,
+                    Stage::Ready if self.under_way.len() < under_way_max => {}
+                    Stage::Ready | Stage::Waits(_) | Stage::Writing(_) => {
+                        unsent += 1;
+                        continue;
+                    }
+                    Stage::Sent | Stage::Decided(_) => continue,
                 }
                 let offset = slot.offset();
                 let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
                 self.dispatch(terms, (id, offset), called, now);
             }
         }
+        self.has_enough = unsent >= unsent_max(terms);
     }
 
     /// While the provider is down: sends the call that has waited longest, so that one which fails for reasons of its own
@@ -423,6 +440,16 @@ impl Calling {
             (ready, _) => ready,
         }
     }
+}
+
+/// How many calls may wait for their turn in the driver.
+fn queued_max(terms: &Terms) -> usize {
+    (terms.in_flight * QUEUED_PER_CALL).max(QUEUED_MIN)
+}
+
+/// How many calls are to be there that were not sent.
+fn unsent_max(terms: &Terms) -> usize {
+    (terms.in_flight * UNSENT_PER_CALL).max(UNSENT_MIN)
 }
 
 /// For a sabotage: another key, of this one and a number.

@@ -4,20 +4,18 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::cluster::{Cluster, DeliveryFailure, Member, RecordBatch};
-use crate::effect::call::Grant;
-use crate::engine::calling::judging::{self, Bench};
+use crate::cluster::{self, Cluster, DeliveryFailure, Member};
 use crate::engine::calling::window::{SlotStage, Window};
 use crate::engine::calling::writing::{self, Pen, What};
 use crate::engine::calling::{Calling, Windows};
 use crate::engine::failure::Failure;
-use crate::engine::judge::is_certainly_future;
 use crate::engine::output::{Added, Outlet};
 use crate::engine::panics::caught;
 use crate::engine::present::Doubt;
 use crate::engine::share::{Stop, TaskId};
 use crate::engine::task::{Task, Tasks};
 
+use super::round::{Aside, Round};
 use super::{BUSY_WAIT, IDLE_WAIT, Lane};
 
 /// How long a stop or a revocation waits for calls that are on the wire: the rest of a clean end needs its time, too.
@@ -44,6 +42,9 @@ impl<C: Cluster> Lane<C> {
     /// How long the lane may wait for records, where it has calls to see to.
     pub(super) fn wait_for_calls(&self) -> Duration {
         let Some(calling) = &self.calling else { return IDLE_WAIT };
+        if self.tasks.values().any(|task| task.window.as_ref().is_some_and(|window| window.is_touched)) {
+            return self.transactor.begins_in();
+        }
         if calling.under_way() > 0 {
             return BUSY_WAIT;
         }
@@ -52,63 +53,42 @@ impl<C: Cluster> Lane<C> {
         calling.next_send(ready).map_or(IDLE_WAIT, |at| at.saturating_sub(now).clamp(Duration::ZERO, IDLE_WAIT))
     }
 
+    /// The lane's records and calls, apart from its transaction.
+    pub(super) fn round(&mut self) -> Option<Round<'_, C>> {
+        let Self { context, calling, scratch, batch, shares, tasks, member, .. } = self;
+        let (terms, calling) = (context.topology.calls()?, calling.as_mut()?);
+        Some(Round { context, terms, calling, scratch, batch, shares, tasks, member })
+    }
+
     /// Takes the batch into the windows of its tasks, and pauses those that are full.
     pub(super) fn take_in(&mut self) {
-        self.share_out();
-        let shares = std::mem::take(&mut self.shares);
-        let mut left = shares.iter().filter(|(_, indices)| !indices.is_empty());
-        while let Some((id, indices)) = left.next() {
-            let taken = caught(|| self.take_in_share(*id, indices));
-            if let Err(panic) = taken {
-                let at = self.scratch.in_progress();
-                self.abort_and_restore(Failure::panicked(*id, at, panic));
-                // The batch is gone: what the others have not taken in yet is read again.
-                left.by_ref().for_each(|(id, _)| self.restart_running(*id));
-            }
-        }
-        self.scratch.judge.in_progress = None;
-        self.shares = shares;
+        let stopping = self.transactor.stopping();
+        let Some(mut round) = self.round() else { return };
+        let failures = round.take_in(|id, task| task.is_running() && !stopping.contains(&id));
+        failures.into_iter().for_each(|failure| self.abort_and_restore(failure));
     }
 
-    fn take_in_share(&mut self, id: TaskId, indices: &[usize]) {
-        let Self { context, tasks, batch, scratch, member, .. } = self;
-        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return };
-        let task = tasks.get_mut(&id).expect("looked at above");
-        if let Some(work) = task.work() {
-            let wall_ms = context.clock.wall_ms();
-            for &index in indices {
-                let record = batch.record(index);
-                let judge = &mut scratch.judge;
-                judge.in_progress = Some(record.offset);
-                crate::engine::crash::record(record.topic, record.partition, record.offset);
-                window.take(
-                    (&record, &task.input.topic),
-                    (&context.rules, &task.committed.progress, wall_ms),
-                    || judge.key(&record),
-                    || is_certainly_future::<C>(context, &work, &record),
-                );
-            }
-        }
-        let is_full = window.len() >= context.limits.window_records_max || window.bytes() >= context.commit.bytes_max;
-        if is_full && !window.is_paused && member.pause(&task.input).is_ok() {
-            window.is_paused = true;
-        }
-        task.window = Some(window);
-    }
-
-    /// Hears answers, judges what can be judged, and writes what is due into the open transaction.
+    /// Hears answers, judges what can be judged, and writes what is due into the open transaction; or leaves it for the
+    /// next round, where the transaction would have to wait for its beginning.
     pub(super) fn attend_to_calls(&mut self) {
         let Self { context, tasks, calling: Some(calling), .. } = self else { return };
         let Some(terms) = context.topology.calls() else { return };
         calling.hear(context, terms, tasks);
         let at_work = tasks.at_work();
+        let can_write = self.transactor.begins_in().is_zero();
         for id in at_work {
             let is_touched = self.tasks.window(id).is_some_and(|window| std::mem::take(&mut window.is_touched));
             if !is_touched {
                 continue;
             }
-            let attended = self.judge_window(id).and_then(|()| self.write_window(id, What::All));
-            if let Err(failure) = attended.and_then(|()| self.doubt(id)) {
+            let attended = self.judge_window(id).and_then(|()| match can_write {
+                true => self.write_window(id, What::All).and_then(|()| self.doubt(id)),
+                false => {
+                    self.tasks.window(id).into_iter().for_each(|window| window.is_touched = true);
+                    Ok(())
+                }
+            });
+            if let Err(failure) = attended {
                 self.abort_and_restore(failure);
                 return self.restart_running(id);
             }
@@ -116,26 +96,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn judge_window(&mut self, id: TaskId) -> Result<(), Failure> {
-        let Self { context, tasks, calling: Some(calling), scratch, .. } = self else { return Ok(()) };
-        let Some(terms) = context.topology.calls() else { return Ok(()) };
-        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return Ok(()) };
-        let judged = match tasks[&id].work() {
-            None => Ok(Ok(())),
-            Some(work) => {
-                let granted = work.task.committed.calls.called.last().copied();
-                let former_to = window.former_to();
-                let grants = |offset: i64| {
-                    let granted = granted.filter(|granted| offset < granted.to)?;
-                    Some(Grant { since_ms: granted.since_ms, is_of_former: offset < former_to })
-                };
-                let Calling { numbers, asker, round, .. } = calling;
-                let (judge, now) = (&mut scratch.judge, Calling::now(context));
-                let bench = &mut Bench { context, terms, judge, asker, numbers, now };
-                caught(|| judging::judge(bench, round, (id, &work), &mut window, grants))
-            }
-        };
-        tasks.get_mut(&id).expect("looked at above").window = Some(window);
-        judged.unwrap_or_else(|panic| Err(Failure::panicked(id, self.scratch.in_progress(), panic)))
+        self.round().map_or(Ok(()), |mut round| round.judge(id))
     }
 
     /// Writes what is due of a window into its task's share of the open transaction.
@@ -198,11 +159,27 @@ impl<C: Cluster> Lane<C> {
         can_go_on
     }
 
-    /// Sends what is ready: what is committed lets it go, whatever becomes of the open transaction.
+    /// Sends what is ready.
     pub(super) fn send_calls(&mut self) {
-        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(terms) = context.topology.calls() else { return };
-        calling.send(context, terms, tasks);
+        self.round().into_iter().for_each(|mut round| round.send());
+    }
+
+    /// Commits what is open, and goes on with records and calls meanwhile.
+    pub(super) fn commit_and_go_on(&mut self) -> Result<(), cluster::Error> {
+        let mut aside = Aside::default();
+        if let Err(failure) = self.finish_while(Some(&mut aside)) {
+            self.abort_and_restore(failure);
+        }
+        for failure in aside.failures {
+            let id = failure.task;
+            self.abort_and_restore(failure);
+            id.into_iter().for_each(|id| self.restart_running(id));
+        }
+        match aside.polled {
+            None => Ok(()),
+            Some(Ok(event)) => self.on_event(event),
+            Some(Err(error)) => self.on_poll_error(error),
+        }
     }
 
     /// After the commit: sends what it has let go, goes on reading where there is room again, and stops where it has to.

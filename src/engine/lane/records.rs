@@ -1,5 +1,7 @@
 //! A batch's way through a lane, up to the commit of its transaction.
 
+use std::time::Duration;
+
 use crate::cluster::{Cluster, Member, Producer, RecordBatch};
 use crate::effect::Failed;
 use crate::engine::claims::{self, Ownership};
@@ -8,10 +10,11 @@ use crate::engine::panics::{InProgress, caught};
 use crate::engine::process::{Portion, process};
 use crate::engine::share::{Share, Stop, TaskId};
 use crate::engine::sweep;
-use crate::engine::task::{Phase, Task};
+use crate::engine::task::{Phase, Task, Tasks};
 use crate::engine::transact::{Committed, Transactor};
 
 use super::Lane;
+use super::round::{Aside, Round};
 
 impl<C: Cluster> Lane<C> {
     /// Sorts the batch by task and takes each task's records through it. With a sink, the transaction ends with the batch:
@@ -69,27 +72,9 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    pub(super) fn share_out(&mut self) {
+    fn share_out(&mut self) {
         let Self { batch, shares, tasks, transactor, .. } = self;
-        shares.iter_mut().for_each(|(_, indices)| indices.clear());
-        let of_source: Vec<Option<usize>> = batch
-            .partitions()
-            .iter()
-            .map(|partition| {
-                let is_its = |id: TaskId, task: &Task<C>| task.input == *partition && takes(transactor, id, task);
-                let (&id, _) = tasks.iter().find(|(id, task)| is_its(**id, task))?;
-                let known = shares.iter().position(|(of, _)| *of == id);
-                Some(known.unwrap_or_else(|| {
-                    shares.push((id, Vec::new()));
-                    shares.len() - 1
-                }))
-            })
-            .collect();
-        for index in 0..batch.len() {
-            if let Some(share) = of_source[batch.source(index)] {
-                shares[share].1.push(index);
-            }
-        }
+        share_out(batch, shares, tasks, |id, task| takes(transactor, id, task));
     }
 
     /// Makes sure that the group names this lane's id before the id writes for a task; for all tasks at work at once.
@@ -210,19 +195,38 @@ impl<C: Cluster> Lane<C> {
 
     /// Commits what is open; recovery is up to the caller.
     fn finish(&mut self) -> Result<(), Failure> {
+        self.finish_while(None)
+    }
+
+    /// The same. Meanwhile the lane goes on with its calls, if `aside` takes what is to be seen to afterwards.
+    pub(super) fn finish_while(&mut self, aside: Option<&mut Aside>) -> Result<(), Failure> {
         if !self.transactor.is_open() {
             return Ok(());
         }
         let Self { context, transactor, tasks, member, sink, .. } = self;
         transactor.seal(context, tasks, member, sink.as_mut())?;
         let concerned = self.with_windows();
-        let Self { context, transactor, tasks, member, metrics, .. } = self;
-        let Committed { failures, stops, settled } = transactor.commit(context, tasks, member, metrics)?;
+        let Committed { failures, stops, settled } = self.commit_while(aside)?;
         self.ended(concerned, true);
         self.calling.iter().for_each(|calling| calling.metrics.settled(settled));
         failures.into_iter().for_each(|failure| self.on_task_failure(failure));
         stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));
         Ok(())
+    }
+
+    fn commit_while(&mut self, aside: Option<&mut Aside>) -> Result<Committed, Failure> {
+        let stopping = self.transactor.stopping();
+        let Self { context, transactor, tasks, member, metrics, calling, scratch, batch, shares, .. } = self;
+        let membership = transactor.membership(member)?;
+        let Some((aside, (terms, calling))) = aside.zip(context.topology.calls().zip(calling.as_mut())) else {
+            return transactor.commit(context, tasks, membership, metrics, None);
+        };
+        let mut go_on = |tasks: &mut Tasks<C>, wait: Duration| {
+            let (scratch, batch, shares) = (&mut *scratch, &mut *batch, &mut *shares);
+            let (calling, member) = (&mut *calling, &mut *member);
+            Round { context, terms, calling, scratch, batch, shares, tasks, member }.go_on(aside, &stopping, wait);
+        };
+        transactor.commit(context, tasks, membership, metrics, Some(&mut go_on))
     }
 
     /// Everything before a record is committed and the task stops there, unless its store has failed meanwhile.
@@ -237,7 +241,33 @@ impl<C: Cluster> Lane<C> {
 
 /// Whether the task's records may be read into the open transaction.
 fn takes<C: Cluster>(transactor: &Transactor<C>, id: TaskId, task: &Task<C>) -> bool {
-    matches!(task.phase, Phase::Running)
-        && task.held.is_some()
-        && transactor.share(id).is_none_or(|share| share.stop.is_none())
+    task.is_running() && transactor.share(id).is_none_or(|share| share.stop.is_none())
+}
+
+/// Sorts the batch by task: those that take their records.
+pub(super) fn share_out<C: Cluster>(
+    batch: &C::Batch,
+    shares: &mut Vec<(TaskId, Vec<usize>)>,
+    tasks: &Tasks<C>,
+    takes: impl Fn(TaskId, &Task<C>) -> bool,
+) {
+    shares.iter_mut().for_each(|(_, indices)| indices.clear());
+    let of_source: Vec<Option<usize>> = batch
+        .partitions()
+        .iter()
+        .map(|partition| {
+            let is_its = |id: TaskId, task: &Task<C>| task.input == *partition && takes(id, task);
+            let (&id, _) = tasks.iter().find(|(id, task)| is_its(**id, task))?;
+            let known = shares.iter().position(|(of, _)| *of == id);
+            Some(known.unwrap_or_else(|| {
+                shares.push((id, Vec::new()));
+                shares.len() - 1
+            }))
+        })
+        .collect();
+    for index in 0..batch.len() {
+        if let Some(share) = of_source[batch.source(index)] {
+            shares[share].1.push(index);
+        }
+    }
 }

@@ -81,6 +81,7 @@ pub const SET_ASIDE_BY_SINK: &str = "a record that the database refuses was set 
 pub const RETURNED: &str = "what a statement returned was written to Kafka";
 pub const DONE_AGAIN: &str = "the database lost only what Kafka did not have, and it was done again";
 
+pub const SENT_MEANWHILE: &str = "a call was sent while its lane's transaction was being committed";
 pub const TOO_LATE: &str = "a request was not written, since its key's window was ending";
 pub const GIVEN_UP: &str = "a call was given up after all its attempts";
 pub const IN_DOUBT: &str = "a call was in doubt, and went to the dead letters";
@@ -253,6 +254,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("called", COMMANDED, "the schedule does it"),
     of("called", SETTLED_BY_HAND, "the judge finds it acknowledged"),
     of("called", FORGOTTEN_BY_HAND, "the judge finds it acknowledged"),
+    of("called", SENT_MEANWHILE, "the driver sends it within the producer's commit"),
     rare("called", TOO_LATE, "the driver finds the window over before it writes"),
     of("called_odd", CONFLICT, "the judge finds its dead letter, or none where conflicts are dropped"),
     of("called_odd", WENT_ON, "the judge finds its end"),

@@ -108,6 +108,9 @@ impl Client {
             return self.ready.push_back(Heard { number: *number, attempt: *attempt, answer, body, message, took });
         }
         let mut state = self.process.lock();
+        if *state.is_committing() {
+            state.reach(coverage::SENT_MEANWHILE);
+        }
         let (there, back) = (state.random.between(50, 3 * MS), state.random.between(50, 3 * MS));
         let (fate, delay) = (state.provider_fate(), state.random.between(MS, SECOND));
         let key = rendered.key.as_ref().map(ToString::to_string);

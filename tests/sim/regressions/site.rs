@@ -94,7 +94,9 @@ impl<'a> Lane<'a> {
             self.site.process.sleep(MS);
         }
         let metrics = Metrics::new().lane("shop");
-        self.transactor.commit(context, &mut self.tasks, &self.member, &metrics).map(|committed| committed.failures)
+        let membership = self.transactor.membership(&self.member)?;
+        let committed = self.transactor.commit(context, &mut self.tasks, membership, &metrics, None);
+        committed.map(|committed| committed.failures)
     }
 }
 

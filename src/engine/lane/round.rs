@@ -1,0 +1,144 @@
+//! What a lane that calls a provider does with its records apart from its transaction: it takes in what was read, hears
+//! answers, judges, and sends what may go.
+//!
+//! None of it waits for the end of the open transaction: while that is being committed, the lane goes on ([`Aside`]). A
+//! record of an identity that the transaction settles is not judged before it has ended, since its slot is not settled;
+//! and a call goes only by what was committed before.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::cluster::{self, Cluster, GroupEvent, Member, RecordBatch};
+use crate::effect::call::Grant;
+use crate::engine::calling::Calling;
+use crate::engine::calling::judging::{self, Bench};
+use crate::engine::context::Context;
+use crate::engine::failure::Failure;
+use crate::engine::judge::is_certainly_future;
+use crate::engine::panics::caught;
+use crate::engine::process::Scratch;
+use crate::engine::share::TaskId;
+use crate::engine::task::{Task, Tasks};
+use crate::topology::sink::Terms;
+
+use super::records::share_out;
+
+/// A lane's records and calls.
+pub(super) struct Round<'a, C: Cluster> {
+    pub context: &'a Context,
+    pub terms: &'a Terms,
+    pub calling: &'a mut Calling,
+    pub scratch: &'a mut Scratch,
+    pub batch: &'a mut C::Batch,
+    pub shares: &'a mut Vec<(TaskId, Vec<usize>)>,
+    pub tasks: &'a mut Tasks<C>,
+    pub member: &'a mut C::Member,
+}
+
+/// What has happened while a transaction was being committed, and is to be seen to afterwards.
+#[derive(Default)]
+pub(super) struct Aside {
+    /// What became of reading, where that is more than records. Nothing more is read before it is seen to.
+    pub polled: Option<Result<GroupEvent, cluster::Error>>,
+    /// What has failed, each time a single task.
+    pub failures: Vec<Failure>,
+}
+
+impl<C: Cluster> Round<'_, C> {
+    /// Takes the batch into the windows of those tasks that `takes` says, and pauses those that are full. Returns what
+    /// has failed.
+    pub fn take_in(&mut self, takes: impl Fn(TaskId, &Task<C>) -> bool) -> Vec<Failure> {
+        share_out(self.batch, self.shares, self.tasks, takes);
+        let (shares, mut failures) = (std::mem::take(self.shares), Vec::new());
+        for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
+            let taken = caught(|| self.take_in_share(*id, indices));
+            failures.extend(taken.err().map(|panic| Failure::panicked(*id, self.scratch.in_progress(), panic)));
+        }
+        self.scratch.judge.in_progress = None;
+        *self.shares = shares;
+        failures
+    }
+
+    fn take_in_share(&mut self, id: TaskId, indices: &[usize]) {
+        let Self { context, tasks, batch, scratch, member, .. } = self;
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return };
+        let task = tasks.get_mut(&id).expect("looked at above");
+        if let Some(work) = task.work() {
+            let wall_ms = context.clock.wall_ms();
+            for &index in indices {
+                let record = batch.record(index);
+                let judge = &mut scratch.judge;
+                judge.in_progress = Some(record.offset);
+                crate::engine::crash::record(record.topic, record.partition, record.offset);
+                window.take(
+                    (&record, &task.input.topic),
+                    (&context.rules, &task.committed.progress, wall_ms),
+                    || judge.key(&record),
+                    || is_certainly_future::<C>(context, &work, &record),
+                );
+            }
+        }
+        let is_full = window.len() >= context.limits.window_records_max || window.bytes() >= context.commit.bytes_max;
+        if is_full && !window.is_paused && member.pause(&task.input).is_ok() {
+            window.is_paused = true;
+        }
+        task.window = Some(window);
+    }
+
+    /// Judges what can be judged of a task's window.
+    pub fn judge(&mut self, id: TaskId) -> Result<(), Failure> {
+        let Self { context, terms, calling, tasks, scratch, .. } = self;
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return Ok(()) };
+        let judged = match tasks[&id].work() {
+            None => Ok(Ok(())),
+            Some(work) => {
+                let granted = work.task.committed.calls.called.last().copied();
+                let former_to = window.former_to();
+                let grants = |offset: i64| {
+                    let granted = granted.filter(|granted| offset < granted.to)?;
+                    Some(Grant { since_ms: granted.since_ms, is_of_former: offset < former_to })
+                };
+                let Calling { numbers, asker, round, .. } = &mut **calling;
+                let (judge, now) = (&mut scratch.judge, Calling::now(context));
+                let bench = &mut Bench { context, terms, judge, asker, numbers, now };
+                caught(|| judging::judge(bench, round, (id, &work), &mut window, grants))
+            }
+        };
+        tasks.get_mut(&id).expect("looked at above").window = Some(window);
+        judged.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))
+    }
+
+    /// Sends what is ready: what is committed lets it go, whatever becomes of the open transaction.
+    pub fn send(&mut self) {
+        self.calling.send(self.context, self.terms, self.tasks);
+    }
+
+    /// Goes on for at most `wait` if there is nothing to do, without the transaction that is being committed, which stops
+    /// these tasks. What is due is written by the next one.
+    pub fn go_on(&mut self, aside: &mut Aside, stopping: &[TaskId], wait: Duration) {
+        let records_max = self.calling.reads_max(self.terms, self.context.limits.poll_records_max);
+        let can_read = aside.polled.is_none() && aside.failures.is_empty();
+        if can_read {
+            aside.polled = self.member.poll(self.batch, records_max, wait).transpose();
+            if !self.batch.is_empty() {
+                self.take_in_meanwhile(aside, stopping);
+            }
+        }
+        if !can_read || records_max == 0 {
+            self.context.clock.wait(wait, &AtomicBool::new(false));
+        }
+        self.calling.hear(self.context, self.terms, self.tasks);
+        self.send();
+    }
+
+    /// Nothing but a new record can be judged now that could not be before: nothing else is settled.
+    fn take_in_meanwhile(&mut self, aside: &mut Aside, stopping: &[TaskId]) {
+        let takes = |id, task: &Task<C>| task.is_running() && !stopping.contains(&id);
+        aside.failures.extend(self.take_in(takes));
+        let has_records = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);
+        let ids: Vec<TaskId> = self.shares.iter().filter_map(has_records).collect();
+        for id in ids {
+            aside.failures.extend(self.judge(id).err());
+        }
+    }
+}
