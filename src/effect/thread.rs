@@ -24,6 +24,8 @@ impl Tasks {
     /// Starts a task.
     pub fn start(&self, task: impl Future<Output = ()> + 'static) {
         let panicked = self.panicked.clone();
+        // Each place that it is moved to copies all that it may come to hold.
+        let task = Box::pin(task);
         tokio::task::spawn_local(async move {
             if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
                 let _ = panicked.send(panic);
