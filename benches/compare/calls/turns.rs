@@ -22,6 +22,8 @@ use crate::usage::Usage;
 const LOOK: Duration = Duration::from_millis(5);
 /// A contender of whom nothing new is visible for this long has stalled.
 const STALL: Duration = Duration::from_secs(60);
+/// So many turns are for warming up Kafka's broker.
+const WARM_UP_TURNS: usize = 3;
 /// This part of the work is for warming up.
 const WARM_UP: u64 = 5;
 
@@ -48,12 +50,14 @@ pub fn run(bench: &Bench, data: &mut Data, failures: &mut Vec<String>) -> Outcom
     }
     // Kafka's broker compiles its own code while it works.
     bench.progress.say("warming up");
-    turn(bench, 0, PROVIDERS[0].0, Who::Ratchet)?;
+    for number in 1..=WARM_UP_TURNS {
+        turn(bench, &format!("warm-up-{number}"), PROVIDERS[0].0, Who::Ratchet)?;
+    }
     let mut order = Who::ALL;
     for round in 1..=bench.rounds {
         for (latency_ms, _) in PROVIDERS {
             for who in order {
-                match turn(bench, round, latency_ms, who) {
+                match turn(bench, &format!("round-{round}"), latency_ms, who) {
                     Ok(sample) => data.turns.push(Turn { round, latency_ms, who, sample }),
                     Err(failure) => {
                         bench.progress.say(format!("FAILED: {failure}"));
@@ -68,8 +72,8 @@ pub fn run(bench: &Bench, data: &mut Data, failures: &mut Vec<String>) -> Outcom
 }
 
 /// One contender's turn; everything that it created is removed afterwards.
-fn turn(bench: &Bench, round: usize, latency_ms: u64, who: Who) -> Outcome<Sample> {
-    let name = format!("calls-{round}-{latency_ms}-{}", who.plain_name());
+fn turn(bench: &Bench, which: &str, latency_ms: u64, who: Who) -> Outcome<Sample> {
+    let name = format!("calls-{which}-{latency_ms}-{}", who.plain_name());
     let output = format!("{name}-out");
     bench.broker.create(&output, PARTITIONS, &[])?;
     let provider = Provider::start(&bench.folder, &name, latency_ms)?;
@@ -89,7 +93,7 @@ fn turn(bench: &Bench, round: usize, latency_ms: u64, who: Who) -> Outcome<Sampl
         fail!("{} has left {counted} answers to {all} calls", who.name());
     }
     bench.progress.say(format!(
-        "round {round}, {latency_ms} ms: {}: {:.0} calls/s; CPU a call: {:.1} us, of the provider {:.1}, of Kafka {:.1}{}",
+        "{which}, {latency_ms} ms: {}: {:.0} calls/s; CPU a call: {:.1} us, of the provider {:.1}, of Kafka {:.1}{}",
         who.name(),
         sample.rate,
         sample.cpu_us,
