@@ -53,9 +53,11 @@ const QUEUED_PER_CALL: usize = 2;
 const QUEUED_MIN: usize = 64;
 /// How many calls are to be there that were not sent, for each that may be under way: while there are so many, nothing
 /// more is read. A transaction that lets them go takes 10 ms and more, in which a fast provider does hundreds.
-const UNSENT_PER_CALL: usize = 8;
+const UNSENT_PER_CALL: usize = 16;
 /// How many are to be there in any case.
 const UNSENT_MIN: usize = 64;
+/// How long after the last transaction the next one begins while calls wait for their turn: several commits' time.
+const BATCH_WAIT: Duration = Duration::from_millis(20);
 
 /// Numbers a lane's calls.
 #[derive(Debug, Default)]
@@ -99,6 +101,8 @@ pub struct Calling {
     has_hidden: bool,
     /// Whether there were enough calls when some were sent last.
     has_enough: bool,
+    /// When the lane's last transaction has ended.
+    pub(super) committed_at: Duration,
     /// Where counts go.
     pub(super) metrics: CallMetrics,
     pub(super) said: Said,
@@ -127,6 +131,7 @@ impl Calling {
             secrets: context.topology.http().map(Secrets::of).unwrap_or_default(),
             has_hidden: false,
             has_enough: false,
+            committed_at: Duration::ZERO,
             metrics: context.metrics.calls(&context.topology.name, provider.kind(), &Class::ALL.map(Class::as_str)),
             said: Said::default(),
             numbers: Numbers::default(),
@@ -149,6 +154,15 @@ impl Calling {
     /// which has records read twice, and rounds look at few slots.
     pub fn reads_max(&self, terms: &Terms, records_max: usize) -> usize {
         if self.has_enough { 0 } else { records_max.min(unsent_max(terms)) }
+    }
+
+    /// For how long a transaction is worth waiting with: while calls wait for their turn, sooner ends none of them sooner,
+    /// and a larger transaction costs little more than a small one.
+    pub fn writes_in(&self, terms: &Terms, now: Duration) -> Duration {
+        if self.under_way.len() <= terms.in_flight {
+            return Duration::ZERO;
+        }
+        (self.committed_at + BATCH_WAIT).saturating_sub(now)
     }
 
     /// Whether calls wait for the provider.

@@ -23,6 +23,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// How much longer than a call may take it waits for one.
 const DRAIN_MORE: Duration = Duration::from_secs(1);
 
+/// How long a lane with calls under way waits for records before it listens for answers.
+const ANSWER_WAIT: Duration = Duration::from_millis(1);
+
 impl<C: Cluster> Windows for Tasks<C> {
     fn window(&mut self, id: TaskId) -> Option<&mut Window> {
         self.get_mut(&id)?.window.as_mut()
@@ -43,14 +46,24 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn wait_for_calls(&self) -> Duration {
         let Some(calling) = &self.calling else { return IDLE_WAIT };
         if self.tasks.values().any(|task| task.window.as_ref().is_some_and(|window| window.is_touched)) {
-            return self.transactor.begins_in();
+            return self.writes_in().min(BUSY_WAIT);
         }
         if calling.under_way() > 0 {
-            return BUSY_WAIT;
+            return ANSWER_WAIT;
         }
         let ready = self.tasks.values().filter_map(|task| task.window.as_ref()?.next_send()).min();
         let now = self.context.clock.monotonic();
         calling.next_send(ready).map_or(IDLE_WAIT, |at| at.saturating_sub(now).clamp(Duration::ZERO, IDLE_WAIT))
+    }
+
+    /// For how long nothing is written yet: a transaction that is begun now would have to wait, or is worth waiting with.
+    fn writes_in(&self) -> Duration {
+        let begins_in = self.transactor.begins_in();
+        let calling = self.calling.as_ref().zip(self.context.topology.calls());
+        match calling.filter(|_| !self.transactor.is_open()) {
+            Some((calling, terms)) => begins_in.max(calling.writes_in(terms, self.context.clock.monotonic())),
+            None => begins_in,
+        }
     }
 
     /// The lane's records and calls, apart from its transaction.
@@ -75,7 +88,7 @@ impl<C: Cluster> Lane<C> {
         let Some(terms) = context.topology.calls() else { return };
         calling.hear(context, terms, tasks);
         let at_work = tasks.at_work();
-        let can_write = self.transactor.begins_in().is_zero();
+        let can_write = self.writes_in().is_zero();
         for id in at_work {
             let is_touched = self.tasks.window(id).is_some_and(|window| std::mem::take(&mut window.is_touched));
             if !is_touched {
@@ -167,8 +180,13 @@ impl<C: Cluster> Lane<C> {
     /// Commits what is open, and goes on with records and calls meanwhile.
     pub(super) fn commit_and_go_on(&mut self) -> Result<(), cluster::Error> {
         let mut aside = Aside::default();
+        let is_open = self.transactor.is_open();
         if let Err(failure) = self.finish_while(Some(&mut aside)) {
             self.abort_and_restore(failure);
+        }
+        if is_open {
+            let now = self.context.clock.monotonic();
+            self.calling.iter_mut().for_each(|calling| calling.committed_at = now);
         }
         for failure in aside.failures {
             let id = failure.task;
