@@ -169,6 +169,11 @@ impl Window {
         self.slots.iter().any(is_sent)
     }
 
+    /// Everything before this offset is settled.
+    pub fn next(&self) -> i64 {
+        self.next
+    }
+
     /// The next offset to read.
     pub fn read_to(&self) -> i64 {
         self.read_to

@@ -42,7 +42,9 @@ impl What {
     /// Whether that concerns a window whose task is committed up to this position.
     pub fn is_due_in(self, window: &Window, committed: &Position) -> bool {
         let ends_grant = || self == Self::Releases && grants::end_of_open(window, committed).is_some();
-        self.has_due(window) || ends_grant()
+        // What a former owner has settled leaves the window without a transaction.
+        let is_ahead = window.next() > committed.next;
+        self.has_due(window) || is_ahead || ends_grant()
     }
 
     /// Whether that concerns a slot of this window whose turn it is.

@@ -235,6 +235,9 @@ impl<C: Cluster> Lane<C> {
         }
         let Some(task) = self.tasks.get(&id) else { return };
         let Some(window) = task.window.as_ref().filter(|window| !window.is_empty()) else { return };
+        if window.next() > task.committed.next {
+            return;
+        }
         let slot = window.slot(0);
         match &slot.stage {
             SlotStage::Stops(reason) if !window.is_calling() && !self.may_be_told(id) => {

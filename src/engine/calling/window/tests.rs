@@ -143,6 +143,18 @@ fn what_former_owners_have_settled_is_passed_over_and_moves_stream_time() {
 }
 
 #[test]
+fn what_leaves_the_window_without_a_transaction_is_due() {
+    use crate::engine::calling::writing::What;
+    let mut window = window(&[(1, 3)], [0, 1, 2]);
+    write(&mut window, &[0]);
+    // What is committed was written before the others were read, while it was being committed.
+    let committed = position(1, &[(1, 3)]);
+    end(&mut window, true);
+    assert!(What::All.is_due_in(&window, &committed), "the next transaction brings the offset on");
+    assert!(!What::All.is_due_in(&window, &position(3, &[])), "once");
+}
+
+#[test]
 fn range_that_begins_in_a_gap_is_kept_until_it_is_read() {
     let mut window = window(&[(2, 9)], [0, 5]);
     assert_eq!(ahead(&window), (0, -1, vec![(5, 6), (6, 9)]));
