@@ -3,7 +3,8 @@
 //! - [`Handler`] is the [`Provider`], made of a [`Function`] and [`Settings`]. Each lane's handlers run on a thread of
 //!   their own, `calls-<n>`, with a small runtime, many at once and one at a time.
 //! - [`Steps`] is what a function does its work by; [`Record`], [`Reply`] and [`StepError`] are what goes in and comes out.
-//! - `run` makes one attempt: runs the function from the journal on, and says what it has come to.
+//! - [`Attempt`] is one attempt: runs the function from the journal on, and says what it has come to. It needs no runtime
+//!   by itself, so that the simulation makes it in a time of its own.
 //!
 //! **What a step has come to is committed before the next one begins.** The last one's result is left to the settlement, if
 //! the function ends well right after it; a crash in between does that step again, under its key. A function that is run
@@ -41,9 +42,10 @@ mod run;
 mod steps;
 
 pub use super::call::Key;
-pub use super::postgres::steps::Transaction;
+pub use super::postgres::steps::{Came, Transaction};
 pub use error::StepError;
 pub use record::{Record, Reply};
+pub use run::{Attempt, Ended};
 pub use steps::Steps;
 
 /// How many threads of a lane may be at blocking work that functions start.

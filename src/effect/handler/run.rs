@@ -2,22 +2,26 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crossbeam_channel::Sender;
 use futures_util::FutureExt as _;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::steps::{Parts, Steps};
-use super::{Handler, Record, Reply, Running, Runs, StepError};
+use super::{Handler, Record, Reply, Running, Runs, Settings, StepError};
 use crate::effect::call::{Answer, RetryAfter, Status};
 use crate::effect::job::Job;
 use crate::effect::postgres::steps::Pool;
-use crate::effect::provider::{Asks, Body, Told};
+use crate::effect::provider::{Asks, Body, Request, Told};
 
 /// What a lane's runs share.
 pub(super) struct Lane {
@@ -81,11 +85,102 @@ impl Progress {
     }
 }
 
+/// An attempt, made by whoever polls it.
+pub struct Attempt {
+    run: Pin<Box<dyn Future<Output = End>>>,
+    progress: Rc<Progress>,
+    result_max: Option<usize>,
+}
+
+/// What an attempt has come to, as its lane hears it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It is over.
+    Over {
+        /// What it has come to.
+        answer: Answer,
+        /// What its function has given back.
+        body: Body,
+        /// Why it has not ended well.
+        message: Option<String>,
+    },
+    /// It cannot go on, and nothing but another program helps: why.
+    Stops(String),
+}
+
+impl Attempt {
+    /// An attempt whose steps have no database of their own ([`Steps::transaction_by`]), with what it waits for where it
+    /// has told of steps: since when the next one may act. `None` if it is no work of a handler.
+    pub fn of(handler: &Handler, request: &Request, tell: &Sender<Told>) -> Option<(Self, mpsc::UnboundedSender<i64>)> {
+        Self::new(handler, request, (None, tell))
+    }
+
+    fn new(
+        handler: &Handler,
+        request: &Request,
+        (pool, tell): (Option<Rc<Pool>>, &Sender<Told>),
+    ) -> Option<(Self, mpsc::UnboundedSender<i64>)> {
+        let Asks::Handler(work) = &request.asks else { return None };
+        let (tell_run, committed) = mpsc::unbounded_channel();
+        let Settings { timeout, result_max, .. } = *handler.settings;
+        let progress = Rc::new(Progress::new(timeout));
+        let steps = Steps::new(Parts {
+            work: Arc::clone(work),
+            request: request.clone(),
+            settings: Arc::clone(&handler.settings),
+            pool,
+            progress: Rc::clone(&progress),
+            tell: tell.clone(),
+            committed,
+        });
+        let (function, record) = (Arc::clone(&handler.function.0), Record::of(Arc::clone(work)));
+        let run = async move {
+            let (came, steps) = function(record, steps).await;
+            steps.finish(came).await
+        };
+        let run = AssertUnwindSafe(run).catch_unwind();
+        let run = run.map(|ran| ran.unwrap_or_else(|panic| End::Failed(panicked(&*panic))));
+        Some((Self { run: Box::pin(run), progress, result_max }, tell_run))
+    }
+
+    /// It has taken too long, and is dropped where it is.
+    pub fn overdue(self, timeout: Duration) -> Ended {
+        let error = StepError::unknown(format!("a step has not ended within {timeout:?}"));
+        self.ended(End::Failed(error))
+    }
+
+    fn ended(&self, end: End) -> Ended {
+        let status = |code| Answer::Status(Status::of(code));
+        let (answer, body, message) = match end {
+            End::Done(reply) => (status(200), body(reply, self.result_max), None),
+            End::Rejected { reason, is_certain: true } => (Answer::Refused, Body::None, Some(reason)),
+            End::Rejected { reason, is_certain: false } => (status(422), Body::None, Some(reason)),
+            // As a provider says that it will not find out.
+            End::InDoubt(words) => {
+                (Answer::Status(Status { is_replayed: true, ..Status::of(500) }), Body::None, Some(words))
+            }
+            End::Failed(error) => (failed(&error, self.progress.acting.get()), Body::None, Some(error.to_string())),
+            End::TooLate => (Answer::TooLate, Body::None, Some("the window of a step's key has passed".to_owned())),
+            End::Stops(reason) => return Ended::Stops(reason),
+        };
+        Ended::Over { answer, body, message }
+    }
+}
+
+impl Future for Attempt {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
+        self.run.as_mut().poll(context).map(|end| self.ended(end))
+    }
+}
+
 /// Makes an attempt.
 pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit) {
     let request = job.request().clone();
-    let Asks::Handler(work) = &request.asks else { return job.not_sent("it is no work of a handler".to_owned()) };
-    let ((tell_run, committed), (alive, abandoned)) = (mpsc::unbounded_channel(), oneshot::channel::<()>());
+    let made = Attempt::new(&lane.handler, &request, (lane.pool.clone(), &lane.runs.tell));
+    let Some((mut attempt, tell_run)) = made else { return job.not_sent("it is no work of a handler".to_owned()) };
+    let (alive, abandoned) = oneshot::channel::<()>();
     // Before it is claimed: whoever finds that it cannot be taken back any more can abandon it.
     lane.runs.running().insert(request.number, Running { committed: tell_run, _alive: alive });
     if !job.claim() {
@@ -93,62 +188,30 @@ pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit
         return;
     }
     job.written();
-    let progress = Rc::new(Progress::new(lane.handler.settings.timeout));
-    let steps = Steps::new(Parts {
-        work: Arc::clone(work),
-        request: request.clone(),
-        settings: Arc::clone(&lane.handler.settings),
-        pool: lane.pool.clone(),
-        progress: Rc::clone(&progress),
-        tell: lane.runs.tell.clone(),
-        committed,
-    });
-    let function = Arc::clone(&lane.handler.function.0);
-    let run = async {
-        let (came, steps) = function(Record::of(Arc::clone(work)), steps).await;
-        steps.finish(came).await
-    };
-    let end = tokio::select! {
+    let progress = Rc::clone(&attempt.progress);
+    let ended = tokio::select! {
         biased;
         // Nobody waits for it: the run is dropped where it is.
         _ = abandoned => return,
-        ran = AssertUnwindSafe(run).catch_unwind() => ran.unwrap_or_else(|panic| End::Failed(panicked(&*panic))),
-        () = progress.overdue() => {
-            let timeout = lane.handler.settings.timeout;
-            End::Failed(StepError::unknown(format!("a step has not ended within {timeout:?}")))
-        }
+        ended = &mut attempt => ended,
+        () = progress.overdue() => attempt.overdue(lane.handler.settings.timeout),
     };
     // Before it is heard of: the next attempt has the same number.
     lane.runs.running().remove(&request.number);
-    conclude(&lane, job, end, progress.acting.get());
+    match ended {
+        Ended::Over { answer, body, message } => job.conclude(answer, body, message),
+        Ended::Stops(reason) => {
+            let (number, attempt) = (request.number, request.attempt);
+            let _ = lane.runs.tell.send(Told::Stops { number, attempt, reason });
+            job.silence();
+        }
+    }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> StepError {
     let words = panic.downcast_ref::<&str>().copied();
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word");
     StepError::unknown(format!("the handler has panicked: {words}"))
-}
-
-/// Has the lane hear what an attempt has come to.
-fn conclude(lane: &Lane, mut job: Job, end: End, may_have_acted: bool) {
-    let status = |code| Answer::Status(Status::of(code));
-    let (answer, body, message) = match end {
-        End::Done(reply) => (status(200), body(reply, lane.handler.settings.result_max), None),
-        End::Rejected { reason, is_certain: true } => (Answer::Refused, Body::None, Some(reason)),
-        End::Rejected { reason, is_certain: false } => (status(422), Body::None, Some(reason)),
-        // As a provider says that it will not find out.
-        End::InDoubt(words) => {
-            (Answer::Status(Status { is_replayed: true, ..Status::of(500) }), Body::None, Some(words))
-        }
-        End::Failed(error) => (failed(&error, may_have_acted), Body::None, Some(error.to_string())),
-        End::TooLate => (Answer::TooLate, Body::None, Some("the window of a step's key has passed".to_owned())),
-        End::Stops(reason) => {
-            let (number, attempt) = (job.request().number, job.request().attempt);
-            let _ = lane.runs.tell.send(Told::Stops { number, attempt, reason });
-            return job.silence();
-        }
-    };
-    job.conclude(answer, body, message);
 }
 
 fn failed(error: &StepError, may_have_acted: bool) -> Answer {

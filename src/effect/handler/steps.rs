@@ -20,11 +20,8 @@ use crate::format::{REASON_BYTES_MAX, RESULT_BYTES_MAX, Step, StepHow};
 
 type Undone<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;
 
-/// What undoes what was done.
-enum Undo {
-    Call(Box<dyn FnOnce(Key) -> Undone<'static>>),
-    Transaction(Box<dyn for<'a, 'b> FnOnce(&'a Transaction<'b>) -> Undone<'a>>),
-}
+/// What undoes what was done: a step of this name.
+type Undo = Box<dyn for<'a> FnOnce(&'a mut Steps, &'a str) -> Undone<'a>>;
 
 /// Why no further step begins.
 #[derive(Clone)]
@@ -182,7 +179,47 @@ impl Steps {
             })
             .await;
         // A commit that was not answered is found by its key.
-        let came = carried_out.unwrap_or_else(|error| Err(StepError::again(error.message)));
+        self.carried_out(name, carried_out.unwrap_or_else(|error| Err(StepError::again(error.message))))
+    }
+
+    /// The same wherever the transactions are: `carry_out` carries the step out under its key, unless it was, and gives
+    /// what it came to.
+    ///
+    /// # Errors
+    /// As for [`Steps::transaction`].
+    #[cfg_attr(not(ratchet_internals), doc(hidden))]
+    pub async fn transaction_by<T, F>(&mut self, name: &str, carry_out: F) -> Result<T, StepError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: AsyncFnOnce(Key) -> Result<Came, StepError>,
+    {
+        match self.begin(name)? {
+            Next::Acts { .. } => {}
+            recorded => return self.recorded(name, recorded),
+        }
+        self.within = Some(name.to_owned());
+        let came = self.transact_by(name, carry_out).await;
+        self.within = None;
+        came
+    }
+
+    async fn transact_by<T, F>(&mut self, name: &str, carry_out: F) -> Result<T, StepError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: AsyncFnOnce(Key) -> Result<Came, StepError>,
+    {
+        self.make_room()?;
+        self.commit().await?;
+        let came = carry_out(self.work.key_of(name)).await;
+        self.carried_out(name, came)
+    }
+
+    /// What the transaction of a step has come to.
+    fn carried_out<T: Serialize + DeserializeOwned>(
+        &mut self,
+        name: &str,
+        came: Result<Came, StepError>,
+    ) -> Result<T, StepError> {
         match came {
             Ok(Came::Rejected(reason)) => {
                 // Nothing has happened, whatever was attempted before.
@@ -204,8 +241,7 @@ impl Steps {
     where
         F: AsyncFnOnce(Key) -> Result<(), StepError> + 'static,
     {
-        let undo = Undo::Call(Box::new(move |key| Box::pin(async move { undo(key).await })));
-        self.register(name, undo);
+        self.register(name, Box::new(move |steps, name| Box::pin(steps.call(name, undo))));
     }
 
     /// The same in a transaction of the worker's database ([`Steps::transaction`]).
@@ -213,9 +249,16 @@ impl Steps {
     where
         F: AsyncFnOnce(&Transaction<'_>) -> Result<(), StepError> + 'static,
     {
-        let undo: Box<dyn for<'a, 'b> FnOnce(&'a Transaction<'b>) -> Undone<'a>> =
-            Box::new(move |transaction| Box::pin(async move { undo(transaction).await }));
-        self.register(name, Undo::Transaction(undo));
+        self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction(name, undo))));
+    }
+
+    /// The same wherever the transactions are ([`Steps::transaction_by`]).
+    #[cfg_attr(not(ratchet_internals), doc(hidden))]
+    pub fn compensate_by<F>(&mut self, name: &str, undo: F)
+    where
+        F: AsyncFnOnce(Key) -> Result<Came, StepError> + 'static,
+    {
+        self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction_by(name, undo))));
     }
 
     fn register(&mut self, name: &str, undo: Undo) {
@@ -282,13 +325,7 @@ impl Steps {
             }
         }
         while let Some((name, undo)) = self.undo.pop() {
-            let undone = match undo {
-                Undo::Call(undo) => self.call(&name, async move |key| undo(key).await).await,
-                Undo::Transaction(undo) => {
-                    self.transaction(&name, async move |transaction| undo(transaction).await).await
-                }
-            };
-            if let Err(error) = undone {
+            if let Err(error) = undo(self, &name).await {
                 let words = format!("what undoes the work (`{name}`) was refused: {error}; the work was: {reason}");
                 return Err(self.halted().unwrap_or(Halt::InDoubt(words)));
             }

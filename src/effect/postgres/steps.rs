@@ -94,7 +94,7 @@ impl<'a> Deref for Transaction<'a> {
 
 /// What a step has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::effect) enum Came {
+pub enum Came {
     /// It is done, with this result.
     Done(Vec<u8>),
     /// It has changed nothing, and never will: why.
