@@ -60,8 +60,16 @@ impl Health {
     pub fn answered(&mut self, policy: &Policy, number: CallNumber, answer: &Answer, now: Duration) -> bool {
         self.dropped(number);
         let class = policy.answers.read(answer, policy.key.is_some()).class;
-        let is_answer = matches!(answer, Answer::Status(_) | Answer::Refused);
-        if !is_answer || !matches!(class, Class::Done | Class::Rejected | Class::Conflict | Class::InProgress) {
+        let is_answer = match answer {
+            // What was answered before is repeated by somebody who is there; and a handler says so of a refusal, which only
+            // somebody who is there gives.
+            Answer::Status(status) if status.is_replayed => true,
+            Answer::Status(_) | Answer::Refused => {
+                matches!(class, Class::Done | Class::Rejected | Class::Conflict | Class::InProgress)
+            }
+            Answer::NotSent | Answer::Lost | Answer::TooLate => false,
+        };
+        if !is_answer {
             return false;
         }
         self.alive_at = Some(now);
@@ -141,6 +149,10 @@ mod tests {
             health.answered(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * at);
             assert_eq!(!health.is_down_since(SECOND * at), is_alive, "{code}");
         }
+        // It repeats what it has answered before: alone in its lane, the call would be held for ever otherwise.
+        let repeated = Status { is_replayed: true, ..Status::of(500) };
+        health.answered(&policy(), 1, &Answer::Status(repeated), SECOND * 100);
+        assert!(!health.is_down_since(SECOND * 100));
         health.answered(&policy(), 1, &Answer::NotSent, SECOND * 900);
         assert!(health.is_down_since(SECOND * 900));
     }
