@@ -114,6 +114,34 @@ acts! {
     ReservationOverSettlement,
     /// what a former owner has settled is from the future if this host's clock says so
     SettledNotDoubted,
+    /// a handler's next step begins before what the one before has come to is committed
+    StepBeforeJournal,
+    /// a handler that is run again by another owner begins at its first step
+    JournalDropped,
+    /// a handler goes on after an abort as if its steps were committed
+    StepsKeptAfterAbort,
+    /// a step's key is another one for each attempt
+    StepKeyOfAttempt,
+    /// a step that is remembered gives what the first one has given
+    ResultOfOtherStep,
+    /// a step's refusal counts although an attempt before may have acted
+    StepRefusedAfterAll,
+    /// no mark is written before a step that calls without a key
+    MarkNotWritten,
+    /// the mark that a step begins is not looked at
+    MarkUnread,
+    /// the mark stays although the step has certainly not begun
+    MarkLeft,
+    /// a handler whose attempts are exhausted loses its journal
+    GivenUpLosesJournal,
+    /// what a handler leaves behind says that its next step has not begun, although it may have acted
+    LeftAlthoughActed,
+    /// that a handler has refused its record is not remembered before its steps are undone
+    RefusalNotMarked,
+    /// steps are undone in the order in which they were done
+    UndoneInOrder,
+    /// what a newer version overtakes half-way begins at its first step again
+    OvertakenGivenUp,
     /// a command is carried out while a call of its identity is open
     CommandOverCall,
     /// that a command was carried out is not noted

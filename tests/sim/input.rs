@@ -13,7 +13,7 @@ use crate::world::{POISON, POISONED_BYTES_MAX, WALL_MS};
 
 mod calls;
 
-pub use calls::{Calls, Ends, Shape};
+pub use calls::{By, Calls, Ends, Shape};
 
 /// What is read, and by which topology.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,7 @@ impl InputKind {
             Self::Shared,
             Self::Returned,
         ];
-        others.into_iter().chain(Calls::USUAL.into_iter().chain(Calls::ODD).map(Self::Called))
+        others.into_iter().chain(Calls::USUAL.into_iter().chain(Calls::ODD).chain(Calls::HANDLED).map(Self::Called))
     }
 
     /// How its sink decides, if it ends in one.
@@ -261,6 +261,7 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     let id = if profile.input == InputKind::Shared { format!("{thing}") } else { format!("{partition}-{thing}") };
     // Versions rise with the number of records sent, and sometimes fall behind.
     let version = (sent + random.below(6)).saturating_sub(random.below(12));
+    let version = version / profile.coarse * profile.coarse;
     let mut timestamp = WALL_MS + (now / crate::kafka::MS) as i64;
     let identity = if oddity == Some(Oddity::IdentityMissing) { String::new() } else { format!(r#""id":"{id}","#) };
     let number = |version: u64| match oddity {
@@ -305,10 +306,13 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
             unreachable!("changes are drawn separately")
         }
     };
+    // A handler gets the whole value: each record of a thing and its version has the same.
+    let is_handled = profile.input.calls().is_some_and(|calls| calls.by == By::Handler);
+    let sent = if is_handled { 0 } else { sent };
     let value = match oddity {
         Some(Oddity::Null) => None,
         Some(Oddity::Malformed) => Some("{".to_owned()),
-        Some(Oddity::TooLarge) => {
+        Some(Oddity::TooLarge) if !is_handled => {
             let text = "x".repeat(OUTPUT_BYTES_MAX);
             Some(format!(r#"{{{identity}{fields}"sent":{sent},"text":"{text}"}}"#))
         }

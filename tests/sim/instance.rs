@@ -24,6 +24,7 @@ use ratchet::topology::Topology;
 
 use crate::client::Sim;
 use crate::database::{Database, Kind};
+use crate::input::{CHANGELOG, Calls};
 use crate::judge::{coverage, heard};
 use crate::kafka::Time;
 use crate::lies::{self, Liar, Lie};
@@ -44,8 +45,8 @@ pub struct Plan {
     pub limits: Limits,
     /// How its sink decides, if it ends in one.
     pub sink: Option<Kind>,
-    /// What it has agreed on with its provider, if it calls one.
-    pub provider: Option<provider::Kind>,
+    /// What it has agreed on with its provider, if it calls one, and who calls.
+    pub provider: Option<Calls>,
 }
 
 /// A running instance.
@@ -93,7 +94,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         look_now: AtomicBool::new(false),
         limits: limits(plan),
         sink: plan.sink.map(|kind| -> Arc<dyn Sink> { Arc::new(Database { process: process.clone(), kind }) }),
-        provider: plan.provider.map(|kind| provider::of(process, kind)),
+        provider: plan.provider.map(|calls| provider::of(process, (calls.by, calls.agreed), CHANGELOG)),
         commands: Seen::default(),
         clock: Arc::new(process.clone()),
         held_up: HeldUp::default(),

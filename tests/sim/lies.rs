@@ -104,6 +104,10 @@ lies! {
     RowBeforeSettled,
     /// a database's answer to COMMIT is not looked at: a failed transaction counts as committed
     TagIgnored,
+    /// a step's transaction leaves no row
+    StepRowNotKept,
+    /// a handler that was abandoned goes on, as if what it tells were committed
+    AbandonedGoesOn,
     /// more ranges of offsets are kept than the bound
     RangesUnbounded,
     /// more scopes of versions are kept than the bound

@@ -2,6 +2,7 @@
 //!
 //! - `kafka`: a Kafka cluster as a state machine that knows nothing of ratchet; `client`: librdkafka's part
 //! - `world`: time, processes and the wire; `coroutine`: code that can wait; `random`
+//! - `database`, `provider`: what sinks commit to and call; the driver's handlers run there, in simulated time
 //! - `instance`: the engine; `stores`: its storage; `input`: what it reads; `judge`: whether its output is right, and
 //!   which situations were reached
 //! - `schedule`: one seed of one `profile`, from beginning to end
@@ -107,7 +108,7 @@ fn plan(profile: &Profile) -> Plan {
         commit,
         limits: profile.limits,
         sink: profile.input.sink(),
-        provider: profile.input.calls().map(|calls| calls.agreed),
+        provider: profile.input.calls(),
     }
 }
 
@@ -258,6 +259,13 @@ fn called_seeds() {
 #[test]
 fn called_odd_seeds() {
     hunt::of_profile("called_odd", 40);
+}
+
+/// For a handler, whose steps call the same provider or are transactions of a database: with keys and without, undone in
+/// the end or not, and run again wherever it was when its instance died, froze or lost its partition.
+#[test]
+fn handled_seeds() {
+    hunt::of_profile("handled", 40);
 }
 
 /// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make test` and `make sim` set it. The

@@ -133,6 +133,8 @@ pub struct Profile {
     pub outages: u64,
     /// How many records in a thousand ask the provider for something else than others of their thing and version.
     pub conflicts: u64,
+    /// How many versions count as one: the more, the more records are duplicates, and the longer after the first.
+    pub coarse: u64,
     /// How often the cleaner compacts a partition of the input, whether its records are settled or not.
     pub vanishings: u64,
     /// How many commands are given.
@@ -174,7 +176,7 @@ fn limits(random: &mut Random) -> Limits {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by name.
-pub const PROFILES: [(&str, Draw); 18] = [
+pub const PROFILES: [(&str, Draw); 19] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
     ("wild", Profile::wild),
@@ -193,6 +195,7 @@ pub const PROFILES: [(&str, Draw); 18] = [
     ("returned", Profile::returned),
     ("called", Profile::called),
     ("called_odd", Profile::called_odd),
+    ("handled", Profile::handled),
 ];
 
 impl Profile {
@@ -234,6 +237,7 @@ impl Profile {
             provider: provider::Troubles::default(),
             outages: 0,
             conflicts: 0,
+            coarse: 1,
             vanishings: 0,
             commands: 0,
         }
@@ -251,6 +255,14 @@ impl Profile {
             || self.input.sink().is_some()
             || self.input.calls().is_some()
             || request_lost + response_lost + late + slow + silenced > 0
+    }
+
+    /// Whether nothing dies, freezes or gets lost, so that instances are only asked to leave.
+    pub fn is_undisturbed(&self) -> bool {
+        let Wire { request_lost, response_lost, late, slow, silenced } = self.wire;
+        self.crashes + self.freezes + self.moves + self.clocks + self.disks + self.panics + self.trims == 0
+            && self.upheaval.is_none()
+            && request_lost + response_lost + late + slow + silenced == 0
     }
 
     /// Crashes, freezes and rebalances; the wire is fine.
@@ -415,6 +427,42 @@ impl Profile {
             provider.throttled = random.between(200, 700);
         }
         Self { provider, outages: random.below(3), ..drawn }
+    }
+
+    /// As `odd`, for a handler: with keys or without, given up soon, late or not at all; with commands, duplicates that ask
+    /// for something else, and records that vanish from the input. In some seeds nothing but the provider is at fault, and
+    /// instances only come and go.
+    pub fn handled(random: &mut Random) -> Self {
+        let all = input::Calls::HANDLED;
+        let calls = all[random.below(all.len() as u64) as usize];
+        let (disks, trims) = (random.below(2), random.below(3));
+        let may_miss = calls.shape == input::Shape::Versions && calls.ends.gives_up();
+        let vanishings = if may_miss { random.below(3) } else { 0 };
+        let upheaval = match random.below(100) {
+            0..8 if may_miss => Some(Upheaval::GroupLatest),
+            8..12 if may_miss => Some(Upheaval::InputRecreated),
+            12..25 => Some(Upheaval::GroupReset),
+            25..30 => Some(Upheaval::GroupDeleted),
+            _ => None,
+        };
+        let conflicts = if random.permille(400) { random.below(200) } else { 0 };
+        let commands = if calls.ends.gives_up() && random.permille(400) { random.between(1, 12) } else { 0 };
+        let input = input::InputKind::Called(calls);
+        let drawn = Self { input, disks, trims, upheaval, conflicts, commands, vanishings, ..Self::odd(random) };
+        let mut provider = provider::Troubles::drawn(random).of_handlers(random);
+        if calls.ends == input::Ends::Soon && random.permille(400) {
+            provider.throttled = random.between(100, 400);
+        }
+        let coarse = [1, 12, 40, 60][random.below(4) as usize];
+        let drawn = Self { provider, poison: false, outages: random.below(3), coarse, ..drawn };
+        if random.permille(200) { drawn.undisturbed(random) } else { drawn }
+    }
+
+    /// The same where nothing dies, freezes or gets lost, and instances only come and go.
+    fn undisturbed(self, random: &mut Random) -> Self {
+        let departures = random.between(1, 4);
+        let drawn = Self { crashes: 0, freezes: 0, moves: 0, clocks: 0, disks: 0, panics: 0, ..self };
+        Self { departures, upheaval: None, trims: 0, vanishings: 0, wire: Wire::default(), ..drawn }
     }
 
     fn into_database(self, random: &mut Random) -> Self {

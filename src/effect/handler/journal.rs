@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::effect::provider::{OwnedHow, OwnedStep};
 use crate::format::{JOURNAL_BYTES_MAX, JournalWriter, RESULT_BYTES_MAX, Step, StepHow};
+use crate::sabotage::{self, Sabotage};
 
 /// What is next of what was recorded.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,10 +55,20 @@ impl Replay {
             self.at += 1;
             match &step.how {
                 OwnedHow::Begun => is_marked = true,
-                how => return Next::Recorded(how.clone()),
+                how => return Next::Recorded(self.given(how)),
             }
         }
         Next::Acts { is_marked }
+    }
+
+    /// What a step that was recorded gives.
+    fn given(&self, how: &OwnedHow) -> OwnedHow {
+        let is_done = |how: &OwnedHow| matches!(how, OwnedHow::Done(_));
+        let first = || self.recorded.iter().find(|step| is_done(&step.how));
+        match first().filter(|_| is_done(how) && sabotage::is_on(Sabotage::ResultOfOtherStep)) {
+            Some(first) => first.how.clone(),
+            None => how.clone(),
+        }
     }
 
     /// Whether everything that was recorded has come.

@@ -17,6 +17,7 @@ use super::{Key, Reply, Settings, StepError, Transaction};
 use crate::effect::postgres::steps::{Came, Pool};
 use crate::effect::provider::{OwnedHow, OwnedStep, Request, Told, Work};
 use crate::format::{REASON_BYTES_MAX, RESULT_BYTES_MAX, Step, StepHow};
+use crate::sabotage::{self, Sabotage};
 
 type Undone<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;
 
@@ -105,7 +106,8 @@ impl Steps {
         F: AsyncFnOnce(Key) -> Result<T, StepError>,
     {
         self.make_room()?;
-        if self.settings.window.is_none() && !is_marked {
+        let is_unmarked = !is_marked && !sabotage::is_on(Sabotage::MarkNotWritten);
+        if self.settings.window.is_none() && is_unmarked {
             self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedHow::Begun });
         }
         self.commit().await?;
@@ -117,7 +119,7 @@ impl Steps {
             return Err(self.halt(Halt::TooLate));
         }
         self.progress.is_acting(true);
-        match act(self.work.key_of(name)).await {
+        match act(self.key_of(name)).await {
             Ok(value) => {
                 let result = self.written(name, &value)?;
                 // A run after this one reads it.
@@ -163,7 +165,7 @@ impl Steps {
             let words = format!("the step `{name}` needs a database: name one with `Worker::postgres`");
             return Err(self.halt(Halt::Stops(words)));
         };
-        let key = self.work.key_of(name);
+        let key = self.key_of(name);
         let topology = Arc::clone(&self.work.topology);
         let carried_out = pool
             .transact((&topology, name, key.as_str()), async move |transaction| match act(transaction).await {
@@ -210,8 +212,15 @@ impl Steps {
     {
         self.make_room()?;
         self.commit().await?;
-        let came = carry_out(self.work.key_of(name)).await;
+        let came = carry_out(self.key_of(name)).await;
         self.carried_out(name, came)
+    }
+
+    fn key_of(&self, name: &str) -> Key {
+        match sabotage::is_on(Sabotage::StepKeyOfAttempt) {
+            true => self.work.key_of(&format!("{name} {}", self.request.attempt)),
+            false => self.work.key_of(name),
+        }
     }
 
     /// What the transaction of a step has come to.
@@ -319,10 +328,14 @@ impl Steps {
             if self.request.may_have_acted && !was_refused {
                 return Ok((reason, false));
             }
-            if !self.replay.is_empty() || !self.undo.is_empty() {
+            let is_remembered = !self.replay.is_empty() || !self.undo.is_empty();
+            if is_remembered && !sabotage::is_on(Sabotage::RefusalNotMarked) {
                 let how = OwnedHow::Rejected(reason.clone());
                 self.pending.push(OwnedStep { name: REJECTED.to_owned(), how });
             }
+        }
+        if sabotage::is_on(Sabotage::UndoneInOrder) {
+            self.undo.reverse();
         }
         while let Some((name, undo)) = self.undo.pop() {
             if let Err(error) = undo(self, &name).await {
@@ -396,7 +409,7 @@ impl Steps {
     /// A step has failed. Gives the error to hand on.
     fn failed(&mut self, name: &str, error: StepError) -> StepError {
         match error.kind() {
-            Kind::Rejected if self.request.may_have_acted => {
+            Kind::Rejected if self.request.may_have_acted && !sabotage::is_on(Sabotage::StepRefusedAfterAll) => {
                 let words = format!("the step `{name}` was refused, and an attempt before may have done it: {error}");
                 return self.halt(Halt::InDoubt(words));
             }

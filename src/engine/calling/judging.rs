@@ -418,12 +418,15 @@ fn found_again(
     let may_have_acted = match asks {
         Asks::Http(_) => true,
         // Without keys it says in its journal that a step begins, so what says nothing has not acted.
-        Asks::Handler(_) if bench.terms.policy.key.is_none() => is_open(left.journal),
+        Asks::Handler(_) if bench.terms.policy.key.is_none() => {
+            is_open(left.journal) && !sabotage::is_on(Sabotage::MarkUnread)
+        }
         Asks::Handler(_) => left.found.may_have_acted,
     };
     let found = Found { may_have_acted, ..left.found };
     let (call, action) = call::resume(&bench.terms.policy, found, bench.now);
-    called(bench, (call, action), (asks, left.journal), evaluation, kept.with_entry(bytes))
+    let journal = if sabotage::is_on(Sabotage::JournalDropped) { Journal::default() } else { left.journal };
+    called(bench, (call, action), (asks, journal), evaluation, kept.with_entry(bytes))
 }
 
 /// The stage of a record that calls.

@@ -175,7 +175,9 @@ impl Calling {
         let (now, random) = (Self::now(context), &mut self.random);
         let mut draw = |most| random.up_to(most);
         if !is_committed {
-            return window.aborted(policy, now, &mut draw);
+            let kept = if sabotage::is_on(Sabotage::StepsKeptAfterAbort) { window.written_steps() } else { Vec::new() };
+            window.aborted(policy, now, &mut draw);
+            return kept.into_iter().for_each(|(number, at_ms)| self.calls.journaled(number, at_ms));
         }
         let let_go = window.committed(policy, now, &mut draw);
         if let_go.calls {
@@ -232,7 +234,12 @@ impl Calling {
             let place = slot.place();
             let SlotStage::Called(called) = &mut slot.stage else { continue };
             match told {
-                Told::Steps { steps, .. } => called.steps = Some(Steps { steps, written_ms: None }),
+                Told::Steps { steps, .. } => {
+                    called.steps = Some(Steps { steps, written_ms: None });
+                    if sabotage::is_on(Sabotage::StepBeforeJournal) {
+                        self.calls.journaled(number, called.call.first_at_ms().unwrap_or_default());
+                    }
+                }
                 Told::Stops { reason, .. } => {
                     slot.stage = SlotStage::Stops(format!("{place}: {reason}"));
                     self.forget(number);

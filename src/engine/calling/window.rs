@@ -298,6 +298,15 @@ impl Window {
         let_go
     }
 
+    /// For a sabotage: the handlers whose steps the open transaction has taken, and since when.
+    pub fn written_steps(&self) -> Vec<(CallNumber, i64)> {
+        let written = |slot: &Slot| match &slot.stage {
+            SlotStage::Called(called) => Some((called.number, called.steps.as_ref()?.written_ms?)),
+            _ => None,
+        };
+        self.slots.iter().filter_map(written).collect()
+    }
+
     /// The open transaction was certainly not committed: everything is as it was before it.
     pub fn aborted(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
         self.is_touched = true;

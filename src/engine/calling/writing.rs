@@ -325,7 +325,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
         if let Some(other) = under_way.filter(is_other) {
             let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
-            let (how, result) = match journal.is_empty() {
+            let (how, result) = match journal.is_empty() || sabotage::is_on(Sabotage::OvertakenGivenUp) {
                 true => (How::GivenUp { first_at_ms }, None),
                 // Whoever began it anew would do again what is long done.
                 false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),
@@ -468,9 +468,11 @@ impl<C: Cluster> Pen<'_, '_, C> {
             KeptOf::AsBefore => None,
         };
         // What a handler's steps have come to stays with its reservation: a duplicate goes on from there.
+        let may_have_acted = called.call.may_have_acted() && !sabotage::is_on(Sabotage::LeftAlthoughActed);
         let stays = outcome == Outcome::Unavailable
             && !called.journal.is_empty()
-            && (called.call.may_have_acted() || self.leave(record, key, called)?);
+            && !sabotage::is_on(Sabotage::GivenUpLosesJournal)
+            && (may_have_acted || self.leave(record, key, called)?);
         let message = bounded(&message);
         let is_other = |other: &UnderWay<'_>| other.place != self.place(record) && called.journal.is_empty();
         if let Some(other) = former.and_then(|former| former.under_way).filter(is_other) {
@@ -530,7 +532,8 @@ const OVERTAKEN: &str = "some of its steps are done, and a newer version came be
 
 /// A journal without the mark that its last step begins, if that is all that is known of it.
 fn without_mark(journal: Journal<'_>) -> JournalWriter {
-    let kept = journal.len() - usize::from(is_open(journal));
+    let is_marked = is_open(journal) && !sabotage::is_on(Sabotage::MarkLeft);
+    let kept = journal.len() - usize::from(is_marked);
     let mut trimmed = JournalWriter::default();
     assert!(journal.steps().take(kept).all(|step| trimmed.push(step)), "it is no longer than before");
     trimmed

@@ -46,6 +46,8 @@ mod lies {
         SweepWithoutRow,
         KafkaBeforeSink,
         TagIgnored,
+        StepRowNotKept,
+        AbandonedGoesOn,
     }
 
     pub(crate) fn is_told(_: Lie) -> bool {

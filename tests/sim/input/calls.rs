@@ -2,6 +2,7 @@
 //! that do not end well.
 
 use crate::provider;
+pub use crate::provider::By;
 use crate::provider::Kind as Agreed;
 
 /// A topology that calls.
@@ -10,6 +11,7 @@ pub struct Calls {
     pub shape: Shape,
     pub agreed: provider::Kind,
     pub ends: Ends,
+    pub by: By,
 }
 
 /// What its records are.
@@ -57,7 +59,11 @@ impl Ends {
 }
 
 const fn of(shape: Shape, agreed: Agreed, ends: Ends) -> Calls {
-    Calls { shape, agreed, ends }
+    Calls { shape, agreed, ends, by: By::Http }
+}
+
+const fn handled(shape: Shape, agreed: Agreed, ends: Ends) -> Calls {
+    Calls { shape, agreed, ends, by: By::Handler }
 }
 
 impl Calls {
@@ -92,6 +98,31 @@ impl Calls {
         of(Shape::Messages, Agreed::Reserved, Ends::Dropped),
     ];
 
+    /// By handlers.
+    pub const HANDLED: [Self; 21] = [
+        handled(Shape::Versions, Agreed::Granted, Ends::Usual),
+        handled(Shape::Versions, Agreed::Reserved, Ends::Usual),
+        handled(Shape::Versions, Agreed::Keyless, Ends::Usual),
+        handled(Shape::Versions, Agreed::Again, Ends::Usual),
+        handled(Shape::Versions, Agreed::Renewed, Ends::Usual),
+        handled(Shape::Versions, Agreed::Granted, Ends::Soon),
+        handled(Shape::Versions, Agreed::Reserved, Ends::Soon),
+        handled(Shape::Versions, Agreed::Keyless, Ends::Soon),
+        handled(Shape::Versions, Agreed::Again, Ends::Soon),
+        handled(Shape::Versions, Agreed::Renewed, Ends::Soon),
+        handled(Shape::Versions, Agreed::Granted, Ends::Answered),
+        handled(Shape::Versions, Agreed::Reserved, Ends::Answered),
+        handled(Shape::Versions, Agreed::Keyless, Ends::Answered),
+        handled(Shape::Versions, Agreed::Reserved, Ends::Dropped),
+        handled(Shape::Versions, Agreed::Keyless, Ends::Dropped),
+        handled(Shape::Versions, Agreed::Granted, Ends::Stops),
+        handled(Shape::Versions, Agreed::Keyless, Ends::Stops),
+        handled(Shape::Epochs, Agreed::Granted, Ends::Answered),
+        handled(Shape::Epochs, Agreed::Reserved, Ends::Dropped),
+        handled(Shape::Epochs, Agreed::Keyless, Ends::Answered),
+        handled(Shape::Epochs, Agreed::Keyless, Ends::Dropped),
+    ];
+
     /// The fields of its records that its requests are made of.
     fn body(self) -> &'static str {
         match self.shape {
@@ -118,12 +149,15 @@ impl Calls {
 
     /// The topology.
     pub fn topology(self) -> String {
-        let Self { shape, agreed, ends } = self;
+        let Self { shape, agreed, ends, by } = self;
         let format =
             if shape == Shape::Changes { "key_format: json, value_format: json" } else { "value_format: json" };
         let duplicates = if ends == Ends::Answered { "on_duplicate: result\n" } else { "" };
         // The window of a key is the simulated provider's.
-        let key = "    idempotency_key: {header: Idempotency-Key, honoured_for: 4s, margin: 1500ms}\n";
+        let key = match by {
+            By::Http => "    idempotency_key: {header: Idempotency-Key, honoured_for: 4s, margin: 1500ms}\n",
+            By::Handler => "    honoured_for: 4s\n    margin: 1500ms\n",
+        };
         let key = if agreed.has_key() { key } else { "" };
         let reserve = if agreed == Agreed::Reserved { "    reserve: always\n" } else { "" };
         let in_doubt = match (agreed, ends) {
@@ -138,15 +172,16 @@ impl Calls {
             Ends::Usual | Ends::Soon | Ends::Answered => "",
         };
         let (rules, body, attempts) = (self.rules(), self.body(), ends.attempts());
+        let sink = match by {
+            By::Http => format!("  http:\n    url: http://simulated/charges\n    body: {{json: {{{body}}}}}\n"),
+            By::Handler => "  handler:\n".to_owned(),
+        };
         format!(
             "name: shop\n\
              input: {{topics: [orders], {format}}}\n\
              {rules}{duplicates}\
              sink:\n\
-             \x20 http:\n\
-             \x20   url: http://simulated/charges\n\
-             \x20   body: {{json: {{{body}}}}}\n\
-             {key}{reserve}\
+             {sink}{key}{reserve}\
              \x20   timeout: 500ms\n\
              \x20   in_flight: 8\n\
              \x20   retry: {{first: 50ms, max: 1s, attempts: {attempts}}}\n\

@@ -10,18 +10,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::input::{Calls, Ends as Failing, RESULTS, Shape};
+use crate::input::{By, Calls, Ends as Failing, RESULTS, Shape};
 use crate::kafka::{Partition, Record};
-use crate::provider::{Act, Kind, Server, is_declined};
+use crate::provider::{Act, Begun, Kind, Known, Plan, Server, is_declined};
 
 use super::commands::{self, Decided, Decision};
 use super::model::{self, Model};
 use super::output::Letters;
 use super::{Case, Ruling, Seen, bytes, coverage, offsets, output, runs, show};
 
+mod reserved;
+mod steps;
 mod strict;
 mod unsure;
 
+pub use reserved::reserved_in;
 use strict::Things;
 use unsure::Guesses;
 
@@ -31,6 +34,10 @@ pub struct Called {
     acts: Vec<Act>,
     /// Requests under keys that were not honoured any more.
     late: Vec<Vec<u8>>,
+    /// The steps of handlers that have begun.
+    begun: Vec<Begun>,
+    /// Whether no instance was disturbed in its work, but asked to leave.
+    is_undisturbed: bool,
     /// Whether it was down at times, and nothing else was wrong with it or its wire.
     is_reliable: bool,
     /// The inputs whose tasks have stopped at a call, since their topology wants that.
@@ -55,6 +62,7 @@ enum End {
 
 /// All that there is of a record that makes no dead letter by itself.
 struct Found<'a> {
+    by: By,
     number: i32,
     source: &'a Seen,
     read: model::Read,
@@ -69,6 +77,10 @@ struct Found<'a> {
 struct Effects {
     /// How the calls for each have ended.
     ends: BTreeMap<Effect, Vec<End>>,
+    /// The amounts of the records of these, in the same order.
+    asked: BTreeMap<Effect, Vec<u64>>,
+    /// What handlers have given back for each: what they know of their steps.
+    given: BTreeMap<Effect, Vec<Vec<(String, Known)>>>,
     /// Those that may have happened though nobody says so: of records that have vanished, or that come after the one at
     /// which their task has stopped.
     open: BTreeSet<Effect>,
@@ -86,8 +98,14 @@ struct Times {
 
 impl Called {
     pub fn of(server: &Server, calls: Calls) -> Self {
-        let (acts, late) = (server.acts().to_vec(), server.late.clone());
-        Self { calls, acts, late, is_reliable: server.is_reliable, stopped: BTreeSet::new() }
+        let (acts, late, begun) = (server.acts().to_vec(), server.late.clone(), server.begun().to_vec());
+        let (is_reliable, is_undisturbed) = (server.is_reliable, false);
+        Self { calls, acts, late, begun, is_undisturbed, is_reliable, stopped: BTreeSet::new() }
+    }
+
+    /// The same, if no instance was disturbed in its work.
+    pub fn undisturbed(self, is_undisturbed: bool) -> Self {
+        Self { is_undisturbed, ..self }
     }
 
     /// With the inputs whose tasks have stopped at a call.
@@ -111,7 +129,10 @@ impl Called {
             let input = Partition::new(case.rules.input, *number);
             ruling.report(13, &input, *offset, "no result of a record that makes no call", "one");
         }
-        self.check_acts(&effects, ruling);
+        match self.calls.by {
+            By::Http => self.check_acts(&effects, ruling),
+            By::Handler => self.check_steps(case, &effects, ruling),
+        }
     }
 
     /// The records of a partition have ended as they should, and position records go with them.
@@ -169,7 +190,7 @@ impl Called {
                 ruling.report(13, &input, source.offset, "one end of a call", found);
                 continue;
             }
-            let found = Found { number, source, read, letter, result, is_behind_stop };
+            let found = Found { by: self.calls.by, number, source, read, letter, result, is_behind_stop };
             match self.calls.ends.gives_up() {
                 true if is_gone && !has_ended => guesses.miss(found, effects),
                 true => self.check_unsure(found, (&mut guesses, effects), ruling),
@@ -262,6 +283,22 @@ impl Called {
                 ruling.see(coverage::DOUBTED_AND_DONE);
             }
         }
+    }
+
+    /// Whether nobody will ever do what a record asks for.
+    fn declines(&self, record: &Record) -> bool {
+        let value = record.value.as_deref().unwrap_or_default();
+        match self.calls.by {
+            By::Http => is_declined(value),
+            By::Handler => Plan::of_value(value).refused_at().is_some(),
+        }
+    }
+
+    /// Whether somebody declines part of what a record asks for.
+    fn may_decline(&self, record: &Record) -> bool {
+        let value = record.value.as_deref().unwrap_or_default();
+        let is_of_work = || Plan::of_value(value).steps.iter().any(|step| step.is_declined);
+        self.declines(record) || self.calls.by == By::Handler && is_of_work()
     }
 
     /// How often an effect may be done that this many records are new for.
@@ -386,6 +423,16 @@ impl Found<'_> {
         }
     }
 
+    /// Notes that this is the end of an effect.
+    fn put(&self, effect: Effect, end: End, effects: &mut Effects) {
+        effects.asked.entry(effect.clone()).or_default().push(self.amount().unwrap_or_default().unsigned_abs());
+        let result = self.result.as_ref().filter(|_| self.by == By::Handler && !self.is_repeated());
+        if let Some(given) = result.and_then(given) {
+            effects.given.entry(effect.clone()).or_default().push(given);
+        }
+        effects.ends.entry(effect).or_default().push(end);
+    }
+
     /// Whether its result is one that was written before.
     fn is_repeated(&self) -> bool {
         self.result.as_ref().is_some_and(|result| output::result_header(result, "repeated").is_some())
@@ -404,6 +451,13 @@ fn see(end: &End, ruling: &mut Ruling) {
         End::Dropped => ruling.see(coverage::DROPPED),
         End::Letter(_) | End::Done(_) => {}
     }
+}
+
+/// What a handler knows of its steps at its end.
+fn given(result: &Seen) -> Option<Vec<(String, Known)>> {
+    let value: Value = serde_json::from_slice(result.record.value.as_deref()?).ok()?;
+    let given = value["given"].as_object()?;
+    Some(given.iter().map(|(name, result)| (name.clone(), Known::Done(result.to_string()))).collect())
 }
 
 /// The number that a result tells.

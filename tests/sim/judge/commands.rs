@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::input::CONTROL;
 use crate::kafka::Partition;
 
+use super::called::reserved_in;
 use super::runs::{Run, contains};
 use super::{Case, Ruling, coverage};
 
@@ -121,65 +122,25 @@ pub fn check(case: &Case<'_>, number: i32, runs: &[Run<'_>], decided: &mut Decid
                 of_identity.forgotten += 1;
                 ruling.see(coverage::FORGOTTEN_BY_HAND);
             }
-            "already" | "unknown" => continue,
+            // Of a handler's, nothing is forgotten.
+            "already" | "unknown" | "steps_were_done" => continue,
             other => ruling.report(14, &topic, first.offset, "an outcome of a command that is understood", other),
         }
         let Some(noted) = noted else { continue };
         // What was known of the identity then.
         let mut writes = runs[..noted].iter().flat_map(|run| &run.written);
         let last = writes.rfind(|(_, record)| record.key.as_deref() == Some(key));
-        let Some(reserved) = last.and_then(|(_, record)| reserved_by(record.value.as_deref()?)) else { continue };
+        let reserved = last.and_then(|(_, record)| reserved_in(record.value.as_deref()?));
+        let Some(reserved) = reserved.map(|reserved| reserved.offset) else { continue };
         let settles = |run: &Run<'_>| {
             contains(&run.position.processed, reserved) || contains(&run.position.calls.beyond, reserved)
         };
-        if runs.iter().position(settles).is_some_and(|at| at > noted) {
+        // Nobody goes on with a record that has vanished.
+        let is_gone = case.history.is_gone(number, reserved);
+        if !is_gone && runs.iter().position(settles).is_some_and(|at| at > noted) {
             let input = Partition::new(case.rules.input, number);
             let expected = format!("the command at {offset} to wait for the call that is reserved for this record");
             ruling.report(14, &input, reserved, expected, first.outcome.clone());
         }
     }
-}
-
-/// The offset of the record that has reserved its call in an entry, by the layout in `src/format/remembered.rs`.
-fn reserved_by(entry: &[u8]) -> Option<i64> {
-    let mut rest = entry.strip_prefix(&[2])?;
-    let mut take = |count: usize| {
-        let (taken, after) = rest.split_at_checked(count)?;
-        rest = after;
-        Some(taken)
-    };
-    let parts = take(1)?[0];
-    if parts & 2 == 0 {
-        return None;
-    }
-    let length = |bytes: &[u8]| bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-    if parts & 1 != 0 {
-        let entry = length(take(4)?);
-        take(entry)?;
-        // How; of what was given up, since when; the place; the fingerprint; the result.
-        if take(1)?[0] == 4 {
-            take(8)?;
-        }
-        for bytes in [24, 20] {
-            if take(1)?[0] == 1 {
-                take(bytes)?;
-            }
-        }
-        match take(1)?[0] {
-            1 => {
-                take(2)?;
-                let body = length(take(4)?);
-                take(body)?;
-            }
-            2 => drop(take(42)?),
-            3 => {
-                let reason = length(take(2)?);
-                take(reason)?;
-            }
-            _ => {}
-        }
-    }
-    let entry = length(take(4)?);
-    take(entry + 16)?;
-    Some(i64::from_be_bytes(take(8)?.try_into().ok()?))
 }

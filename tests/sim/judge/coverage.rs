@@ -19,6 +19,7 @@ pub const BIG_OF_ALL: u64 = 10_000;
 const BIG_OF_RARE: u64 = 100_000;
 
 pub const KILLED_BEFORE_STORE: &str = "killed between a commit and its store write";
+pub const FENCED: &str = "a producer was fenced";
 pub const KILLED_RESTORING: &str = "killed during a restore";
 pub const FENCED_RESTORING: &str = "a producer was fenced during a restore";
 pub const REBALANCED_RESTORING: &str = "a rebalance came during a restore";
@@ -104,6 +105,14 @@ pub const DELETE_CALLED: &str = "a call was made for a delete";
 pub const TOMBSTONE_PASSED: &str = "a null value after a delete made no call";
 pub const VANISHED: &str = "records vanished from the input, read or not";
 pub const DONE_UNSAID: &str = "a call was done whose record has vanished, or comes after its task's stop";
+pub const ABANDONED: &str = "a handler was abandoned in the midst of its work";
+pub const RUN_AGAIN: &str = "a handler went on after steps that were done";
+pub const OVERDUE: &str = "a step of a handler has taken too long";
+pub const STEP_TWICE: &str = "a step was done twice, as the topology allows";
+pub const STEPS_DONE: &str = "a handler has done several steps";
+/// Too rare to be listed.
+pub const ROW_OF_OTHER: &str = "a handler found the row of work that asked for something else";
+pub const UNDONE: &str = "a step was undone, since a later one was refused";
 pub const COMMANDED: &str = "somebody gave a command";
 pub const SETTLED_BY_HAND: &str = "a call was settled by hand";
 pub const FORGOTTEN_BY_HAND: &str = "what was known of a call was forgotten by hand";
@@ -135,7 +144,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("falling", "killed while a commit's markers were being written", "the coordinator has one in PrepareCommit"),
     of("falling", "an instance was frozen", "the schedule does it"),
     of("falling", "an owner was fenced by its successor", "a settling task initialises the id in the offset's text"),
-    of("falling", "a producer was fenced", "a response is PRODUCER_FENCED or INVALID_PRODUCER_EPOCH"),
+    of("falling", FENCED, "a response is PRODUCER_FENCED or INVALID_PRODUCER_EPOCH"),
     of(
         "falling",
         "a stale member's transaction was rejected",
@@ -269,6 +278,12 @@ pub const SITUATIONS: &[Situation] = &[
     of("called_odd", TOMBSTONE_PASSED, "the judge's model forwards one"),
     of("called_odd", VANISHED, "the schedule does it"),
     of("called_odd", DONE_UNSAID, "the provider's books say so, and the judge finds no end"),
+    of("handled", ABANDONED, "its lane does it"),
+    of("handled", RUN_AGAIN, "an attempt begins with a journal"),
+    of("handled", OVERDUE, "its task gives the attempt up"),
+    of("handled", STEP_TWICE, "the provider's books say so"),
+    of("handled", STEPS_DONE, "the judge finds the end of a record with several"),
+    of("handled", UNDONE, "the same of a record that was refused"),
 ];
 
 /// The situations of a profile that its seeds have not reached.
@@ -445,7 +460,7 @@ impl State {
         let is_commit = matches!(what, "add offsets" | "commit offsets" | "end commit");
         match code {
             Code::ProducerFenced | Code::InvalidProducerEpoch => {
-                self.reach("a producer was fenced");
+                self.reach(FENCED);
                 if self.memory.is_restoring(process) {
                     self.reach(FENCED_RESTORING);
                 }

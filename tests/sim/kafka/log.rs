@@ -147,6 +147,11 @@ impl Log {
         self.known.get(&producer).is_some_and(|known| known.open.is_some())
     }
 
+    /// The open transactions: their producers, and where they begin.
+    pub fn open(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.known.iter().filter_map(|(producer, known)| Some((*producer, known.open?)))
+    }
+
     /// The leader has given a marker this timestamp (`MemoryRecords.withEndTransactionMarker`).
     pub fn stamp(&mut self, wall_ms: i64) {
         self.stamped = self.stamped.max(Some(wall_ms));

@@ -87,6 +87,12 @@ impl Coordinator {
         self.ids.get(id).map(|transaction| transaction.producer)
     }
 
+    /// Whether the transaction of a producer is decided to be committed, and its markers are not all written.
+    pub fn commits(&self, producer: i64) -> bool {
+        let is_it = |transaction: &Transaction| transaction.producer == producer;
+        self.ids.values().any(|transaction| is_it(transaction) && transaction.state == State::PrepareCommit)
+    }
+
     /// The number of the id's transaction that is open, or will be opened next.
     pub fn number(&self, id: &str) -> usize {
         self.ids.get(id).map_or(0, |transaction| transaction.decisions.len())

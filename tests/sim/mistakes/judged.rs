@@ -67,7 +67,7 @@ pub fn end() {
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 78] = [
+const CASES: [Case; 94] = [
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
     (Told(Lie::MetaBeforeEntries), "falling", 200),
     (Told(Lie::StoreErrorIgnored), "sick", 500),
@@ -144,6 +144,22 @@ const CASES: [Case; 78] = [
     (Done(Sabotage::SettledNotDoubted), "called_odd", 5_000),
     (Told(Lie::SettledUnconditionally), "called", 5_000),
     (Told(Lie::SettledByZombie), "called", 2_000),
+    (Done(Sabotage::StepBeforeJournal), "handled", 50),
+    (Done(Sabotage::JournalDropped), "handled", 200),
+    (Done(Sabotage::StepsKeptAfterAbort), "handled", 200),
+    (Done(Sabotage::StepKeyOfAttempt), "handled", 200),
+    (Done(Sabotage::ResultOfOtherStep), "handled", 100),
+    (Done(Sabotage::StepRefusedAfterAll), "handled", 5_000),
+    (Done(Sabotage::MarkNotWritten), "handled", 500),
+    (Done(Sabotage::MarkUnread), "handled", 500),
+    (Done(Sabotage::MarkLeft), "handled", 1_000),
+    (Done(Sabotage::GivenUpLosesJournal), "handled", 1_000),
+    (Done(Sabotage::LeftAlthoughActed), "handled", 1_000),
+    (Done(Sabotage::RefusalNotMarked), "handled", 50),
+    (Done(Sabotage::UndoneInOrder), "handled", 50),
+    (Done(Sabotage::OvertakenGivenUp), "handled", 5_000),
+    (Told(Lie::StepRowNotKept), "handled", 200),
+    (Told(Lie::AbandonedGoesOn), "handled", 200),
     (Done(Sabotage::CommandOverCall), "called", 300),
     (Done(Sabotage::CommandNotNoted), "called", 100),
 ];

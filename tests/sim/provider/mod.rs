@@ -14,9 +14,17 @@ use crate::kafka::{SECOND, Time};
 use crate::random::Random;
 use crate::world::Wire;
 
+mod handler;
+mod outside;
 mod session;
+mod table;
+mod work;
 
-pub use session::{Kind, of};
+pub use outside::{Begun, Known};
+pub use session::{By, Kind, of};
+pub use work::{Plan, Planned, undoes};
+
+use table::{Said, Statement, Table};
 
 /// For how long keys are honoured.
 pub const HONOURED_FOR: Time = 4 * SECOND;
@@ -42,6 +50,12 @@ pub struct Troubles {
     pub broken: u64,
     /// It takes longer than an attempt may.
     pub slow: u64,
+    /// A handler's function panics, at any of some points.
+    pub panicking: u64,
+    /// It takes its time there.
+    pub dawdling: u64,
+    /// Whether it declines what was done before, where it knows that by no key.
+    pub knows_again: bool,
 }
 
 impl Troubles {
@@ -54,7 +68,17 @@ impl Troubles {
         let link =
             Wire { request_lost: upto(60), response_lost: upto(60), late: upto(60), slow: upto(40), silenced: 0 };
         let (busy, throttled, failing, broken, slow) = (upto(80), upto(60), upto(60), upto(10), upto(40));
-        Self { link, busy, throttled, failing, broken, slow }
+        Self { link, busy, throttled, failing, broken, slow, ..Self::default() }
+    }
+
+    /// The same for those that handlers call, who are themselves at fault at times.
+    pub fn of_handlers(self, random: &mut Random) -> Self {
+        if random.permille(400) {
+            return Self { broken: 0, ..self };
+        }
+        // Nobody tells a handler that it will never find out.
+        let (panicking, dawdling, knows_again) = (random.below(20), random.below(80), random.permille(300));
+        Self { broken: 0, panicking, dawdling, knows_again, ..self }
     }
 }
 
@@ -100,6 +124,20 @@ enum Event {
     Done(Request, u16, Vec<u8>),
     /// A client hears of an attempt.
     Heard(u64, Heard),
+    /// A statement arrives at the database.
+    Executes(Statement),
+    /// The database learns that the client of a session is gone.
+    Gone(table::Session),
+    /// A client hears of what it has given this number.
+    Mail(u64, u64, Mail),
+}
+
+/// What a step of a handler waits for.
+#[derive(Clone, Debug)]
+enum Mail {
+    Heard(Heard),
+    Said(Said),
+    Alarm,
 }
 
 /// The provider.
@@ -111,6 +149,10 @@ pub struct Server {
     acts: Vec<Act>,
     /// What clients have not taken yet.
     heard: BTreeMap<u64, VecDeque<Heard>>,
+    mail: BTreeMap<u64, Vec<(u64, Mail)>>,
+    table: Table,
+    /// The steps that have begun.
+    begun: Vec<Begun>,
     clients: u64,
     down_until: Time,
     random: Random,
@@ -130,6 +172,9 @@ impl Server {
             keys: BTreeMap::new(),
             acts: Vec::new(),
             heard: BTreeMap::new(),
+            mail: BTreeMap::new(),
+            table: Table::default(),
+            begun: Vec::new(),
             clients: 0,
             down_until: 0,
             random: Random::new(seed ^ 0xca11),
@@ -144,12 +189,23 @@ impl Server {
         &self.acts
     }
 
+    /// The steps that have begun.
+    pub fn begun(&self) -> &[Begun] {
+        &self.begun
+    }
+
+    /// When something happens next, if nobody asks for anything.
+    fn next_event(&self) -> Option<Time> {
+        self.events.keys().next().map(|(at, _)| *at)
+    }
+
     /// Starts with these troubles.
     pub fn begin(&mut self, troubles: Troubles) {
-        let Troubles { link, busy, throttled, failing, broken, slow } = troubles;
+        let Troubles { link, busy, throttled, failing, broken, slow, panicking, dawdling, knows_again } = troubles;
         let Wire { request_lost, response_lost, late, slow: slow_link, silenced } = link;
         let of_link = request_lost + response_lost + late + slow_link + silenced;
-        self.is_reliable = of_link + busy + throttled + failing + broken + slow == 0;
+        let of_itself = busy + throttled + failing + broken + slow + panicking + dawdling;
+        self.is_reliable = of_link + of_itself == 0 && !knows_again;
         self.troubles = troubles;
     }
 
@@ -192,6 +248,9 @@ impl Server {
                     self.answer(request, status, body, false);
                 }
                 Event::Heard(client, heard) => self.heard.entry(client).or_default().push_back(heard),
+                Event::Executes(statement) => self.execute(statement),
+                Event::Gone(session) => self.end_session(session),
+                Event::Mail(client, number, mail) => self.mail.entry(client).or_default().push((number, mail)),
             }
         }
         self.now = self.now.max(now);
@@ -225,13 +284,16 @@ impl Server {
     }
 
     fn acts_on(&mut self, request: Request) {
-        let Troubles { busy, throttled, failing, broken, slow, .. } = self.troubles;
+        let Troubles { busy, throttled, failing, broken, slow, knows_again, .. } = self.troubles;
         let drawn = self.random.below(1000);
         if drawn < busy {
             return self.answer(request, 503, Vec::new(), false);
         }
         if drawn < busy + throttled {
             return self.answer(request, 429, Vec::new(), false);
+        }
+        if knows_again && request.key.is_none() && self.acts.iter().any(|act| act.asked == request.body) {
+            return self.answer(request, 422, b"done before".to_vec(), false);
         }
         if is_declined(&request.body) {
             self.remember(&request, Some((422, b"declined".to_vec())));
@@ -298,5 +360,6 @@ impl Server {
 /// Whether the provider will never do what it is asked for.
 pub fn is_declined(asked: &[u8]) -> bool {
     let value: serde_json::Value = serde_json::from_slice(asked).unwrap_or_default();
-    value["amount"].as_u64().is_some_and(|amount| DECLINED.contains(&amount))
+    // A handler's step says so itself.
+    value["declined"] == true || value["amount"].as_u64().is_some_and(|amount| DECLINED.contains(&amount))
 }

@@ -9,12 +9,21 @@ use ratchet::effect::provider::{self, Asks, Body, CallNumber, Calls, Heard};
 
 use crate::judge::coverage;
 use crate::kafka::{MS, SECOND, Time};
-use crate::world::{Fate, Process};
+use crate::world::Process;
 
-use super::{Event, HONOURED_FOR, MARGIN, Request, Server, TIMEOUT};
+use super::{HONOURED_FOR, MARGIN, Request, Server, TIMEOUT, handler};
 
 /// How many requests of a lane are on the wire at most.
-const IN_FLIGHT: usize = 8;
+pub const IN_FLIGHT: usize = 8;
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// ratchet itself, by HTTP: once for a record.
+    Http,
+    /// A handler, in each of its steps.
+    Handler,
+}
 
 /// What a topology and its provider have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +44,11 @@ impl Kind {
     /// Whether the provider honours keys.
     pub fn has_key(self) -> bool {
         matches!(self, Self::Granted | Self::Reserved | Self::Renewed)
+    }
+
+    /// Whether calls may go without reservations of their own.
+    pub fn is_granted(self) -> bool {
+        matches!(self, Self::Granted | Self::Renewed)
     }
 
     /// Whether something may be done twice.
@@ -119,25 +133,8 @@ impl Client {
         state.note("call", format_args!("{number} {attempt} {fate:?} {}", String::from_utf8_lossy(&body)));
         let (client, number, attempt) = (self.client, *number, *attempt);
         let request = Request { client, number, attempt, key, body, sent_at, back: Some(back) };
-        let server = &mut state.provider;
-        let there: Time = match fate {
-            Fate::Slow => there + delay / 3,
-            // Long after whoever has sent it has given it up.
-            Fate::Late => TIMEOUT + delay,
-            _ => there,
-        };
         self.on_wire += 1;
-        match fate {
-            Fate::RequestLost => server.lost(request),
-            Fate::Late => {
-                server.lost(request.clone());
-                server.at(sent_at + there, Event::Arrives(Request { client: 0, back: None, ..request }));
-            }
-            Fate::ResponseLost | Fate::Silenced => {
-                server.at(sent_at + there, Event::Arrives(Request { back: None, ..request }));
-            }
-            Fate::Fine | Fate::Slow => server.at(sent_at + there, Event::Arrives(request)),
-        }
+        state.provider.send(request, fate, (there, delay));
     }
 }
 
@@ -181,7 +178,12 @@ pub fn window() -> KeyWindow {
     KeyWindow::new(of(HONOURED_FOR), of(TIMEOUT), of(MARGIN)).expect("it has room")
 }
 
-/// The driver's settings are the topology's: nothing to share but the process.
-pub fn of(process: &Process, kind: Kind) -> Arc<dyn provider::Provider> {
-    Arc::new(Provider { process: process.clone(), kind })
+/// The driver's settings are the topology's: nothing to share but the process. A handler's steps are to be committed in this
+/// changelog.
+pub fn of(process: &Process, (by, kind): (By, Kind), changelog: &'static str) -> Arc<dyn provider::Provider> {
+    let process = process.clone();
+    match by {
+        By::Http => Arc::new(Provider { process, kind }),
+        By::Handler => Arc::new(handler::Provider { process, kind, changelog }),
+    }
 }

@@ -23,6 +23,10 @@ impl Run<'_> {
                 if self.instances[who].as_ref().is_some_and(|instance| !instance.stop.load(Ordering::Relaxed)) {
                     return;
                 }
+                if self.profile.is_undisturbed() && self.is_at_work(who) {
+                    self.faults.push((now + SECOND / 2, fault));
+                    return self.faults.sort_by_key(|fault| std::cmp::Reverse(*fault));
+                }
                 // An instance that is still leaving is killed: a new process cannot get its folder before.
                 self.kill(who);
                 self.start(who);
@@ -114,6 +118,15 @@ impl Run<'_> {
         state.reach(blow.name());
         let (now, pause) = (state.now(), state.random.between(MS, SECOND));
         state.database.strike(blow, now, pause);
+    }
+
+    /// Whether anything of an instance is still running.
+    fn is_at_work(&self, who: usize) -> bool {
+        let Some(instance) = &self.instances[who] else { return false };
+        let state = self.world.lock();
+        let is_its =
+            |(task, _): &(usize, crate::coroutine::Strand)| state.tasks[*task].process == instance.process.number;
+        self.strands.iter().any(is_its)
     }
 
     /// Asks an instance to stop.

@@ -84,7 +84,10 @@ impl Run<'_> {
 
     /// What the provider has done so far, if there is one.
     pub(super) fn called(&self, state: &State) -> Option<Called> {
-        self.profile.input.calls().map(|calls| Called::of(&state.provider, calls))
+        // A fence has tasks restored, and their calls doubted.
+        let is_undisturbed = self.profile.is_undisturbed() && !state.reached.contains_key(coverage::FENCED);
+        let called = |calls| Called::of(&state.provider, calls).undisturbed(is_undisturbed);
+        self.profile.input.calls().map(called)
     }
 
     /// Adds one more record to each partition.

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use crate::input::{Ends as Failing, Shape};
 use crate::judge::model::{self, Verdict};
 use crate::judge::{Case, Ruling, Seen, coverage, output, show};
-use crate::provider::is_declined;
 
 use super::{Called, Effects, End, Found, see};
 
@@ -79,7 +78,7 @@ impl Called {
         let Some(effect) = found.effect(self.calls.shape) else {
             return found.report("a record that calls", show(found.record()), ruling);
         };
-        let is_declined = is_declined(found.record().value.as_deref().unwrap_or_default());
+        let is_declined = self.declines(found.record());
         let end = match found.end() {
             None if is_stop || found.is_behind_stop => {
                 thing.is_stopped = true;
@@ -113,8 +112,8 @@ impl Called {
             End::Letter(_) | End::Dropped => "rejected",
         };
         let amount = found.amount();
+        found.put(effect, end, effects);
         *thing = Thing { amount, answer: Some(Answer { verdict, result: found.result }), is_stopped: false };
-        effects.ends.entry(effect).or_default().push(end);
     }
 
     fn check_first(&self, found: &Found<'_>, end: &End, ruling: &mut Ruling) {

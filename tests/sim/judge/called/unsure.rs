@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::input::{Ends as Failing, Shape};
+use crate::input::{By, Ends as Failing, Shape};
 use crate::judge::{Ruling, coverage, show};
-use crate::provider::is_declined;
 
 use super::{Called, Effect, Effects, End, Found, see};
 
@@ -18,7 +17,7 @@ pub(super) struct Guesses {
 }
 
 /// What is known of a thing.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Known {
     version: Option<i128>,
     /// What the call for it has asked for.
@@ -76,6 +75,17 @@ impl Called {
             }
             return;
         }
+        if is_conflict && self.calls.by == By::Handler {
+            // It would be done with the steps of what asked for something else, and was not finished.
+            if known.unsure.is_none_or(|unsure| unsure < version) || !may_conflict {
+                found.report(
+                    "no conflict with what is not known",
+                    format!("{end:?} of {}, with {known:?}", show(found.record())),
+                    ruling,
+                );
+            }
+            return ruling.see(coverage::CONFLICT);
+        }
         let is_new = known.version.is_none_or(|before| version > before);
         // What was given up may be settled by then.
         let must =
@@ -108,7 +118,7 @@ impl Called {
             }
         }
         see(&end, ruling);
-        effects.ends.entry(effect).or_default().push(end);
+        found.put(effect, end, effects);
     }
 
     fn check_reason(&self, (found, end, may_conflict): (&Found<'_>, &End, bool), ruling: &mut Ruling) {
@@ -121,7 +131,7 @@ impl Called {
         }
         // What is declined after an attempt that may have acted is asked for again where that is wanted. A call that has
         // two attempts may meet the provider's end and its next one, and find it up in between.
-        let is_declined = is_declined(found.record().value.as_deref().unwrap_or_default());
+        let is_declined = self.may_decline(found.record());
         let is_patient = self.calls.ends == Failing::Usual;
         if reason == "unavailable" && self.is_reliable && is_patient && !is_declined {
             found.report("no dead letter because the provider is down", reason.clone(), ruling);
