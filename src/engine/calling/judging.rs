@@ -453,6 +453,7 @@ fn called(
         kept,
         heard: None,
         is_written: false,
+        is_released: false,
     }))
 }
 

@@ -316,6 +316,8 @@ impl Window {
                 SlotStage::Judged(_) => slot.stage = SlotStage::Unjudged,
                 SlotStage::Called(called) => {
                     called.is_written = false;
+                    // Of one that was committed before, this is written once more.
+                    called.is_released = false;
                     called.steps.iter_mut().for_each(|steps| steps.written_ms = None);
                     if matches!(called.call.stage(), Stage::Writing(_)) {
                         called.happen(policy, Event::Aborted, now, draw);

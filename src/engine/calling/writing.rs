@@ -49,9 +49,15 @@ impl What {
 
     /// Whether that concerns a slot of this window whose turn it is.
     pub fn has_due(self, window: &Window) -> bool {
+        self.due(window).next().is_some()
+    }
+
+    /// The slots of this window that it concerns, and whose turn it is.
+    pub fn due(self, window: &Window) -> impl Iterator<Item = &Slot> {
         let reach = window.reach_of_order();
-        let has_turn = |at: usize, slot: &Slot| !slot.is_to_be_settled() || at <= reach;
-        window.slots().enumerate().any(|(at, slot)| self.is_due(slot) && has_turn(at, slot))
+        let has_turn = move |at: usize, slot: &Slot| !slot.is_to_be_settled() || at <= reach;
+        let is_due = move |(at, slot): &(usize, &Slot)| self.is_due(slot) && has_turn(*at, slot);
+        window.slots().enumerate().filter(is_due).map(|(_, slot)| slot)
     }
 
     /// Whether that concerns a slot.
@@ -62,7 +68,7 @@ impl What {
             (SlotStage::Called(called), _) if called.has_steps_due() => true,
             (SlotStage::Called(called), _) => match called.call.stage() {
                 Stage::Decided(_) => true,
-                _ if self == Self::Releases => called.call.may_be_released(),
+                _ if self == Self::Releases => called.call.may_be_released() && !called.is_released,
                 Stage::Waits(_) => self == Self::All,
                 Stage::Writing(_) | Stage::Ready | Stage::Sent => false,
             },
@@ -105,7 +111,7 @@ pub(in crate::engine) fn write<C: Cluster>(
         }
         match (what, &window.slot(at).stage) {
             (What::Releases, SlotStage::Called(called)) if called.outcome().is_none() && !called.has_steps_due() => {
-                pen.release(window.slot(at))?
+                pen.release(window.slot_mut(at))?
             }
             _ => pen.slot(window.slot_mut(at), grant)?,
         }
@@ -512,12 +518,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     /// Takes back what a record has reserved and never sent.
-    pub fn release(&mut self, slot: &Slot) -> Result<(), Failure> {
+    pub fn release(&mut self, slot: &mut Slot) -> Result<(), Failure> {
         let Some(key) = slot.key.as_deref() else { return Ok(()) };
-        if let SlotStage::Called(called) = &slot.stage
-            && self.leave(&slot.record.record(), key, called)?
-        {
-            return Ok(());
+        if let SlotStage::Called(called) = &mut slot.stage {
+            called.is_released = true;
+            if self.leave(&slot.record.record(), key, called)? {
+                return Ok(());
+            }
         }
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));

@@ -163,6 +163,8 @@ pub struct Called {
     pub heard: Option<HeardLast>,
     /// Whether the open transaction settles it.
     pub is_written: bool,
+    /// Whether a transaction takes back what it has reserved: the open one, or one before it.
+    pub is_released: bool,
 }
 
 /// Steps of a handler that waits until they are committed.

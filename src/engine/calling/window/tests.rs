@@ -4,6 +4,7 @@ use super::*;
 use crate::dedup::{Decision, Identity, Kept, Reason, Retention};
 use crate::effect::call;
 use crate::effect::provider::{Asks, OwnedStep};
+use crate::engine::calling::writing::What;
 use crate::engine::share::Position;
 use crate::format::Calls;
 use crate::record::Headers;
@@ -335,6 +336,7 @@ fn handled(window: &mut Window, offset: i64) {
         kept: Kept::default(),
         heard: None,
         is_written: false,
+        is_released: false,
     };
     for event in [Event::Written { since_ms: 3 }, Event::Committed, Event::Dispatch] {
         called.happen(&policy(), event, NOW, &mut |_| 0);
@@ -370,6 +372,23 @@ fn handler_goes_on_once_its_steps_are_committed() {
     let called = called(&mut window, 0);
     assert_eq!(called.journal.as_journal().steps().collect::<Vec<_>>(), [step.as_step()]);
     assert_eq!((called.call.first_at_ms(), called.steps.is_none()), (Some(11), true));
+}
+
+#[test]
+fn what_is_given_back_is_due_once_unless_its_transaction_is_aborted() {
+    let mut window = window(&[], 0..1);
+    handled(&mut window, 0);
+    let event = Event::Withdrawn { attempt: 1 };
+    called(&mut window, 0).happen(&policy(), event, NOW, &mut |_| 0);
+    let due = |window: &Window| What::Releases.due(window).count();
+    assert_eq!((due(&window), What::All.due(&window).count()), (1, 0), "it was reserved, and nothing of it has acted");
+    called(&mut window, 0).is_released = true;
+    assert_eq!(due(&window), 0);
+    // What one transaction has no room for goes into the next, and this is not written again.
+    end(&mut window, true);
+    assert_eq!((due(&window), ahead(&window).0), (0, 0), "it is not settled by that");
+    end(&mut window, false);
+    assert_eq!(due(&window), 1, "nothing has happened");
 }
 
 #[test]
