@@ -140,8 +140,6 @@ acts! {
     RefusalNotMarked,
     /// steps are undone in the order in which they were done
     UndoneInOrder,
-    /// what a newer version overtakes half-way begins at its first step again
-    OvertakenGivenUp,
     /// a command is carried out while a call of its identity is open
     CommandOverCall,
     /// that a command was carried out is not noted

@@ -331,7 +331,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
         if let Some(other) = under_way.filter(is_other) {
             let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
-            let (how, result) = match journal.is_empty() || sabotage::is_on(Sabotage::OvertakenGivenUp) {
+            let (how, result) = match journal.is_empty() {
                 true => (How::GivenUp { first_at_ms }, None),
                 // Whoever began it anew would do again what is long done.
                 false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),

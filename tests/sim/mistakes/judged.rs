@@ -67,7 +67,7 @@ pub fn end() {
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 94] = [
+const CASES: [Case; 93] = [
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
     (Told(Lie::MetaBeforeEntries), "falling", 200),
     (Told(Lie::StoreErrorIgnored), "sick", 500),
@@ -154,10 +154,9 @@ const CASES: [Case; 94] = [
     (Done(Sabotage::MarkUnread), "handled", 500),
     (Done(Sabotage::MarkLeft), "handled", 1_000),
     (Done(Sabotage::GivenUpLosesJournal), "handled", 1_000),
-    (Done(Sabotage::LeftAlthoughActed), "handled", 1_000),
+    (Done(Sabotage::LeftAlthoughActed), "handled", 5_000),
     (Done(Sabotage::RefusalNotMarked), "handled", 50),
     (Done(Sabotage::UndoneInOrder), "handled", 50),
-    (Done(Sabotage::OvertakenGivenUp), "handled", 5_000),
     (Told(Lie::StepRowNotKept), "handled", 200),
     (Told(Lie::AbandonedGoesOn), "handled", 200),
     (Done(Sabotage::CommandOverCall), "called", 300),
