@@ -58,8 +58,8 @@ demo: build ## Show a run, a crash and a recovery, without Kafka
 
 # Its PostgreSQL lives in a temporary folder, for as long as the demo.
 .PHONY: demo-effects
-demo-effects: build setup-postgres ## Show crashes, and charges that are made once: in PostgreSQL, and by calls
-	@$(CARGO) build $(BUILD) --example demo_effects
+demo-effects: build setup-postgres ## Show crashes, and effects that happen once: in PostgreSQL, by calls, by a handler
+	@$(CARGO) build $(BUILD) --example demo_effects --example payment
 	@scripts/with-postgres.sh $${CARGO_TARGET_DIR:-target}/release/examples/demo_effects
 
 ##@ Build

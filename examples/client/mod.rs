@@ -7,9 +7,10 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
-use ratchet::{Key, StepError};
+use ratchet::{Key, StepError, Worker};
 use tokio::net::TcpStream;
 
+const USAGE: &str = "usage: [--until-drained] --config FILE TOPOLOGY";
 /// What is read of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
@@ -44,11 +45,17 @@ pub async fn post(url: String, key: Key, body: String) -> Result<String, StepErr
     }
 }
 
-/// The options of the examples: `--config FILE TOPOLOGY`.
-pub fn options() -> Result<(String, String), Box<dyn Error>> {
+/// A worker as the examples' options say, and the topology: `[--until-drained] --config FILE TOPOLOGY`.
+pub fn options() -> Result<(Worker, String), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match &arguments[..] {
-        [flag, config, topology] if flag == "--config" => Ok((config.clone(), topology.clone())),
-        _ => Err("usage: --config FILE TOPOLOGY".into()),
+    let (until_drained, arguments) = match &arguments[..] {
+        [flag, others @ ..] if flag == "--until-drained" => (true, others),
+        others => (false, others),
+    };
+    let [flag, config, topology] = arguments else { return Err(USAGE.into()) };
+    if flag != "--config" {
+        return Err(USAGE.into());
     }
+    let worker = Worker::new().config(config);
+    Ok((if until_drained { worker.until_drained() } else { worker }, topology.clone()))
 }

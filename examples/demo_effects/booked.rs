@@ -15,6 +15,7 @@ const JOB: Job = Job {
     topic: "charges",
     // Records that are read at once and end a transaction.
     batch: 1_000,
+    example: None,
 };
 /// How many charges there are.
 const CHARGES: u64 = 20_000;

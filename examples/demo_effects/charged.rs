@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::Outcome;
-use super::provider::{Provider, receipt};
+use super::provider::{Counts, Provider, receipt};
 use super::site::{Job, Operator, POLL_INTERVAL, STEP_TIME_MAX, Site};
 
 const JOB: Job = Job {
@@ -13,7 +13,10 @@ const JOB: Job = Job {
     topology: include_str!("../../topologies/charge-orders.yaml"),
     topic: "orders",
     batch: 1_000,
+    example: None,
 };
+/// How the provider's address ends.
+const CHARGES: &str = "charges";
 const RESULTS: &str = "charges.done";
 const LETTERS: &str = "charge-orders.dead_letter";
 const ORDERS: u64 = 1_000;
@@ -40,7 +43,7 @@ pub fn tell() -> Outcome<()> {
     let unanswered = provider.die();
     let (charged, failures, lost) = {
         let books = provider.books();
-        (books.charges.len(), books.failures, books.lost)
+        (books.done(CHARGES).len(), books.failures, books.lost)
     };
     println!("   its books: {charged} orders charged, {failures} requests failed (500), {lost} answers lost");
     println!("   it dies with {unanswered} requests under way, and is back after {} s", DEAD_FOR.as_secs());
@@ -50,7 +53,7 @@ pub fn tell() -> Outcome<()> {
     println!("\n2  The job is killed (SIGKILL) in mid-call");
     await_charges(KILLED_AFTER, &provider, &mut operator, &site)?;
     drop(operator);
-    let (charged, known) = (provider.books().charges.len(), site.records(RESULTS)?.len());
+    let (charged, known) = (provider.books().done(CHARGES).len(), site.records(RESULTS)?.len());
     println!(
         "   the provider: {charged} orders charged. Kafka: {known} results, so {} are unknown to it",
         charged - known
@@ -68,10 +71,10 @@ pub fn tell() -> Outcome<()> {
     println!("\n4  Was anybody charged twice?");
     let books = provider.books();
     println!("   {} requests; orders by how often they were charged:", books.requests);
-    for (times, count) in by_times(&books.charges) {
+    for (times, count) in by_times(&books.done(CHARGES), ORDERS) {
         println!("   {count:>5} charged {}", said(times));
     }
-    let judged = judge(&books.charges).and_then(|()| judge_results(&results, letters));
+    let judged = judge(&books.done(CHARGES)).and_then(|()| judge_results(&results, letters));
     judged.map_err(|wrong| format!("{wrong}, see {}", site.keep_log().unwrap_or_default().display()))?;
     println!("   each has two results, for itself and for its repetition: what the provider answered");
     println!("\nEach order once. {:.1} s in all.", started.elapsed().as_secs_f64());
@@ -86,7 +89,7 @@ fn order(number: u64) -> (String, String) {
 /// Waits until so many orders are charged, and calls are under way, as long as the operator runs.
 fn await_charges(count: usize, provider: &Provider, operator: &mut Operator, site: &Site) -> Outcome<()> {
     let deadline = Instant::now() + STEP_TIME_MAX;
-    while provider.books().charges.len() < count || provider.books().unanswered == 0 {
+    while provider.books().done(CHARGES).len() < count || provider.books().unanswered == 0 {
         if Instant::now() > deadline || !operator.is_running()? {
             return Err(format!("the operator did not make its calls, see {}", site.keep_log()?.display()).into());
         }
@@ -95,16 +98,16 @@ fn await_charges(count: usize, provider: &Provider, operator: &mut Operator, sit
     Ok(())
 }
 
-/// How many orders were charged how often; those that were not are there, too.
-fn by_times(charges: &BTreeMap<u64, u32>) -> BTreeMap<u32, usize> {
+/// How many of the numbers from 1 to `most` were done how often; those that were not are there, too.
+pub fn by_times(done: &Counts, most: u64) -> BTreeMap<u32, usize> {
     let mut counts = BTreeMap::from([(1, 0)]);
-    for order in 1..=ORDERS {
-        *counts.entry(charges.get(&order).copied().unwrap_or_default()).or_default() += 1;
+    for number in 1..=most {
+        *counts.entry(done.get(&number).copied().unwrap_or_default()).or_default() += 1;
     }
     counts
 }
 
-fn said(times: u32) -> String {
+pub fn said(times: u32) -> String {
     match times {
         0 => "not at all".to_owned(),
         1 => "once".to_owned(),
@@ -114,7 +117,7 @@ fn said(times: u32) -> String {
 }
 
 /// Whether each order, and nothing else, was charged once; else what is wrong.
-fn judge(charges: &BTreeMap<u64, u32>) -> Result<(), String> {
+fn judge(charges: &Counts) -> Result<(), String> {
     let wrong = (1..=ORDERS).find(|order| charges.get(order) != Some(&1));
     match wrong {
         Some(order) => Err(format!("order {order} was charged {}", said(charges.get(&order).copied().unwrap_or(0)))),
@@ -130,7 +133,8 @@ fn judge_results(results: &[(String, String)], letters: usize) -> Result<(), Str
         of_order.entry(order).or_default().push(result);
     }
     for order in 1..=ORDERS {
-        let (found, expected) = (of_order.remove(order.to_string().as_str()).unwrap_or_default(), receipt(order));
+        let (found, expected) =
+            (of_order.remove(order.to_string().as_str()).unwrap_or_default(), receipt(CHARGES, order));
         if found != [expected.as_str(); 2] {
             return Err(format!("the results of order {order} are {found:?}"));
         }
@@ -154,26 +158,26 @@ mod tests {
 
     #[test]
     fn charge_too_many_and_one_too_few_are_seen() {
-        let charges: BTreeMap<u64, u32> = (1..=ORDERS).map(|order| (order, 1)).collect();
+        let charges: Counts = (1..=ORDERS).map(|order| (order, 1)).collect();
         assert_eq!(judge(&charges), Ok(()));
         let changed = |order, times| charges.iter().map(|(o, t)| (*o, if *o == order { times } else { *t })).collect();
         assert_eq!(judge(&changed(7, 2)).unwrap_err(), "order 7 was charged twice");
         assert_eq!(judge(&changed(ORDERS, 3)).unwrap_err(), format!("order {ORDERS} was charged 3 times"));
-        let without: BTreeMap<_, _> = charges.clone().into_iter().filter(|(order, _)| *order != 5).collect();
+        let without: Counts = charges.clone().into_iter().filter(|(order, _)| *order != 5).collect();
         assert_eq!(judge(&without).unwrap_err(), "order 5 was charged not at all");
-        assert_eq!(by_times(&without), BTreeMap::from([(0, 1), (1, 999)]));
-        let more: BTreeMap<_, _> = charges.into_iter().chain([(ORDERS + 1, 1)]).collect();
+        assert_eq!(by_times(&without, ORDERS), BTreeMap::from([(0, 1), (1, 999)]));
+        let more: Counts = charges.into_iter().chain([(ORDERS + 1, 1)]).collect();
         assert!(judge(&more).unwrap_err().contains("nobody has ordered"));
     }
 
     #[test]
     fn result_that_is_missing_or_another_one_is_seen() {
         let results: Vec<_> =
-            (1..=ORDERS).flat_map(|order| [(); 2].map(|()| (order.to_string(), receipt(order)))).collect();
+            (1..=ORDERS).flat_map(|order| [(); 2].map(|()| (order.to_string(), receipt(CHARGES, order)))).collect();
         assert_eq!(judge_results(&results, 0), Ok(()));
         assert!(judge_results(&results, 1).is_err() && judge_results(&results[1..], 0).is_err());
         let mut other = results.clone();
-        other[4].1 = receipt(9);
+        other[4].1 = receipt(CHARGES, 9);
         assert!(judge_results(&other, 0).unwrap_err().contains("order 3"));
     }
 }

@@ -1,7 +1,8 @@
-//! The demo's payment provider: it books a charge, and answers late, or with a failure, or not at all.
+//! The demo's payment provider: it does what it is asked for, and answers late, or with a failure, or not at all.
 //!
-//! It honours keys as Stripe does: what is asked for again under a key is not booked again, and gets the first answer. Its
-//! books outlive it, as a database does.
+//! It honours keys as Stripe does: what is asked for again under a key is not done again, and gets the first answer. Its
+//! books outlive it, as a database does. What it is asked for is told by the address: `/charges` with an order in the body,
+//! or `/STEP/p-NUMBER`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
@@ -20,21 +21,26 @@ use super::Outcome;
 
 /// How long it takes to answer once it has booked.
 const LATE: Duration = Duration::from_millis(30);
-/// Of so many orders one fails at first, and one is booked at first without an answer.
+/// Of so many requests one fails at first, and one is booked at first without an answer.
 const TROUBLE_EVERY: u64 = 10;
+
+/// How often each was done, by its number.
+pub type Counts = BTreeMap<u64, u32>;
 
 /// What it remembers.
 #[derive(Default)]
 pub struct Books {
     /// The first answer under each key.
     keys: HashMap<String, String>,
-    /// How often each order was charged.
-    pub charges: BTreeMap<u64, u32>,
-    /// How often each order was asked for.
-    asked: HashMap<u64, u32>,
+    /// What was done: each kind of request, and how often for each number.
+    done: HashMap<String, Counts>,
+    /// How often each was asked for.
+    asked: HashMap<(String, u64), u32>,
     pub requests: u64,
     /// Requests that are booked and not answered yet.
     pub unanswered: u64,
+    /// Requests that are booked, and whose connection has ended before the answer.
+    broken: u64,
     pub failures: u64,
     pub lost: u64,
 }
@@ -47,22 +53,32 @@ enum Reply {
 }
 
 impl Books {
+    /// How often each was done, of this kind of request.
+    pub fn done(&self, kind: &str) -> Counts {
+        self.done.get(kind).cloned().unwrap_or_default()
+    }
+
+    /// How often this was asked for.
+    pub fn asked(&self, kind: &str, number: u64) -> u32 {
+        self.asked.get(&(kind.to_owned(), number)).copied().unwrap_or_default()
+    }
+
     /// Books what a request asks for.
-    fn book(&mut self, key: &str, order: u64) -> Reply {
+    fn book(&mut self, key: &str, kind: &str, number: u64) -> Reply {
         self.requests += 1;
-        let asked = self.asked.entry(order).or_default();
+        let asked = self.asked.entry((kind.to_owned(), number)).or_default();
         *asked += 1;
         let is_first = *asked == 1;
-        if is_first && order % TROUBLE_EVERY == 3 {
+        if is_first && number % TROUBLE_EVERY == 3 {
             self.failures += 1;
             return Reply::Answer(500, "{}".to_owned());
         }
-        let charges = &mut self.charges;
+        let done = self.done.entry(kind.to_owned()).or_default();
         let answer = self.keys.entry(key.to_owned()).or_insert_with(|| {
-            *charges.entry(order).or_default() += 1;
-            receipt(order)
+            *done.entry(number).or_default() += 1;
+            receipt(kind, number)
         });
-        if is_first && order % TROUBLE_EVERY == 7 {
+        if is_first && number % TROUBLE_EVERY == 7 {
             self.lost += 1;
             return Reply::Nothing;
         }
@@ -70,9 +86,9 @@ impl Books {
     }
 }
 
-/// What it answers once an order is charged.
-pub fn receipt(order: u64) -> String {
-    format!(r#"{{"charge":"ch_{order:04}"}}"#)
+/// What it answers once this is done.
+pub fn receipt(kind: &str, number: u64) -> String {
+    format!(r#"{{"{kind}":"{}_{number:04}"}}"#, &kind[..2])
 }
 
 /// A provider on a thread of its own.
@@ -95,12 +111,13 @@ impl Provider {
 
     /// Dies: connections break, and nothing listens any more. Returns how many requests were booked and not answered.
     pub fn die(&mut self) -> u64 {
+        let broken = self.books().broken;
         if let Some((stop, thread)) = self.server.take() {
             drop(stop);
             // It ends by itself, once it is told to.
             let _ = thread.join();
         }
-        std::mem::take(&mut self.books().unanswered)
+        self.books().broken - broken
     }
 
     /// Starts, on the port that it has had.
@@ -143,19 +160,39 @@ async fn accept(books: &Arc<Mutex<Books>>, listener: TcpListener) {
     }
 }
 
+/// A request that is booked. It is dropped with its connection, if that ends first.
+struct Booked {
+    books: Arc<Mutex<Books>>,
+    is_answered: bool,
+}
+
+impl Drop for Booked {
+    fn drop(&mut self) {
+        let mut books = locked(&self.books);
+        books.unanswered -= 1;
+        books.broken += u64::from(!self.is_answered);
+    }
+}
+
 async fn answer(books: Arc<Mutex<Books>>, request: Request<Incoming>) -> Served<Response<Full<Bytes>>> {
     let key = request.headers().get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default().to_owned();
+    let path = request.uri().path().trim_start_matches('/').to_owned();
     let body = request.into_body().collect().await?.to_bytes();
-    let asked: serde_json::Value = serde_json::from_slice(&body)?;
-    let order = asked["order"].as_u64().ok_or("a charge has no order")?;
+    let (kind, number) = match path.split_once("/p-") {
+        Some((step, number)) => (step, number.parse()?),
+        None => {
+            let asked: serde_json::Value = serde_json::from_slice(&body)?;
+            (path.as_str(), asked["order"].as_u64().ok_or("a charge has no order")?)
+        }
+    };
+    let mut booked = Booked { books, is_answered: false };
     let reply = {
-        let mut books = locked(&books);
+        let mut books = locked(&booked.books);
         books.unanswered += 1;
-        books.book(&key, order)
+        books.book(&key, kind, number)
     };
     tokio::time::sleep(LATE).await;
-    let mut books = locked(&books);
-    books.unanswered = books.unanswered.saturating_sub(1);
+    booked.is_answered = true;
     match reply {
         Reply::Answer(status, text) => Ok(Response::builder().status(status).body(Full::from(text))?),
         Reply::Nothing => Err("it breaks the connection".into()),

@@ -1,8 +1,8 @@
-//! Where a job of the demo runs: a folder with its topics, and `ratchet run` as a child process.
+//! Where a job of the demo runs: a folder with its topics, and `ratchet run` or another program as a child process.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ pub struct Job {
     pub topic: &'static str,
     /// How many records end a transaction.
     pub batch: u64,
+    /// The example that runs it; `None` for `ratchet run`.
+    pub example: Option<&'static str>,
 }
 
 /// A folder with the topics, the stores, the topology and the configuration.
@@ -99,13 +101,15 @@ impl Site {
         records.into_iter().map(|record| Ok((text(record.key)?, text(record.value)?))).collect()
     }
 
-    /// Starts `ratchet run`; it dies where `crash_at` says.
+    /// Starts the job's program; it dies where `crash_at` says.
     pub fn run(&self, crash_at: Option<&str>, arguments: &[&str], env: &[(&str, &str)]) -> Outcome<Operator> {
-        let program = program()?;
+        let program = program(self.job.example)?;
         let log = File::options().create(true).append(true).open(self.path("log.jsonl"))?;
         let mut command = Command::new(&program);
-        command.arg("run").arg("--config").arg(self.path("ratchet.yaml")).arg(self.path("topology.yaml"));
-        command.args(arguments);
+        if self.job.example.is_none() {
+            command.arg("run");
+        }
+        command.args(arguments).arg("--config").arg(self.path("ratchet.yaml")).arg(self.path("topology.yaml"));
         // Settings from the environment would override the demo's own, and proxies would be asked for its provider.
         let is_meant = |name: &str| name.starts_with("RATCHET_") || name.to_ascii_lowercase().ends_with("_proxy");
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_meant(&name.to_string_lossy())) {
@@ -126,14 +130,22 @@ impl Site {
     }
 }
 
-/// The program, which `make demo-effects` has built: Cargo puts examples into a folder beside it.
-fn program() -> Outcome<PathBuf> {
-    let example = std::env::current_exe()?;
-    let program = example.parent().and_then(Path::parent).map(|folder| folder.join("ratchet"));
-    program.filter(|path| path.is_file()).ok_or_else(|| "ratchet is not built: run `make demo-effects`".into())
+/// A program that `make demo-effects` has built: an example, this one's neighbour, or ratchet itself, whose folder holds
+/// that of the examples.
+fn program(example: Option<&str>) -> Outcome<PathBuf> {
+    let this = std::env::current_exe()?;
+    let examples = this.parent().ok_or("the demo is in no folder")?;
+    let program = match example {
+        Some(example) => examples.join(example),
+        None => examples.with_file_name("ratchet"),
+    };
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(format!("{} is not built: run `make demo-effects`", program.display()).into()),
+    }
 }
 
-/// `ratchet run`; killed when dropped.
+/// A job's program at work; killed when dropped.
 pub struct Operator(Child);
 
 impl Operator {

@@ -11,7 +11,7 @@
 
 use std::error::Error;
 
-use ratchet::{Database, Record, StepError, Steps, Worker};
+use ratchet::{Database, Record, StepError, Steps};
 use serde::Deserialize;
 
 #[path = "../client/mod.rs"]
@@ -44,7 +44,7 @@ async fn transfer(record: &Record, steps: &mut Steps) -> Result<(), StepError> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (config, topology) = client::options()?;
+    let (worker, topology) = client::options()?;
     let database = Database::new(&std::env::var("DATABASE_URL")?)?;
-    Ok(Worker::new().config(config).postgres(database).handler(topology, transfer).logs().signals().run()?)
+    Ok(worker.postgres(database).handler(topology, transfer).logs().signals().run()?)
 }

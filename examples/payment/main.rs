@@ -8,7 +8,7 @@
 
 use std::error::Error;
 
-use ratchet::{Record, Reply, StepError, Steps, Worker};
+use ratchet::{Record, Reply, StepError, Steps};
 use serde::{Deserialize, Serialize};
 
 #[path = "../client/mod.rs"]
@@ -42,6 +42,6 @@ async fn pay(record: &Record, steps: &mut Steps) -> Result<Reply, StepError> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (config, topology) = client::options()?;
-    Ok(Worker::new().config(config).handler(topology, pay).logs().signals().run()?)
+    let (worker, topology) = client::options()?;
+    Ok(worker.handler(topology, pay).logs().signals().run()?)
 }

@@ -8,7 +8,7 @@
 
 use std::error::Error;
 
-use ratchet::{Database, Record, Reply, StepError, Steps, Transaction, Worker};
+use ratchet::{Database, Record, Reply, StepError, Steps, Transaction};
 use serde::Deserialize;
 
 #[path = "../client/mod.rs"]
@@ -49,7 +49,7 @@ async fn change_stock(tx: &Transaction<'_>, order: &Order, by: i64) -> Result<()
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (config, topology) = client::options()?;
+    let (worker, topology) = client::options()?;
     let database = Database::new(&std::env::var("DATABASE_URL")?)?;
-    Ok(Worker::new().config(config).postgres(database).handler(topology, order).logs().signals().run()?)
+    Ok(worker.postgres(database).handler(topology, order).logs().signals().run()?)
 }
