@@ -9,8 +9,11 @@
 //! Rows are needed for as long as their steps may be tried again. They are removed after [`Database::kept`], in small
 //! slices.
 //!
-//! **Failure.** Whatever fails before COMMIT has no effect. A connection that was lost, or whose transaction was given up, is
-//! not used again.
+//! A connection is used by one step after the other. What a step has left in its session is removed before the next one has
+//! it, and at once, so that its locks are in nobody's way.
+//!
+//! **Failure.** Whatever fails before COMMIT has no effect. A connection that was lost, whose transaction was given up, or
+//! whose session could not be cleaned is not used again.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -20,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 pub use tokio_postgres;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::class::Trouble;
 use super::connection::{answered, connect, greet};
@@ -35,6 +38,12 @@ const KEPT: Duration = Duration::from_secs(7 * 86_400);
 const TIDY: Duration = Duration::from_secs(600);
 /// How many of them are removed at once.
 const SLICE: i64 = 1_000;
+
+/// Removes what a transaction may have left in its session: all that `discard all` does, but for what is prepared by the
+/// protocol, since tokio-postgres keeps statements of its own there. What was prepared by SQL is listed.
+const CLEAN: &str = "close all; reset session authorization; reset role; reset all; unlisten *; \
+                     select pg_catalog.pg_advisory_unlock_all(); discard temp; discard sequences; \
+                     select name as prepared from pg_catalog.pg_prepared_statements where from_sql";
 
 /// A database for the transactions of handlers' steps.
 #[derive(Clone, Debug)]
@@ -133,8 +142,14 @@ impl Pool {
         let carried_out = async {
             let mut client = self.client(step.0).await?;
             let came = self.carry_out(&mut client, step, act).await?;
-            self.tidy(&client).await;
-            self.idle.borrow_mut().push(client);
+            match answered(clean(&client)).await {
+                Ok(()) => {
+                    self.tidy(&client).await;
+                    self.idle.borrow_mut().push(client);
+                }
+                // The session ends with the connection.
+                Err(trouble) => tracing::debug!(reason = %trouble.message, "a session could not be cleaned"),
+            }
             Ok(came)
         };
         carried_out.await.map_err(Trouble::into_error)
@@ -258,6 +273,19 @@ impl Pool {
             tracing::warn!(reason = %Trouble::from(error).message, "steps' rows that are no longer needed stay");
         }
     }
+}
+
+/// Leaves a session as it was when it began.
+async fn clean(client: &Client) -> Result<(), Trouble> {
+    let said = client.simple_query(CLEAN).await?;
+    let prepared = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => row.try_get("prepared").ok().flatten().map(quoted),
+        _ => None,
+    };
+    for name in said.iter().filter_map(prepared) {
+        client.batch_execute(&format!("deallocate {name}")).await?;
+    }
+    Ok(())
 }
 
 async fn create(client: &Client, schema: &str) -> Result<(), Trouble> {
