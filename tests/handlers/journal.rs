@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::provider::Move;
+use crate::provider::{Move, Plan};
 use crate::until::{DEADLINE, within};
 use crate::work::{RECOVERY, Work};
 
@@ -32,6 +32,35 @@ fn work_that_was_tried_in_vain_is_gone_on_with_by_a_duplicate() {
     let asked = ["authorise", "capture", "receipt"]
         .map(|step| seen.iter().filter(|seen| seen.target == format!("/{step}/o-1")).count());
     assert_eq!(asked, [1, 4, 1]);
+    operator.stop();
+}
+
+/// What was half done stays with nobody to go on with it: somebody has to look, so it counts.
+#[test]
+fn work_that_is_overtaken_half_done_counts_as_in_doubt() {
+    let mut work = Work::of("payment", &[KEYED, "on_unavailable: dead_letter"], Vec::new());
+    let usual = "retry: {first: 50ms, max: 500ms}";
+    work.job.topology[0] = work.job.topology[0].replace(usual, "retry: {first: 20ms, max: 50ms, attempts: 2}");
+    work.job.rules.version = Some("version");
+    work.provider.script("/capture/o-1", [Move::answer(503), Move::answer(503)]);
+    work.provider.script("/authorise/o-2", [Move::answer(503), Move::answer(503)]);
+    let version =
+        |id: usize, version: u32| [(id, format!("{{\"id\":\"o-{id}\",\"amount\":{version},\"version\":{version}}}"))];
+    // One with a step that is done, one without.
+    work.send(version(1, 1).into_iter().chain(version(2, 1)));
+    let mut operator = work.start("a", None);
+    let ends = work.ends();
+    assert_eq!([&ends["o-1"].letters, &ends["o-2"].letters], [&["unavailable".to_owned()]; 2]);
+    assert_eq!(operator.metric("ratchet_effects_in_doubt", &[]), 0.0);
+    work.send(version(1, 2).into_iter().chain(version(2, 2)));
+    let ends = work.ends();
+    assert_eq!(["o-1", "o-2"].map(|id| ends[id].results.len()), [1, 1], "{ends:?}");
+    within(RECOVERY, "it to be counted", || {
+        (operator.metric("ratchet_effects_total", &["outcome=\"done\""]) == 2.0).then_some(())
+    });
+    assert_eq!(operator.metric("ratchet_effects_in_doubt", &[]), 1.0);
+    assert_eq!(operator.metric("ratchet_effects_total", &["outcome=\"in_doubt\""]), 1.0);
+    operator.await_line(&["a newer version came before the others"], DEADLINE);
     operator.stop();
 }
 
@@ -73,6 +102,47 @@ fn work_of_another_program_stops_its_task() {
     assert_eq!(ends["o-2"].results.len(), 1, "{ends:?}");
     assert!(work.acts().values().all(|acts| *acts == 1), "{:?}", work.acts());
     third.stop();
+}
+
+/// Nothing else can be written of it: its task stops, and goes on once the changelog takes it.
+#[test]
+fn work_whose_steps_the_changelog_refuses_stops_its_task() {
+    let work = Work::of("payment", &[KEYED], Vec::new());
+    let mut first = work.start("a", None);
+    work.send(payment(0, 5));
+    work.ends();
+    let take = |bytes| {
+        let settings = [("cleanup.policy", "compact"), ("max.message.bytes", bytes)];
+        work.job.kafka.set_settings(&work.job.changelog(), &settings);
+    };
+    take("6000");
+    let mut random = crate::random::Random::seeded("noise");
+    let noise: Vec<u8> = (0..15_000).map(|_| b'a' + random.below(26) as u8).collect();
+    work.provider.script("/capture/o-2", [Move::act().body(Plan::Bytes(noise.clone()))]);
+    work.send(payment(2, 5).into_iter().chain(payment(4, 5)).chain(payment(1, 5)));
+    first.await_error(&[
+        &format!("{}:0:1", work.job.input),
+        "the changelog refuses what is remembered of its steps (`max.message.bytes`)",
+        "too large",
+    ]);
+    // Its partition stands; the other one goes on, and what came before is settled.
+    within(DEADLINE, "the other partition to go on", || work.acts().contains_key("/receipt/o-1").then_some(()));
+    assert!(!work.acts().contains_key("/receipt/o-2"), "the step after it has begun");
+    first.terminate();
+    first.await_exit(DEADLINE);
+    take("1000000");
+    let mut second = work.start("b", None);
+    let ends = work.ends();
+    assert!([0, 1, 2, 4].iter().all(|id| ends[&format!("o-{id}")].results.len() == 1), "{ends:?}");
+    assert!(ends["o-2"].results[0].1.contains(std::str::from_utf8(&noise).expect("letters")));
+    let acts = work.acts();
+    assert!(acts.len() == 12 && acts.values().all(|acts| *acts == 1), "{acts:?}");
+    let seen = work.provider.seen();
+    let asked = ["authorise", "capture", "receipt"]
+        .map(|step| seen.iter().filter(|seen| seen.target == format!("/{step}/o-2")).count());
+    // The step before it was committed.
+    assert_eq!(asked, [1, 2, 1]);
+    second.stop();
 }
 
 #[test]

@@ -34,6 +34,9 @@ mod server;
 mod until;
 
 mod crashes;
+mod frozen;
 mod journal;
+mod leaving;
 mod saga;
+mod sessions;
 mod work;

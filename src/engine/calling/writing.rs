@@ -363,8 +363,9 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     /// Work of which some steps are done is passed over for what is newer: nobody goes on with it.
-    fn overtaken(&self, record: &Record<'_>, other: &UnderWay<'_>) {
+    fn overtaken(&mut self, record: &Record<'_>, other: &UnderWay<'_>) {
         if !other.journal.is_empty() {
+            self.outlet.added.settled.in_doubt += 1;
             let (offset, newer, steps) = (other.place.offset, record.offset, other.journal.len());
             tracing::warn!(task = %self.outlet.work.task.input, offset, newer, steps, "{OVERTAKEN}");
         }
@@ -480,13 +481,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
             && !sabotage::is_on(Sabotage::GivenUpLosesJournal)
             && (may_have_acted || self.leave(record, key, called)?);
         let message = bounded(&message);
-        let is_other = |other: &UnderWay<'_>| other.place != self.place(record) && called.journal.is_empty();
-        if let Some(other) = former.and_then(|former| former.under_way).filter(is_other) {
-            self.overtaken(record, &other);
-        }
         match how {
             _ if stays => {}
             Some(how) => {
+                let is_other = |other: &UnderWay<'_>| other.place != self.place(record) && called.journal.is_empty();
+                if let Some(other) = former.and_then(|former| former.under_way).filter(is_other) {
+                    self.overtaken(record, &other);
+                }
                 let place = Some(self.place(record));
                 let fingerprint = Some(called.asks.fingerprint().to_bytes());
                 let result = if how == How::Done { result_of(called) } else { Some(ResultRef::Reason(message)) };

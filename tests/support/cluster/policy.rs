@@ -27,13 +27,21 @@ impl Kafka {
 
     /// Sets a topic's setting, and waits until the broker reports it. Its other settings are lost.
     pub fn set_setting(&self, topic: &str, name: &str, value: &str) {
-        let wanted = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+        self.set_settings(topic, &[(name, value)]);
+    }
+
+    /// The same with several.
+    pub fn set_settings(&self, topic: &str, settings: &[(&str, &str)]) {
+        let wanted = AlterConfig::new(ResourceSpecifier::Topic(topic));
+        let wanted = settings.iter().fold(wanted, |wanted, (name, value)| wanted.set(name, value));
         let altered =
             self.tokio.block_on(self.admin.alter_configs([&wanted], &admin_options())).expect("alter_configs");
         assert!(altered.iter().all(Result::is_ok), "{altered:?}");
-        within(DEADLINE, &format!("{topic} to have {name}={value}"), || {
-            (self.setting(topic, name).as_deref() == Some(value)).then_some(())
-        });
+        for (name, value) in settings {
+            within(DEADLINE, &format!("{topic} to have {name}={value}"), || {
+                (self.setting(topic, name).as_deref() == Some(*value)).then_some(())
+            });
+        }
     }
 
     /// The current value of a topic's setting.
