@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::{Answer, Fingerprint, Key, KeyOf};
+use super::call::{Answer, Fingerprint, Key, KeyOf, StepOf};
 use crate::format::{Journal, JournalWriter, Step, StepHow};
 
 /// What all lanes of a topology share of its provider.
@@ -143,7 +143,7 @@ pub struct Work {
 
 impl Work {
     /// The key of a step: the same in each attempt, and for no other step.
-    pub fn key_of(&self, step: &str) -> Key {
+    pub fn key_of(&self, step: StepOf<'_>) -> Key {
         Key::of(KeyOf {
             topology: &self.topology,
             identity: &self.identity,

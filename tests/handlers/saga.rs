@@ -81,6 +81,37 @@ fn saga_whose_program_dies_is_done_or_undone_once() {
     }
 }
 
+/// What cannot be undone is for a person: to ask again would bring the same refusal, whatever is made of calls that may have
+/// happened.
+#[test]
+fn refund_that_is_refused_is_in_doubt_and_not_asked_for_again() {
+    for lines in [&[KEYED][..], &[KEYED, "on_in_doubt: retry"], &["on_in_doubt: retry"]] {
+        let database = Database::new();
+        database.run("create table stock (item text primary key, quantity bigint not null)");
+        database.run(&format!("insert into stock values ('chair', {STOCK})"));
+        let work = Work::of("saga", lines, vec![("DATABASE_URL", database.url.clone())]).answering_duplicates();
+        work.provider.script("/ship/o-1", [Move::answer(422)]);
+        work.provider.script("/refund/o-1", std::iter::repeat_n(Move::answer(422), 20));
+        let order = || orders().skip(1).take(2);
+        work.send(order());
+        let mut operator = work.start("a", None);
+        let ends = work.ends();
+        assert_eq!(ends["o-1"].letters, ["in_doubt"], "{lines:?}: {ends:?}");
+        assert_eq!(ends["o-2"].results.len(), 1, "{lines:?}: {ends:?}");
+        let asked = || work.provider.seen().iter().filter(|seen| seen.target == "/refund/o-1").count();
+        assert_eq!(asked(), 1, "{lines:?}");
+        assert_eq!(operator.metric("ratchet_effects_in_doubt", &[]), 1.0, "{lines:?}");
+        // What was undone before it stays undone, and what comes before in order is not undone.
+        let left = database.value("select quantity from stock where item = 'chair'");
+        assert_eq!(left, (STOCK - 2 * 2).to_string(), "{lines:?}");
+        // A duplicate is one of what is in doubt.
+        work.send(order());
+        work.ends();
+        assert_eq!((asked(), work.acts().get("/charge/o-1")), (1, Some(&1)), "{lines:?}");
+        operator.stop();
+    }
+}
+
 #[test]
 fn transactions_with_an_outbox_happen_once_whatever_dies() {
     for (point, kills_database) in [("after_commit:3", false), ("after_step:1", true), ("after_sends:6", false)] {

@@ -13,6 +13,7 @@
 //! | 400, 422 that name the key | conflict | rejected | no |
 //! | other 4xx | rejected | rejected | no |
 //! | refused for good | rejected, whatever was attempted before | the same | no |
+//! | half done for good | in doubt, whatever is done with that | the same | yes |
 //!
 //! - The provider knows a request that goes again by its key. Where it honours none, only what has certainly not happened
 //!   goes again.
@@ -49,6 +50,9 @@ pub enum Answer {
     TooLate,
     /// It will not be done, and no attempt has done it: what says so is remembered.
     Refused,
+    /// Half of it is done, and will be neither finished nor undone: what says so is remembered, so that another attempt
+    /// would come to the same.
+    HalfDone,
 }
 
 /// A provider's answer, as far as it decides anything.
@@ -245,6 +249,7 @@ fn by_default(answer: &Answer, has_key: bool) -> Reading {
     let status = match answer {
         Answer::NotSent | Answer::TooLate => return nothing_done(Class::Again),
         Answer::Refused => return nothing_done(Class::Rejected),
+        Answer::HalfDone => return perhaps_done(Class::InDoubt),
         Answer::Lost => return perhaps_done(Class::Again),
         Answer::Status(status) => status,
     };

@@ -12,7 +12,7 @@
 //! | 8 + n | the identity: the store key (see [`crate::dedup::identity`]) |
 //! | 1, 8 + n | `00`, or `01` and the epoch's parts, encoded like an identity |
 //! | 1, 8 + n | `00`, or `01` and the version's bytes |
-//! | 1, 8 + n | `00`, or `01` and the name of a handler's step |
+//! | 1, 8 + n | `00`, or `01` and the name of a handler's step, or `02` and the name of one that undoes steps |
 //!
 //! Each part says how long it is, so no two lists of parts give the same bytes. The bytes must last: a key that changes
 //! with a release is a second charge.
@@ -35,8 +35,17 @@ pub struct KeyOf<'a> {
     pub epoch: Option<&'a [u8]>,
     /// The version's bytes; `None` if it has none.
     pub version: Option<&'a [u8]>,
-    /// The name of a handler's step; `None` for the only call of a record.
-    pub step: Option<&'a str>,
+    /// A handler's step; `None` for the only call of a record.
+    pub step: Option<StepOf<'a>>,
+}
+
+/// One of a handler's steps, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepOf<'a> {
+    /// One that does something.
+    Does(&'a str),
+    /// One that undoes what was done: it may have the name of one that does something.
+    Undoes(&'a str),
 }
 
 /// A key: 64 lower case hex digits.
@@ -52,8 +61,13 @@ impl Key {
         for part in [topology.as_bytes(), identity] {
             add(&mut hasher, part);
         }
-        for part in [epoch, version, step.map(str::as_bytes)] {
-            hasher.update([u8::from(part.is_some())]);
+        let (tag, step) = match step {
+            None => (0, None),
+            Some(StepOf::Does(name)) => (1, Some(name.as_bytes())),
+            Some(StepOf::Undoes(name)) => (2, Some(name.as_bytes())),
+        };
+        for (tag, part) in [(u8::from(epoch.is_some()), epoch), (u8::from(version.is_some()), version), (tag, step)] {
+            hasher.update([tag]);
             part.into_iter().for_each(|part| add(&mut hasher, part));
         }
         let mut hex = [0; 64];
@@ -100,9 +114,11 @@ mod tests {
     #[test]
     fn bytes_are_as_documented() {
         // Reckoned by another program: a key that changes is a second charge.
-        let all = KeyOf { epoch: Some(b"e"), version: Some(b"\x00\x02"), step: Some("charge"), ..PLAIN };
+        let all = KeyOf { epoch: Some(b"e"), version: Some(b"\x00\x02"), step: Some(StepOf::Does("charge")), ..PLAIN };
+        let undoes = KeyOf { step: Some(StepOf::Undoes("charge")), ..all };
         assert_eq!(Key::of(PLAIN).as_str(), "832ca527df291c21a3031a9868f573ea6d620114abf8bf361072b4e03c2e0c2f");
         assert_eq!(Key::of(all).to_string(), "738624ba21e345054e709dc0949ec1653f7e50becfbcee062cf19f886588631d");
+        assert_eq!(Key::of(undoes).to_string(), "bc73da6308a6216f7846e8d9d1f437c4476398bf16dfb54c31293bf2a9bf6a1f");
     }
 
     #[test]
@@ -115,13 +131,15 @@ mod tests {
             KeyOf { identity: b"", ..PLAIN },
             KeyOf { epoch: Some(b""), ..PLAIN },
             KeyOf { version: Some(b""), ..PLAIN },
-            KeyOf { step: Some(""), ..PLAIN },
+            KeyOf { step: Some(StepOf::Does("")), ..PLAIN },
             KeyOf { epoch: Some(b"1"), ..PLAIN },
             KeyOf { version: Some(b"1"), ..PLAIN },
-            KeyOf { step: Some("1"), ..PLAIN },
+            KeyOf { step: Some(StepOf::Does("1")), ..PLAIN },
+            KeyOf { step: Some(StepOf::Undoes("1")), ..PLAIN },
+            KeyOf { step: Some(StepOf::Undoes("")), ..PLAIN },
             KeyOf { epoch: Some(b"1"), version: Some(b"1"), ..PLAIN },
             KeyOf { epoch: Some(b"11"), version: Some(b""), ..PLAIN },
-            KeyOf { version: Some(b"1"), step: Some("1"), ..PLAIN },
+            KeyOf { version: Some(b"1"), step: Some(StepOf::Does("1")), ..PLAIN },
             KeyOf { epoch: Some(b"\x00\x00"), ..PLAIN },
             KeyOf { version: Some(b"1\x01\x00\x00\x00\x00\x00\x00\x00\x011"), ..PLAIN },
         ];

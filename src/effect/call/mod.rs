@@ -33,7 +33,7 @@ pub use answer::{Answer, Answers, Class, Codes, Error, Named, Reading, Status, i
 pub use backoff::{Draw, Jitter, RETRY_AFTER_MAX, Retry};
 pub use fingerprint::{Comparison, Content, FINGERPRINT_BYTES, Fingerprint, Form};
 pub use http_date::parse as parse_http_date;
-pub use key::{Key, KeyOf};
+pub use key::{Key, KeyOf, StepOf};
 pub use machine::{
     Action, Call, Event, Found, Grant, IN_PROGRESS_MAX, Kept, Outcome, Permit, Stage, begin, next, resume,
 };

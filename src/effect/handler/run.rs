@@ -35,6 +35,7 @@ pub(super) enum End {
     Done(Reply),
     Rejected { reason: String, is_certain: bool },
     InDoubt(String),
+    HalfDone(String),
     Failed(StepError),
     TooLate,
     Stops(String),
@@ -159,6 +160,7 @@ impl Attempt {
             End::InDoubt(words) => {
                 (Answer::Status(Status { is_replayed: true, ..Status::of(500) }), Body::None, Some(words))
             }
+            End::HalfDone(words) => (Answer::HalfDone, Body::None, Some(words)),
             End::Failed(error) => (failed(&error, self.progress.acting.get()), Body::None, Some(error.to_string())),
             End::TooLate => (Answer::TooLate, Body::None, Some("the window of a step's key has passed".to_owned())),
             End::Stops(reason) => return Ended::Stops(reason),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
+use super::super::call::StepOf;
 use super::error::Kind;
 use super::journal::{Next, REJECTED, Replay, is_name};
 use super::run::{End, Progress};
@@ -29,6 +30,8 @@ type Undo = Box<dyn for<'a> FnOnce(&'a mut Steps, &'a str) -> Undone<'a>>;
 enum Halt {
     Failed(StepError),
     InDoubt(String),
+    /// What undoes the work was refused.
+    HalfDone(String),
     TooLate,
     Stops(String),
 }
@@ -51,6 +54,8 @@ pub struct Steps {
     /// What steps have come to that is not committed: the last one's.
     pending: Vec<OwnedStep>,
     undo: Vec<(String, Undo)>,
+    /// Whether the record is rejected: the steps are those that undo what was done.
+    is_undoing: bool,
     halt: Option<Halt>,
     /// The step that has begun and not ended. One whose future was dropped stays here.
     within: Option<String>,
@@ -76,8 +81,22 @@ impl Steps {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { work, request, settings, pool, progress, tell, committed } = parts;
         let replay = Replay::of(Arc::clone(&request.journal));
-        let (pending, undo, halt, within) = (Vec::new(), Vec::new(), None, None);
-        Self { work, request, replay, pending, undo, halt, within, settings, pool, progress, tell, committed }
+        let (pending, undo, is_undoing, halt, within) = (Vec::new(), Vec::new(), false, None, None);
+        Self {
+            work,
+            request,
+            replay,
+            pending,
+            undo,
+            is_undoing,
+            halt,
+            within,
+            settings,
+            pool,
+            progress,
+            tell,
+            committed,
+        }
     }
 
     /// Calls whoever does something that cannot be taken back, with a key by which a repetition is recognised: the same
@@ -216,13 +235,6 @@ impl Steps {
         self.carried_out(name, came)
     }
 
-    fn key_of(&self, name: &str) -> Key {
-        match sabotage::is_on(Sabotage::StepKeyOfAttempt) {
-            true => self.work.key_of(&format!("{name} {}", self.request.attempt)),
-            false => self.work.key_of(name),
-        }
-    }
-
     /// What the transaction of a step has come to.
     fn carried_out<T: Serialize + DeserializeOwned>(
         &mut self,
@@ -245,7 +257,8 @@ impl Steps {
     }
 
     /// Says what undoes the steps so far, if a later one is rejected: then all of these are called in reverse order, as
-    /// steps of their own, each with its own key. `name` is that step's.
+    /// steps of their own, each with its own key. `name` is that step's: no other that undoes has it, but one that does
+    /// something may.
     pub fn compensate<F>(&mut self, name: &str, undo: F)
     where
         F: AsyncFnOnce(Key) -> Result<(), StepError> + 'static,
@@ -272,20 +285,19 @@ impl Steps {
 
     fn register(&mut self, name: &str, undo: Undo) {
         // Now, and not once the record is refused and half of it is undone.
-        if let Some(words) = self.wrong_name(name) {
+        let is_taken = self.undo.iter().any(|(other, _)| other == name);
+        if let Some(words) = wrong_name(name, is_taken, "steps that undo,") {
             self.halt(Halt::Stops(words));
         }
         self.undo.push((name.to_owned(), undo));
     }
 
-    /// What is wrong with the name of another step, if something is.
-    fn wrong_name(&self, name: &str) -> Option<String> {
-        let is_taken = self.replay.has(name) || self.undo.iter().any(|(other, _)| other == name);
-        match is_name(name) {
-            false => Some(format!("a step's name has from 1 to 255 bytes, and one has {}", name.len())),
-            true if is_taken => Some(format!("there are two steps `{name}`, and each needs a name of its own")),
-            true => None,
+    /// The key of the step of this name that begins.
+    fn key_of(&self, name: &str) -> Key {
+        if sabotage::is_on(Sabotage::StepKeyOfAttempt) {
+            return self.work.key_of(StepOf::Does(&format!("{name} {}", self.request.attempt)));
         }
+        self.work.key_of(if self.is_undoing { StepOf::Undoes(name) } else { StepOf::Does(name) })
     }
 
     /// What the function has come to, once what it has told is committed.
@@ -308,6 +320,7 @@ impl Steps {
         match halted {
             Halt::Failed(error) => End::Failed(error),
             Halt::InDoubt(words) => End::InDoubt(words),
+            Halt::HalfDone(words) => End::HalfDone(words),
             Halt::TooLate => End::TooLate,
             Halt::Stops(words) => End::Stops(words),
         }
@@ -337,10 +350,15 @@ impl Steps {
         if sabotage::is_on(Sabotage::UndoneInOrder) {
             self.undo.reverse();
         }
+        self.is_undoing = true;
         while let Some((name, undo)) = self.undo.pop() {
             if let Err(error) = undo(self, &name).await {
                 let words = format!("what undoes the work (`{name}`) was refused: {error}; the work was: {reason}");
-                return Err(self.halted().unwrap_or(Halt::InDoubt(words)));
+                return Err(match self.halted() {
+                    // Whatever is done with what is in doubt, it would be refused again.
+                    None | Some(Halt::InDoubt(_)) => Halt::HalfDone(words),
+                    Some(halt) => halt,
+                });
             }
         }
         match self.commit().await {
@@ -355,7 +373,10 @@ impl Steps {
         if let Some(halt) = self.halted() {
             return Err(halt.error());
         }
-        if let Some(words) = self.wrong_name(name) {
+        // Those that undo were looked at when they were named.
+        if !self.is_undoing
+            && let Some(words) = wrong_name(name, self.replay.has(name), "steps")
+        {
             return Err(self.halt(Halt::Stops(words)));
         }
         match self.replay.next(name) {
@@ -472,11 +493,20 @@ impl Steps {
     }
 }
 
+/// What is wrong with the name of another one of these, if something is.
+fn wrong_name(name: &str, is_taken: bool, of: &str) -> Option<String> {
+    match is_name(name) {
+        false => Some(format!("a step's name has from 1 to 255 bytes, and one has {}", name.len())),
+        true if is_taken => Some(format!("there are two {of} `{name}`, and each needs a name of its own")),
+        true => None,
+    }
+}
+
 impl Halt {
     fn error(&self) -> StepError {
         match self {
             Self::Failed(error) => error.clone(),
-            Self::InDoubt(words) | Self::Stops(words) => StepError::unknown(words.clone()),
+            Self::InDoubt(words) | Self::HalfDone(words) | Self::Stops(words) => StepError::unknown(words.clone()),
             Self::TooLate => StepError::again("the window of the step's key has passed"),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::super::call::{Answer, Content, Fingerprint, Form, Status};
+use super::super::call::{Answer, Content, Fingerprint, Form, Status, StepOf};
 use super::super::provider::{Asks, Body, OwnedHow, OwnedStep, Work};
 use super::*;
 use crate::format::JournalWriter;
@@ -190,9 +190,9 @@ fn steps_that_are_recorded_do_not_act_again() {
     let Next::Over(_, Body::Whole(again), _) = engine.attempt() else { panic!("{first:?}") };
     let again = String::from_utf8(again).unwrap();
     // The same key at each attempt, and for no other step.
-    let key = work("{\"id\":1}").key_of("two");
+    let key = work("{\"id\":1}").key_of(StepOf::Does("two"));
     assert_eq!((first, again), (ok(&format!("first {key}")), format!("recorded {key}")));
-    assert_ne!(key, work("{\"id\":1}").key_of("one"));
+    assert_ne!(key, work("{\"id\":1}").key_of(StepOf::Does("one")));
     assert_eq!(ACTS.load(Ordering::SeqCst), 1);
 }
 
@@ -291,11 +291,44 @@ fn step_whose_future_is_dropped_ends_the_attempt() {
 fn what_undoes_has_a_name_of_its_own_from_the_beginning() {
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("charge", async |_| Ok(())).await?;
-        steps.compensate("charge", async |_| Ok(()));
+        steps.compensate("refund", async |_| Ok(()));
+        steps.compensate("refund", async |_| Ok(()));
         steps.call("ship", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await
     });
     let Next::Stops(reason) = engine.attempt() else { panic!("there are two of that name") };
-    assert!(reason.contains("there are two steps `charge`"), "{reason}");
+    assert!(reason.contains("there are two steps that undo, `refund`"), "{reason}");
+}
+
+/// Whoever is called would take the one for a repetition of the other.
+#[test]
+fn what_undoes_has_another_key_than_a_step_of_its_name() {
+    static KEYS: Mutex<Vec<(&str, Key)>> = Mutex::new(Vec::new());
+    let keep = |what, key| KEYS.lock().unwrap().push((what, key));
+    let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
+        steps.call("charge", async |key| Ok(keep("charge", key))).await?;
+        steps.compensate("charge", async move |key| Ok(keep("undo charge", key)));
+        steps.compensate("mail", async move |key| Ok(keep("undo mail", key)));
+        // After the one that undoes has its name.
+        steps.call("mail", async |key| Ok(keep("mail", key))).await?;
+        Err::<(), _>(StepError::rejected("sold out"))
+    });
+    let over = Next::Over(Answer::Refused, Body::None, Some("sold out".to_owned()));
+    assert_eq!(engine.attempt(), over);
+    let keys = std::mem::take(&mut *KEYS.lock().unwrap());
+    let work = work("{\"id\":1}");
+    let expected = [
+        ("charge", work.key_of(StepOf::Does("charge"))),
+        ("mail", work.key_of(StepOf::Does("mail"))),
+        ("undo mail", work.key_of(StepOf::Undoes("mail"))),
+        ("undo charge", work.key_of(StepOf::Undoes("charge"))),
+    ];
+    assert_eq!(keys, expected);
+    assert!(expected.iter().all(|(what, key)| expected.iter().all(|(other, of)| what == other || key != of)));
+    let names: Vec<_> = engine.journal.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(names, ["charge", "mail", "", "mail", "charge"]);
+    // Run again, it meets what was recorded, and nothing acts.
+    assert_eq!(engine.attempt(), over);
+    assert!(KEYS.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -372,8 +405,13 @@ fn what_cannot_be_undone_is_in_doubt() {
         steps.compensate("refund", async |_| Err(StepError::rejected("too late")));
         Err::<(), _>(StepError::rejected("sold out"))
     });
-    let Next::Over(Answer::Status(status), _, Some(words)) = engine.attempt() else { panic!("it is over") };
-    assert!(status.is_replayed && words.contains("`refund`") && words.contains("sold out"), "{words}");
+    let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+    assert!(words.contains("`refund`") && words.contains("sold out"), "{words}");
+    // A refusal after an attempt that may have happened says nothing about that one, and no more than that.
+    engine.journal.truncate(2);
+    engine.may_have_acted = true;
+    let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+    assert!(words.contains("`refund`") && words.contains("an attempt before may have done it"), "{words}");
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("charge", async |_| Ok(())).await?;
         steps.compensate("refund", async |_| Err(StepError::unknown("no answer")));

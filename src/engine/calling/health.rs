@@ -63,6 +63,7 @@ impl Health {
         let is_answer = match answer {
             // What was answered before is repeated by somebody who is there; and a handler says so of a refusal, which only
             // somebody who is there gives.
+            Answer::HalfDone => true,
             Answer::Status(status) if status.is_replayed => true,
             Answer::Status(_) | Answer::Refused => {
                 matches!(class, Class::Done | Class::Rejected | Class::Conflict | Class::InProgress)

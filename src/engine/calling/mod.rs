@@ -283,7 +283,7 @@ impl Calling {
     /// Counts an attempt, whether anybody waits for it or not.
     fn count(&self, policy: &Policy, heard: &Heard) {
         let class = policy.answers.read(&heard.answer, policy.key.is_some()).class;
-        let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Refused | Answer::Lost);
+        let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Refused | Answer::HalfDone | Answer::Lost);
         self.metrics.attempt(class as usize, is_sent.then_some(heard.took));
     }
 

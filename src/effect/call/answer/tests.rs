@@ -26,6 +26,8 @@ fn answers_are_of_the_classes_of_the_table() {
         (Answer::NotSent, Again, Again, false),
         (Answer::TooLate, Again, Again, false),
         (Answer::Lost, Again, InDoubt, true),
+        (Answer::Refused, Rejected, Rejected, false),
+        (Answer::HalfDone, InDoubt, InDoubt, true),
         (status(200), Done, Done, true),
         (status(201), Done, Done, true),
         (status(204), Done, Done, true),
@@ -80,7 +82,7 @@ fn answers_are_of_the_classes_of_the_table() {
 #[test]
 fn without_a_key_nothing_goes_again_that_may_have_happened() {
     let all = (0..=u16::MAX).flat_map(|code| [status(code), naming_key(code), replayed(code)]);
-    for answer in all.chain([Answer::NotSent, Answer::Lost, Answer::TooLate]) {
+    for answer in all.chain([Answer::NotSent, Answer::Lost, Answer::TooLate, Answer::Refused, Answer::HalfDone]) {
         let Reading { class, may_have_acted } = Answers::default().read(&answer, false);
         let goes_again = matches!(class, Class::Again | Class::InProgress | Class::Hold);
         assert!(!goes_again || !may_have_acted, "{answer:?}");

@@ -24,6 +24,7 @@ impl Attempt<'_> {
         let retry_after = match answer {
             Answer::TooLate => return call.too_late(self.policy),
             Answer::Refused => return call.decided(Outcome::Rejected),
+            Answer::HalfDone => return Call { may_have_acted: true, ..call }.decided(Outcome::InDoubt),
             Answer::Status(status) => status.retry_after,
             Answer::NotSent | Answer::Lost => None,
         };

@@ -274,6 +274,18 @@ fn attempt_of_steps_is_made_whatever_its_window() {
     assert_eq!(driven.answer(Answer::TooLate, false), Action::Settle(Outcome::InDoubt));
 }
 
+/// Nobody can find out more by asking again: that is what `on_in_doubt: retry` would do.
+#[test]
+fn what_is_half_done_for_good_is_in_doubt_whatever_the_topology_does_with_that() {
+    for on_in_doubt in [OnInDoubt::DeadLetter, OnInDoubt::Fail, OnInDoubt::Retry] {
+        for policy in [keyed(), keyless()] {
+            let mut driven = Driven::reserved(Policy { on_in_doubt, ..policy });
+            let action = driven.answer(Answer::HalfDone, false);
+            assert_eq!(action, Action::Settle(Outcome::InDoubt), "{on_in_doubt:?}");
+        }
+    }
+}
+
 #[test]
 fn waits_grow_and_obey_the_provider() {
     let asking =
