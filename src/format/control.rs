@@ -110,6 +110,32 @@ pub enum Outcome {
     StepsWereDone,
 }
 
+impl Outcome {
+    /// All of them, in the order in which they are declared.
+    pub const ALL: [Self; 7] = [
+        Self::Settled,
+        Self::Forgotten,
+        Self::Already,
+        Self::Unknown,
+        Self::NotUnderstood,
+        Self::Elsewhere,
+        Self::StepsWereDone,
+    ];
+
+    /// The word for it, which acknowledgements have too.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Forgotten => "forgotten",
+            Self::Already => "already",
+            Self::Unknown => "unknown",
+            Self::NotUnderstood => "not_understood",
+            Self::Elsewhere => "elsewhere",
+            Self::StepsWereDone => "steps_were_done",
+        }
+    }
+}
+
 impl CommandId {
     const DIGITS: usize = 32;
 

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use ratchet::format::{EntryRef, OffsetMetadata, POSITION_KEY, PositionRecord, StoreMeta, Token, hex as digits};
+use ratchet::format::{
+    Acknowledgement, Command, CommandId, EntryRef, OffsetMetadata, Order, POSITION_KEY, PositionRecord, StoreMeta,
+    Token, hex as digits,
+};
 use serde_json::{Value, json};
 
-use crate::fixtures::{Fixture, KeyValue, TOPOLOGIES, all, hex, unhex};
+use crate::fixtures::{Fixture, KeyValue, TOPOLOGIES, all, hex, of_control, unhex};
 
 /// An entry's fields.
 pub fn entry(entry: &EntryRef<'_>) -> Value {
@@ -76,6 +79,30 @@ pub fn metadata(metadata: &OffsetMetadata) -> Value {
     json!({"token": token(&metadata.token), "digest": metadata.digest, "owner": metadata.owner})
 }
 
+/// A command's fields, with its id.
+pub fn command(key: &[u8], command: &Command) -> Value {
+    let Order::Settle { identity, by_hand } = &command.order;
+    json!({
+        "id": CommandId::of_command(key).expect("it is the key of one").0.to_string(),
+        "topic_id": hex(&command.topic_id),
+        "at_ms": command.at_ms,
+        "settles": hex(identity),
+        "by_hand": format!("{by_hand:?}"),
+    })
+}
+
+/// An acknowledgement's fields, with its command's id and its task.
+pub fn acknowledgement(key: &[u8], acknowledgement: &Acknowledgement) -> Value {
+    let (id, topic, partition) = CommandId::of_acknowledgement(key).expect("it is the key of one");
+    json!({
+        "id": id.0.to_string(),
+        "topic": topic,
+        "partition": partition,
+        "outcome": format!("{:?}", acknowledgement.outcome),
+        "was": acknowledgement.was,
+    })
+}
+
 fn each(file: &str, read: impl Fn(&[u8]) -> Value) {
     for fixture in all() {
         for line in fixture.lines(file) {
@@ -92,6 +119,21 @@ fn entries_keep_their_meaning() {
 #[test]
 fn position_records_keep_their_meaning() {
     each("positions.jsonl", |bytes| position(&PositionRecord::decode(bytes).unwrap()));
+}
+
+#[test]
+fn commands_and_acknowledgements_keep_their_meaning() {
+    for fixture in of_control() {
+        for line in fixture.lines("commands.jsonl") {
+            let (key, value) = (unhex(&line["key"]), unhex(&line["bytes"]));
+            assert_eq!(command(&key, &Command::decode(&value).unwrap()), line["is"], "{line}");
+        }
+        for line in fixture.lines("acknowledgements.jsonl") {
+            let (key, value) = (unhex(&line["key"]), unhex(&line["bytes"]));
+            let is = acknowledgement(&key, &Acknowledgement::decode(&value).unwrap());
+            assert_eq!((is, CommandId::of_command(&key)), (line["is"].clone(), None), "{line}");
+        }
+    }
 }
 
 #[test]

@@ -20,21 +20,33 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
+/// The kinds of folders: of what a run has written, and of what stands in control topics.
+pub const KINDS: [&str; 2] = ["format", "control"];
+
 /// The fixtures of all formats that were ever written.
 pub fn all() -> Vec<Fixture> {
-    let mut found: Vec<Fixture> = fs::read_dir(root())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .map(|path| Fixture { path })
-        .collect();
-    let number = |fixture: &Fixture| -> u32 {
-        let name = fixture.path.file_name().unwrap().to_str().unwrap();
-        name.strip_prefix("format-").and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{name}?"))
-    };
-    found.sort_by_key(number);
-    assert!(!found.is_empty(), "{} has no format", root().display());
-    found
+    of_kind(KINDS[0])
+}
+
+/// The same of control topics.
+pub fn of_control() -> Vec<Fixture> {
+    of_kind(KINDS[1])
+}
+
+fn of_kind(kind: &str) -> Vec<Fixture> {
+    let folders = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let mut found: Vec<(u32, Fixture)> = Vec::new();
+    for path in folders {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let numbered = name.split_once('-').and_then(|(kind, number)| Some((kind, number.parse().ok()?)));
+        let (of, number) = numbered.filter(|(of, _)| KINDS.contains(of)).unwrap_or_else(|| panic!("{name}?"));
+        if of == kind {
+            found.push((number, Fixture { path }));
+        }
+    }
+    found.sort_by_key(|(number, _)| *number);
+    assert!(!found.is_empty(), "{} has no {kind}", root().display());
+    found.into_iter().map(|(_, fixture)| fixture).collect()
 }
 
 /// What the program wrote in one format.

@@ -5,12 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use ratchet::format::{
-    ChangelogOffset, EntryRef, OffsetMetadata, PositionRecord, Reached, Scope, Segment, StoreMeta, Token,
+    Acknowledgement, ByHand, ChangelogOffset, Command, CommandId, EntryRef, OffsetMetadata, Order, Outcome,
+    PositionRecord, Reached, Scope, Segment, StoreMeta, Token,
 };
 use serde_json::{Value, json};
 
 use crate::decode;
-use crate::fixtures::{Room, TOPOLOGIES, copy, hex, root};
+use crate::fixtures::{KINDS, Room, TOPOLOGIES, copy, hex, root};
 
 /// Files that RocksDB does not need to open a folder.
 const NEEDLESS: [&str; 4] = ["LOG", "OPTIONS-", "LOCK", "lock"];
@@ -19,12 +20,26 @@ const NEEDLESS: [&str; 4] = ["LOG", "OPTIONS-", "LOCK", "lock"];
 #[ignore = "writes the fixtures of today's formats, once: make fixtures FORMAT=format-N"]
 fn write_fixtures() {
     let name = std::env::var("FORMAT").expect("FORMAT names the folder");
-    assert!(
-        name.strip_prefix("format-").is_some_and(|number| number.parse::<u32>().is_ok()),
-        "FORMAT={name:?}: write format-N"
-    );
-    let path = root().join(name);
+    let numbered = name.split_once('-').filter(|(_, number)| number.parse::<u32>().is_ok());
+    let kind = numbered.map(|(kind, _)| kind).filter(|kind| KINDS.contains(kind));
+    let kind = kind.unwrap_or_else(|| panic!("FORMAT={name:?}: write format-N or control-N"));
+    let path = root().join(&name);
     assert!(!path.exists(), "{} exists and is never rewritten", path.display());
+    match kind {
+        "control" => write_control(&path),
+        _ => write_format(&path),
+    }
+}
+
+/// What stands in a control topic.
+fn write_control(path: &Path) {
+    fs::create_dir(path).unwrap();
+    write(&path.join("commands.jsonl"), &commands());
+    write(&path.join("acknowledgements.jsonl"), &acknowledgements());
+}
+
+/// What a run leaves behind.
+fn write_format(path: &Path) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/sources");
     let read = |file: &str| -> Vec<Value> {
         let text = fs::read_to_string(sources.join(file)).unwrap();
@@ -38,7 +53,7 @@ fn write_fixtures() {
         let expected = before.iter().filter(|line| line["topology"] == name).map(|line| line["becomes"].clone());
         assert_eq!(json!(room.verdicts(name)), json!(expected.collect::<Vec<_>>()), "{name}");
     }
-    copy(&sources, &path);
+    copy(&sources, path);
     write(&path.join("changelogs.jsonl"), &TOPOLOGIES.map(|name| decode::changelog(&room, name)).concat());
     for folder in ["topics", "state"] {
         copy(&room.path(folder), &path.join(folder));
@@ -143,6 +158,29 @@ fn positions() -> Vec<Value> {
         ..bare.clone()
     };
     [bare, full].iter().map(|position| line(&position.encode(), decode::position(position))).collect()
+}
+
+fn commands() -> Vec<Value> {
+    let identities = [b"\x10\x04\x02o7".to_vec(), [&b"\x11"[..], &[0xab; 32]].concat()];
+    let orders = identities.iter().flat_map(|identity| ByHand::ALL.map(|by_hand| (identity.clone(), by_hand)));
+    let each = orders.enumerate().map(|(number, (identity, by_hand))| {
+        let id = CommandId(0x0123_4567_89ab_cdef_0000_0000_0000_0000 + number as u128);
+        let (topic_id, at_ms) = (*b"0123456789abcdef", 1_700_000_000_000 + number as i64);
+        let command = Command { topic_id, at_ms, order: Order::Settle { identity, by_hand } };
+        let key = id.key().into_bytes();
+        json!({"key": hex(&key), "bytes": hex(&command.encode()), "is": decode::command(&key, &command)})
+    });
+    each.collect()
+}
+
+fn acknowledgements() -> Vec<Value> {
+    let was = [Some("in_doubt"), Some("under_way"), Some("done"), None];
+    let each = Outcome::ALL.into_iter().zip(was.into_iter().cycle()).map(|(outcome, was)| {
+        let key = CommandId(u128::MAX - 1).key_of_acknowledgement("shop.orders", 12).into_bytes();
+        let said = Acknowledgement { outcome, was: was.map(str::to_owned) };
+        json!({"key": hex(&key), "bytes": hex(&said.encode()), "is": decode::acknowledgement(&key, &said)})
+    });
+    each.collect()
 }
 
 fn store_metas() -> Vec<Value> {

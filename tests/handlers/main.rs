@@ -39,4 +39,5 @@ mod journal;
 mod leaving;
 mod saga;
 mod sessions;
+mod settled;
 mod work;

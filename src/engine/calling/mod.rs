@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use crate::effect::call::{Action, Answer, Class, Event, Key, KeyOf, Now, Policy, Stage, Status};
 use crate::effect::provider::{Asks, CallNumber, Calls, Heard, Provider, Rendered, Request, Told};
+use crate::format::Outcome as Commanded;
 use crate::observe::CallMetrics;
 use crate::rendering::work::Asker;
 use crate::sabotage::{self, Sabotage};
@@ -132,7 +133,11 @@ impl Calling {
             has_hidden: false,
             has_enough: false,
             committed_at: Duration::ZERO,
-            metrics: context.metrics.calls(&context.topology.name, provider.kind(), &Class::ALL.map(Class::as_str)),
+            metrics: context.metrics.calls(
+                &context.topology.name,
+                provider.kind(),
+                (&Class::ALL.map(Class::as_str), &Commanded::ALL.map(Commanded::as_str)),
+            ),
             said: Said::default(),
             numbers: Numbers::default(),
             asker: Asker::new(&context.topology)?,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, Reader, RecordBatch, TopicId};
 use crate::engine::context::backoff;
 use crate::engine::share::TaskId;
-use crate::format::{self, Command, CommandId};
+use crate::format::{self, Command, CommandId, Outcome};
 use crate::record::TopicPartition;
 
 use super::View;
@@ -53,6 +53,8 @@ pub struct CarriedOut {
     pub offset: i64,
     /// The key of the identity that it has changed, if it has.
     pub identity: Option<Vec<u8>>,
+    /// What has become of it.
+    pub outcome: Outcome,
 }
 
 /// A lane's commands.

@@ -36,26 +36,34 @@ impl<C: Cluster> Lane<C> {
     /// Has the tasks at work carry out what they are told. To be called once the windows have been judged: a record that
     /// was judged in this round is settled before a command about it is carried out.
     pub(super) fn obey(&mut self) {
-        let Self { context, tasks, orders: Some(orders), cluster, .. } = self else { return };
+        let Self { context, tasks, orders: Some(orders), calling: Some(calling), cluster, .. } = self else { return };
         let now = context.clock.monotonic();
         let Some(view) = context.commands.view().filter(|view| orders.is_due(view, now)) else { return };
         let nexts = tasks.values().filter_map(|task| next_of(task, &view));
-        let Some(next) = nexts.min() else { return };
+        let Some(next) = nexts.min() else { return calling.metrics.commands_waiting(0) };
         orders.read(cluster, &view, next, now);
         let at_work: Vec<TaskId> = tasks.iter().filter(|(_, task)| task.window.is_some()).map(|(id, _)| *id).collect();
+        let mut waiting = 0;
         for id in at_work {
-            if let Err(failure) = self.obey_as(id, &view, now) {
-                self.abort_and_restore(failure);
-                return self.restart_running(id);
+            match self.obey_as(id, &view, now) {
+                Ok(waits) => waiting += usize::from(waits),
+                Err(failure) => {
+                    self.abort_and_restore(failure);
+                    return self.restart_running(id);
+                }
             }
+        }
+        if let Some(calling) = &mut self.calling {
+            calling.metrics.commands_waiting(waiting);
         }
     }
 
-    fn obey_as(&mut self, id: TaskId, view: &View, now: Duration) -> Result<(), Failure> {
+    /// Has a task carry out what it is told. Says whether its next command has to wait.
+    fn obey_as(&mut self, id: TaskId, view: &View, now: Duration) -> Result<bool, Failure> {
         for _ in 0..CARRIED_OUT_MAX {
-            let Self { tasks, transactor, orders: Some(orders), .. } = self else { return Ok(()) };
-            let Some(task) = tasks.get_mut(&id) else { return Ok(()) };
-            let Some(committed) = next_of(task, view) else { return Ok(()) };
+            let Self { tasks, transactor, orders: Some(orders), .. } = self else { return Ok(false) };
+            let Some(task) = tasks.get_mut(&id) else { return Ok(false) };
+            let Some(committed) = next_of(task, view) else { return Ok(false) };
             let noted = transactor.share(id).and_then(|share| share.position.calls.control);
             let next = committed.max(view.next_after(noted));
             let Some(given) = orders.from(next).next().cloned() else {
@@ -64,20 +72,20 @@ impl<C: Cluster> Lane<C> {
                     let next = orders.read_to().max(committed);
                     window.heeding.passed = Some(Control { topic_id: view.id.0, next });
                 }
-                return Ok(());
+                return Ok(false);
             };
             match self.carry_out(id, view, &given)? {
                 Next::Done => {}
-                Next::Waits => return Ok(()),
+                Next::Waits => return Ok(true),
                 Next::Refused(reason) => {
                     let topology = &self.context.topology.name;
                     tracing::warn!(topology, reason, "a command cannot be acknowledged, and waits");
                     self.orders.iter_mut().for_each(|orders| orders.put_off(now));
-                    return Ok(());
+                    return Ok(true);
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Carries out a task's next command in the open transaction, which is begun if necessary.
@@ -129,14 +137,15 @@ impl<C: Cluster> Lane<C> {
             (Some(identity), _) => share.overlay.put(identity, None),
             (None, _) => {}
         }
-        let carried_out = CarriedOut { task: id, offset: given.offset, identity: identity.cloned() };
+        let outcome = acknowledged.outcome;
+        let carried_out = CarriedOut { task: id, offset: given.offset, identity: identity.cloned(), outcome };
         orders.carried_out.push(carried_out);
         let noted = Some(Control { topic_id: view.id.0, next: given.offset + 1 });
         let is_noted = !sabotage::is_on(Sabotage::CommandNotNoted);
         if is_noted {
             share.position.calls.control = noted;
         }
-        let (task, outcome) = (&work.task.input, acknowledged.outcome);
+        let task = &work.task.input;
         tracing::info!(%task, command = given.id.key(), ?outcome, was = acknowledged.was, "a command is carried out");
         transactor.add(Added { bytes, ..Added::default() });
         crash::point(crash::Point::AfterCommand);
@@ -166,16 +175,17 @@ impl<C: Cluster> Lane<C> {
 
     /// After a commit: records before which their tasks would stop are judged once more where somebody has settled them.
     pub(super) fn heed(&mut self) {
-        let Self { tasks, orders: Some(orders), transactor, .. } = self else { return };
+        let Self { tasks, orders: Some(orders), calling: Some(calling), transactor, .. } = self else { return };
         if transactor.is_open() {
             return;
         }
-        for CarriedOut { task, offset, identity } in std::mem::take(&mut orders.carried_out) {
+        for CarriedOut { task, offset, identity, outcome } in std::mem::take(&mut orders.carried_out) {
             let Some(task) = tasks.get_mut(&task) else { continue };
             if task.committed.calls.control.is_none_or(|noted| noted.next <= offset) {
                 continue;
             }
             orders.succeeded();
+            calling.metrics.command(outcome as usize);
             if let (Some(window), Some(identity)) = (&mut task.window, identity) {
                 window.judge_again(&identity);
             }

@@ -43,6 +43,16 @@ fn records_are_written_as_the_tables_say() {
 }
 
 #[test]
+fn words_of_outcomes_are_those_of_acknowledgements() {
+    for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
+        assert_eq!(outcome as usize, number);
+        let written = Acknowledgement { outcome, was: None }.encode();
+        let expected = format!(r#"{{"format":1,"outcome":"{}","was":null}}"#, outcome.as_str());
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+    }
+}
+
+#[test]
 fn keys_tell_commands_from_acknowledgements() {
     let (key, of_task) = (ID.key(), ID.key_of_acknowledgement("shop.orders", 12));
     assert_eq!(key, "0123456789abcdef00000000000000ff");

@@ -45,19 +45,30 @@ pub struct CallMetrics {
     duration: Histogram,
     in_flight: Part,
     in_doubt: IntGauge,
+    /// By outcome.
+    commands: Vec<IntCounter>,
+    commands_waiting: Part,
     held: Part,
 }
 
 impl CallMetrics {
-    pub(super) fn new(families: &Arc<Families>, topology: &str, sink: &str, classes: &[&str]) -> Self {
+    pub(super) fn new(
+        families: &Arc<Families>,
+        topology: &str,
+        sink: &str,
+        (classes, commands): (&[&str], &[&str]),
+    ) -> Self {
         let effects = |outcome| families.effects.with_label_values(&[topology, sink, outcome]);
         let attempts = |class: &&str| families.effect_attempts.with_label_values(&[topology, sink, class]);
+        let commanded = |outcome: &&str| families.commands.with_label_values(&[topology, outcome]);
         Self {
             effects: ["done", "rejected", "conflict", "in_doubt", "unavailable", "duplicate_result"].map(effects),
             attempts: classes.iter().map(attempts).collect(),
             duration: families.effect_duration.with_label_values(&[topology]),
             in_flight: Part::of(families.effects_in_flight.with_label_values(&[topology])),
             in_doubt: families.effects_in_doubt.with_label_values(&[topology]),
+            commands: commands.iter().map(commanded).collect(),
+            commands_waiting: Part::of(families.commands_waiting.with_label_values(&[topology])),
             held: Part::of(families.sink_held.with_label_values(&[topology])),
         }
     }
@@ -81,6 +92,16 @@ impl CallMetrics {
     /// How many of the lane's requests are on the wire.
     pub fn in_flight(&mut self, count: usize) {
         self.in_flight.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// A partition has acknowledged a command, and that is committed: the number of what became of it.
+    pub fn command(&self, outcome: usize) {
+        self.commands[outcome].inc();
+    }
+
+    /// How many of the lane's partitions have a command that waits.
+    pub fn commands_waiting(&mut self, count: usize) {
+        self.commands_waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Whether the lane waits for the provider.

@@ -80,6 +80,8 @@ struct Families {
     effect_duration: HistogramVec,
     effects_in_flight: IntGaugeVec,
     effects_in_doubt: IntGaugeVec,
+    commands: IntCounterVec,
+    commands_waiting: IntGaugeVec,
     sink_held: IntGaugeVec,
     panics: IntCounter,
     handles: Mutex<Handles>,
@@ -104,9 +106,9 @@ impl Metrics {
     }
 
     /// The metrics that a lane of `topology` counts of its calls to a provider of this kind. `classes` are the words for
-    /// the classes of answers, by their numbers.
-    pub fn calls(&self, topology: &str, kind: &str, classes: &[&str]) -> CallMetrics {
-        CallMetrics::new(&self.families, topology, kind, classes)
+    /// the classes of answers, by their numbers, and `commands` those for what becomes of commands.
+    pub fn calls(&self, topology: &str, kind: &str, (classes, commands): (&[&str], &[&str])) -> CallMetrics {
+        CallMetrics::new(&self.families, topology, kind, (classes, commands))
     }
 
     /// The metrics of one task. Its partition's series are removed when the last handle is dropped.
@@ -317,6 +319,18 @@ impl Families {
                 &registry,
                 "ratchet_effects_in_doubt",
                 "Calls that this process has settled in doubt: each may have happened, and a person has to look.",
+                TOPOLOGY,
+            ),
+            commands: counter(
+                &registry,
+                "ratchet_commands_total",
+                "Commands that this process's partitions have acknowledged, by what became of them.",
+                &["topology", "outcome"],
+            ),
+            commands_waiting: int_gauge(
+                &registry,
+                "ratchet_commands_waiting",
+                "Partitions whose next command waits.",
                 TOPOLOGY,
             ),
             sink_held: int_gauge(

@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documented names.
-const NAMES: [&str; 32] = [
+const NAMES: [&str; 34] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -37,6 +37,8 @@ const NAMES: [&str; 32] = [
     "ratchet_effect_duration_seconds",
     "ratchet_effects_in_flight",
     "ratchet_effects_in_doubt",
+    "ratchet_commands_total",
+    "ratchet_commands_waiting",
     "ratchet_sink_held",
     "ratchet_panics_total",
     "ratchet_build_info",
@@ -82,7 +84,7 @@ fn exactly_the_documented_names_are_rendered() {
     let (lane, task) = (metrics.lane("payments"), metrics.task("payments", &TopicPartition::new("in", 0)));
     set_all(&lane, &task);
     metrics.refused_topics("payments", 2);
-    let _calls = metrics.calls("payments", "http", &["done"]);
+    let _calls = metrics.calls("payments", "http", (&["done"], &["settled"]));
     let text = metrics.render();
     for name in NAMES {
         assert!(text.contains(name), "{name} is missing in\n{text}");
@@ -131,7 +133,7 @@ fn values_are_in_base_units_under_their_labels() {
 #[test]
 fn calls_are_counted_by_outcome_and_class() {
     let metrics = Metrics::new();
-    let of_lanes = [(); 2].map(|()| metrics.calls("payments", "http", &["done", "again"]));
+    let of_lanes = [(); 2].map(|()| metrics.calls("payments", "http", (&["done", "again"], &["settled", "unknown"])));
     let of = |name: &str, labels: &str| value(&metrics, &format!("{name}{{{labels}topology=\"payments\"}}"));
     let outcome = |outcome: &str| of("ratchet_effects_total", &format!("outcome=\"{outcome}\",sink=\"http\","));
     let class = |class: &str| of("ratchet_effect_attempts_total", &format!("class=\"{class}\",sink=\"http\","));
@@ -157,6 +159,13 @@ fn calls_are_counted_by_outcome_and_class() {
     second.in_flight(4);
     second.held(true);
     assert_eq!((of("ratchet_effects_in_flight", ""), of("ratchet_sink_held", "")), (Some(6.0), Some(2.0)));
+    first.command(1);
+    second.command(1);
+    first.commands_waiting(2);
+    second.commands_waiting(1);
+    let commands = ["settled", "unknown"].map(|word| of("ratchet_commands_total", &format!("outcome=\"{word}\",")));
+    assert_eq!(commands, [Some(0.0), Some(2.0)]);
+    assert_eq!(of("ratchet_commands_waiting", ""), Some(3.0));
     drop(first);
     assert_eq!((of("ratchet_effects_in_flight", ""), of("ratchet_sink_held", "")), (Some(4.0), Some(1.0)));
 }
