@@ -92,6 +92,7 @@ fn wrong_secret_empties_no_topic() {
         within(DEADLINE, metric, || (operator.metric(metric, &[]) == value).then_some(()));
     }
     let before = payments.provider.requests();
+    println!("{before} were made before the lane knew");
     std::thread::sleep(Duration::from_secs(4));
     let tries = payments.provider.requests() - before;
     // One call at a time, each half second.

@@ -201,7 +201,7 @@ impl Calling {
             has_heard = true;
             let now = Self::now(context);
             self.count(&terms.policy, &heard);
-            let owner = self.under_way.remove(&heard.number);
+            let (owner, was_held) = (self.under_way.remove(&heard.number), self.health.is_held());
             let ends_hold = self.health.answered(&terms.policy, heard.number, &heard.answer, now.monotonic);
             if ends_hold && self.said.forget() {
                 tracing::info!(topology = context.topology.name, "the provider works again");
@@ -213,6 +213,10 @@ impl Calling {
             if called.number == heard.number {
                 self.answered(context, terms, called, heard, now);
                 crash::point(crash::Point::AfterAnswer);
+            }
+            // At once: while answers come, the driver would go on with what is queued for it.
+            if self.health.is_held() && !was_held {
+                self.withdraw_all(context, terms, windows);
             }
         }
         if self.health.is_held() {
