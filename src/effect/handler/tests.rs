@@ -303,13 +303,16 @@ fn what_undoes_has_a_name_of_its_own_from_the_beginning() {
 #[test]
 fn what_undoes_has_another_key_than_a_step_of_its_name() {
     static KEYS: Mutex<Vec<(&str, Key)>> = Mutex::new(Vec::new());
-    let keep = |what, key| KEYS.lock().unwrap().push((what, key));
+    let keep = |what, key| {
+        KEYS.lock().unwrap().push((what, key));
+        Ok(())
+    };
     let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
-        steps.call("charge", async |key| Ok(keep("charge", key))).await?;
-        steps.compensate("charge", async move |key| Ok(keep("undo charge", key)));
-        steps.compensate("mail", async move |key| Ok(keep("undo mail", key)));
+        steps.call("charge", async |key| keep("charge", key)).await?;
+        steps.compensate("charge", async move |key| keep("undo charge", key));
+        steps.compensate("mail", async move |key| keep("undo mail", key));
         // After the one that undoes has its name.
-        steps.call("mail", async |key| Ok(keep("mail", key))).await?;
+        steps.call("mail", async |key| keep("mail", key)).await?;
         Err::<(), _>(StepError::rejected("sold out"))
     });
     let over = Next::Over(Answer::Refused, Body::None, Some("sold out".to_owned()));
