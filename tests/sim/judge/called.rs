@@ -328,7 +328,9 @@ impl Called {
     fn may_say(&self, reason: &str) -> bool {
         match reason {
             "rejected" => !matches!(self.calls.ends, Failing::Dropped | Failing::Stops),
-            "in_doubt" => !self.calls.agreed.repeats() && self.calls.ends != Failing::Stops,
+            // Half-done work that is refused its end is in doubt where other attempts are repeated, too.
+            "in_doubt" if self.calls.agreed.repeats() => self.calls.by == By::Handler,
+            "in_doubt" => self.calls.ends != Failing::Stops,
             "unavailable" => self.calls.ends.gives_up(),
             _ => false,
         }
