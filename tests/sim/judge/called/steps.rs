@@ -92,10 +92,12 @@ impl Called {
             let is_transaction = acts.iter().all(|act| is_transaction(act));
             let may_repeat =
                 !is_transaction && (self.calls.agreed.repeats() || self.may_be_late(one.effect, &effects.open));
-            if acts.len() > 1 && !may_repeat {
+            // For records that ask for different things something else is looked at.
+            let is_repeated = acts.iter().map(|act| amount(act)).collect::<BTreeSet<_>>().len() < acts.len();
+            if is_repeated && !may_repeat {
                 one.report(format!("the step `{name}` done once at most"), ruling);
             }
-            if acts.len() > 1 {
+            if is_repeated {
                 ruling.see(coverage::STEP_TWICE);
             }
         }
@@ -123,6 +125,10 @@ impl Called {
                 let by_function = self.calls.agreed.has_key() && one.plan.is_refused_at_end;
                 if !by_function && !one.plan.steps.iter().any(can_be) {
                     one.report("no doubt where all steps are transactions".to_owned(), ruling);
+                }
+                let undoes = refused_at.is_some() && one.plan.steps.iter().any(|step| step.undo.is_some());
+                if self.calls.agreed.repeats() && !undoes {
+                    one.report("no doubt but about what undoes, where attempts are repeated".to_owned(), ruling);
                 }
                 // With keys nothing says whether a step has begun.
                 let can_tell = self.is_undisturbed && !self.calls.agreed.has_key();
