@@ -102,8 +102,8 @@ pub struct Calling {
     has_hidden: bool,
     /// Whether there were enough calls when some were sent last.
     has_enough: bool,
-    /// When the lane's last transaction has ended.
-    pub(super) committed_at: Duration,
+    /// When the last transaction of what is due here has ended; `None` while one is open.
+    pub(super) committed_at: Option<Duration>,
     /// Where counts go.
     pub(super) metrics: CallMetrics,
     pub(super) said: Said,
@@ -132,7 +132,7 @@ impl Calling {
             secrets: context.topology.http().map(Secrets::of).unwrap_or_default(),
             has_hidden: false,
             has_enough: false,
-            committed_at: Duration::ZERO,
+            committed_at: Some(Duration::ZERO),
             metrics: context.metrics.calls(
                 &context.topology.name,
                 provider.kind(),
@@ -164,10 +164,12 @@ impl Calling {
     /// For how long a transaction is worth waiting with: while calls wait for their turn, sooner ends none of them sooner,
     /// and a larger transaction costs little more than a small one.
     pub fn writes_in(&self, terms: &Terms, now: Duration) -> Duration {
-        if self.under_way.len() <= terms.in_flight {
-            return Duration::ZERO;
+        match self.committed_at {
+            Some(committed_at) if self.under_way.len() > terms.in_flight => {
+                (committed_at + BATCH_WAIT).saturating_sub(now)
+            }
+            _ => Duration::ZERO,
         }
-        (self.committed_at + BATCH_WAIT).saturating_sub(now)
     }
 
     /// Whether calls wait for the provider.
@@ -398,7 +400,8 @@ impl Calling {
                 let slot = window.slot(at);
                 let SlotStage::Called(called) = &slot.stage else { continue };
                 match called.call.stage() {
-                    Stage::Ready if called.send_at > now.monotonic => continue,
+                    // What its handler has told is not committed yet, or it is not time.
+                    Stage::Ready if !called.is_ready() || called.send_at > now.monotonic => continue,
                     Stage::Ready if self.under_way.len() < under_way_max => {}
                     Stage::Ready | Stage::Waits(_) | Stage::Writing(_) => {
                         unsent += 1;

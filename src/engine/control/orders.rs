@@ -150,6 +150,11 @@ impl<C: Cluster> Orders<C> {
         Ok(())
     }
 
+    /// Whether tasks have passed commands in the open transaction.
+    pub fn has_carried_out(&self) -> bool {
+        !self.carried_out.is_empty()
+    }
+
     /// What was written or read has come through.
     pub fn succeeded(&mut self) {
         (self.failures, self.failed_at) = (0, None);

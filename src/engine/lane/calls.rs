@@ -8,6 +8,7 @@ use crate::cluster::{self, Cluster, DeliveryFailure, Member};
 use crate::engine::calling::window::{SlotStage, Window};
 use crate::engine::calling::writing::{self, Pen, What};
 use crate::engine::calling::{Calling, Windows};
+use crate::engine::control::orders::Orders;
 use crate::engine::failure::Failure;
 use crate::engine::output::{Added, Outlet};
 use crate::engine::panics::caught;
@@ -23,6 +24,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// How much longer than a call may take it waits for one.
 const DRAIN_MORE: Duration = Duration::from_secs(1);
 
+/// How many transactions that give back what was reserved may fail: a stale generation, say, of which the group tells.
+const GIVING_BACK_MAX: usize = 3;
 /// How long a lane with calls under way waits for records before it listens for answers.
 const ANSWER_WAIT: Duration = Duration::from_millis(1);
 
@@ -59,8 +62,9 @@ impl<C: Cluster> Lane<C> {
     /// For how long nothing is written yet: a transaction that is begun now would have to wait, or is worth waiting with.
     fn writes_in(&self) -> Duration {
         let begins_in = self.transactor.begins_in();
-        let calling = self.calling.as_ref().zip(self.context.topology.calls());
-        match calling.filter(|_| !self.transactor.is_open()) {
+        // A handler holds its turn while its step waits for a commit.
+        let terms = self.context.topology.calls().filter(|_| self.context.topology.http().is_some());
+        match self.calling.as_ref().zip(terms).filter(|_| !self.transactor.is_open()) {
             Some((calling, terms)) => begins_in.max(calling.writes_in(terms, self.context.clock.monotonic())),
             None => begins_in,
         }
@@ -139,6 +143,7 @@ impl<C: Cluster> Lane<C> {
         };
         let is_due = what.has_due(&window);
         window.is_touched |= is_due;
+        self.calling.iter_mut().for_each(|calling| calling.committed_at = None);
         tasks.get_mut(&id).expect("looked at above").window = Some(window);
         transactor.add(added);
         written.unwrap_or_else(|panic| Err(Failure::panicked(id, self.scratch.in_progress(), panic)))
@@ -180,14 +185,14 @@ impl<C: Cluster> Lane<C> {
     /// Commits what is open, and goes on with records and calls meanwhile.
     pub(super) fn commit_and_go_on(&mut self) -> Result<(), cluster::Error> {
         let mut aside = Aside::default();
-        let is_open = self.transactor.is_open();
-        if let Err(failure) = self.finish_while(Some(&mut aside)) {
+        // What a command changes has no slot that would keep the identity's records from being judged.
+        let is_commanded = self.orders.as_ref().is_some_and(Orders::has_carried_out);
+        if let Err(failure) = self.finish_while((!is_commanded).then_some(&mut aside)) {
             self.abort_and_restore(failure);
         }
-        if is_open {
-            let now = self.context.clock.monotonic();
-            self.calling.iter_mut().for_each(|calling| calling.committed_at = now);
-        }
+        let now = self.context.clock.monotonic();
+        self.calling.iter_mut().for_each(|calling| _ = calling.committed_at.get_or_insert(now));
+        self.heed();
         for failure in aside.failures {
             let id = failure.task;
             self.abort_and_restore(failure);
@@ -307,14 +312,15 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Settles what is answered, and releases what was reserved and never sent: in as many transactions as that takes,
-    /// while each of them leaves less.
+    /// while each of them leaves less, or is one of a few that have failed.
     fn give_back(&mut self, ids: &[TaskId]) {
-        let mut left = usize::MAX;
+        let (mut left, mut failed) = (usize::MAX, 0);
         loop {
             self.settle(ids, What::Releases);
             let windows = ids.iter().filter_map(|id| self.tasks.get(id)?.window.as_ref());
             let due = windows.map(|window| What::Releases.due(window).count()).sum();
-            if due == 0 || due >= left {
+            failed += usize::from(due >= left);
+            if due == 0 || failed == GIVING_BACK_MAX {
                 return;
             }
             left = due;

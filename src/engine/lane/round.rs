@@ -51,19 +51,20 @@ impl<C: Cluster> Round<'_, C> {
         share_out(self.batch, self.shares, self.tasks, takes);
         let (shares, mut failures) = (std::mem::take(self.shares), Vec::new());
         for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
-            let taken = caught(|| self.take_in_share(*id, indices));
-            failures.extend(taken.err().map(|panic| Failure::panicked(*id, self.scratch.in_progress(), panic)));
+            failures.extend(self.take_in_share(*id, indices).err());
         }
         self.scratch.judge.in_progress = None;
         *self.shares = shares;
         failures
     }
 
-    fn take_in_share(&mut self, id: TaskId, indices: &[usize]) {
+    fn take_in_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
         let Self { context, tasks, batch, scratch, member, .. } = self;
-        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return };
-        let task = tasks.get_mut(&id).expect("looked at above");
-        if let Some(work) = task.work() {
+        let Some(task) = tasks.get_mut(&id) else { return Ok(()) };
+        // Whatever panics, the window stays: its calls are to be taken back.
+        let Some(mut window) = task.window.take() else { return Ok(()) };
+        let taken = caught(|| {
+            let Some(work) = task.work() else { return };
             let wall_ms = context.clock.wall_ms();
             for &index in indices {
                 let record = batch.record(index);
@@ -77,12 +78,13 @@ impl<C: Cluster> Round<'_, C> {
                     || is_certainly_future::<C>(context, &work, &record),
                 );
             }
-        }
+        });
         let is_full = window.len() >= context.limits.window_records_max || window.bytes() >= context.commit.bytes_max;
         if is_full && !window.is_paused && member.pause(&task.input).is_ok() {
             window.is_paused = true;
         }
         task.window = Some(window);
+        taken.map_err(|panic| Failure::panicked(id, scratch.in_progress(), panic))
     }
 
     /// Judges what can be judged of a task's window.
@@ -128,7 +130,10 @@ impl<C: Cluster> Round<'_, C> {
             self.context.clock.wait(wait, &AtomicBool::new(false));
         }
         self.calling.hear(self.context, self.terms, self.tasks);
-        self.send();
+        // Once partitions are about to leave, or are gone, no call begins there.
+        if aside.polled.is_none() {
+            self.send();
+        }
     }
 
     /// Nothing but a new record can be judged now that could not be before: nothing else is settled.
