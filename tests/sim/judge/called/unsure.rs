@@ -133,7 +133,8 @@ impl Called {
         // two attempts may meet the provider's end and its next one, and find it up in between.
         let is_declined = self.may_decline(found.record());
         let is_patient = self.calls.ends == Failing::Usual;
-        if reason == "unavailable" && self.is_reliable && is_patient && !is_declined {
+        // So is what asks for something else than the attempt that may have acted.
+        if reason == "unavailable" && self.is_reliable && is_patient && !is_declined && !may_conflict {
             found.report("no dead letter because the provider is down", reason.clone(), ruling);
         }
     }
