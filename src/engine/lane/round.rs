@@ -44,6 +44,13 @@ pub(super) struct Aside {
     pub failures: Vec<Failure>,
 }
 
+impl Aside {
+    /// Whether there is nothing to be seen to, so that reading and calling go on.
+    fn is_empty(&self) -> bool {
+        self.polled.is_none() && self.failures.is_empty()
+    }
+}
+
 impl<C: Cluster> Round<'_, C> {
     /// Takes the batch into the windows of those tasks that `takes` says, and pauses those that are full. Returns what
     /// has failed.
@@ -119,7 +126,7 @@ impl<C: Cluster> Round<'_, C> {
     /// these tasks. What is due is written by the next one.
     pub fn go_on(&mut self, aside: &mut Aside, stopping: &[TaskId], wait: Duration) {
         let records_max = self.calling.reads_max(self.terms, self.context.limits.poll_records_max);
-        let can_read = aside.polled.is_none() && aside.failures.is_empty();
+        let can_read = aside.is_empty();
         if can_read {
             aside.polled = self.member.poll(self.batch, records_max, wait).transpose();
             if !self.batch.is_empty() {
@@ -130,8 +137,8 @@ impl<C: Cluster> Round<'_, C> {
             self.context.clock.wait(wait, &AtomicBool::new(false));
         }
         self.calling.hear(self.context, self.terms, self.tasks);
-        // Once partitions are about to leave, or are gone, no call begins there.
-        if aside.polled.is_none() {
+        // Where partitions are about to leave, or are gone, or a task has failed, no call begins.
+        if aside.is_empty() {
             self.send();
         }
     }
