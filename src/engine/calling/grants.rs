@@ -52,7 +52,9 @@ pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wal
     };
     let has_begun = |slot: &Slot| match &slot.stage {
         SlotStage::Called(called) => called.call.first_at_ms().is_some(),
-        _ => false,
+        // It may have been called before: see [`end_of_open`].
+        SlotStage::Stops(_) => true,
+        SlotStage::Unjudged | SlotStage::Judged(_) | SlotStage::Settled => false,
     };
     // Nobody before this owner can have called beyond its settled prefix.
     let is_idle = || position.next >= window.former_to() && !window.slots().any(has_begun);
@@ -68,12 +70,14 @@ fn key(policy: &Policy) -> Option<KeyWindow> {
     policy.key.filter(|_| policy.reserve == Reserve::Auto)
 }
 
-/// Where the grants of a task that leaves may end: behind the last call that may have been sent and is not settled.
+/// Where the grants of a task that leaves may end: behind the last call that may have been sent and is not settled. One at
+/// which its task stops is among them: the transaction that was to say so of it may have been aborted.
 pub fn end_of_open(window: &Window, position: &Position) -> Option<i64> {
     let granted = position.calls.called.last()?;
     let is_open = |called: &Called| called.call.attempt() > 0 && called.call.may_have_acted() && !called.is_written;
     let open_to = window.slots().filter_map(|slot| match &slot.stage {
         SlotStage::Called(called) if is_open(called) => Some(slot.offset() + 1),
+        SlotStage::Stops(_) => Some(slot.offset() + 1),
         _ => None,
     });
     let to = open_to.max().unwrap_or(i64::MIN).max(window.former_to());

@@ -156,6 +156,27 @@ fn what_leaves_the_window_without_a_transaction_is_due() {
 }
 
 #[test]
+fn grants_reach_over_a_record_at_which_their_task_stops() {
+    use crate::engine::calling::grants;
+    use crate::format::Called as Granted;
+    let mut window = window(&[], [0, 1, 2]);
+    let mut committed = position(0, &[]);
+    committed.calls.called = vec![Granted { to: 10, since_ms: 7 }];
+    assert_eq!(grants::end_of_open(&window, &committed), Some(i64::MIN), "nothing was called");
+    // It was called, and what says so was in a transaction that was aborted.
+    window.slot_mut(1).stage = SlotStage::Stops("in doubt".to_owned());
+    end(&mut window, false);
+    assert_eq!(grants::end_of_open(&window, &committed), Some(2));
+    let policy = Policy {
+        key: call::KeyWindow::new(Duration::from_hours(1), Duration::from_secs(1), Duration::ZERO),
+        reserve: call::Reserve::Auto,
+        ..policy()
+    };
+    let next = grants::next(&policy, &window, &committed, 20, 100).expect("it is granted");
+    assert_eq!(next.since_ms, 7, "the time is as of the first call");
+}
+
+#[test]
 fn range_that_begins_in_a_gap_is_kept_until_it_is_read() {
     let mut window = window(&[(2, 9)], [0, 5]);
     assert_eq!(ahead(&window), (0, -1, vec![(5, 6), (6, 9)]));
