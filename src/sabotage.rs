@@ -120,6 +120,8 @@ acts! {
     JournalDropped,
     /// a handler goes on after an abort as if its steps were committed
     StepsKeptAfterAbort,
+    /// a handler is run again while what it has told is being committed
+    RunAgainInCommit,
     /// a step's key is another one for each attempt
     StepKeyOfAttempt,
     /// a step that is remembered gives what the first one has given
@@ -144,6 +146,8 @@ acts! {
     CommandOverCall,
     /// that a command was carried out is not noted
     CommandNotNoted,
+    /// a record is judged while a command about its identity is being committed
+    JudgedOverCommand,
 }
 
 #[cfg(feature = "sabotage")]

@@ -76,6 +76,8 @@ lies! {
     SettledUnconditionally,
     /// a lane that has lost its tasks settles what it has called, as if they were still its own
     SettledByZombie,
+    /// a lane that has lost its tasks commits what their handlers' steps have come to, as if they were still its own
+    JournaledByZombie,
     /// after an abort, reading continues where it was
     ReadPositionKept,
     /// a takeover does not wait for pending offsets before it claims

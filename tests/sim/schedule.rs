@@ -28,6 +28,7 @@ mod misfortunes;
 mod upheaval;
 mod uproot;
 
+use commanding::Meetings;
 use ledger::Ledger;
 use upheaval::Disk;
 
@@ -146,6 +147,8 @@ struct Run<'a> {
     fell_back: bool,
     marker_at: Time,
     look_at: Time,
+    /// The commands that are to be met by records.
+    meetings: Meetings,
     /// What the judge needs besides the final state.
     history: History,
     /// What stores held when their processes ended.
@@ -203,6 +206,7 @@ pub fn run(seed: u64, plans: &[Arc<Plan>], profile: Profile, cut: &Cut, verbose:
         fell_back: false,
         marker_at: Time::MAX,
         look_at: LOOK,
+        meetings: Meetings::default(),
         history: History::new(judge::rules(profile.input), profile.partitions),
         held: Vec::new(),
         started_with: vec![Vec::new(); profile.instances],
@@ -270,7 +274,10 @@ impl Run<'_> {
                 return self.judge();
             }
             match what {
-                Event::Task(task) => self.resume(task),
+                Event::Task(task) => {
+                    self.resume(task);
+                    self.meet();
+                }
                 Event::Tick => {
                     let mut state = self.world.lock();
                     let open = state.broker.coordinator.count(State::Ongoing);

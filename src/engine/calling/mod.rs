@@ -401,7 +401,7 @@ impl Calling {
                 let SlotStage::Called(called) = &slot.stage else { continue };
                 match called.call.stage() {
                     // What its handler has told is not committed yet, or it is not time.
-                    Stage::Ready if !called.is_ready() || called.send_at > now.monotonic => continue,
+                    Stage::Ready if !is_ready(called) || called.send_at > now.monotonic => continue,
                     Stage::Ready if self.under_way.len() < under_way_max => {}
                     Stage::Ready | Stage::Waits(_) | Stage::Writing(_) => {
                         unsent += 1;
@@ -473,6 +473,11 @@ impl Calling {
             (ready, _) => ready,
         }
     }
+}
+
+/// Whether a call is to be sent, once it is time.
+fn is_ready(called: &Called) -> bool {
+    called.is_ready() || sabotage::is_on(Sabotage::RunAgainInCommit)
 }
 
 /// How many calls may wait for their turn in the driver.

@@ -15,6 +15,7 @@ use crate::engine::panics::caught;
 use crate::engine::present::Doubt;
 use crate::engine::share::{Stop, TaskId};
 use crate::engine::task::{Task, Tasks};
+use crate::sabotage::{self, Sabotage};
 
 use super::round::{Aside, Round};
 use super::{BUSY_WAIT, IDLE_WAIT, Lane};
@@ -186,7 +187,8 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn commit_and_go_on(&mut self) -> Result<(), cluster::Error> {
         let mut aside = Aside::default();
         // What a command changes has no slot that would keep the identity's records from being judged.
-        let is_commanded = self.orders.as_ref().is_some_and(Orders::has_carried_out);
+        let is_commanded =
+            self.orders.as_ref().is_some_and(Orders::has_carried_out) && !sabotage::is_on(Sabotage::JudgedOverCommand);
         if let Err(failure) = self.finish_while((!is_commanded).then_some(&mut aside)) {
             self.abort_and_restore(failure);
         }

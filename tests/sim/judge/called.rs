@@ -14,7 +14,7 @@ use crate::input::{By, Calls, Ends as Failing, RESULTS, Shape};
 use crate::kafka::{Partition, Record};
 use crate::provider::{Act, Begun, Kind, Known, Plan, Server, is_declined};
 
-use super::commands::{self, Decided, Decision};
+use super::commands::{self, Decided, Decision, Judged};
 use super::model::{self, Model};
 use super::output::Letters;
 use super::{Case, Ruling, Seen, bytes, coverage, offsets, output, runs, show};
@@ -24,7 +24,7 @@ mod steps;
 mod strict;
 mod unsure;
 
-pub use reserved::reserved_in;
+pub use reserved::{reserved_in, settled_in};
 use strict::Things;
 use unsure::Guesses;
 
@@ -153,7 +153,8 @@ impl Called {
         let records = case.committed(&input);
         offsets::check(case, (&input, &records), &all, ruling);
         let stop = self.stop(case, (&input, &records), &all);
-        commands::check(case, number, &all, &mut effects.decided, ruling);
+        let changes = commands::check(case, number, &all, &mut effects.decided, ruling);
+        let mut judged = Vec::new();
 
         let mut model = Model::new(case.rules);
         let (mut things, mut guesses) = (Things::default(), Guesses::default());
@@ -191,6 +192,9 @@ impl Called {
                 continue;
             }
             let found = Found { by: self.calls.by, number, source, read, letter, result, is_behind_stop };
+            if !changes.is_empty() {
+                judged.push(found.judged(is_gone));
+            }
             match self.calls.ends.gives_up() {
                 true if is_gone && !has_ended => guesses.miss(found, effects),
                 true => self.check_unsure(found, (&mut guesses, effects), ruling),
@@ -201,6 +205,7 @@ impl Called {
             }
         }
         check_times(&all, (&times, &changelog), ruling);
+        commands::check_after(case, number, (&all, &changes), &judged, ruling);
     }
 
     /// The record at which a partition's task has stopped, if that is where it is.
@@ -423,6 +428,14 @@ impl Found<'_> {
             (None, Some(result)) => Some(End::Done(serial(result))),
             (None, None) => None,
         }
+    }
+
+    /// What a command about its identity has to do with it.
+    fn judged(&self, is_gone: bool) -> Judged {
+        let (offset, key, version) = (self.source.offset, self.read.identity.clone(), self.read.version);
+        // What asks for something else is no call.
+        let has_called = self.end().is_some_and(|end| end != End::Letter("conflict".to_owned()));
+        Judged { offset, key, version, has_called, is_gone }
     }
 
     /// Notes that this is the end of an effect.

@@ -1,5 +1,6 @@
 //! Commands, compared with what the tasks have made of them (invariant 14): every partition acknowledges each command
-//! once, in the transaction that notes it, and no call goes on that somebody has settled.
+//! once, in the transaction that notes it; no call goes on that somebody has settled; and what comes afterwards goes by
+//! what was decided.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +9,9 @@ use serde_json::Value;
 use crate::input::CONTROL;
 use crate::kafka::Partition;
 
-use super::called::reserved_in;
+use super::called::{reserved_in, settled_in};
 use super::runs::{Run, contains};
-use super::{Case, Ruling, coverage};
+use super::{Case, Ruling, bytes, coverage};
 
 /// What was decided by hand, by identity.
 pub type Decided = BTreeMap<Vec<u8>, Decision>;
@@ -22,6 +23,28 @@ pub struct Decision {
     pub settled: usize,
     /// How often it was forgotten.
     pub forgotten: usize,
+}
+
+/// A command that has changed what is remembered of an identity.
+pub struct Change<'a> {
+    /// The number of the transaction that it was carried out in.
+    run: usize,
+    /// The identity's key in the changelog.
+    key: Vec<u8>,
+    /// What records are judged against from then on; `None` if all was forgotten.
+    settled: Option<&'a [u8]>,
+}
+
+/// A record that was judged, and what has come of it.
+pub struct Judged {
+    pub offset: i64,
+    /// The key of its identity in the changelog.
+    pub key: Vec<u8>,
+    pub version: Option<i128>,
+    /// Whether a call of it has ended, or it has gone on with one.
+    pub has_called: bool,
+    /// Whether it was perhaps not read.
+    pub is_gone: bool,
 }
 
 /// A command.
@@ -88,8 +111,16 @@ pub fn lags(case: &Case<'_>) -> Vec<(Partition, String, String)> {
     lags
 }
 
-/// Checks what a partition has made of all commands, by its transactions; adds what was decided.
-pub fn check(case: &Case<'_>, number: i32, runs: &[Run<'_>], decided: &mut Decided, ruling: &mut Ruling) {
+/// Checks what a partition has made of all commands, by its transactions; adds what was decided. Returns what they have
+/// changed, in order.
+pub fn check<'a>(
+    case: &Case<'_>,
+    number: i32,
+    runs: &'a [Run<'a>],
+    decided: &mut Decided,
+    ruling: &mut Ruling,
+) -> Vec<Change<'a>> {
+    let mut changes = Vec::new();
     let topic = Partition::new(CONTROL, 0);
     let spoken = Spoken::read(case);
     for Command { offset, id, key } in &spoken.commands {
@@ -127,6 +158,14 @@ pub fn check(case: &Case<'_>, number: i32, runs: &[Run<'_>], decided: &mut Decid
             other => ruling.report(14, &topic, first.offset, "an outcome of a command that is understood", other),
         }
         let Some(noted) = noted else { continue };
+        let mut written = runs[noted].written.iter().filter(|(_, record)| record.key.as_deref() == Some(key));
+        let value = written.next_back().and_then(|(_, record)| record.value.as_deref());
+        let is_settled = first.outcome == "settled";
+        changes.push(Change {
+            run: noted,
+            key: key.clone(),
+            settled: value.and_then(settled_in).filter(|_| is_settled),
+        });
         // What was known of the identity then.
         let mut writes = runs[..noted].iter().flat_map(|run| &run.written);
         let last = writes.rfind(|(_, record)| record.key.as_deref() == Some(key));
@@ -141,6 +180,42 @@ pub fn check(case: &Case<'_>, number: i32, runs: &[Run<'_>], decided: &mut Decid
             let input = Partition::new(case.rules.input, number);
             let expected = format!("the command at {offset} to wait for the call that is reserved for this record");
             ruling.report(14, &input, reserved, expected, first.outcome.clone());
+        }
+    }
+    changes
+}
+
+/// Checks that records which were settled after a command about their identity were judged by what it has left: whatever
+/// is in a window and judged has a command wait. What was forgotten is new; what was settled by hand makes no call.
+pub fn check_after(
+    case: &Case<'_>,
+    number: i32,
+    (runs, changes): (&[Run<'_>], &[Change<'_>]),
+    judged: &[Judged],
+    ruling: &mut Ruling,
+) {
+    let input = Partition::new(case.rules.input, number);
+    let settled_by = |offset: i64| {
+        let settles =
+            |run: &Run<'_>| contains(&run.position.processed, offset) || contains(&run.position.calls.beyond, offset);
+        runs.iter().position(settles)
+    };
+    for (at, change) in changes.iter().enumerate() {
+        let until = changes[at + 1..].iter().find(|later| later.key == change.key).map_or(runs.len(), |next| next.run);
+        let own = judged.iter().filter(|judged| judged.key == change.key);
+        let mut after = own.filter(|judged| settled_by(judged.offset).is_some_and(|by| by > change.run && by <= until));
+        let wrong = match change.settled {
+            None => after.find(|judged| !judged.is_gone).filter(|judged| !judged.has_called),
+            Some(entry) => after.find(|judged| {
+                let is_same = judged.version.is_some_and(|version| entry.ends_with(&bytes::version(version)));
+                is_same && judged.has_called
+            }),
+        };
+        if let Some(Judged { offset, has_called, .. }) = wrong {
+            let what =
+                if *has_called { "no call of what was settled by hand" } else { "a call: it was forgotten by hand" };
+            let at = runs[change.run].at;
+            ruling.report(14, &input, *offset, format!("{what}, at {at} of the changelog"), format!("{has_called}"));
         }
     }
 }

@@ -108,12 +108,15 @@ pub const DONE_UNSAID: &str = "a call was done whose record has vanished, or com
 pub const ABANDONED: &str = "a handler was abandoned in the midst of its work";
 pub const RUN_AGAIN: &str = "a handler went on after steps that were done";
 pub const OVERDUE: &str = "a step of a handler has taken too long";
+pub const STEP_DROPPED: &str = "a handler has not waited for a step to its end";
+pub const DROPPED_IN_COMMIT: &str = "the same, while what it had told was being committed";
 pub const STEP_TWICE: &str = "a step was done twice, as the topology allows";
 pub const STEPS_DONE: &str = "a handler has done several steps";
 /// Too rare to be listed.
 pub const ROW_OF_OTHER: &str = "a handler found the row of work that asked for something else";
 pub const UNDONE: &str = "a step was undone, since a later one was refused";
 pub const COMMANDED: &str = "somebody gave a command";
+pub const MET_BY_RECORD: &str = "a record came while a command about its identity was being carried out";
 pub const SETTLED_BY_HAND: &str = "a call was settled by hand";
 pub const FORGOTTEN_BY_HAND: &str = "what was known of a call was forgotten by hand";
 
@@ -261,6 +264,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("called", GIVEN_UP, "the judge finds its dead letter"),
     of("called", ACTED_TWICE, "the provider's books say so"),
     of("called", COMMANDED, "the schedule does it"),
+    of("called", MET_BY_RECORD, "the schedule does it"),
     of("called", SETTLED_BY_HAND, "the judge finds it acknowledged"),
     of("called", FORGOTTEN_BY_HAND, "the judge finds it acknowledged"),
     of("called", SENT_MEANWHILE, "the driver sends it within the producer's commit"),
@@ -281,6 +285,8 @@ pub const SITUATIONS: &[Situation] = &[
     of("handled", ABANDONED, "its lane does it"),
     of("handled", RUN_AGAIN, "an attempt begins with a journal"),
     of("handled", OVERDUE, "its task gives the attempt up"),
+    of("handled", STEP_DROPPED, "its function does it"),
+    of("handled", DROPPED_IN_COMMIT, "its attempt is over before its lane says that it goes on"),
     of("handled", STEP_TWICE, "the provider's books say so"),
     of("handled", STEPS_DONE, "the judge finds the end of a record with several"),
     of("handled", UNDONE, "the same of a record that was refused"),

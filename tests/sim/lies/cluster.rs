@@ -12,6 +12,7 @@ use ratchet::format::{ChangelogOffset, POSITION_KEY, PositionRecord};
 use ratchet::record::{Headers, TopicPartition};
 
 use crate::client::{self, Batch, Metadata, Sim, Waits};
+use crate::judge::called::reserved_in;
 use crate::kafka::Isolation;
 
 use super::{Lie, is_told};
@@ -23,6 +24,16 @@ pub struct Liar(pub Sim);
 /// Whether a transaction is committed for whoever has begun it.
 fn settles_for_anybody() -> bool {
     is_told(Lie::SettledUnconditionally) || is_told(Lie::SettledByZombie)
+}
+
+/// Whether nobody is fenced who has lost a task.
+fn fences_nobody() -> bool {
+    settles_for_anybody() || is_told(Lie::JournaledByZombie)
+}
+
+/// Whether a changelog's record says what steps of a handler have come to.
+fn is_journal(message: &Message<'_>) -> bool {
+    message.value.and_then(reserved_in).is_some_and(|reserved| !reserved.journal.is_empty())
 }
 
 fn is_changelog(topic: &str) -> bool {
@@ -71,7 +82,7 @@ impl Cluster for Liar {
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
         let inner = self.0.producer(transactional_id)?;
-        Ok(Producer { inner, held_back: Vec::new(), read_up_to: BTreeMap::new(), writes: false })
+        Ok(Producer { inner, held_back: Vec::new(), read_up_to: BTreeMap::new(), writes: false, journals: false })
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
@@ -85,7 +96,7 @@ impl Cluster for Liar {
 
     fn settle(&self, inquiry: Inquiry) -> Settling {
         let Waits { mut offsets, mut transaction, mut end, fences } = Waits::RIGHT;
-        let fences = fences && !settles_for_anybody();
+        let fences = fences && !fences_nobody();
         offsets &= !is_told(Lie::ClaimUnsettled);
         transaction &= !is_told(Lie::OpenTransactionPassed);
         if is_told(Lie::RowBeforeSettled) {
@@ -98,7 +109,7 @@ impl Cluster for Liar {
     }
 
     fn fence(&self, transactional_id: &str) {
-        if !settles_for_anybody() {
+        if !fences_nobody() {
             self.0.fence(transactional_id);
         }
     }
@@ -127,7 +138,9 @@ impl cluster::Member for Member {
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         match self.inner.poll(batch, records_max, wait)? {
-            Some(GroupEvent::Lost(partitions)) if is_told(Lie::LostKept) || is_told(Lie::SettledByZombie) => {
+            Some(GroupEvent::Lost(partitions))
+                if is_told(Lie::LostKept) || is_told(Lie::SettledByZombie) || is_told(Lie::JournaledByZombie) =>
+            {
                 self.inner.accept_revoked(&partitions)?;
                 Ok(None)
             }
@@ -190,6 +203,8 @@ pub struct Producer {
     read_up_to: BTreeMap<TopicPartition, i64>,
     /// Whether it has any records.
     writes: bool,
+    /// Whether one of them says what steps of a handler have come to.
+    journals: bool,
 }
 
 struct HeldBack {
@@ -231,7 +246,7 @@ impl cluster::Producer for Producer {
     }
 
     fn begin(&mut self) -> Result<(), Error> {
-        self.writes = false;
+        (self.writes, self.journals) = (false, false);
         self.held_back.clear();
         self.inner.begin()
     }
@@ -245,6 +260,7 @@ impl cluster::Producer for Producer {
         let Some(key) = message.key.filter(|key| *key != POSITION_KEY) else {
             return self.send_position(ticket, message);
         };
+        self.journals |= is_journal(message);
         let mut to = TopicPartition::new(message.topic, message.partition);
         if is_told(Lie::ChangelogPartitionWrong) {
             to.partition = i32::from(to.partition == 0);
@@ -302,6 +318,10 @@ impl cluster::Producer for Producer {
             offsets.clear();
         }
         self.read_up_to.extend(offsets.iter().map(|of| (of.partition.clone(), of.committed.offset)));
+        let group = match self.journals && is_told(Lie::JournaledByZombie) {
+            true => Metadata { member: "".into(), generation: -1, ..group },
+            false => group,
+        };
         match self.inner.commit_while(&offsets, group, meanwhile) {
             Err(error)
                 if !matches!(error.kind, ErrorKind::Abort | ErrorKind::Fenced)

@@ -67,7 +67,7 @@ pub fn end() {
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 93] = [
+const CASES: [Case; 96] = [
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
     (Told(Lie::MetaBeforeEntries), "falling", 200),
     (Told(Lie::StoreErrorIgnored), "sick", 500),
@@ -147,6 +147,7 @@ const CASES: [Case; 93] = [
     (Done(Sabotage::StepBeforeJournal), "handled", 50),
     (Done(Sabotage::JournalDropped), "handled", 200),
     (Done(Sabotage::StepsKeptAfterAbort), "handled", 200),
+    (Done(Sabotage::RunAgainInCommit), "handled", 1_000),
     (Done(Sabotage::StepKeyOfAttempt), "handled", 200),
     (Done(Sabotage::ResultOfOtherStep), "handled", 100),
     (Done(Sabotage::StepRefusedAfterAll), "handled", 5_000),
@@ -159,8 +160,10 @@ const CASES: [Case; 93] = [
     (Done(Sabotage::UndoneInOrder), "handled", 50),
     (Told(Lie::StepRowNotKept), "handled", 200),
     (Told(Lie::AbandonedGoesOn), "handled", 200),
+    (Told(Lie::JournaledByZombie), "handled", 2_000),
     (Done(Sabotage::CommandOverCall), "called", 300),
     (Done(Sabotage::CommandNotNoted), "called", 100),
+    (Done(Sabotage::JudgedOverCommand), "called", 1_000),
 ];
 
 const INTRODUCTION: &str = "\

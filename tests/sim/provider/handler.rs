@@ -260,8 +260,10 @@ impl Lane {
             if run.is_abandoned {
                 continue;
             }
-            if ended.is_none() {
-                self.outside.process.lock().reach(coverage::OVERDUE);
+            match (&ended, run.deadline) {
+                (None, _) => self.outside.process.lock().reach(coverage::OVERDUE),
+                (Some(_), None) => self.outside.process.lock().reach(coverage::DROPPED_IN_COMMIT),
+                (Some(_), Some(_)) => {}
             }
             self.end(shared, run, ended, now);
         }

@@ -54,6 +54,8 @@ pub struct Troubles {
     pub panicking: u64,
     /// It takes its time there.
     pub dawdling: u64,
+    /// It has a time-out of its own for a step, and drops the step's future then, wherever that is.
+    pub impatient: u64,
     /// Whether it declines what was done before, where it knows that by no key.
     pub knows_again: bool,
 }
@@ -78,7 +80,10 @@ impl Troubles {
         }
         // Nobody tells a handler that it will never find out.
         let (panicking, dawdling, knows_again) = (random.below(20), random.below(80), random.permille(300));
-        Self { broken: 0, panicking, dawdling, knows_again, ..self }
+        // From a separate generator, so that other draws stay the same.
+        let mut separate = Random::new(random.clone().next());
+        let impatient = if separate.permille(600) { separate.below(200) } else { 0 };
+        Self { broken: 0, panicking, dawdling, impatient, knows_again, ..self }
     }
 }
 
@@ -201,10 +206,11 @@ impl Server {
 
     /// Starts with these troubles.
     pub fn begin(&mut self, troubles: Troubles) {
-        let Troubles { link, busy, throttled, failing, broken, slow, panicking, dawdling, knows_again } = troubles;
+        let Troubles { link, busy, throttled, failing, broken, slow, panicking, dawdling, impatient, knows_again } =
+            troubles;
         let Wire { request_lost, response_lost, late, slow: slow_link, silenced } = link;
         let of_link = request_lost + response_lost + late + slow_link + silenced;
-        let of_itself = busy + throttled + failing + broken + slow + panicking + dawdling;
+        let of_itself = busy + throttled + failing + broken + slow + panicking + dawdling + impatient;
         self.is_reliable = of_link + of_itself == 0 && !knows_again;
         self.troubles = troubles;
     }

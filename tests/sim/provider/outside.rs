@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -12,11 +13,16 @@ use ratchet::effect::call::{Answer, RetryAfter, Status};
 use ratchet::effect::handler::{Came, Key};
 use ratchet::effect::provider::{Body, Heard};
 
+use crate::judge::coverage;
 use crate::kafka::{MS, Partition, SECOND, Time};
 use crate::world::{Fate, INJECTED_PANIC, Process, State};
 
 use super::table::{LOCK_WAIT, Row, Said, Statement, What};
 use super::{Event, Kind, Mail, Request, Server, TIMEOUT, table};
+
+/// The longest time-out of a function's own; half of them are as short as a commit takes.
+const PATIENCE_MAX: Time = TIMEOUT;
+const PATIENCE_SHORT: Time = 30 * MS;
 
 /// A step that begins: what the judge has to know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +119,40 @@ impl Outside {
             state.provider.at(at, Event::Mail(self.client, number, Mail::Alarm));
         }
         self.answer(number).await;
+    }
+
+    /// Waits for a step, mostly for as long as it takes. `None` if the function has not waited for it to its end: its future
+    /// is dropped, wherever it was.
+    pub async fn patiently<T>(&self, step: impl Future<Output = T>) -> Option<T> {
+        let number = self.number();
+        let mut step = pin!(step);
+        {
+            let mut state = self.process.lock();
+            let impatient = state.provider.troubles.impatient;
+            if impatient > 0 && state.random.permille(impatient) {
+                let most = if state.random.permille(500) { PATIENCE_SHORT } else { PATIENCE_MAX };
+                let at = state.now() + state.random.below(most);
+                state.provider.at(at, Event::Mail(self.client, number, Mail::Alarm));
+            }
+        }
+        let came = poll_fn(|context| match step.as_mut().poll(context) {
+            Poll::Ready(came) => Poll::Ready(Some(came)),
+            Poll::Pending => self.mail().remove(&number).map_or(Poll::Pending, |_| Poll::Ready(None)),
+        });
+        came.await
+    }
+
+    /// What a function makes of a step that it has not waited for: whatever comes to its mind. `None`: it goes on as if
+    /// nothing were missing.
+    pub fn without_step(&self) -> Option<StepError> {
+        let mut state = self.process.lock();
+        state.reach(coverage::STEP_DROPPED);
+        match state.random.below(4) {
+            0 => Some(StepError::again("the step takes too long")),
+            1 => Some(StepError::rejected("the step takes too long")),
+            2 => Some(StepError::unknown("the step takes too long")),
+            _ => None,
+        }
     }
 
     /// A step begins.

@@ -85,9 +85,19 @@ async fn work(outside: &Arc<Outside>, record: &Record, steps: &mut Steps) -> Res
         let body = body(&value, name, *is_declined);
         let asked = Asked { partition, body: &body, is_declined: *is_declined, known: &known };
         outside.dawdle().await;
-        let came: Result<u64, StepError> = match is_transaction {
-            true => steps.transaction_by(name, async |key| outside.transact(asked, &key).await).await,
-            false => steps.call(name, async |key| outside.call(asked, &key).await).await,
+        let step = async {
+            match is_transaction {
+                true => steps.transaction_by(name, async |key| outside.transact(asked, &key).await).await,
+                false => steps.call(name, async |key| outside.call(asked, &key).await).await,
+            }
+        };
+        let came: Result<u64, StepError> = match outside.patiently(step).await {
+            Some(came) => came,
+            None => match outside.without_step() {
+                Some(error) => return Err(error),
+                // Whatever it does and says now does not count.
+                None => continue,
+            },
         };
         match came {
             Ok(serial) => learn(&known, name, Known::Done(serial.to_string())),

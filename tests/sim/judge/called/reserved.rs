@@ -1,4 +1,4 @@
-//! What an entry says of a call that is reserved, by the layout in `src/format/remembered.rs`.
+//! What an entry says of a call that is reserved, and of what was settled, by the layout in `src/format/remembered.rs`.
 
 /// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +53,9 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.sized(bytes)?).ok()
     }
 
-    /// Passes over what was settled.
-    fn settled(&mut self) -> Option<()> {
-        self.sized(4)?;
+    /// What was settled: the entry that is judged against.
+    fn settled(&mut self) -> Option<&'a [u8]> {
+        let entry = self.sized(4)?;
         // How; of what was given up, since when; the place; the fingerprint; the result.
         if self.byte()? == 4 {
             self.take(8)?;
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
             3 => drop(self.sized(2)?),
             _ => {}
         }
-        Some(())
+        Some(entry)
     }
 
     fn step(&mut self) -> Option<Step<'a>> {
@@ -87,6 +87,14 @@ impl<'a> Reader<'a> {
         };
         Some(Step { name, how })
     }
+}
+
+/// What records are judged against by an entry of which something was settled.
+pub fn settled_in(entry: &[u8]) -> Option<&[u8]> {
+    let Some(rest) = entry.strip_prefix(&[2]) else { return Some(entry) };
+    let mut reader = Reader(rest);
+    let parts = reader.byte()?;
+    if parts & 1 == 0 { None } else { reader.settled() }
 }
 
 /// What is reserved in an entry, if anything is.
