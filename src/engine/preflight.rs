@@ -23,10 +23,12 @@ pub mod judge;
 pub mod online;
 pub mod rows;
 pub mod unreached;
+pub mod warned;
 
 use facts::{Facts, Named};
 use finding::{Finding, Severity};
 use judge::{Judge, Role};
+use warned::Warned;
 
 /// The result of the checks at the start.
 pub struct Admitted {
@@ -41,6 +43,7 @@ pub struct Preflight<'a, C> {
     cluster: &'a C,
     survey: Survey,
     judge: Judge<'a>,
+    warned: Arc<Warned>,
 }
 
 fn refused(message: String) -> cluster::Error {
@@ -56,7 +59,13 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         settings: &'a config::TopicSettings,
         survey: Survey,
     ) -> Self {
-        Self { cluster, survey, judge: Judge { topology, rules_digest, settings, is_shared: C::IS_SHARED } }
+        let judge = Judge { topology, rules_digest, settings, is_shared: C::IS_SHARED };
+        Self { cluster, survey, judge, warned: Arc::default() }
+    }
+
+    /// The same, after checks that have warned of this.
+    pub fn after(self, warned: &Arc<Warned>) -> Self {
+        Self { warned: Arc::clone(warned), ..self }
     }
 
     /// Sends a query that any cluster can answer, so that trouble with the whole cluster, a wrong password for example,
@@ -132,7 +141,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         if let Some(problem) = feeding::problem_with(topology, &facts.input.name, inputs) {
             return Err(refused(problem));
         }
-        report(topology, self.judge.input(facts))?;
+        self.report(&facts.input.name, self.judge.input(facts))?;
         let Some(input) = facts.input.there() else {
             return Err(refused(format!("input topic {:?} does not exist", facts.input.name)));
         };
@@ -167,7 +176,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// Makes sure of a topic beside the output. Returns its partition count.
     fn side_topic(&self, role: Role, name: &str, partition_count: i32, largest: i64) -> Result<i32, cluster::Error> {
         let topic = Named::ask(self.cluster, name.to_owned())?;
-        report(self.judge.topology, self.judge.side_topic(role, &topic, Some(partition_count), largest))?;
+        self.report(name, self.judge.side_topic(role, &topic, Some(partition_count), largest))?;
         self.ensure(role, topic, partition_count).map(|topic| topic.partition_count.max(1))
     }
 
@@ -191,7 +200,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// The topic that was just created: only now do its rights show.
     fn created(&self, role: Role, name: &str) -> Result<TopicDescription, cluster::Error> {
         let created = Named::ask(self.cluster, name.to_owned())?;
-        report(self.judge.topology, self.judge.usable(role, &created))?;
+        self.report(name, self.judge.usable(role, &created))?;
         match created.seen {
             facts::Seen::There(topic) => Ok(*topic),
             _ => {
@@ -200,25 +209,30 @@ impl<'a, C: Cluster> Preflight<'a, C> {
             }
         }
     }
+
+    /// Logs what these findings about a topic warn of, unless it was said by the check before. All refusals together make
+    /// up the error, which is marked as missing if only topics are missing.
+    fn report(&self, topic: &str, findings: Vec<Finding>) -> Result<(), cluster::Error> {
+        let topology = &self.judge.topology.name;
+        let (mut wrong, mut are_missing) = (Vec::new(), true);
+        for finding in self.warned.without_said(topic, findings) {
+            match finding.severity {
+                Severity::Refused => {
+                    are_missing &= finding.is_missing;
+                    wrong.push(finding.to_string());
+                }
+                Severity::Warning => tracing::warn!(topology, help = finding.help, "{}", finding.message),
+                Severity::Note => tracing::debug!(topology, help = finding.help, "{}", finding.message),
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        Err(refused(wrong.join("; ")).with(are_missing.then_some(Detail::Missing)))
+    }
 }
 
 /// The partition count of the largest input; `None` if there is none.
 fn most_partitions(all: &[Facts]) -> Option<i32> {
     all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max()
-}
-
-/// Logs warnings. All refusals together make up the error, which is marked as missing if only topics are missing.
-fn report(topology: &Topology, findings: Vec<Finding>) -> Result<(), cluster::Error> {
-    let (mut wrong, mut are_missing) = (Vec::new(), true);
-    for finding in findings {
-        match finding.severity {
-            Severity::Refused => {
-                are_missing &= finding.is_missing;
-                wrong.push(finding.to_string());
-            }
-            Severity::Warning => tracing::warn!(topology = topology.name, help = finding.help, "{}", finding.message),
-            Severity::Note => tracing::debug!(topology = topology.name, help = finding.help, "{}", finding.message),
-        }
-    }
-    if wrong.is_empty() { Ok(()) } else { Err(refused(wrong.join("; ")).with(are_missing.then_some(Detail::Missing))) }
 }

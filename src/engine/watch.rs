@@ -18,6 +18,7 @@
 //! logged and left alone, but checked again, since somebody may fix it.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::topology::Input;
 use super::catalog::Growth;
 use super::context::Context;
 use super::preflight::Preflight;
+use super::preflight::warned::Warned;
 use super::{SUPERVISE_INTERVAL, feeding, held_up};
 
 /// How often the cluster is queried about the topics, from the start of one check to the start of the next.
@@ -40,6 +42,8 @@ pub struct Noticed {
     recreated: HashSet<String>,
     /// Topics that were missing at the last check.
     missing: HashSet<String>,
+    /// What checks of new topics have warned of.
+    warned: Arc<Warned>,
 }
 
 /// Checks until the run ends. Queries that fail are repeated.
@@ -69,7 +73,7 @@ fn check<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop
         held_up::check(cluster, context);
     }
     if by_pattern && !ends() {
-        if let Err(error) = admit_new(cluster, context) {
+        if let Err(error) = admit_new(cluster, context, &noticed.warned) {
             tracing::debug!(topology = context.topology.name, reason = %error.message, "new topics not checked");
         }
         context.metrics.refused_topics(&context.topology.name, context.topics.refused_count());
@@ -138,13 +142,14 @@ fn forget(context: &Context, name: &str, noticed: &mut Noticed) {
 }
 
 /// Checks the topics that are new.
-fn admit_new<C: Cluster>(cluster: &C, context: &Context) -> Result<(), cluster::Error> {
+fn admit_new<C: Cluster>(cluster: &C, context: &Context, warned: &Arc<Warned>) -> Result<(), cluster::Error> {
     let names = feeding::inputs(cluster, &context.topology)?;
     for gone in context.topics.forget_refused(|topic| names.iter().any(|name| name == topic)) {
         context.health.topic_refused(&context.topology.name, &gone, false);
     }
     let survey = Survey::of(&context.state_dir, &context.memory);
     let preflight = Preflight::new(cluster, &context.topology, &context.rules_digest, &context.topic_settings, survey);
+    let preflight = preflight.after(warned);
     let name = &context.topology.name;
     let new: Vec<String> = names.iter().filter(|topic| context.topics.get(topic).is_none()).cloned().collect();
     if !new.is_empty() && context.topics.names().is_empty() {
