@@ -1,7 +1,9 @@
 //! What a function does its work by: steps, each of which is done once.
+//!
+//! - here: a step is looked up in the journal, or acts once what was before it is committed
+//! - [`halt`]: why no further step begins, and what a step that has failed makes of the attempt
+//! - [`undoing`]: what undoes the work, and the end of a record that is rejected
 
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,30 +13,19 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::super::call::StepOf;
-use super::error::Kind;
-use super::journal::{Next, REJECTED, Replay, is_name};
+use super::journal::{Next, Replay, is_name};
 use super::run::{End, Progress};
 use super::{Key, Reply, Settings, StepError, Transaction};
 use crate::effect::postgres::steps::{Came, Pool};
 use crate::effect::provider::{OwnedHow, OwnedStep, Request, Told, Work};
-use crate::format::{REASON_BYTES_MAX, RESULT_BYTES_MAX, Step, StepHow};
+use crate::format::{RESULT_BYTES_MAX, Step, StepHow};
 use crate::sabotage::{self, Sabotage};
 
-type Undone<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;
+mod halt;
+mod undoing;
 
-/// What undoes what was done: a step of this name.
-type Undo = Box<dyn for<'a> FnOnce(&'a mut Steps, &'a str) -> Undone<'a>>;
-
-/// Why no further step begins.
-#[derive(Clone)]
-enum Halt {
-    Failed(StepError),
-    InDoubt(String),
-    /// What undoes the work was refused.
-    HalfDone(String),
-    TooLate,
-    Stops(String),
-}
+use halt::Halt;
+use undoing::Undo;
 
 /// The steps of a function's work on one record.
 ///
@@ -109,14 +100,7 @@ impl Steps {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(Key) -> Result<T, StepError>,
     {
-        let is_marked = match self.begin(name)? {
-            Next::Acts { is_marked } => is_marked,
-            recorded => return self.recorded(name, recorded),
-        };
-        self.within = Some(name.to_owned());
-        let came = self.act(name, is_marked, act).await;
-        self.within = None;
-        came
+        self.step(name, async move |steps, is_marked| steps.act(name, is_marked, act).await).await
     }
 
     async fn act<T, F>(&mut self, name: &str, is_marked: bool, act: F) -> Result<T, StepError>
@@ -163,14 +147,7 @@ impl Steps {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, StepError>,
     {
-        match self.begin(name)? {
-            Next::Acts { .. } => {}
-            recorded => return self.recorded(name, recorded),
-        }
-        self.within = Some(name.to_owned());
-        let came = self.transact(name, act).await;
-        self.within = None;
-        came
+        self.step(name, async move |steps, _| steps.transact(name, act).await).await
     }
 
     async fn transact<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
@@ -214,14 +191,7 @@ impl Steps {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(Key) -> Result<Came, StepError>,
     {
-        match self.begin(name)? {
-            Next::Acts { .. } => {}
-            recorded => return self.recorded(name, recorded),
-        }
-        self.within = Some(name.to_owned());
-        let came = self.transact_by(name, carry_out).await;
-        self.within = None;
-        came
+        self.step(name, async move |steps, _| steps.transact_by(name, carry_out).await).await
     }
 
     async fn transact_by<T, F>(&mut self, name: &str, carry_out: F) -> Result<T, StepError>
@@ -254,42 +224,6 @@ impl Steps {
             }
             Err(error) => Err(self.failed(name, error)),
         }
-    }
-
-    /// Says what undoes the steps so far, if a later one is rejected: then all of these are called in reverse order, as
-    /// steps of their own, each with its own key. `name` is that step's: no other that undoes has it, but one that does
-    /// something may.
-    pub fn compensate<F>(&mut self, name: &str, undo: F)
-    where
-        F: AsyncFnOnce(Key) -> Result<(), StepError> + 'static,
-    {
-        self.register(name, Box::new(move |steps, name| Box::pin(steps.call(name, undo))));
-    }
-
-    /// The same in a transaction of the worker's database ([`Steps::transaction`]).
-    pub fn compensate_by_transaction<F>(&mut self, name: &str, undo: F)
-    where
-        F: AsyncFnOnce(&Transaction<'_>) -> Result<(), StepError> + 'static,
-    {
-        self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction(name, undo))));
-    }
-
-    /// The same wherever the transactions are ([`Steps::transaction_by`]).
-    #[cfg_attr(not(ratchet_internals), doc(hidden))]
-    pub fn compensate_by<F>(&mut self, name: &str, undo: F)
-    where
-        F: AsyncFnOnce(Key) -> Result<Came, StepError> + 'static,
-    {
-        self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction_by(name, undo))));
-    }
-
-    fn register(&mut self, name: &str, undo: Undo) {
-        // Now, and not once the record is refused and half of it is undone.
-        let is_taken = self.undo.iter().any(|(other, _)| other == name);
-        if let Some(words) = wrong_name(name, is_taken, "steps that undo,") {
-            self.halt(Halt::Stops(words));
-        }
-        self.undo.push((name.to_owned(), undo));
     }
 
     /// The key of the step of this name that begins.
@@ -326,46 +260,20 @@ impl Steps {
         }
     }
 
-    /// Undoes what was done, as the function has rejected the record. Gives the reason, and whether it is certain that no
-    /// step has acted but those that are remembered.
-    async fn reject(&mut self, reason: String) -> Result<(String, bool), Halt> {
-        let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
-        if self.replay.is_rejected() {
-            self.replay.next(REJECTED);
-        } else if !self.replay.is_over() {
-            return Err(Halt::Stops(self.replay.differs()));
-        } else {
-            // What was remembered as refused, and was the end, is the end again.
-            let was_refused = self.replay.ends_refused();
-            self.commit().await.map_err(|error| self.halted().unwrap_or(Halt::Failed(error)))?;
-            if self.request.may_have_acted && !was_refused {
-                return Ok((reason, false));
-            }
-            let is_remembered = !self.replay.is_empty() || !self.undo.is_empty();
-            if is_remembered && !sabotage::is_on(Sabotage::RefusalNotMarked) {
-                let how = OwnedHow::Rejected(reason.clone());
-                self.pending.push(OwnedStep { name: REJECTED.to_owned(), how });
-            }
-        }
-        if sabotage::is_on(Sabotage::UndoneInOrder) {
-            self.undo.reverse();
-        }
-        self.is_undoing = true;
-        while let Some((name, undo)) = self.undo.pop() {
-            if let Err(error) = undo(self, &name).await {
-                let words = format!("what undoes the work (`{name}`) was refused: {error}; the work was: {reason}");
-                return Err(match self.halted() {
-                    // Whatever is done with what is in doubt, it would be refused again.
-                    None | Some(Halt::InDoubt(_)) => Halt::HalfDone(words),
-                    Some(halt) => halt,
-                });
-            }
-        }
-        match self.commit().await {
-            Ok(()) if self.replay.is_over() => Ok((reason, true)),
-            Ok(()) => Err(Halt::Stops(self.replay.differs())),
-            Err(error) => Err(self.halted().unwrap_or(Halt::Failed(error))),
-        }
+    /// Has a step act, unless it was recorded: then it gives what it gave.
+    async fn step<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
+    where
+        T: DeserializeOwned,
+        F: AsyncFnOnce(&mut Self, bool) -> Result<T, StepError>,
+    {
+        let is_marked = match self.begin(name)? {
+            Next::Acts { is_marked } => is_marked,
+            recorded => return self.recorded(name, recorded),
+        };
+        self.within = Some(name.to_owned());
+        let came = act(self, is_marked).await;
+        self.within = None;
+        came
     }
 
     /// Begins a step. Gives what was recorded of it, or that it acts.
@@ -427,26 +335,6 @@ impl Steps {
         )))
     }
 
-    /// A step has failed. Gives the error to hand on.
-    fn failed(&mut self, name: &str, error: StepError) -> StepError {
-        match error.kind() {
-            Kind::Rejected if self.request.may_have_acted && !sabotage::is_on(Sabotage::StepRefusedAfterAll) => {
-                let words = format!("the step `{name}` was refused, and an attempt before may have done it: {error}");
-                return self.halt(Halt::InDoubt(words));
-            }
-            Kind::Rejected => {
-                self.progress.is_acting(false);
-                let text = error.to_string();
-                let how = OwnedHow::Rejected(text[..text.floor_char_boundary(REASON_BYTES_MAX)].to_owned());
-                self.pending.push(OwnedStep { name: name.to_owned(), how });
-                return error;
-            }
-            Kind::Again => self.progress.is_acting(false),
-            Kind::Unknown => {}
-        }
-        self.halt(Halt::Failed(error))
-    }
-
     /// Requires room for another step, and for what undoes the others, before it acts.
     fn make_room(&mut self) -> Result<(), StepError> {
         if self.replay.has_room(&self.pending) {
@@ -454,22 +342,6 @@ impl Steps {
         }
         let words = "its steps have come to more than is remembered of a record (768 KiB): have them give less";
         Err(self.halt(Halt::Stops(words.to_owned())))
-    }
-
-    /// Why no further step begins, if none does.
-    fn halted(&mut self) -> Option<Halt> {
-        if let (None, Some(name)) = (&self.halt, &self.within) {
-            let words = format!("the step `{name}` was begun, and its future was dropped: await it to its end");
-            self.halt = Some(Halt::Failed(StepError::unknown(words)));
-        }
-        self.halt.clone()
-    }
-
-    /// No further step begins. Gives the error to hand on.
-    fn halt(&mut self, halt: Halt) -> StepError {
-        let error = halt.error();
-        self.halt.get_or_insert(halt);
-        error
     }
 
     /// Waits until everything that steps have come to is committed.
@@ -499,15 +371,5 @@ fn wrong_name(name: &str, is_taken: bool, of: &str) -> Option<String> {
         false => Some(format!("a step's name has from 1 to 255 bytes, and one has {}", name.len())),
         true if is_taken => Some(format!("there are two {of} `{name}`, and each needs a name of its own")),
         true => None,
-    }
-}
-
-impl Halt {
-    fn error(&self) -> StepError {
-        match self {
-            Self::Failed(error) => error.clone(),
-            Self::InDoubt(words) | Self::HalfDone(words) | Self::Stops(words) => StepError::unknown(words.clone()),
-            Self::TooLate => StepError::again("the window of the step's key has passed"),
-        }
     }
 }

@@ -147,7 +147,7 @@ const CASES: [Case; 96] = [
     (Done(Sabotage::StepBeforeJournal), "handled", 50),
     (Done(Sabotage::JournalDropped), "handled", 200),
     (Done(Sabotage::StepsKeptAfterAbort), "handled", 200),
-    (Done(Sabotage::RunAgainInCommit), "handled", 1_000),
+    (Done(Sabotage::RunAgainInCommit), "handled", 2_000),
     (Done(Sabotage::StepKeyOfAttempt), "handled", 200),
     (Done(Sabotage::ResultOfOtherStep), "handled", 100),
     (Done(Sabotage::StepRefusedAfterAll), "handled", 5_000),
@@ -160,10 +160,10 @@ const CASES: [Case; 96] = [
     (Done(Sabotage::UndoneInOrder), "handled", 50),
     (Told(Lie::StepRowNotKept), "handled", 200),
     (Told(Lie::AbandonedGoesOn), "handled", 200),
-    (Told(Lie::JournaledByZombie), "handled", 2_000),
+    (Told(Lie::JournaledByZombie), "handled", 500),
     (Done(Sabotage::CommandOverCall), "called", 300),
     (Done(Sabotage::CommandNotNoted), "called", 100),
-    (Done(Sabotage::JudgedOverCommand), "called", 1_000),
+    (Done(Sabotage::JudgedOverCommand), "called", 300),
 ];
 
 const INTRODUCTION: &str = "\
