@@ -21,33 +21,34 @@
 //! | the same has asked for something else | conflict |
 //! | the same was settled | duplicate |
 //! | anything else | as the rules say |
+//!
+//! - here: in which order; [`met`]: one record; [`stages`]: what it has come to
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::dedup::{self, Action, Decision, Evaluation, Kept, Progress, Reason, Rejection, Verdict};
-use crate::effect::call::{self, Call, Comparison, Fingerprint, Found, Grant, Now};
-use crate::effect::provider::{Asks, is_open};
+use crate::dedup::Progress;
+use crate::effect::call::{Comparison, Fingerprint, Grant, Now};
+use crate::effect::provider::Asks;
 use crate::engine::context::Context;
-use crate::engine::failure::{Failure, Unprocessable};
+use crate::engine::failure::Failure;
 use crate::engine::judge::Judge;
-use crate::engine::output::words;
-use crate::engine::process::stops_at;
-use crate::engine::resume::Refusal;
 use crate::engine::share::TaskId;
 use crate::engine::task::Work;
-use crate::format::{
-    self, EntryRef, FINGERPRINT_BYTES, How, Journal, JournalWriter, Place, Remembered, Settled, UnderWay,
-};
+use crate::format::FINGERPRINT_BYTES;
 use crate::record::Record;
 use crate::rendering::work::Asker;
 use crate::sabotage::{self, Sabotage};
 use crate::state::Overlay;
-use crate::topology::sink::terms::{OnDuplicate, Terms};
+use crate::topology::sink::terms::Terms;
 
 use super::Numbers;
-use super::window::{Called, Judged, Slot, SlotStage, Time, Window};
+use super::window::{Slot, SlotStage, Window};
+
+mod met;
+mod stages;
+
+pub use stages::amended;
 
 /// What judging needs of its lane, besides the window.
 pub struct Bench<'a> {
@@ -85,18 +86,6 @@ enum Open {
     Decided,
     /// It calls, or waits itself.
     Waits,
-}
-
-/// What a record meets.
-enum Met<'a> {
-    /// An entry that decides, or none.
-    Entry(Option<EntryRef<'a>>),
-    /// Its own reservation.
-    Own(UnderWay<'a>),
-    /// Another's reservation.
-    Other(UnderWay<'a>),
-    /// It was itself settled.
-    Itself,
 }
 
 /// Judges every slot of the window that can be judged. `grants` says what grant covers an offset.
@@ -142,7 +131,7 @@ pub fn judge<C: Cluster>(
             }
         }
         let is_behind_decided = slot.key.as_ref().is_some_and(|key| open.contains_key(key));
-        let judged = one(bench, round, (id, work), (number, slot), &grants)?;
+        let judged = met::one(bench, round, (id, work), (number, slot), &grants)?;
         let calls = matches!(judged, SlotStage::Called(_));
         // What it would call upon is not committed yet.
         let waits = calls && is_behind_decided;
@@ -219,244 +208,6 @@ fn find_due(round: &mut Round, window: &Window, is_in_order: bool) {
     }
 }
 
-/// Judges one slot, which was read as number `number` of this round.
-fn one<C: Cluster>(
-    bench: &mut Bench<'_>,
-    round: &mut Round,
-    (id, work): (TaskId, &Work<'_, C>),
-    (number, slot): (usize, &Slot),
-    grants: &impl Fn(i64) -> Option<Grant>,
-) -> Result<SlotStage, Failure> {
-    let record = slot.record.record();
-    let context = bench.context;
-    if let Time::Future(rejection) = &slot.time {
-        let evaluation = Evaluation {
-            decision: dedup::reject(&context.rules, rejection),
-            rejection: Some(rejection.clone()),
-            full: None,
-        };
-        return Ok(without_call(bench, round, (number, &record), evaluation, Kept::default(), false));
-    }
-    slot.times.put(&mut round.progress);
-    let unreadable =
-        |error: format::Error| Failure::refused_at(id, record.offset, Unprocessable::Entry(Refusal::of_record(error)));
-    let Round { progress, drafts, entry, .. } = round;
-    let known = bench.judge.remembered(drafts, number).map(<[u8]>::to_vec);
-    let remembered = known.as_deref().map(Remembered::decode).transpose().map_err(unreadable)?;
-    let own = Place { topic_id: work.task.input_id.0, offset: record.offset };
-    let met = meet(remembered.as_ref(), own);
-    let against = match &met {
-        Met::Entry(entry) => *entry,
-        Met::Own(_) => remembered.as_ref().and_then(|remembered| Some(remembered.settled.as_ref()?.entry)),
-        Met::Other(reservation) => Some(reservation.entry),
-        Met::Itself => None,
-    };
-    entry.clear();
-    if let Some(against) = &against {
-        against.encode(entry);
-    }
-    let instead = against.map(|_| entry.as_slice());
-    let judged = bench.judge.judge_against(context, (progress, drafts), (number, &record), instead);
-    let evaluation = judged.map_err(unreadable)?;
-    let kept = bench.judge.keep(number, &record);
-    let decision = evaluation.decision;
-    let grant = grants(record.offset);
-    match met {
-        Met::Itself => {
-            Ok(without_call(bench, round, (number, &record), Decision::REPLAYED.into(), Kept::default(), false))
-        }
-        Met::Own(reservation) => {
-            let evaluation = if decision.action == Action::Forward { evaluation } else { forwarded() };
-            Ok(go_on(bench, (number, &record), evaluation, (kept, &reservation)))
-        }
-        // Nobody else would notice: a handler goes on with what was begun for the other.
-        Met::Other(reservation)
-            if is_same(&decision) && bench.is_other_work(number, &record, reservation.fingerprint) =>
-        {
-            Ok(conflict(bench, round, (number, &record)))
-        }
-        Met::Other(reservation) if is_same(&decision) => {
-            Ok(go_on(bench, (number, &record), forwarded(), (kept, &reservation)))
-        }
-        Met::Entry(_) if is_same(&decision) => {
-            let settled = remembered.and_then(|remembered| remembered.settled).expect("it is the same as something");
-            if let How::GivenUp { first_at_ms } = settled.how
-                && !bench.is_other_work(number, &record, settled.fingerprint)
-            {
-                let found = Found { first_at_ms, attempts: 0, may_have_acted: true };
-                let left = Left { entry: settled.entry, found, journal: Journal::default() };
-                return Ok(found_again(bench, (number, &record), forwarded(), (kept, left)));
-            }
-            let other = settled.fingerprint.map(Fingerprint::from_bytes).is_some_and(|known| {
-                let rendered = bench.render(number, &record);
-                rendered.is_ok_and(|asks| known.compare(asks.fingerprint()) == Comparison::Different)
-            });
-            if other {
-                return Ok(conflict(bench, round, (number, &record)));
-            }
-            let is_answered = bench.terms.on_duplicate == OnDuplicate::Result;
-            Ok(without_call(bench, round, (number, &record), evaluation, kept, is_answered))
-        }
-        Met::Entry(_) | Met::Other(_) if decision.action == Action::Forward && bench.calls(number) => {
-            match bench.render(number, &record) {
-                Ok(rendered) => {
-                    let (call, action) = call::begin(&bench.terms.policy, grant, bench.now);
-                    Ok(called(bench, (call, action), (rendered, Journal::default()), evaluation, kept))
-                }
-                Err(words) => Ok(refused(bench, round, (number, &record), words)),
-            }
-        }
-        Met::Entry(_) | Met::Other(_) => Ok(without_call(bench, round, (number, &record), evaluation, kept, false)),
-    }
-}
-
-/// The stage of a record that asks for something else under a key that was used.
-fn conflict(bench: &mut Bench<'_>, round: &mut Round, record: (usize, &Record<'_>)) -> SlotStage {
-    let evaluation = Evaluation::from(Decision::of_call(bench.terms.on_conflict, Reason::Conflict));
-    without_call(bench, round, record, evaluation, Kept::default(), false)
-}
-
-/// Whether the record is the same as what it was judged against.
-fn is_same(decision: &Decision) -> bool {
-    decision.verdict == Verdict::Duplicate && matches!(decision.reason, Reason::Seen | Reason::VersionEqual)
-}
-
-fn forwarded() -> Evaluation {
-    Decision::of_call(Action::Forward, Reason::First).into()
-}
-
-/// The stage of a record that makes no call.
-fn without_call(
-    bench: &mut Bench<'_>,
-    round: &mut Round,
-    (number, record): (usize, &Record<'_>),
-    evaluation: Evaluation,
-    kept: Kept,
-    is_answered: bool,
-) -> SlotStage {
-    let context = bench.context;
-    if evaluation.decision.action == Action::Fail {
-        return SlotStage::Stops(stops_at(context, record, &evaluation));
-    }
-    let Round { progress, drafts, .. } = round;
-    let mut explanation = Vec::new();
-    if evaluation.decision.action == Action::Drop && context.topology.audit.is_some() {
-        let known = (&*progress, &*drafts);
-        bench.judge.dropped(context, known, number, record, evaluation.decision).write(&mut explanation);
-    }
-    if let Some(entry) = &kept.entry {
-        let (rows, arena) = bench.judge.rows(number);
-        let key = arena[rows[0].key.clone()].to_vec();
-        let bytes = amended(bench.judge.remembered(drafts, number), entry);
-        drafts.put(&key, Some(&bytes));
-    }
-    let message = words(context, &evaluation).into_owned();
-    let is_written = false;
-    SlotStage::Judged(Box::new(Judged { evaluation, kept, message, explanation, is_answered, is_written }))
-}
-
-/// What is remembered of an identity once a record that makes no call has left this entry of format 1. What is known of
-/// a call that was settled, or is under way, stays.
-///
-/// # Panics
-/// `former` cannot be read, or the entry cannot.
-pub fn amended(former: Option<&[u8]>, entry: &[u8]) -> Vec<u8> {
-    let entry = EntryRef::decode(entry).expect("just written");
-    let former = former.map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
-    let settled = former.as_ref().and_then(|former| former.settled);
-    let settled = Some(settled.map_or(Settled::done(entry), |settled| Settled { entry, ..settled }));
-    let mut bytes = Vec::new();
-    Remembered { settled, under_way: former.and_then(|former| former.under_way) }.encode(&mut bytes);
-    bytes
-}
-
-/// The stage of a record that no request can be made of: nothing has happened, and nothing is remembered.
-fn refused(bench: &mut Bench<'_>, round: &mut Round, record: (usize, &Record<'_>), words: String) -> SlotStage {
-    let decision = Decision::of_call(bench.terms.on_rejected, Reason::Rejected);
-    let rejection = Some(Rejection { reason: Reason::Rejected, message: words });
-    without_call(bench, round, record, Evaluation { decision, rejection, full: None }, Kept::default(), false)
-}
-
-/// The stage of a record that goes on with the call of this reservation.
-fn go_on(
-    bench: &mut Bench<'_>,
-    (number, record): (usize, &Record<'_>),
-    evaluation: Evaluation,
-    (kept, reservation): (Kept, &UnderWay<'_>),
-) -> SlotStage {
-    let UnderWay { entry, first_at_ms, attempts, was_sent, journal, .. } = *reservation;
-    let found = Found { first_at_ms, attempts, may_have_acted: was_sent };
-    found_again(bench, (number, record), evaluation, (kept, Left { entry, found, journal }))
-}
-
-/// What is left of a call that may have happened.
-struct Left<'a> {
-    entry: EntryRef<'a>,
-    found: Found,
-    journal: Journal<'a>,
-}
-
-/// The stage of a record that goes on with a call that may have happened.
-fn found_again(
-    bench: &mut Bench<'_>,
-    (number, record): (usize, &Record<'_>),
-    evaluation: Evaluation,
-    (kept, left): (Kept, Left<'_>),
-) -> SlotStage {
-    let asks = match bench.render(number, record) {
-        Ok(asks) => asks,
-        Err(words) => {
-            let Record { topic, partition, offset, .. } = record;
-            return SlotStage::Stops(format!(
-                "{topic}:{partition}:{offset}: its call may have happened, and no request can be made of it any more: \
-                 {words}"
-            ));
-        }
-    };
-    let mut bytes = Vec::new();
-    left.entry.encode(&mut bytes);
-    let may_have_acted = match asks {
-        Asks::Http(_) => true,
-        // Without keys it says in its journal that a step begins, so what says nothing has not acted.
-        Asks::Handler(_) if bench.terms.policy.key.is_none() => {
-            is_open(left.journal) && !sabotage::is_on(Sabotage::MarkUnread)
-        }
-        Asks::Handler(_) => left.found.may_have_acted,
-    };
-    let found = Found { may_have_acted, ..left.found };
-    let (call, action) = call::resume(&bench.terms.policy, found, bench.now);
-    let journal = if sabotage::is_on(Sabotage::JournalDropped) { Journal::default() } else { left.journal };
-    called(bench, (call, action), (asks, journal), evaluation, kept.with_entry(bytes))
-}
-
-/// The stage of a record that calls.
-fn called(
-    bench: &mut Bench<'_>,
-    (call, action): (Call, call::Action),
-    (asks, journal): (Asks, Journal<'_>),
-    evaluation: Evaluation,
-    kept: Kept,
-) -> SlotStage {
-    let send_at = match action {
-        call::Action::SendAt(at) | call::Action::Hold(at) => at,
-        call::Action::Write(_) | call::Action::Send { .. } | call::Action::Settle(_) => bench.now.monotonic,
-    };
-    SlotStage::Called(Box::new(Called {
-        call,
-        number: bench.numbers.take(),
-        send_at,
-        ended_at: None,
-        asks,
-        journal: Arc::new(JournalWriter::after(journal)),
-        steps: None,
-        evaluation,
-        kept,
-        heard: None,
-        is_written: false,
-        is_released: false,
-    }))
-}
-
 impl Bench<'_> {
     fn render(&mut self, number: usize, record: &Record<'_>) -> Result<Asks, String> {
         let (rows, arena) = self.judge.rows(number);
@@ -476,18 +227,5 @@ impl Bench<'_> {
     fn calls(&self, number: usize) -> bool {
         let (rows, _) = self.judge.rows(number);
         rows.first().is_some_and(|row| Terms::is_called_by(row.kind))
-    }
-}
-
-/// What a record at this place meets.
-fn meet<'a>(remembered: Option<&Remembered<'a>>, own: Place) -> Met<'a> {
-    let Some(Remembered { settled, under_way }) = remembered else { return Met::Entry(None) };
-    match (under_way, settled) {
-        (Some(reservation), _) if reservation.place == own => Met::Own(*reservation),
-        (Some(reservation), _) => Met::Other(*reservation),
-        (None, Some(settled)) if settled.place == Some(own) && !matches!(settled.how, How::GivenUp { .. }) => {
-            Met::Itself
-        }
-        (None, settled) => Met::Entry(settled.map(|settled| settled.entry)),
     }
 }

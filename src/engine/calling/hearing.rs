@@ -1,0 +1,176 @@
+//! What a lane's provider says: answers, and what handlers tell in mid-attempt.
+
+use crate::effect::call::{Action, Answer, Event, Now, Policy, Stage, Status};
+use crate::effect::provider::{Asks, CallNumber, Heard, Told};
+use crate::engine::context::Context;
+use crate::engine::crash;
+use crate::sabotage::{self, Sabotage};
+use crate::topology::sink::Terms;
+
+use super::window::{Called, HeardLast, Slot, SlotStage, Steps, Window};
+use super::{Calling, Windows};
+
+impl Calling {
+    /// Takes what was heard to the records that it is about. Says whether there was anything.
+    pub fn hear(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) -> bool {
+        let mut has_heard = self.listen(windows);
+        while let Some(heard) = self.calls.take() {
+            has_heard = true;
+            let now = Self::now(context);
+            self.count(&terms.policy, &heard);
+            let (owner, was_held) = (self.under_way.remove(&heard.number), self.health.is_held());
+            let ends_hold = self.health.answered(&terms.policy, heard.number, &heard.answer, now.monotonic);
+            if ends_hold && self.said.forget() {
+                tracing::info!(topology = context.topology.name, "the provider works again");
+            }
+            let Some((id, offset)) = owner else { continue };
+            let Some(window) = windows.window(id) else { continue };
+            let Some(at) = window.find(offset) else { continue };
+            let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
+            if called.number == heard.number {
+                self.answered(context, terms, called, heard, now);
+                crash::point(crash::Point::AfterAnswer);
+            }
+            // At once: while answers come, the driver would go on with what is queued for it.
+            if self.health.is_held() && !was_held {
+                self.withdraw_all(context, terms, windows);
+            }
+        }
+        if self.health.is_held() {
+            self.withdraw_all(context, terms, windows);
+        }
+        self.metrics.in_flight(self.calls.in_flight());
+        self.metrics.held(self.health.is_held());
+        has_heard
+    }
+
+    /// Takes what handlers tell in mid-attempt to the records that it is about. Says whether there was anything.
+    fn listen(&mut self, windows: &mut impl Windows) -> bool {
+        let mut has_heard = false;
+        while let Some(told) = self.calls.told() {
+            has_heard = true;
+            let (Told::Steps { number, attempt, .. } | Told::Stops { number, attempt, .. }) = &told;
+            let (number, attempt) = (*number, *attempt);
+            let Some(slot) = self.telling(windows, number, attempt) else {
+                // Nobody will ever answer it.
+                self.calls.abandon(number);
+                self.forget(number);
+                continue;
+            };
+            let place = slot.place();
+            let SlotStage::Called(called) = &mut slot.stage else { continue };
+            match told {
+                Told::Steps { steps, .. } => {
+                    called.steps = Some(Steps { steps, written_ms: None });
+                    if sabotage::is_on(Sabotage::StepBeforeJournal) {
+                        self.calls.journaled(number, called.call.first_at_ms().unwrap_or_default());
+                    }
+                }
+                Told::Stops { reason, .. } => {
+                    slot.stage = SlotStage::Stops(format!("{place}: {reason}"));
+                    self.forget(number);
+                }
+            }
+        }
+        has_heard
+    }
+
+    /// The slot that waits for this attempt.
+    fn telling<'w>(&self, windows: &'w mut impl Windows, number: CallNumber, attempt: u32) -> Option<&'w mut Slot> {
+        let (id, offset) = self.under_way.get(&number).copied()?;
+        let window = windows.window(id)?;
+        let at = window.find(offset)?;
+        let SlotStage::Called(called) = &window.slot(at).stage else { return None };
+        let is_it = called.number == number && called.call.attempt() == attempt && called.call.stage() == Stage::Sent;
+        is_it.then(|| window.slot_mut(at))
+    }
+
+    /// Has the handlers of a window that wait for a commit go no further: what they have come to is written all the same,
+    /// and whoever comes next goes on from there.
+    pub fn stop_handlers(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
+        let now = Self::now(context);
+        for at in 0..window.len() {
+            let waits = |called: &Called| called.call.stage() == Stage::Sent && called.has_steps_due();
+            if !matches!(&window.slot(at).stage, SlotStage::Called(called) if waits(called)) {
+                continue;
+            }
+            let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { continue };
+            self.calls.abandon(called.number);
+            let attempt = called.call.attempt();
+            called.steps.iter_mut().for_each(Steps::take_mark_back);
+            called.steps.take_if(|steps| steps.steps.is_empty());
+            let (number, random) = (called.number, &mut self.random);
+            let event = Event::Withdrawn { attempt };
+            called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
+            self.forget(number);
+        }
+    }
+
+    /// Counts an attempt, whether anybody waits for it or not.
+    fn count(&self, policy: &Policy, heard: &Heard) {
+        let class = policy.answers.read(&heard.answer, policy.key.is_some()).class;
+        let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Refused | Answer::HalfDone | Answer::Lost);
+        self.metrics.attempt(class as usize, is_sent.then_some(heard.took));
+    }
+
+    fn answered(&mut self, context: &Context, terms: &Terms, called: &mut Called, heard: Heard, now: Now) {
+        let Heard { attempt, answer, body, message, .. } = heard;
+        let answer = if sabotage::is_on(Sabotage::ReplayTakenForResult) { as_result(answer) } else { answer };
+        let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at));
+        let is_down = is_down && !sabotage::is_on(Sabotage::LetterWhileDown);
+        called.ended_at = Some(now.monotonic);
+        // Its thread has ended in mid-attempt: the step is done again, under its key.
+        called.steps.take_if(|steps| steps.written_ms.is_none());
+        let random = &mut self.random;
+        let event = Event::Answered { attempt, answer, is_down };
+        let action = called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
+        let status = match (answer, &called.asks) {
+            (Answer::Status(status), Asks::Http(_)) => Some(status.code),
+            // A handler's are the driver's own.
+            _ => None,
+        };
+        let (body, is_hidden) = self.secrets.hide(body);
+        if is_hidden && !std::mem::replace(&mut self.has_hidden, true) {
+            tracing::warn!(
+                topology = context.topology.name,
+                "an answer repeats a secret of `sink.http.headers`; of such answers the digest is kept"
+            );
+        }
+        called.heard = Some(HeardLast { status, body, message });
+        match action {
+            Some(Action::Hold(until)) => {
+                self.health.hold(until);
+                let reason = called.heard.as_ref().and_then(HeardLast::words).unwrap_or_default();
+                if self.said.is_due(&reason, now.monotonic) {
+                    tracing::warn!(
+                        topology = context.topology.name,
+                        reason,
+                        "the provider is down; trying one call at a time"
+                    );
+                }
+            }
+            // It was the one that was tried.
+            Some(Action::SendAt(at)) => self.health.put_off(at),
+            _ => {}
+        }
+    }
+}
+
+/// For a sabotage: what is repeated, as if it were what was done.
+fn as_result(answer: Answer) -> Answer {
+    match answer {
+        Answer::Status(status) if status.is_replayed => Answer::Status(Status { code: 201, ..status }),
+        answer => answer,
+    }
+}
+
+impl HeardLast {
+    /// What it says about the provider, in words.
+    pub fn words(&self) -> Option<String> {
+        match (self.status, &self.message) {
+            (Some(status), Some(message)) => Some(format!("it answered {status}: {message}")),
+            (Some(status), None) => Some(format!("it answered {status}")),
+            (None, message) => message.clone(),
+        }
+    }
+}

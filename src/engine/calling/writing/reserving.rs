@@ -1,0 +1,162 @@
+//! Reservations: written, replaced by what a handler's steps have come to, and taken back.
+
+use std::sync::Arc;
+
+use super::Pen;
+use crate::cluster::Cluster;
+use crate::effect::provider::{Asks, is_open};
+use crate::engine::calling::window::{Called, Slot, SlotStage};
+use crate::engine::failure::Failure;
+use crate::format::{EntryRef, How, Journal, JournalWriter, Place, Remembered, ResultRef, Settled, UnderWay};
+use crate::record::Record;
+use crate::sabotage::{self, Sabotage};
+
+impl<C: Cluster> Pen<'_, '_, C> {
+    pub(super) fn reserve(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
+        let journal = Arc::clone(&called.journal);
+        let first_at_ms = self.put_reservation(record, key, called, (None, journal.as_journal()))?;
+        self.written(called, first_at_ms);
+        Ok(())
+    }
+
+    /// A call in doubt before which the task stops, and that went under a grant, leaves a reservation behind: without
+    /// one, nothing would be known of it that somebody could settle.
+    pub(super) fn leave_reserved(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<(), Failure> {
+        let former = self.remembered(key)?;
+        let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
+        let is_known = former.is_some_and(|former| former.under_way.is_some());
+        match called.call.first_at_ms().filter(|_| !is_known) {
+            Some(first_at_ms) => {
+                let journal = Arc::clone(&called.journal);
+                self.put_reservation(record, key, called, (Some(first_at_ms), journal.as_journal())).map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a call's reservation. Returns since when it says that the call may have been made: `first_at_ms`, or as the
+    /// call says.
+    fn put_reservation(
+        &mut self,
+        record: &Record<'_>,
+        key: &[u8],
+        called: &Called,
+        (first_at_ms, journal): (Option<i64>, Journal<'_>),
+    ) -> Result<i64, Failure> {
+        let former = self.remembered(key)?;
+        let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
+        let place = self.place(record);
+        let (mut settled, mut under_way) = (None, None);
+        if let Some(former) = former {
+            (settled, under_way) = (former.settled, former.under_way);
+        }
+        // A handler that goes on where another record's has stopped takes its journal along.
+        let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
+        if let Some(other) = under_way.filter(is_other) {
+            let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
+            let (how, result) = match journal.is_empty() {
+                true => (How::GivenUp { first_at_ms }, None),
+                // Whoever began it anew would do again what is long done.
+                false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),
+            };
+            settled = Some(Settled { entry, how, place: Some(place), fingerprint, result });
+            self.overtaken(record, &other);
+        }
+        let first_at_ms = first_at_ms.or(called.call.first_at_ms()).unwrap_or(self.now.wall_ms);
+        let entry = called.kept.entry.clone().expect("what calls is remembered");
+        let reservation = UnderWay {
+            entry: EntryRef::decode(&entry).expect("just written"),
+            place,
+            first_at_ms,
+            // Those of a handler are its next step's.
+            attempts: if journal.is_empty() { called.call.attempts() } else { 0 },
+            may_have_acted: called.call.may_have_acted(),
+            // A handler's next step may begin as soon as this is committed.
+            was_sent: called.call.may_have_acted() || matches!(called.asks, Asks::Handler(_)),
+            fingerprint: Some(called.asks.fingerprint().to_bytes()),
+            journal,
+        };
+        let settled = settled.filter(|_| !sabotage::is_on(Sabotage::ReservationOverSettlement));
+        if !sabotage::is_on(Sabotage::ReservationNotWritten) {
+            self.put(key, Remembered { settled, under_way: Some(reservation) });
+        }
+        // What names a scope must not be there without the scope.
+        called.kept.start(&mut self.outlet.share.position.progress);
+        Ok(first_at_ms)
+    }
+
+    /// Work of which some steps are done is passed over for what is newer: nobody goes on with it.
+    pub(super) fn overtaken(&mut self, record: &Record<'_>, other: &UnderWay<'_>) {
+        if !other.journal.is_empty() {
+            self.outlet.added.settled.in_doubt += 1;
+            let (offset, newer, steps) = (other.place.offset, record.offset, other.journal.len());
+            tracing::warn!(task = %self.outlet.work.task.input, offset, newer, steps, "{OVERTAKEN}");
+        }
+    }
+
+    /// Leaves a handler's reservation to whoever goes on, and says that its next step has not begun. Says whether there
+    /// is anything to leave.
+    pub(super) fn leave(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<bool, Failure> {
+        let journal = without_mark(called.journal.as_journal());
+        if journal.is_empty() {
+            return Ok(false);
+        }
+        self.put_reservation(record, key, called, (None, journal.as_journal()))?;
+        let written = self.remembered(key)?.unwrap_or_default();
+        let written = Remembered::decode(&written).expect("just written");
+        let under_way =
+            written.under_way.map(|under_way| UnderWay { was_sent: false, may_have_acted: false, ..under_way });
+        self.put(key, Remembered { under_way, ..written });
+        Ok(true)
+    }
+
+    /// Remembers what a handler's steps have come to, in the call's reservation. It goes on once that is committed.
+    pub(super) fn journal(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
+        let now_ms = self.now.wall_ms;
+        let Some(told) = &called.steps else { return Ok(()) };
+        let mut journal = (*called.journal).clone();
+        for step in &told.steps {
+            assert!(journal.push(step.as_step()), "a handler tells no more than there is room for");
+        }
+        self.put_reservation(record, key, called, (Some(now_ms), journal.as_journal()))?;
+        called.steps.iter_mut().for_each(|steps| steps.written_ms = Some(now_ms));
+        Ok(())
+    }
+
+    /// Nothing has happened: what this record has reserved goes, and everything else stays.
+    pub(super) fn forget(&mut self, key: &[u8], former: Option<Remembered<'_>>, place: Place) {
+        let Some(former) = former else { return };
+        let under_way = former.under_way.filter(|reservation| reservation.place != place);
+        if under_way != former.under_way {
+            self.put(key, Remembered { under_way, ..former });
+        }
+    }
+
+    /// Takes back what a record has reserved and never sent.
+    pub(super) fn release(&mut self, slot: &mut Slot) -> Result<(), Failure> {
+        let Some(key) = slot.key.as_deref() else { return Ok(()) };
+        if let SlotStage::Called(called) = &mut slot.stage {
+            called.is_released = true;
+            if self.leave(&slot.record.record(), key, called)? {
+                return Ok(());
+            }
+        }
+        let former = self.remembered(key)?;
+        let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
+        let place = self.place(&slot.record.record());
+        self.forget(key, former, place);
+        Ok(())
+    }
+}
+
+/// Why work that was begun is in doubt for good.
+const OVERTAKEN: &str = "some of its steps are done, and a newer version came before the others";
+
+/// A journal without the mark that its last step begins, if that is all that is known of it.
+fn without_mark(journal: Journal<'_>) -> JournalWriter {
+    let is_marked = is_open(journal) && !sabotage::is_on(Sabotage::MarkLeft);
+    let kept = journal.len() - usize::from(is_marked);
+    let mut trimmed = JournalWriter::default();
+    assert!(journal.steps().take(kept).all(|step| trimmed.push(step)), "it is no longer than before");
+    trimmed
+}

@@ -1,0 +1,56 @@
+//! What of a window a transaction is to take.
+
+use crate::effect::call::Stage;
+use crate::engine::calling::grants;
+use crate::engine::calling::window::{Slot, SlotStage, Window};
+use crate::engine::share::Position;
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Everything that is due.
+    All,
+    /// What is settled, and nothing that lets a call go.
+    Settlements,
+    /// What is settled; and what was reserved and never sent is given back.
+    Releases,
+}
+
+impl What {
+    /// Whether that concerns a window whose task is committed up to this position.
+    pub fn is_due_in(self, window: &Window, committed: &Position) -> bool {
+        let ends_grant = || self == Self::Releases && grants::end_of_open(window, committed).is_some();
+        // What a former owner has settled leaves the window without a transaction.
+        let is_ahead = window.next() > committed.next;
+        self.has_due(window) || is_ahead || ends_grant()
+    }
+
+    /// Whether that concerns a slot of this window whose turn it is.
+    pub fn has_due(self, window: &Window) -> bool {
+        self.due(window).next().is_some()
+    }
+
+    /// The slots of this window that it concerns, and whose turn it is.
+    pub fn due(self, window: &Window) -> impl Iterator<Item = &Slot> {
+        let reach = window.reach_of_order();
+        let has_turn = move |at: usize, slot: &Slot| !slot.is_to_be_settled() || at <= reach;
+        let is_due = move |(at, slot): &(usize, &Slot)| self.is_due(slot) && has_turn(*at, slot);
+        window.slots().enumerate().filter(is_due).map(|(_, slot)| slot)
+    }
+
+    /// Whether that concerns a slot.
+    pub fn is_due(self, slot: &Slot) -> bool {
+        match (&slot.stage, self) {
+            (SlotStage::Judged(judged), _) => !judged.is_written,
+            (SlotStage::Called(called), _) if called.is_written => false,
+            (SlotStage::Called(called), _) if called.has_steps_due() => true,
+            (SlotStage::Called(called), _) => match called.call.stage() {
+                Stage::Decided(_) => true,
+                _ if self == Self::Releases => called.call.may_be_released() && !called.is_released,
+                Stage::Waits(_) => self == Self::All,
+                Stage::Writing(_) | Stage::Ready | Stage::Sent => false,
+            },
+            _ => false,
+        }
+    }
+}
