@@ -14,7 +14,7 @@ impl Calling {
     /// Takes what was heard to the records that it is about. Says whether there was anything.
     pub fn hear(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) -> bool {
         let mut has_heard = self.listen(windows);
-        while let Some(heard) = self.calls.take() {
+        while let Some(heard) = self.next_heard(windows) {
             has_heard = true;
             let now = Self::now(context);
             self.count(&terms.policy, &heard);
@@ -42,6 +42,14 @@ impl Calling {
         self.metrics.in_flight(self.calls.in_flight());
         self.metrics.held(self.health.is_held());
         has_heard
+    }
+
+    /// The next attempt that is over. What it has told was told before its end, and may have come only now: it is taken in
+    /// first, since whatever comes after it is about the next attempt, which has the same number.
+    fn next_heard(&mut self, windows: &mut impl Windows) -> Option<Heard> {
+        let heard = self.calls.take()?;
+        self.listen(windows);
+        Some(heard)
     }
 
     /// Takes what handlers tell in mid-attempt to the records that it is about. Says whether there was anything.
@@ -172,5 +180,104 @@ impl HeardLast {
             (Some(status), None) => Some(format!("it answered {status}")),
             (None, message) => message.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what an attempt has told comes before its end, however late its lane looks.
+
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::effect::call::Class;
+    use crate::effect::provider::{Body, Calls, OwnedHow, OwnedStep, Request};
+    use crate::engine::calling::health::Health;
+    use crate::engine::calling::judging::Round;
+    use crate::engine::calling::numbers::{Numbers, Random};
+    use crate::engine::calling::secrets::Secrets;
+    use crate::engine::calling::window::tests::{handled, window};
+    use crate::engine::share::TaskId;
+    use crate::engine::sink_trouble::Said;
+    use crate::format::Outcome;
+    use crate::observe::Metrics;
+    use crate::rendering::work::Asker;
+
+    /// A driver whose handler tells of a step, and ends, after its lane has listened and before it takes what is over.
+    struct Quick {
+        tells: Option<Told>,
+        told: Option<Told>,
+        heard: Option<Heard>,
+    }
+
+    impl Calls for Quick {
+        fn submit(&mut self, _: Request) {}
+
+        fn take(&mut self) -> Option<Heard> {
+            self.told = self.tells.take();
+            self.heard.take()
+        }
+
+        fn withdraw(&mut self, _: CallNumber) -> bool {
+            false
+        }
+
+        fn in_flight(&self) -> usize {
+            0
+        }
+
+        fn told(&mut self) -> Option<Told> {
+            self.told.take()
+        }
+    }
+
+    struct One(Window);
+
+    impl Windows for One {
+        fn window(&mut self, _: TaskId) -> Option<&mut Window> {
+            Some(&mut self.0)
+        }
+
+        fn at_work(&self) -> Vec<TaskId> {
+            vec![0]
+        }
+    }
+
+    #[test]
+    fn what_is_told_comes_before_the_end() {
+        let mut window = window(&[], 0..1);
+        handled(&mut window, 0);
+        let steps = vec![OwnedStep { name: "charge".to_owned(), how: OwnedHow::Done(b"1".to_vec()) }];
+        let (number, attempt) = (5, 1);
+        let (answer, body, message, took) = (Answer::Lost, Body::None, None, std::time::Duration::ZERO);
+        let driver = Quick {
+            tells: Some(Told::Steps { number, attempt, steps: steps.clone() }),
+            told: None,
+            heard: Some(Heard { number, attempt, answer, body, message, took }),
+        };
+        let mut calling = Calling {
+            calls: Box::new(driver),
+            under_way: HashMap::from([(number, (0, 0))]),
+            random: Random(1),
+            health: Health::default(),
+            secrets: Secrets::default(),
+            has_hidden: false,
+            has_enough: false,
+            committed_at: None,
+            metrics: Metrics::new().calls(
+                "t",
+                "handler",
+                (&Class::ALL.map(Class::as_str), &Outcome::ALL.map(Outcome::as_str)),
+            ),
+            said: Said::default(),
+            numbers: Numbers::default(),
+            asker: Asker::Handler("t".into()),
+            round: Round::default(),
+        };
+        let mut windows = One(window);
+        assert!(!calling.listen(&mut windows));
+        assert!(calling.next_heard(&mut windows).is_some());
+        let SlotStage::Called(called) = &windows.0.slot(0).stage else { panic!("it is called") };
+        assert_eq!(called.steps, Some(Steps { steps, written_ms: None }));
     }
 }

@@ -357,4 +357,4 @@ impl Window {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -33,7 +33,7 @@ fn take(window: &mut Window, offset: i64, timestamp: i64) {
     window.take((&record, &topic), (&rules, &Progress::default(), 10_000), || Some(vec![1]), || true);
 }
 
-fn window(beyond: &[(i64, i64)], offsets: impl IntoIterator<Item = i64>) -> Window {
+pub(in crate::engine::calling) fn window(beyond: &[(i64, i64)], offsets: impl IntoIterator<Item = i64>) -> Window {
     let mut window = Window::new(&position(0, beyond));
     offsets.into_iter().for_each(|offset| take(&mut window, offset, offset * 10));
     window
@@ -328,7 +328,7 @@ fn batch_that_is_refused_as_a_whole_goes_on_in_smaller_ones() {
 const NOW: Now = Now { wall_ms: 7, monotonic: Duration::ZERO };
 
 /// A handler's call at this offset, under way.
-fn handled(window: &mut Window, offset: i64) {
+pub(in crate::engine::calling) fn handled(window: &mut Window, offset: i64) {
     let at = window.find(offset).expect("it is there");
     let work = crate::effect::provider::Work {
         topology: "t".into(),
