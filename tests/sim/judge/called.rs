@@ -192,9 +192,7 @@ impl Called {
                 continue;
             }
             let found = Found { by: self.calls.by, number, source, read, letter, result, is_behind_stop };
-            if !changes.is_empty() {
-                judged.push(found.judged(is_gone));
-            }
+            judged.push(found.judged(is_gone));
             match self.calls.ends.gives_up() {
                 true if is_gone && !has_ended => guesses.miss(found, effects),
                 true => self.check_unsure(found, (&mut guesses, effects), ruling),

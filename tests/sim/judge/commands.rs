@@ -123,7 +123,8 @@ pub fn check<'a>(
     let mut changes = Vec::new();
     let topic = Partition::new(CONTROL, 0);
     let spoken = Spoken::read(case);
-    for Command { offset, id, key } in &spoken.commands {
+    for command in &spoken.commands {
+        let Command { offset, id, key } = command;
         let all = spoken.acknowledged.get(&(id.clone(), number)).map_or(&[][..], Vec::as_slice);
         let Some(first) = all.first() else { continue };
         if let Some(again) = all.get(1) {
@@ -166,23 +167,38 @@ pub fn check<'a>(
             key: key.clone(),
             settled: value.and_then(settled_in).filter(|_| is_settled),
         });
-        // What was known of the identity then.
-        let mut writes = runs[..noted].iter().flat_map(|run| &run.written);
-        let last = writes.rfind(|(_, record)| record.key.as_deref() == Some(key));
-        let reserved = last.and_then(|(_, record)| reserved_in(record.value.as_deref()?));
-        let Some(reserved) = reserved.map(|reserved| reserved.offset) else { continue };
-        let settles = |run: &Run<'_>| {
-            contains(&run.position.processed, reserved) || contains(&run.position.calls.beyond, reserved)
-        };
-        // Nobody goes on with a record that has vanished.
-        let is_gone = case.history.is_gone(number, reserved);
-        if !is_gone && runs.iter().position(settles).is_some_and(|at| at > noted) {
-            let input = Partition::new(case.rules.input, number);
-            let expected = format!("the command at {offset} to wait for the call that is reserved for this record");
-            ruling.report(14, &input, reserved, expected, first.outcome.clone());
-        }
+        check_waited(case, number, (runs, noted), (command, &first.outcome), ruling);
     }
     changes
+}
+
+/// A command has waited for the call that was reserved as its transaction, number `noted`, was written.
+fn check_waited(
+    case: &Case<'_>,
+    number: i32,
+    (runs, noted): (&[Run<'_>], usize),
+    (Command { offset, key, .. }, outcome): (&Command, &str),
+    ruling: &mut Ruling,
+) {
+    // What was known of the identity then.
+    let mut writes = runs[..noted].iter().flat_map(|run| &run.written);
+    let last = writes.rfind(|(_, record)| record.key.as_deref() == Some(key));
+    let reserved = last.and_then(|(_, record)| reserved_in(record.value.as_deref()?));
+    let Some(reserved) = reserved.map(|reserved| reserved.offset) else { return };
+    // Nobody goes on with a record that has vanished.
+    let is_gone = case.history.is_gone(number, reserved);
+    if !is_gone && settled_by(runs, reserved).is_some_and(|at| at > noted) {
+        let input = Partition::new(case.rules.input, number);
+        let expected = format!("the command at {offset} to wait for the call that is reserved for this record");
+        ruling.report(14, &input, reserved, expected, outcome);
+    }
+}
+
+/// The number of the transaction that settles the record at this offset.
+fn settled_by(runs: &[Run<'_>], offset: i64) -> Option<usize> {
+    let settles =
+        |run: &Run<'_>| contains(&run.position.processed, offset) || contains(&run.position.calls.beyond, offset);
+    runs.iter().position(settles)
 }
 
 /// Checks that records which were settled after a command about their identity were judged by what it has left: whatever
@@ -195,15 +211,11 @@ pub fn check_after(
     ruling: &mut Ruling,
 ) {
     let input = Partition::new(case.rules.input, number);
-    let settled_by = |offset: i64| {
-        let settles =
-            |run: &Run<'_>| contains(&run.position.processed, offset) || contains(&run.position.calls.beyond, offset);
-        runs.iter().position(settles)
-    };
     for (at, change) in changes.iter().enumerate() {
         let until = changes[at + 1..].iter().find(|later| later.key == change.key).map_or(runs.len(), |next| next.run);
         let own = judged.iter().filter(|judged| judged.key == change.key);
-        let mut after = own.filter(|judged| settled_by(judged.offset).is_some_and(|by| by > change.run && by <= until));
+        let mut after =
+            own.filter(|judged| settled_by(runs, judged.offset).is_some_and(|by| by > change.run && by <= until));
         let wrong = match change.settled {
             None => after.find(|judged| !judged.is_gone).filter(|judged| !judged.has_called),
             Some(entry) => after.find(|judged| {

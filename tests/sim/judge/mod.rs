@@ -18,7 +18,7 @@
 //! | 11 | a refusal destroys nothing: what a store held stays until another is whole; a deleted changelog is not recreated | `stores`, here |
 //! | 12 | a database holds each effect once, in order, by the transaction that the changelog names; rows and position records go through the same transactions; a task is refused for it only where something went back in time | `sunk` |
 //! | 13 | a provider has done each effect as often as is promised; each record that calls has one end, and no other has any; results tell what was done; a handler's steps come in order, each once what is before it is committed | `called` |
-//! | 14 | each partition carries out a command once, notes it in the transaction that acknowledges it, and waits for calls that are open | `commands` |
+//! | 14 | each partition carries out a command once, notes it in the transaction that acknowledges it, waits for calls that are open, and what comes after goes by it | `commands` |
 //!
 //! Whatever happens, everything committed is judged: a refused task has read less, but what it did must be right. An
 //! upheaval excuses only this: if the group was reset or deleted, its committed offset may go back or have no text;
