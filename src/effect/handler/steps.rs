@@ -1,8 +1,8 @@
 //! What a function does its work by: steps, each of which is done once.
 //!
 //! - here: a step is looked up in the journal, or acts once what was before it is committed
-//! - [`halt`]: why no further step begins, and what a step that has failed makes of the attempt
-//! - [`undoing`]: what undoes the work, and the end of a record that is rejected
+//! - `halt`: why no further step begins, and what a step that has failed makes of the attempt
+//! - `undoing`: what undoes the work, and the end of a record that is rejected
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -22,7 +22,7 @@
 //! | the same was settled | duplicate |
 //! | anything else | as the rules say |
 //!
-//! - here: in which order; [`met`]: one record; [`stages`]: what it has come to
+//! - here: in which order; `met`: one record; `stages`: what it has come to
 
 use std::collections::{HashMap, HashSet};
 

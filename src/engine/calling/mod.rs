@@ -5,7 +5,7 @@
 //! - [`grants`] says up to where calls may go without reservations of their own
 //! - [`writing`] puts reservations, grants and settlements into the task's share of the open transaction
 //! - [`results`] writes what was answered, and [`secrets`] keeps answers back that repeat one
-//! - [`sending`] sends what may go and takes it back, and [`hearing`] takes in what is said to it, with [`numbers`] for calls
+//! - `sending` sends what may go and takes it back, `hearing` takes in what is said to it; calls have `numbers`
 //! - [`health`] knows whether the provider is there
 //!
 //! What becomes of a call is decided by [`crate::effect::call`]; what is on the wire is the provider's driver's. A lane

@@ -4,7 +4,7 @@
 //! reservation, as given up: its call may have happened, whatever becomes of this one. A settlement ends whatever is
 //! reserved; one that is forgotten leaves everything as it was before its reservation.
 //!
-//! - [`what`] says what is due, [`reserving`] and [`settling`] write reservations and settlements
+//! - `what` says what is due, `reserving` and `settling` write reservations and settlements
 
 use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
