@@ -267,7 +267,9 @@ impl Run<'_> {
             let recovery = if stops { STOPPED } else { RECOVERY };
             let has_lost_tail =
                 matches!(self.profile.upheaval, Some(Upheaval::ChangelogTailLost | Upheaval::ChangelogTailLostAtWork));
-            if at > TROUBLE + if is_lost && !has_lost_tail { REFUSAL } else { recovery } {
+            // Functions take a transaction for each of their steps.
+            let refusal = if self.profile.input.calls().is_some() { STOPPED } else { REFUSAL };
+            if at > TROUBLE + if is_lost && !has_lost_tail { refusal } else { recovery } {
                 if is_lost {
                     self.world.lock().reach(coverage::LOSS_REFUSED);
                 }
