@@ -102,6 +102,8 @@ mod control;
 mod redo;
 #[path = "format/remembered.rs"]
 mod remembered;
+#[path = "format/request.rs"]
+pub mod request;
 
 pub use calls::{Called, Calls, Control};
 pub use control::{Acknowledgement, ByHand, CONTROL_FORMAT, Command, CommandId, Order, Outcome};

@@ -57,6 +57,9 @@
 //! - **result**: what a call was answered, remembered for duplicates
 //! - **handler**: a function that does a record's work
 //! - **step**: a named part of that; **journal**: what a record's steps have come to
+//! - **request**: an HTTP request that is carried out once; **key**: what its client names it by; **answer**: what the
+//!   service said to it, remembered for those that repeat it
+//! - **token**, **lease**: what a request's reservation is known by, and how long it is good for
 //! - **cluster**: where topics are: `kafka` or `embedded`
 //!
 //! The rooms that the crate is made of are for those who work on it: `make docs` shows them, docs/architecture.md says
@@ -87,6 +90,7 @@ pub mod effect;
 pub mod engine;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod format;
+pub mod http;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod infer;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
@@ -99,6 +103,8 @@ pub mod record;
 pub mod rehearsal;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod rendering;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod request;
 #[cfg(test)]
 mod rooms;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 
 use sha2::{Digest, Sha256};
 
-use super::json::{Tape, TokenKind, array_index};
+use super::json::{Scanner, Tape, TokenKind, array_index};
 use super::number::{self, TooLong};
 
 /// The places to leave out, as a tree of steps.
@@ -83,6 +83,30 @@ pub(super) fn fingerprint(
     let Scratch { fields, text, canonical } = scratch;
     Writer { tape, document, fields, text, canonical }.value(0, except)?;
     Ok(Sha256::digest(&scratch.text).into())
+}
+
+/// Takes fingerprints of documents that come from elsewhere than a record.
+#[derive(Debug)]
+pub struct Fingerprinter {
+    except: Except,
+    scanner: Scanner,
+    tape: Tape,
+    scratch: Scratch,
+}
+
+impl Fingerprinter {
+    /// Leaves out the places that these steps lead to. Documents nest at most so deep.
+    pub fn new<'a>(except: impl IntoIterator<Item = &'a [String]>, depth_max: usize) -> Self {
+        let scanner = Scanner::new(&[], depth_max, false);
+        Self { except: Except::new(except), scanner, tape: Tape::default(), scratch: Scratch::default() }
+    }
+
+    /// The document's fingerprint; `None` for what is not JSON, nests too deep or has a number without end.
+    pub fn of(&mut self, document: &[u8]) -> Option<[u8; 32]> {
+        self.scanner.scan(document).ok()?;
+        self.tape.read(document).ok()?;
+        fingerprint(&self.tape, document, &self.except, &mut self.scratch).ok()
+    }
 }
 
 struct Writer<'a> {

@@ -75,6 +75,7 @@ pub mod written;
 pub use decide::{Against, Candidate, Decision, Known, Remember, check_time, combine, decide, is_expired, reject};
 pub use epochs::Epochs;
 pub use evaluate::{Evaluation, Evaluator, Kept, Memory, Subject};
+pub use fingerprint::Fingerprinter;
 pub use identity::{describe as describe_identity, describe_scope};
 pub use model::{Carried, Model};
 pub use path::{Number, Path, Scalar, Source};

@@ -29,6 +29,7 @@ mod load;
 mod memory;
 mod overlay;
 mod registry;
+pub mod requests;
 mod rocks;
 mod stalls;
 mod store;

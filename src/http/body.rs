@@ -1,0 +1,95 @@
+//! The bodies that the layer takes and gives.
+
+use std::collections::VecDeque;
+use std::error::Error as StdError;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+
+/// What goes wrong while a body is read or written.
+pub type BodyError = Box<dyn StdError + Send + Sync>;
+
+/// The body of a request to the service, or of its answer: whole, or a stream that is passed on as it comes.
+pub struct Body {
+    /// What is there already, in order.
+    ready: VecDeque<Bytes>,
+    trailers: Option<HeaderMap>,
+    /// What comes after it.
+    rest: Option<UnsyncBoxBody<Bytes, BodyError>>,
+}
+
+impl Body {
+    /// A body that is there.
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self { ready: VecDeque::from([bytes.into()]), trailers: None, rest: None }
+    }
+
+    /// A body that comes.
+    pub fn stream<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BodyError>,
+    {
+        Self { ready: VecDeque::new(), trailers: None, rest: Some(body.map_err(Into::into).boxed_unsync()) }
+    }
+
+    /// A body of which some is there.
+    pub(super) fn begun(ready: VecDeque<Bytes>, trailers: Option<HeaderMap>, rest: Option<Self>) -> Self {
+        Self { ready, trailers, rest: rest.map(|rest| rest.boxed_unsync()) }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self { ready: VecDeque::new(), trailers: None, rest: None }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ready: usize = self.ready.iter().map(Bytes::len).sum();
+        f.debug_struct("Body").field("ready_bytes", &ready).field("streams", &self.rest.is_some()).finish()
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        while let Some(bytes) = self.ready.pop_front() {
+            if bytes.has_remaining() {
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+        }
+        if let Some(rest) = &mut self.rest {
+            return Pin::new(rest).poll_frame(context);
+        }
+        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let rest = self.rest.as_ref().is_none_or(http_body::Body::is_end_stream);
+        self.ready.iter().all(Bytes::is_empty) && self.trailers.is_none() && rest
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let ready: u64 = self.ready.iter().map(|bytes| bytes.len() as u64).sum();
+        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(ready));
+        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(ready)) {
+            hint.set_upper(upper);
+        }
+        hint
+    }
+}

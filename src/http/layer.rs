@@ -1,0 +1,216 @@
+//! The layer, as tower has them.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::request::Parts;
+use http::{Request, Response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::at_work::AtWork;
+use super::body::{Body, BodyError};
+use super::serve::{Shared, serve};
+use super::settings::{OnStoreDown, Settings, by_header};
+use super::time::{Machine, Surroundings};
+use crate::dedup::{Path, path};
+use crate::request::{OnInDoubt, Store};
+
+/// Carries requests out once for each key: see the [module](super).
+#[derive(Clone)]
+pub struct Idempotency {
+    settings: Settings,
+    store: Arc<dyn Store>,
+    surroundings: Arc<dyn Surroundings>,
+    at_work: AtWork,
+}
+
+impl Idempotency {
+    /// Keeps answers in this store.
+    pub fn new(store: impl Store + 'static) -> Self {
+        Self::shared(Arc::new(store))
+    }
+
+    /// Keeps answers in a store that others use as well.
+    pub fn shared(store: Arc<dyn Store>) -> Self {
+        let surroundings = Arc::new(Machine::new());
+        Self { settings: Settings::default(), store, surroundings, at_work: AtWork::new() }
+    }
+
+    /// Takes keys from this header instead of `Idempotency-Key`.
+    pub fn header(mut self, name: HeaderName) -> Self {
+        self.settings.header = name;
+        self
+    }
+
+    /// Whether requests that may change something must have a key; they need not if nothing is said.
+    pub fn required(mut self, required: bool) -> Self {
+        self.settings.required = required;
+        self
+    }
+
+    /// Takes those for one caller who send the same value of this header, instead of `Authorization`. Keys are their
+    /// caller's own: nobody gets an answer to somebody else.
+    pub fn caller_header(mut self, name: HeaderName) -> Self {
+        self.settings.caller = by_header(name);
+        self
+    }
+
+    /// Asks this function who the caller is. `None`: nobody in particular.
+    pub fn caller(mut self, caller: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        self.settings.caller = Arc::new(caller);
+        self
+    }
+
+    /// Headers that are part of what a request asks for, beside method, path, query and body.
+    pub fn fingerprint_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.settings.fingerprint_headers = names.into_iter().collect();
+        self
+    }
+
+    /// Fields of JSON bodies that are not part of what a request asks for, such as `sent_at` or `meta.attempt`.
+    ///
+    /// # Errors
+    /// One that is not written like this.
+    pub fn fingerprint_except<'a>(mut self, fields: impl IntoIterator<Item = &'a str>) -> Result<Self, path::Error> {
+        let steps = |field: &str| Path::parse(&format!("value.{field}")).map(|path| path.steps);
+        self.settings.fingerprint_except = fields.into_iter().map(steps).collect::<Result<_, _>>()?;
+        Ok(self)
+    }
+
+    /// The headers of answers that are remembered, instead of `Content-Type`, `Content-Encoding`, `Content-Language`,
+    /// `ETag`, `Link` and `Location`.
+    pub fn remembered_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.settings.remembered_headers = names.into_iter().collect();
+        self
+    }
+
+    /// Tells the service its reservation in this header, as `ID.TOKEN` in hex digits, so that it can remember its answer
+    /// in its own transaction: docs/http-idempotency.md. Whatever a client sends in it is removed.
+    pub fn reservation_header(mut self, name: HeaderName) -> Self {
+        self.settings.reservation_header = Some(name);
+        self
+    }
+
+    /// How long answers are remembered; a day if nothing is said.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.settings.retention = retention;
+        self
+    }
+
+    /// How long whoever carries a request out may be silent before another may take over; 30 s if nothing is said. It is
+    /// extended three times as often while the service is at work, however long that takes.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How long a request waits for the first one under its key before it is answered 409; not at all if nothing is said.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// How long the store may take for an answer, and how long it is tried to remember one; 5 s if nothing is said.
+    pub fn store_wait(mut self, wait: Duration) -> Self {
+        self.settings.store_wait = wait;
+        self
+    }
+
+    /// The greatest body of a request under a key; 1 MiB if nothing is said. A larger one is refused with 413.
+    pub fn request_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.request_bytes_max = bytes;
+        self
+    }
+
+    /// The greatest body of an answer that is remembered; 1 MiB if nothing is said. Of a larger one its digest is.
+    pub fn answer_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.answer_bytes_max = bytes;
+        self
+    }
+
+    /// What is done with requests while the store does not answer; they are refused if nothing is said.
+    pub fn on_store_down(mut self, choice: OnStoreDown) -> Self {
+        self.settings.on_store_down = choice;
+        self
+    }
+
+    /// What becomes of a request that may have been carried out; it is carried out again if nothing is said.
+    pub fn on_in_doubt(mut self, choice: OnInDoubt) -> Self {
+        self.settings.on_in_doubt = choice;
+        self
+    }
+
+    /// Time and tokens from elsewhere, for a simulation.
+    #[doc(hidden)]
+    pub fn surroundings(mut self, surroundings: Arc<dyn Surroundings>) -> Self {
+        self.surroundings = surroundings;
+        self
+    }
+
+    /// How many requests under a key are at work.
+    pub fn at_work(&self) -> usize {
+        self.at_work.count()
+    }
+
+    /// Waits until no request under a key is at work: for a graceful stop, after no more are accepted. Requests go on
+    /// when their clients are gone.
+    pub async fn idle(&self) {
+        self.at_work.none().await;
+    }
+}
+
+impl std::fmt::Debug for Idempotency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Idempotency").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for Idempotency {
+    type Service = Guard<S>;
+
+    fn layer(&self, inner: S) -> Guard<S> {
+        let (store, surroundings) = (Arc::clone(&self.store), Arc::clone(&self.surroundings));
+        let shared = Shared::new(self.settings.clone(), store, surroundings, self.at_work.clone());
+        Guard { shared: Arc::new(shared), inner }
+    }
+}
+
+/// A service behind the layer.
+#[derive(Clone, Debug)]
+pub struct Guard<S> {
+    shared: Arc<Shared>,
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for Guard<S>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was asked whether it is ready is used.
+        let next = self.inner.clone();
+        let inner = mem::replace(&mut self.inner, next);
+        Box::pin(serve(Arc::clone(&self.shared), inner, request))
+    }
+}

@@ -1,0 +1,68 @@
+//! Idempotent HTTP requests: a client that repeats one gets the first answer, and the service behind is run once.
+//!
+//! [`Idempotency`] is a [tower](https://docs.rs/tower) layer, for axum or any other service; `ratchet proxy` is the same
+//! in front of a service in any language. A client names what it wants done by a key, in the header `Idempotency-Key`,
+//! and repeats a request with the same key. The layer reserves the key before the service is run, and remembers the
+//! answer before the client gets it.
+//!
+//! ```no_run
+//! use axum::{Router, routing::post};
+//! use ratchet::http::{Idempotency, Requests};
+//!
+//! # async fn charge() -> &'static str { "charged" }
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let idempotency = Idempotency::new(Requests::open("requests".as_ref())?).required(true);
+//! let app: Router = Router::new().route("/charges", post(charge)).layer(idempotency);
+//!
+//! axum::serve(tokio::net::TcpListener::bind("127.0.0.1:8080").await?, app).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! | a request | is answered |
+//! |---|---|
+//! | by `GET`, `HEAD`, `OPTIONS`, `TRACE` or `CONNECT`, or without a key | by the service: the layer does not look at it |
+//! | without a key, where one is [required](Idempotency::required) | 400 |
+//! | with a key that is none | 400 |
+//! | the first one under its key | by the service |
+//! | again, after that | as the first one was, with the header `Idempotent-Replayed: true` |
+//! | again, while the first one is at work | 409 and `Retry-After`, or after a [wait](Idempotency::wait) as the first one |
+//! | under a key that stands for another request | 422, whether that one is done or not |
+//! | while the store is down | 503, and the service is not run |
+//!
+//! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 500 or more
+//! is not: the request is released, and the next one is carried out. Whoever carries a request out has a reservation,
+//! with a token and a lease, which is extended while it works. When it is frozen for longer and another one takes over,
+//! what it would remember is refused.
+//!
+//! **What is promised.** While the store keeps what it was told, a request under a key is not carried out again once it
+//! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves
+//! the question open: the next request is carried out, so at least once, or [refused](Idempotency::on_in_doubt), so at
+//! most once. Exactly once needs the service's own transaction: docs/http-idempotency.md.
+//!
+//! **Failure.** If an answer cannot be remembered, the client gets it all the same: it is true. An error says so in the
+//! log, and a repeated request is one in doubt.
+
+mod asked;
+mod at_work;
+mod body;
+mod key;
+mod layer;
+mod outcome;
+mod problem;
+mod remembering;
+mod serve;
+mod settings;
+mod time;
+mod work;
+
+pub use body::{Body, BodyError};
+pub use layer::{Guard, Idempotency};
+pub use outcome::{MayHaveRun, Outcome};
+pub use settings::OnStoreDown;
+pub use time::Surroundings;
+
+pub use crate::request::{self, OnInDoubt, Store};
+pub use crate::state::requests::Requests;
+
+#[cfg(test)]
+mod tests;

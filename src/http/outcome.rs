@@ -1,0 +1,71 @@
+//! What has become of a request, for whoever counts.
+
+/// What has become of a request; every answer has it among its extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// It was not looked at: it has no key, or needs none.
+    Passed,
+    /// It was carried out, and its answer is remembered.
+    Done,
+    /// It was carried out, and is forgotten: the next one under its key is carried out as well.
+    Released,
+    /// It was carried out, and its answer could not be remembered.
+    NotRemembered,
+    /// It was answered as the first one was.
+    Replayed,
+    /// Another one under its key is at work.
+    InProgress,
+    /// Its key stands for another request.
+    OtherRequest,
+    /// It has no key.
+    KeyMissing,
+    /// Its key is none.
+    KeyInvalid,
+    /// Its body is too large, or ended early.
+    BodyRefused,
+    /// Nobody knows whether it was carried out.
+    InDoubt,
+    /// The store does not answer.
+    StoreDown,
+}
+
+impl Outcome {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Passed,
+        Self::Done,
+        Self::Released,
+        Self::NotRemembered,
+        Self::Replayed,
+        Self::InProgress,
+        Self::OtherRequest,
+        Self::KeyMissing,
+        Self::KeyInvalid,
+        Self::BodyRefused,
+        Self::InDoubt,
+        Self::StoreDown,
+    ];
+
+    /// Its word in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Done => "done",
+            Self::Released => "released",
+            Self::NotRemembered => "not_remembered",
+            Self::Replayed => "replayed",
+            Self::InProgress => "in_progress",
+            Self::OtherRequest => "other_request",
+            Self::KeyMissing => "key_missing",
+            Self::KeyInvalid => "key_invalid",
+            Self::BodyRefused => "body_refused",
+            Self::InDoubt => "in_doubt",
+            Self::StoreDown => "store_down",
+        }
+    }
+}
+
+/// Says of an answer that it is not the service's own, and that the service may have been run: a proxy puts it among the
+/// extensions of an answer that it gives in place of one that was lost or late. Such a request is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MayHaveRun;

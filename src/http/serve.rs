@@ -1,0 +1,290 @@
+//! A request's way through the layer, up to the service and after it.
+//!
+//! A request that is guarded goes on in a task of its own from the moment its body is there: a client that goes away
+//! must not stop half of it. The client's side only waits for what comes of it.
+
+use std::fmt;
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{self, Either};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tower_service::Service;
+
+use super::asked::{self, Fingerprints};
+use super::at_work::{AtWork, Waiters};
+use super::body::{Body, BodyError};
+use super::outcome::Outcome;
+use super::problem::Problem;
+use super::settings::{OnStoreDown, Settings};
+use super::time::Surroundings;
+use super::{key, remembering};
+use crate::format;
+use crate::request::{Error, Fingerprint, Found, Held, Id, Store, Wanted};
+
+/// How soon a request that waits for another process asks the store again, at first and at last.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(500);
+/// How often is looked whether answers have been remembered for long enough, and the pause between two slices.
+const TIDY: Duration = Duration::from_secs(10);
+const TIDY_PAUSE: Duration = Duration::from_millis(50);
+
+/// What all requests of a layer share.
+pub(super) struct Shared {
+    pub settings: Settings,
+    pub store: Arc<dyn Store>,
+    pub surroundings: Arc<dyn Surroundings>,
+    pub at_work: AtWork,
+    pub waiters: Arc<Waiters>,
+    fingerprints: Fingerprints,
+    is_tidying: AtomicBool,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub fn new(
+        settings: Settings,
+        store: Arc<dyn Store>,
+        surroundings: Arc<dyn Surroundings>,
+        at_work: AtWork,
+    ) -> Self {
+        let fingerprints = Fingerprints::new(settings.fingerprint_headers.clone(), settings.fingerprint_except.clone());
+        let (waiters, is_tidying) = (Arc::default(), AtomicBool::new(false));
+        Self { settings, store, surroundings, at_work, waiters, fingerprints, is_tidying }
+    }
+
+    /// A store's answer, if it comes in time.
+    pub async fn in_time<T>(&self, reply: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
+        let wait = self.settings.store_wait;
+        match future::select(std::pin::pin!(reply), self.surroundings.sleep(wait)).await {
+            Either::Left((reply, _)) => reply,
+            Either::Right(_) => Err(Error::Unavailable(format!("no answer within {} ms", wait.as_millis()))),
+        }
+    }
+
+    /// Has answers removed when their time has come, as long as anybody uses the layer.
+    fn tidy_from_now_on(self: &Arc<Self>) {
+        if self.is_tidying.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (store, surroundings) = (Arc::downgrade(&self.store), Arc::downgrade(&self.surroundings));
+        tokio::spawn(async move {
+            let mut pause = TIDY;
+            while let Some(surroundings) = surroundings.upgrade() {
+                let slept = surroundings.sleep(pause);
+                drop(surroundings);
+                slept.await;
+                let Some(store) = store.upgrade() else { return };
+                pause = match store.tidy().await {
+                    Ok(0) => TIDY,
+                    Ok(_) => TIDY_PAUSE,
+                    Err(error) => {
+                        tracing::debug!(%error, "requests that are over could not be removed");
+                        TIDY
+                    }
+                };
+            }
+        });
+    }
+}
+
+/// Takes a request to the service, or to its answer.
+pub(super) async fn serve<S, B, R>(
+    shared: Arc<Shared>,
+    mut inner: S,
+    request: Request<B>,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    let (mut parts, body) = request.into_parts();
+    let settings = &shared.settings;
+    settings.reservation_header.iter().for_each(|name| drop(parts.headers.remove(name)));
+    let key = if settings.guards(&parts.method) { key::read(&parts.headers, &settings.header) } else { Ok(None) };
+    let problem = |problem: Problem| Ok(problem.answer());
+    let key = match key {
+        Ok(Some(key)) => key,
+        Ok(None) if settings.required && settings.guards(&parts.method) => {
+            return problem(Problem::KeyMissing(settings.header.to_string()));
+        }
+        Ok(None) => return pass(&mut inner, Request::from_parts(parts, Body::stream(body))).await,
+        Err(error) => return problem(Problem::KeyInvalid(settings.header.to_string(), error)),
+    };
+    let body = match Limited::new(body, settings.request_bytes_max).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return problem(Problem::BodyTooLarge(settings.request_bytes_max));
+        }
+        Err(_) => return problem(Problem::BodyUnread),
+    };
+    shared.tidy_from_now_on();
+    let guarded = Guarded::of(Arc::clone(&shared), parts, body, &key);
+    let one = shared.at_work.begin();
+    let task = tokio::spawn(async move {
+        let _one = one;
+        guarded.carry_out(inner).await
+    });
+    match task.await {
+        Ok(answer) => answer,
+        Err(error) => match error.try_into_panic() {
+            Ok(panicked) => panic::resume_unwind(panicked),
+            // The runtime is being shut down.
+            Err(_) => Ok(Problem::StoreDown.answer()),
+        },
+    }
+}
+
+/// Passes a request on, and its answer, as they come.
+async fn pass<S, R>(inner: &mut S, request: Request<Body>) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<R>>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    let mut answer = inner.call(request).await?.map(Body::stream);
+    answer.extensions_mut().insert(Outcome::Passed);
+    Ok(answer)
+}
+
+/// A request that is carried out once.
+pub(super) struct Guarded {
+    pub shared: Arc<Shared>,
+    pub id: Id,
+    fingerprint: Fingerprint,
+    parts: Parts,
+    body: Bytes,
+}
+
+/// What is said to a request that is not carried out now.
+enum Next {
+    /// It is this holder's.
+    CarryOut(Held),
+    /// It is answered.
+    Answer(Response<Body>),
+    /// The store is down, and that is no matter.
+    Pass,
+}
+
+impl Guarded {
+    fn of(shared: Arc<Shared>, parts: Parts, body: Bytes, key: &str) -> Self {
+        let caller = (shared.settings.caller)(&parts);
+        let id = asked::id(caller.as_deref(), &parts, key);
+        let fingerprint = shared.fingerprints.of(&parts, &body);
+        Self { shared, id, fingerprint, parts, body }
+    }
+
+    async fn carry_out<S, R>(self, mut inner: S) -> Result<Response<Body>, S::Error>
+    where
+        S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        S::Future: Send,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        match self.reserve().await {
+            Next::CarryOut(held) => {
+                let request = self.request(held);
+                self.work(held, inner, request).await
+            }
+            Next::Answer(answer) => Ok(answer),
+            Next::Pass => {
+                let request = Request::from_parts(self.parts, Body::whole(self.body));
+                pass(&mut inner, request).await
+            }
+        }
+    }
+
+    /// Reserves it, or finds its answer, or waits until it can do one of the two.
+    async fn reserve(&self) -> Next {
+        let Shared { settings, surroundings, .. } = &*self.shared;
+        let until = surroundings.now() + settings.wait;
+        let mut pause = LOOK_AGAIN;
+        loop {
+            // Before the store is asked: an end in between is not missed.
+            let end = self.shared.waiters.end_of(self.id);
+            let ended = end.as_ref().map(|end| end.notified());
+            let held = Held { id: self.id, token: surroundings.token() };
+            let found = match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await {
+                Ok(found) => found,
+                Err(error) => return self.store_down(held, &error),
+            };
+            let problem = match found {
+                Found::Reserved { taken_over } => {
+                    if taken_over {
+                        tracing::warn!(request = %self.name(), "a request is taken over: its holder let its lease pass");
+                    }
+                    return Next::CarryOut(held);
+                }
+                Found::Answered(answer) => return Next::Answer(remembering::replay(&answer)),
+                Found::Other => Problem::OtherRequest,
+                Found::InDoubt => Problem::InDoubt,
+                Found::InProgress => {
+                    let left = until.saturating_sub(surroundings.now());
+                    if left.is_zero() {
+                        return Next::Answer(Problem::InProgress.answer());
+                    }
+                    let slept = surroundings.sleep(pause.min(left));
+                    match ended {
+                        Some(ended) => drop(future::select(std::pin::pin!(ended), slept).await),
+                        None => slept.await,
+                    }
+                    pause = (pause * 2).min(LOOK_AGAIN_MAX);
+                    continue;
+                }
+            };
+            return Next::Answer(problem.answer());
+        }
+    }
+
+    /// What the store is asked for.
+    pub fn wanted(&self, held: Held) -> Wanted {
+        let Settings { lease, retention, on_in_doubt, .. } = self.shared.settings;
+        Wanted { held, fingerprint: self.fingerprint, lease, retention, on_in_doubt }
+    }
+
+    /// The store did not answer whether it has reserved the request.
+    fn store_down(&self, held: Held, error: &Error) -> Next {
+        tracing::warn!(request = %self.name(), %error, "a request could not be reserved");
+        let shared = Arc::clone(&self.shared);
+        // It may have: then nobody is at work under it. If that fails too, its lease ends.
+        tokio::spawn(async move { shared.in_time(shared.store.release(held)).await });
+        match self.shared.settings.on_store_down {
+            OnStoreDown::Refuse => Next::Answer(Problem::StoreDown.answer()),
+            OnStoreDown::Pass => Next::Pass,
+        }
+    }
+
+    /// The request as the service gets it.
+    fn request(&self, held: Held) -> Request<Body> {
+        let mut request = Request::from_parts(self.parts.clone(), Body::whole(self.body.clone()));
+        // It was sent in pieces, or not: now it is whole.
+        request.headers_mut().remove(header::TRANSFER_ENCODING);
+        request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(self.body.len()));
+        request.extensions_mut().insert(held);
+        if let Some(name) = &self.shared.settings.reservation_header {
+            let text = format!("{}.{}", format::hex(&held.id.0), format::hex(&held.token.0));
+            request.headers_mut().extend(HeaderValue::from_str(&text).ok().map(|value| (name.clone(), value)));
+        }
+        request
+    }
+
+    /// How it is called in logs: the beginning of its id, which is a digest of the key and more.
+    pub fn name(&self) -> String {
+        format::hex(&self.id.0[..6])
+    }
+}

@@ -1,0 +1,100 @@
+//! How the layer is set.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{self, HeaderName};
+use http::request::Parts;
+use http::{Method, StatusCode};
+
+use crate::request::OnInDoubt;
+
+/// Whose key it is: what a function makes of a request's head.
+pub(super) type Caller = Arc<dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync>;
+
+/// What is done with a request while the store does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStoreDown {
+    /// It is refused with 503, and the service is not run.
+    #[default]
+    Refuse,
+    /// The service is run: a repeated request is carried out again.
+    Pass,
+}
+
+/// How the layer is set.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub header: HeaderName,
+    pub required: bool,
+    pub caller: Caller,
+    pub fingerprint_headers: Vec<HeaderName>,
+    pub fingerprint_except: Vec<Vec<String>>,
+    pub remembered_headers: Vec<HeaderName>,
+    pub reservation_header: Option<HeaderName>,
+    pub retention: Duration,
+    pub lease: Duration,
+    pub wait: Duration,
+    pub store_wait: Duration,
+    pub request_bytes_max: usize,
+    pub answer_bytes_max: usize,
+    pub on_store_down: OnStoreDown,
+    pub on_in_doubt: OnInDoubt,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            header: HeaderName::from_static("idempotency-key"),
+            required: false,
+            caller: by_header(header::AUTHORIZATION),
+            fingerprint_headers: Vec::new(),
+            fingerprint_except: Vec::new(),
+            remembered_headers: vec![
+                header::CONTENT_TYPE,
+                header::CONTENT_ENCODING,
+                header::CONTENT_LANGUAGE,
+                header::ETAG,
+                header::LINK,
+                header::LOCATION,
+            ],
+            reservation_header: None,
+            retention: Duration::from_secs(24 * 3_600),
+            lease: Duration::from_secs(30),
+            wait: Duration::ZERO,
+            store_wait: Duration::from_secs(5),
+            request_bytes_max: 1 << 20,
+            answer_bytes_max: 1 << 20,
+            on_store_down: OnStoreDown::default(),
+            on_in_doubt: OnInDoubt::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("header", &self.header)
+            .field("required", &self.required)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    /// Whether a request by this method may change something.
+    pub fn guards(&self, method: &Method) -> bool {
+        !method.is_safe() && *method != Method::CONNECT
+    }
+
+    /// Whether an answer of this status is remembered: all but those of servers that have failed.
+    pub fn remembers(&self, status: StatusCode) -> bool {
+        !status.is_server_error() && !status.is_informational()
+    }
+}
+
+/// Whoever sends the same value of a header is one caller; nobody, who does not send it.
+pub(super) fn by_header(name: HeaderName) -> Caller {
+    Arc::new(move |parts| parts.headers.get(&name).map(|value| value.as_bytes().to_vec()))
+}

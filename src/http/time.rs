@@ -1,0 +1,42 @@
+//! What the layer needs from its surroundings: time to pass, and tokens that nobody else has.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+
+use crate::request::Token;
+
+/// Time and chance, injected: a simulation sets both.
+pub trait Surroundings: Send + Sync {
+    /// Time since some fixed moment; never goes back.
+    fn now(&self) -> Duration;
+    /// Is ready after so long.
+    fn sleep(&self, length: Duration) -> BoxFuture<'static, ()>;
+    /// A token that was never drawn before.
+    fn token(&self) -> Token;
+}
+
+/// The machine's clock, and its random numbers.
+#[derive(Debug)]
+pub(super) struct Machine(Instant);
+
+impl Machine {
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine's clock for the layer")]
+    pub fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Surroundings for Machine {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn sleep(&self, length: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(length))
+    }
+
+    fn token(&self) -> Token {
+        Token(rand::random())
+    }
+}

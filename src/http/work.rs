@@ -1,0 +1,247 @@
+//! Carrying a request out: the service at work, its lease extended meanwhile, and what it says remembered.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{self, Either};
+use http::header::CONTENT_TYPE;
+use http::response::Parts;
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use tower_service::Service;
+
+use super::body::{Body, BodyError};
+use super::outcome::{MayHaveRun, Outcome};
+use super::problem::Problem;
+use super::remembering::{self, Digested};
+use super::serve::{Guarded, Shared};
+use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt};
+
+/// A lease is extended so many times before it would end.
+const EXTENSIONS: u32 = 3;
+/// The pause before an answer is tried to be remembered again, at first and at last.
+const REMEMBER_AGAIN: Duration = Duration::from_millis(50);
+const REMEMBER_AGAIN_MAX: Duration = Duration::from_secs(1);
+
+/// What the service has made of a request.
+enum Ran<E> {
+    /// An answer that is to be remembered, all of it.
+    Whole(Parts, VecDeque<Bytes>, Option<HeaderMap>),
+    /// One whose body is too large for that, or streams.
+    Large(Parts, VecDeque<Bytes>, Body),
+    /// One that is not remembered.
+    Forgotten(Response<Body>),
+    /// It may have run, and gave nothing that could be remembered.
+    InDoubt(Unknown<E>),
+}
+
+/// What a service gave that may have run.
+enum Unknown<E> {
+    Answer(Response<Body>),
+    Error(E),
+    Panic(Box<dyn Any + Send>),
+}
+
+impl<E> Unknown<E> {
+    fn give(self) -> Result<Response<Body>, E> {
+        match self {
+            Self::Answer(answer) => Ok(answer),
+            Self::Error(error) => Err(error),
+            Self::Panic(panicked) => panic::resume_unwind(panicked),
+        }
+    }
+}
+
+impl Guarded {
+    /// Has the service carry the request out, which is reserved.
+    pub async fn work<S, R>(self, held: Held, inner: S, request: Request<Body>) -> Result<Response<Body>, S::Error>
+    where
+        S: Service<Request<Body>, Response = Response<R>>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        let waited = self.shared.waiters.begin(self.id);
+        let ran = {
+            let answer = pin!(AssertUnwindSafe(self.shared.answer(inner, request)).catch_unwind());
+            match future::select(answer, pin!(self.keep(held))).await {
+                Either::Left((Ok(ran), _)) => ran,
+                Either::Left((Err(panicked), _)) => Ran::InDoubt(Unknown::Panic(panicked)),
+                Either::Right((never, _)) => match never {},
+            }
+        };
+        let answer = match ran {
+            Ran::Whole(parts, body, trailers) => Ok(self.remember_whole(held, parts, body, trailers).await),
+            Ran::Large(parts, begun, rest) => Ok(self.remember_large(held, parts, begun, rest).await),
+            Ran::Forgotten(answer) => {
+                self.release(held).await;
+                Ok(with(Outcome::Released, answer))
+            }
+            Ran::InDoubt(unknown) => {
+                // Otherwise its lease ends, and it is one in doubt then.
+                if self.shared.settings.on_in_doubt == OnInDoubt::Run {
+                    self.release(held).await;
+                }
+                unknown.give().map(|answer| with(Outcome::Released, answer))
+            }
+        };
+        drop(waited);
+        answer
+    }
+
+    /// Extends the lease for as long as this is polled.
+    async fn keep(&self, held: Held) -> std::convert::Infallible {
+        let Shared { settings, store, surroundings, .. } = &*self.shared;
+        loop {
+            surroundings.sleep(settings.lease / EXTENSIONS).await;
+            match self.shared.in_time(store.extend(held, settings.lease)).await {
+                Ok(Kept::Yes) => {}
+                Ok(Kept::Fenced) => {
+                    tracing::warn!(request = %self.name(), "a request that is at work was taken over: it was silent beyond its lease");
+                    return future::pending().await;
+                }
+                Err(error) => tracing::warn!(request = %self.name(), %error, "a lease could not be extended"),
+            }
+        }
+    }
+
+    async fn release(&self, held: Held) {
+        if let Err(error) = self.shared.in_time(self.shared.store.release(held)).await {
+            tracing::warn!(request = %self.name(), %error, "a request could not be released: its lease has to end");
+        }
+    }
+
+    async fn remember_whole(
+        &self,
+        held: Held,
+        parts: Parts,
+        body: VecDeque<Bytes>,
+        trailers: Option<HeaderMap>,
+    ) -> Response<Body> {
+        let whole = remembering::joined(&body);
+        let answer = self.shared.answer_of(&parts, AnswerBody::Whole(whole.clone()));
+        let given = Response::from_parts(parts, Body::begun(VecDeque::from([whole]), trailers, None));
+        match self.remember(held, &answer).await {
+            Ok(Kept::Yes) => with(Outcome::Done, given),
+            Ok(Kept::Fenced) => self.fenced(&answer, given).await,
+            Err(error) => self.not_remembered(&error, given),
+        }
+    }
+
+    /// That it was answered is remembered before the answer begins, its digest when it has ended.
+    async fn remember_large(&self, held: Held, parts: Parts, begun: VecDeque<Bytes>, rest: Body) -> Response<Body> {
+        let answer = self.shared.answer_of(&parts, AnswerBody::CutOff);
+        let body = Body::begun(begun, None, Some(rest));
+        match self.remember(held, &answer).await {
+            Ok(Kept::Yes) => {
+                let digested = Digested::new(body, answer, held, std::sync::Arc::clone(&self.shared));
+                with(Outcome::Done, Response::from_parts(parts, Body::stream(digested)))
+            }
+            Ok(Kept::Fenced) => self.fenced(&answer, Response::from_parts(parts, body)).await,
+            Err(error) => self.not_remembered(&error, Response::from_parts(parts, body)),
+        }
+    }
+
+    fn not_remembered(&self, error: &Error, given: Response<Body>) -> Response<Body> {
+        tracing::error!(request = %self.name(), %error, "a request was carried out and its answer could not be remembered");
+        with(Outcome::NotRemembered, given)
+    }
+
+    /// Tries to remember the answer, for as long as the store may take.
+    async fn remember(&self, held: Held, answer: &Answer) -> Result<Kept, Error> {
+        let Shared { settings, store, surroundings, .. } = &*self.shared;
+        let until = surroundings.now() + settings.store_wait;
+        let mut pause = REMEMBER_AGAIN;
+        loop {
+            let kept = self.shared.in_time(store.complete(held, answer, settings.retention)).await;
+            if !matches!(kept, Err(Error::Unavailable(_))) || surroundings.now() + pause >= until {
+                return kept;
+            }
+            surroundings.sleep(pause).await;
+            pause = (pause * 2).min(REMEMBER_AGAIN_MAX);
+        }
+    }
+
+    /// Another has taken the request over, and what that one has got is the request's answer: this client gets it, too.
+    /// If that one has left nothing, this answer is.
+    async fn fenced(&self, answer: &Answer, given: Response<Body>) -> Response<Body> {
+        let Shared { store, surroundings, .. } = &*self.shared;
+        let held = Held { id: self.id, token: surroundings.token() };
+        match self.shared.in_time(store.reserve(&self.wanted(held))).await {
+            Ok(Found::Answered(first)) => remembering::replay(&first),
+            Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {
+                Ok(Kept::Yes) => with(Outcome::Done, given),
+                Ok(Kept::Fenced) => Problem::InProgress.answer(),
+                Err(error) => self.not_remembered(&error, given),
+            },
+            Ok(Found::InProgress) => Problem::InProgress.answer(),
+            Ok(Found::InDoubt | Found::Other) => Problem::InDoubt.answer(),
+            Err(error) => self.not_remembered(&error, given),
+        }
+    }
+}
+
+impl Shared {
+    /// Runs the service, and takes its answer as far as it is remembered.
+    async fn answer<S, R>(&self, mut inner: S, request: Request<Body>) -> Ran<S::Error>
+    where
+        S: Service<Request<Body>, Response = Response<R>>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        let answer = match inner.call(request).await {
+            Ok(answer) => answer.map(Body::stream),
+            Err(error) => return Ran::InDoubt(Unknown::Error(error)),
+        };
+        if answer.extensions().get::<MayHaveRun>().is_some() {
+            return Ran::InDoubt(Unknown::Answer(answer));
+        }
+        if !self.settings.remembers(answer.status()) {
+            return Ran::Forgotten(answer);
+        }
+        let (parts, mut body) = answer.into_parts();
+        let (mut begun, mut length, mut trailers) = (VecDeque::new(), 0, None);
+        if is_stream(&parts.headers) {
+            return Ran::Large(parts, begun, body);
+        }
+        while let Some(frame) = body.frame().await {
+            match frame.map(http_body::Frame::into_data) {
+                Ok(Ok(data)) => {
+                    length += data.len();
+                    begun.push_back(data);
+                }
+                Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
+                // The service has run, and said so: the client gets what there is, and how it broke off.
+                Err(error) => return Ran::Large(parts, begun, remembering::broken(error)),
+            }
+            if length > self.settings.answer_bytes_max {
+                return Ran::Large(parts, begun, body);
+            }
+        }
+        Ran::Whole(parts, begun, trailers)
+    }
+
+    /// What is remembered of an answer.
+    fn answer_of(&self, parts: &Parts, body: AnswerBody) -> Answer {
+        let names = self.settings.remembered_headers.iter();
+        let values = |name| parts.headers.get_all(name).iter().map(move |value| (name, value));
+        let headers = names.flat_map(values);
+        let headers = headers.map(|(name, value)| (name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes())));
+        Answer { status: parts.status.as_u16(), headers: headers.collect(), body }
+    }
+}
+
+/// An answer that comes bit by bit, for as long as the client wants.
+fn is_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+}
+
+fn with(outcome: Outcome, mut answer: Response<Body>) -> Response<Body> {
+    answer.extensions_mut().insert(outcome);
+    answer
+}

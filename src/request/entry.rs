@@ -1,0 +1,108 @@
+//! The rules by which a request's entry changes: pure, on a store's own clock.
+//!
+//! A store that can run Rust applies these functions; one that cannot says the same in its own language, and one suite
+//! of tests compares all of them with these.
+//!
+//! **Order of the questions.** Whether a key stands for another request is asked first: a client that mixes up its keys
+//! must hear that also while the first request is under way. Then whether it was answered, and only then whether
+//! somebody is at work.
+
+use std::time::Duration;
+
+use super::{Answer, AnswerBody, Fingerprint, Found, Held, Kept, OnInDoubt, Token, Wanted};
+use crate::format::request::{RequestEntry, RequestState};
+
+/// What is to be done with an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It stays as it is.
+    None,
+    /// This is written in its place.
+    Put(RequestEntry),
+    /// It is removed.
+    Remove,
+}
+
+/// The entry, if it is still remembered.
+pub fn current(entry: Option<&RequestEntry>, now_ms: i64) -> Option<&RequestEntry> {
+    entry.filter(|entry| entry.until_ms > now_ms)
+}
+
+/// The moment after so long.
+pub fn after(now_ms: i64, length: Duration) -> i64 {
+    now_ms.saturating_add(i64::try_from(length.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// A request is to be carried out. `run` names the process, where its end ends its leases.
+pub fn reserve(entry: Option<&RequestEntry>, wanted: &Wanted, run: [u8; 16], now_ms: i64) -> (Found, Change) {
+    let put = |taken_over| {
+        let lease_until_ms = after(now_ms, wanted.lease);
+        let entry = RequestEntry {
+            token: wanted.held.token.0,
+            fingerprint: wanted.fingerprint.0,
+            until_ms: after(now_ms, wanted.retention).max(lease_until_ms),
+            state: RequestState::Reserved { lease_until_ms, run },
+        };
+        (Found::Reserved { taken_over }, Change::Put(entry))
+    };
+    let Some(entry) = current(entry, now_ms) else { return put(false) };
+    if Fingerprint(entry.fingerprint) != wanted.fingerprint {
+        return (Found::Other, Change::None);
+    }
+    match &entry.state {
+        RequestState::Answered(answer) => (Found::Answered(answer.clone()), Change::None),
+        // The answer to the first try was lost.
+        RequestState::Reserved { .. } if Token(entry.token) == wanted.held.token => put(false),
+        RequestState::Reserved { lease_until_ms, run: holder } => {
+            let is_over = *lease_until_ms <= now_ms || *holder != run;
+            match wanted.on_in_doubt {
+                _ if !is_over => (Found::InProgress, Change::None),
+                OnInDoubt::Run => put(true),
+                OnInDoubt::Refuse => (Found::InDoubt, Change::None),
+            }
+        }
+    }
+}
+
+/// The holder goes on working.
+pub fn extend(entry: Option<&RequestEntry>, held: Held, lease: Duration, now_ms: i64) -> (Kept, Change) {
+    let Some(entry) = held_by(entry, held, now_ms) else { return (Kept::Fenced, Change::None) };
+    let RequestState::Reserved { run, .. } = entry.state else { return (Kept::Yes, Change::None) };
+    let lease_until_ms = after(now_ms, lease);
+    let state = RequestState::Reserved { lease_until_ms, run };
+    (Kept::Yes, Change::Put(RequestEntry { until_ms: entry.until_ms.max(lease_until_ms), state, ..entry.clone() }))
+}
+
+/// The holder has an answer.
+pub fn complete(
+    entry: Option<&RequestEntry>,
+    held: Held,
+    answer: &Answer,
+    retention: Duration,
+    now_ms: i64,
+) -> (Kept, Change) {
+    let Some(entry) = held_by(entry, held, now_ms) else { return (Kept::Fenced, Change::None) };
+    match &entry.state {
+        RequestState::Answered(Answer { body: AnswerBody::Whole(_) | AnswerBody::Digest { .. }, .. }) => {
+            (Kept::Yes, Change::None)
+        }
+        RequestState::Answered(_) | RequestState::Reserved { .. } => {
+            let (until_ms, state) = (after(now_ms, retention), RequestState::Answered(answer.clone()));
+            (Kept::Yes, Change::Put(RequestEntry { until_ms, state, ..entry.clone() }))
+        }
+    }
+}
+
+/// The holder has not carried it out, or wants it to be carried out again.
+pub fn release(entry: Option<&RequestEntry>, held: Held, now_ms: i64) -> (Kept, Change) {
+    match held_by(entry, held, now_ms) {
+        Some(RequestEntry { state: RequestState::Reserved { .. }, .. }) => (Kept::Yes, Change::Remove),
+        // It has done so in between: a result that the service itself has written stays.
+        Some(_) | None => (Kept::Fenced, Change::None),
+    }
+}
+
+/// The entry, if it is this holder's.
+fn held_by(entry: Option<&RequestEntry>, held: Held, now_ms: i64) -> Option<&RequestEntry> {
+    current(entry, now_ms).filter(|entry| Token(entry.token) == held.token)
+}

@@ -1,0 +1,515 @@
+//! What is remembered of HTTP requests, in a folder of one process's: a [`request::Store`].
+//!
+//! One thread has the database. It takes all changes that wait, applies the rules of [`request::entry`] to one after
+//! the other, writes what comes of it as one batch, and only then answers. So changes need no locks, and however many
+//! wait, they share one sync of the log. An answer is synced before the call returns, and so is a reservation that is
+//! not to be taken over; other reservations are synced with the next answer: if the machine crashes before, nothing is
+//! remembered of what nobody was told.
+//!
+//! **Time** is the wall clock of when the store was opened, and goes on with the monotonic clock: a clock that is set
+//! ends no lease. The end of the process ends all of its leases: entries name the run that wrote them.
+//!
+//! **Unlike a task's store** this one cannot be rebuilt from anywhere, has a log that is synced, and is never removed.
+//!
+//! **Failure.** After a write that failed nobody knows what is on the disk. The database is closed, all that waited are
+//! told that it is not available, and it is opened again after a pause: what is then there counts.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rocksdb::{DB, IteratorMode, WriteBatch, WriteOptions};
+use tokio::sync::oneshot;
+
+use super::dir;
+use crate::format::request::{REQUEST_FORMAT, RequestEntry};
+use crate::lock::FileLock;
+use crate::request::entry::{self, Change};
+use crate::request::{Answer, Error, Found, Held, Id, Kept, OnInDoubt, Reply, Store, Wanted};
+
+mod options;
+
+/// How many changes may wait.
+const WAITING_MAX: usize = 4_096;
+/// How many changes are written at once, and how many bytes of answers.
+const BATCH_MAX: usize = 512;
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// How many entries are removed at once.
+const TIDY_MAX: usize = 1_000;
+/// How long a database that failed is left alone before it is opened again.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// The file that marks the folder, and its lock.
+const MARKER: &str = ".ratchet-requests";
+const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds the answers to HTTP requests that must not be carried out twice.\n\
+    They are nowhere else. Keep nothing else here.\n";
+const LOCK: &str = "lock";
+const DATABASE: &str = "requests";
+
+const FORMAT_KEY: &[u8] = &[0x00];
+const ENTRY: u8 = 0x10;
+const UNTIL: u8 = 0x20;
+
+/// Answers in a folder.
+pub struct Requests {
+    changes: Option<Sender<Waiting>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What is asked for, and who waits for the answer.
+struct Waiting {
+    asked: Asked,
+    reply: oneshot::Sender<Result<Said, Error>>,
+}
+
+enum Asked {
+    Reserve(Wanted),
+    Extend(Held, Duration),
+    Complete(Held, Answer, Duration),
+    Release(Held),
+    Tidy,
+    Check,
+}
+
+/// What a change has come to.
+#[derive(Debug)]
+enum Said {
+    Found(Found),
+    Kept(Kept),
+    Removed(usize),
+    Checked,
+}
+
+impl Requests {
+    /// Opens the folder `dir`, which is created if there is none.
+    ///
+    /// # Errors
+    /// Another process has it open, it is not one of these folders, or it cannot be read or written.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        let lock = take_folder(dir)?;
+        let database = Database::open(dir)?;
+        let (changes, waiting) = bounded(WAITING_MAX);
+        let dir = dir.to_owned();
+        let thread = thread::Builder::new()
+            .name("requests".to_owned())
+            .spawn(move || {
+                Writer { dir, database: Some(database), failed_at: None, clock: Clock::start(), run: rand::random() }
+                    .run(&waiting);
+                drop(lock);
+            })
+            .map_err(|error| Error::Unavailable(format!("no thread: {error}")))?;
+        Ok(Self { changes: Some(changes), thread: Some(thread) })
+    }
+
+    async fn ask(&self, asked: Asked) -> Result<Said, Error> {
+        let (reply, said) = oneshot::channel();
+        let gone = || Error::Unavailable("it is being closed".to_owned());
+        let changes = self.changes.as_ref().ok_or_else(gone)?;
+        changes.try_send(Waiting { asked, reply }).map_err(|error| match error {
+            crossbeam_channel::TrySendError::Full(_) => Error::Unavailable(format!("{WAITING_MAX} changes wait")),
+            crossbeam_channel::TrySendError::Disconnected(_) => gone(),
+        })?;
+        said.await.map_err(|_| gone())?
+    }
+
+    async fn kept(&self, asked: Asked) -> Result<Kept, Error> {
+        match self.ask(asked).await? {
+            Said::Kept(kept) => Ok(kept),
+            said => Err(unexpected(&said)),
+        }
+    }
+}
+
+fn unexpected(said: &Said) -> Error {
+    Error::Refused(format!("it says {said:?} to another question"))
+}
+
+impl Drop for Requests {
+    /// Waits for what was asked for.
+    fn drop(&mut self) {
+        drop(self.changes.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that keeps requests has panicked");
+        }
+    }
+}
+
+impl Store for Requests {
+    fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
+        Box::pin(async move {
+            match self.ask(Asked::Reserve(*wanted)).await? {
+                Said::Found(found) => Ok(found),
+                said => Err(unexpected(&said)),
+            }
+        })
+    }
+
+    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+        Box::pin(self.kept(Asked::Extend(held, lease)))
+    }
+
+    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+        Box::pin(self.kept(Asked::Complete(held, answer.clone(), retention)))
+    }
+
+    fn release(&self, held: Held) -> Reply<'_, Kept> {
+        Box::pin(self.kept(Asked::Release(held)))
+    }
+
+    fn tidy(&self) -> Reply<'_, usize> {
+        Box::pin(async {
+            match self.ask(Asked::Tidy).await? {
+                Said::Removed(count) => Ok(count),
+                said => Err(unexpected(&said)),
+            }
+        })
+    }
+
+    fn check(&self) -> Reply<'_, ()> {
+        Box::pin(async { self.ask(Asked::Check).await.map(|_| ()) })
+    }
+}
+
+/// Locks and marks the folder.
+fn take_folder(dir: &Path) -> Result<FileLock, Error> {
+    let failed = |error: io::Error| from_io(dir, &error);
+    dir::create_dir(dir).map_err(|error| Error::Refused(error.to_string()))?;
+    let marker = dir.join(MARKER);
+    if !marker.exists() {
+        let mut others = fs::read_dir(dir).map_err(failed)?;
+        let is_foreign = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() != "lost+found");
+        if others.any(is_foreign) {
+            return Err(Error::Refused(format!(
+                "{} is not empty and holds no requests; name an empty or a new folder",
+                dir.display()
+            )));
+        }
+        let mut file = fs::File::create(&marker).map_err(failed)?;
+        file.write_all(MARKER_TEXT.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    }
+    FileLock::try_take(&dir.join(LOCK)).map_err(failed)?.ok_or_else(|| {
+        Error::Refused(format!(
+            "{} is in use by another process; stop that one, or name another folder; several processes share \
+             PostgreSQL or Redis",
+            dir.display()
+        ))
+    })
+}
+
+fn from_io(path: &Path, error: &io::Error) -> Error {
+    let text = format!("{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Unavailable(text),
+        _ => Error::Refused(text),
+    }
+}
+
+/// The wall clock of the beginning, going on with the monotonic clock.
+struct Clock {
+    began_ms: i64,
+    began: Instant,
+}
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "leases and retention pass on this machine's clocks")]
+    fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began_ms: i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX), began: Instant::now() }
+    }
+
+    fn now_ms(&self) -> i64 {
+        entry::after(self.began_ms, self.began.elapsed())
+    }
+}
+
+/// The open database.
+struct Database {
+    db: DB,
+    synced: WriteOptions,
+    unsynced: WriteOptions,
+}
+
+impl Database {
+    fn open(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(DATABASE);
+        let db = DB::open(&options::of_requests(), &path).map_err(|error| from_rocksdb(&path, &error))?;
+        let (mut synced, unsynced) = (WriteOptions::default(), WriteOptions::default());
+        synced.set_sync(true);
+        let database = Self { db, synced, unsynced };
+        match database.get(FORMAT_KEY)?.as_deref() {
+            Some([REQUEST_FORMAT]) => {}
+            Some(_) => {
+                return Err(Error::Refused(format!(
+                    "{} was written by a later release; run that one, or name another folder",
+                    dir.display()
+                )));
+            }
+            None => {
+                let mut batch = WriteBatch::default();
+                batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
+                database.write(batch, true)?;
+            }
+        }
+        Ok(database)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+        let found = self.db.get(key).map_err(|error| from_rocksdb(self.db.path(), &error))?;
+        Ok(found.map(Bytes::from))
+    }
+
+    fn entry(&self, id: Id) -> Result<Option<RequestEntry>, Error> {
+        let Some(bytes) = self.get(&entry_key(id))? else { return Ok(None) };
+        let decoded = RequestEntry::decode(&bytes);
+        decoded.map(Some).map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display())))
+    }
+
+    fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
+        let options = if sync { &self.synced } else { &self.unsynced };
+        self.db.write_opt(batch, options).map_err(|error| from_rocksdb(self.db.path(), &error))
+    }
+
+    /// Times at which entries were to be forgotten, and which have come; the oldest first.
+    fn due(&self, now_ms: i64) -> Result<Vec<(i64, Id)>, Error> {
+        let from = [UNTIL];
+        let mut due = Vec::new();
+        for item in self.db.iterator(IteratorMode::From(&from, rocksdb::Direction::Forward)).take(TIDY_MAX) {
+            let (key, _) = item.map_err(|error| from_rocksdb(self.db.path(), &error))?;
+            let Some((until_ms, id)) = read_until(&key) else { break };
+            if until_ms > now_ms {
+                break;
+            }
+            due.push((until_ms, id));
+        }
+        Ok(due)
+    }
+}
+
+fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Error {
+    let text = format!("{}: {}", path.display(), error.as_ref());
+    match error.kind() {
+        rocksdb::ErrorKind::Corruption | rocksdb::ErrorKind::NotSupported | rocksdb::ErrorKind::InvalidArgument => {
+            Error::Refused(text)
+        }
+        _ => Error::Unavailable(text),
+    }
+}
+
+fn entry_key(id: Id) -> [u8; 33] {
+    let mut key = [ENTRY; 33];
+    key[1..].copy_from_slice(&id.0);
+    key
+}
+
+/// Times sort as their bytes do, because none is before the epoch.
+fn until_key(until_ms: i64, id: Id) -> [u8; 41] {
+    let mut key = [UNTIL; 41];
+    key[1..9].copy_from_slice(&until_ms.max(0).to_be_bytes());
+    key[9..].copy_from_slice(&id.0);
+    key
+}
+
+fn read_until(key: &[u8]) -> Option<(i64, Id)> {
+    let (&UNTIL, rest) = key.split_first()? else { return None };
+    let (until, id) = rest.split_first_chunk::<8>()?;
+    Some((i64::from_be_bytes(*until), Id(id.try_into().ok()?)))
+}
+
+/// The thread's own.
+struct Writer {
+    dir: PathBuf,
+    /// `None` after it has failed.
+    database: Option<Database>,
+    failed_at: Option<(Instant, Error)>,
+    clock: Clock,
+    run: [u8; 16],
+}
+
+impl Writer {
+    fn run(&mut self, waiting: &Receiver<Waiting>) {
+        let mut all = Vec::new();
+        while let Ok(first) = waiting.recv() {
+            let mut bytes = first.asked.bytes();
+            all.push(first);
+            while all.len() < BATCH_MAX
+                && bytes < BATCH_BYTES_MAX
+                && let Ok(next) = waiting.try_recv()
+            {
+                bytes += next.asked.bytes();
+                all.push(next);
+            }
+            let said = self.carry_out(all.iter().map(|waiting| &waiting.asked));
+            for (at, Waiting { reply, .. }) in all.drain(..).enumerate() {
+                let said = match &said {
+                    Ok(said) => said[at].take().unwrap_or_else(|| Err(Error::Unavailable("no answer".to_owned()))),
+                    Err(error) => Err(error.clone()),
+                };
+                // Whoever has asked may be gone.
+                let _ = reply.send(said);
+            }
+        }
+    }
+
+    /// Carries out some changes, as one batch. What is wrong with one request's entry is that one's trouble.
+    fn carry_out<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>) -> Result<Vec<Answered>, Error> {
+        self.reopen()?;
+        let now_ms = self.clock.now_ms();
+        let Some(database) = &self.database else { return Err(Error::Unavailable("it is closed".to_owned())) };
+        let mut open = Open {
+            database,
+            run: self.run,
+            now_ms,
+            written: HashMap::new(),
+            batch: WriteBatch::default(),
+            sync: false,
+        };
+        let said: Vec<_> = asked.map(|asked| Answered::new(open.carry_out(asked))).collect();
+        let Open { batch, sync, .. } = open;
+        if !batch.is_empty()
+            && let Err(error) = database.write(batch, sync)
+        {
+            tracing::error!(%error, "requests could not be written: the store is closed, and opened again soon");
+            self.fail(&error);
+            return Err(error);
+        }
+        Ok(said)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the pause before a failed store is opened again")]
+    fn fail(&mut self, error: &Error) {
+        self.database = None;
+        self.failed_at = Some((Instant::now(), error.clone()));
+    }
+
+    /// Opens the database again, if it has failed and the pause is over.
+    fn reopen(&mut self) -> Result<(), Error> {
+        let Some((at, error)) = &self.failed_at else { return Ok(()) };
+        if at.elapsed() < REOPEN_PAUSE {
+            return Err(error.clone());
+        }
+        match Database::open(&self.dir) {
+            Ok(database) => {
+                tracing::info!("the store of requests is open again");
+                (self.database, self.failed_at) = (Some(database), None);
+                Ok(())
+            }
+            Err(error) => {
+                self.fail(&error);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The answer to one change, taken once.
+struct Answered(std::cell::Cell<Option<Result<Said, Error>>>);
+
+impl Answered {
+    fn new(said: Result<Said, Error>) -> Self {
+        Self(std::cell::Cell::new(Some(said)))
+    }
+
+    fn take(&self) -> Option<Result<Said, Error>> {
+        self.0.take()
+    }
+}
+
+impl Asked {
+    /// About how much it writes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Complete(_, Answer { body: crate::request::AnswerBody::Whole(body), .. }, _) => body.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// A batch that is being put together.
+struct Open<'a> {
+    database: &'a Database,
+    run: [u8; 16],
+    now_ms: i64,
+    /// What the batch writes: later changes see it.
+    written: HashMap<Id, Option<RequestEntry>>,
+    batch: WriteBatch,
+    sync: bool,
+}
+
+impl Open<'_> {
+    fn carry_out(&mut self, asked: &Asked) -> Result<Said, Error> {
+        match asked {
+            Asked::Reserve(wanted) => {
+                let id = wanted.held.id;
+                let before = self.entry(id)?;
+                let (found, change) = entry::reserve(before.as_ref(), wanted, self.run, self.now_ms);
+                self.sync |= wanted.on_in_doubt == OnInDoubt::Refuse && change != Change::None;
+                self.write(id, before, change);
+                Ok(Said::Found(found))
+            }
+            Asked::Extend(held, lease) => self.change(*held, |before, now| entry::extend(before, *held, *lease, now)),
+            Asked::Complete(held, answer, retention) => {
+                self.sync = true;
+                self.change(*held, |before, now| entry::complete(before, *held, answer, *retention, now))
+            }
+            Asked::Release(held) => self.change(*held, |before, now| entry::release(before, *held, now)),
+            Asked::Tidy => self.tidy(),
+            Asked::Check => self.database.get(FORMAT_KEY).map(|_| Said::Checked),
+        }
+    }
+
+    fn entry(&self, id: Id) -> Result<Option<RequestEntry>, Error> {
+        self.written.get(&id).map_or_else(|| self.database.entry(id), |entry| Ok(entry.clone()))
+    }
+
+    fn change(
+        &mut self,
+        held: Held,
+        rule: impl FnOnce(Option<&RequestEntry>, i64) -> (Kept, Change),
+    ) -> Result<Said, Error> {
+        let before = self.entry(held.id)?;
+        let (kept, change) = rule(before.as_ref(), self.now_ms);
+        self.write(held.id, before, change);
+        Ok(Said::Kept(kept))
+    }
+
+    fn write(&mut self, id: Id, before: Option<RequestEntry>, change: Change) {
+        let after = match change {
+            Change::None => return,
+            Change::Put(entry) => Some(entry),
+            Change::Remove => None,
+        };
+        let until = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| entry.until_ms);
+        if until(&before) != until(&after) {
+            before.iter().for_each(|entry| self.batch.delete(until_key(entry.until_ms, id)));
+            after.iter().for_each(|entry| self.batch.put(until_key(entry.until_ms, id), []));
+        }
+        match &after {
+            Some(entry) => self.batch.put(entry_key(id), entry.encode()),
+            None => self.batch.delete(entry_key(id)),
+        }
+        self.written.insert(id, after);
+    }
+
+    fn tidy(&mut self) -> Result<Said, Error> {
+        let due = self.database.due(self.now_ms)?;
+        let count = due.len();
+        for (until_ms, id) in due {
+            match self.entry(id)? {
+                Some(entry) if entry.until_ms == until_ms => self.write(id, Some(entry), Change::Remove),
+                // Written anew by this very batch, which has removed the time already.
+                _ => self.batch.delete(until_key(until_ms, id)),
+            }
+        }
+        Ok(Said::Removed(count))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+//! How the database of requests is opened.
+
+use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, Options};
+
+/// Blocks in memory: the filters of a day's requests, and the answers that are asked for again.
+const CACHE_BYTES: usize = 64 << 20;
+const WRITE_BUFFER_BYTES: usize = 16 << 20;
+/// Bits of the filter per key: one in a hundred new requests reads a block.
+const FILTER_BITS: f64 = 10.0;
+const OPEN_FILES_MAX: i32 = 256;
+const LOG_BYTES_MAX: usize = 1 << 20;
+const LOG_FILES_MAX: usize = 2;
+/// The log is written out in steps of this size, so that a sync has little left to do.
+const WAL_STEP_BYTES: u64 = 1 << 20;
+
+/// Options for requests: most of what is looked up is new.
+pub(super) fn of_requests() -> Options {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
+    blocks.set_bloom_filter(FILTER_BITS, false);
+    blocks.set_cache_index_and_filter_blocks(true);
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&blocks);
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_max_open_files(OPEN_FILES_MAX);
+    options.set_wal_bytes_per_sync(WAL_STEP_BYTES);
+    options.set_log_level(LogLevel::Warn);
+    options.set_max_log_file_size(LOG_BYTES_MAX);
+    options.set_keep_log_file_num(LOG_FILES_MAX);
+    options
+}

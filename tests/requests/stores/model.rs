@@ -1,0 +1,62 @@
+//! The rules themselves as a store, in memory.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ratchet::format::request::RequestEntry;
+use ratchet::http::request::entry::{self, Change};
+use ratchet::http::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Wanted};
+
+#[derive(Default)]
+pub struct Model {
+    entries: Mutex<HashMap<Id, RequestEntry>>,
+}
+
+fn now_ms() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis()).expect("before 10,000")
+}
+
+impl Model {
+    fn change<T>(&self, id: Id, rule: impl FnOnce(Option<&RequestEntry>, i64) -> (T, Change)) -> Result<T, Error> {
+        let mut entries = self.entries.lock().expect("no panic");
+        let (said, change) = rule(entries.get(&id), now_ms());
+        match change {
+            Change::None => {}
+            Change::Put(entry) => drop(entries.insert(id, entry)),
+            Change::Remove => drop(entries.remove(&id)),
+        }
+        Ok(said)
+    }
+}
+
+impl Store for Model {
+    fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
+        Box::pin(async { self.change(wanted.held.id, |entry, now| entry::reserve(entry, wanted, [0; 16], now)) })
+    }
+
+    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+        Box::pin(async move { self.change(held.id, |entry, now| entry::extend(entry, held, lease, now)) })
+    }
+
+    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+        Box::pin(async move { self.change(held.id, |entry, now| entry::complete(entry, held, answer, retention, now)) })
+    }
+
+    fn release(&self, held: Held) -> Reply<'_, Kept> {
+        Box::pin(async move { self.change(held.id, |entry, now| entry::release(entry, held, now)) })
+    }
+
+    fn tidy(&self) -> Reply<'_, usize> {
+        Box::pin(async {
+            let mut entries = self.entries.lock().expect("no panic");
+            let (before, now) = (entries.len(), now_ms());
+            entries.retain(|_, entry| entry::current(Some(entry), now).is_some());
+            Ok(before - entries.len())
+        })
+    }
+
+    fn check(&self) -> Reply<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
