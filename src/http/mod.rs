@@ -10,12 +10,10 @@
 //! use ratchet::http::{Idempotency, Requests};
 //!
 //! # async fn charge() -> &'static str { "charged" }
-//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! # fn app() -> Result<Router, Box<dyn std::error::Error>> {
 //! let idempotency = Idempotency::new(Requests::open("requests".as_ref())?).required(true);
-//! let app: Router = Router::new().route("/charges", post(charge)).layer(idempotency);
-//!
-//! axum::serve(tokio::net::TcpListener::bind("127.0.0.1:8080").await?, app).await?;
-//! # Ok(()) }
+//! let app = Router::new().route("/charges", post(charge)).layer(idempotency);
+//! # Ok(app) }
 //! ```
 //!
 //! | a request | is answered |

@@ -6,7 +6,18 @@
     reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
+#[path = "../postgres/database.rs"]
+mod database;
+#[path = "../support/kafka/mod.rs"]
+#[allow(dead_code, reason = "no broker is needed here, only its ports and processes")]
+mod kafka;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../support/server.rs"]
+mod server;
+#[path = "../support/until.rs"]
+mod until;
 
+mod layer;
 mod stores;
+mod transaction;

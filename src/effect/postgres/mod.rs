@@ -5,7 +5,8 @@
 //! - `transaction` commits: the rows' updates, the inbox, the effects, all pipelined, then COMMIT. `bundle` makes one
 //!   statement of many. `rejected` finds the records that the database refuses. `positions` claims and reads rows.
 //!   `inbox` and `upsert` are SQL.
-//! - [`steps`] carries out the transactions of handlers' steps.
+//! - [`steps`] carries out the transactions of handlers' steps; [`requests`] keeps what is remembered of HTTP requests.
+//!   Each has a table of its own (`own_table`).
 //! - `class` says what to do about an SQLSTATE.
 //!
 //! **Invariants.** COMMIT is sent only once each row is known to have had its step's mark. It is sent behind a query
@@ -28,10 +29,12 @@ mod class;
 mod connection;
 mod inbox;
 mod inspect;
+mod own_table;
 mod pipeline;
 mod positions;
 mod prepare;
 mod rejected;
+pub mod requests;
 mod session;
 mod statement;
 pub mod steps;

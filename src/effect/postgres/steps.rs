@@ -28,7 +28,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::class::Trouble;
 use super::connection::{answered, connect, greet};
 use super::url::Target;
-use super::{Error, ErrorKind, constant, quoted};
+use super::{Error, ErrorKind, own_table, quoted};
 
 /// How many connections a lane has at most.
 const CONNECTIONS: usize = 8;
@@ -166,7 +166,7 @@ impl Pool {
         answered(async {
             greet(&client).await?;
             if !self.is_ready.get() {
-                self.ensure(&client).await?;
+                own_table::ensure(&client, &self.database.schema, "step", &ddl(&quoted(&self.database.schema))).await?;
                 self.is_ready.set(true);
             }
             Ok(())
@@ -229,33 +229,6 @@ impl Pool {
         Ok(Ok(came))
     }
 
-    /// Creates the table where it is missing.
-    async fn ensure(&self, client: &Client) -> Result<(), Trouble> {
-        let (schema, table) = (&self.database.schema, &self.table);
-        let is_there = async || -> Result<bool, Trouble> {
-            let found = client.query_one("select to_regclass($1)::text is not null", &[table]).await?;
-            Ok(found.try_get(0)?)
-        };
-        if is_there().await? {
-            return Ok(());
-        }
-        if let Err(trouble) = create(client, schema).await {
-            client.batch_execute("rollback").await?;
-            // Somebody else may have created it meanwhile.
-            if !is_there().await? {
-                let schema = quoted(schema);
-                let message = format!(
-                    "the table {table} is missing; let somebody who may create it run this, with this role's name:\n\
-                     create schema if not exists {schema};\n{};\ngrant usage on schema {schema} to ROLE;\n\
-                     grant select, insert, update, delete on {table} to ROLE;",
-                    ddl(&schema)
-                );
-                return Err(Trouble::lasting(message).of(&trouble.message));
-            }
-        }
-        Ok(())
-    }
-
     /// Removes rows that are no longer needed, if it is time. What fails is tried again later: nobody waits for it.
     async fn tidy(&self, client: &Client) {
         let now = Instant::now();
@@ -285,24 +258,6 @@ async fn clean(client: &Client) -> Result<(), Trouble> {
     for name in said.iter().filter_map(prepared) {
         client.batch_execute(&format!("deallocate {name}")).await?;
     }
-    Ok(())
-}
-
-async fn create(client: &Client, schema: &str) -> Result<(), Trouble> {
-    let lock = constant(&format!("ratchet schema {schema}"));
-    // One lane after the other: `if not exists` alone fails where two create at the same moment.
-    client
-        .batch_execute(&format!(
-            "begin; set local client_min_messages = warning; select pg_advisory_xact_lock(hashtextextended({lock}, 0))"
-        ))
-        .await?;
-    // `create schema if not exists` wants the right to create one even where it exists.
-    let exists = client.query("select from pg_catalog.pg_namespace where nspname = $1::text", &[&schema]).await?;
-    let schema = quoted(schema);
-    if exists.is_empty() {
-        client.batch_execute(&format!("create schema {schema}")).await?;
-    }
-    client.batch_execute(&format!("{}; commit", ddl(&schema))).await?;
     Ok(())
 }
 

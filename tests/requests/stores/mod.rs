@@ -6,12 +6,14 @@ mod cases;
 mod model;
 mod random_calls;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ratchet::http::request::{Answer, AnswerBody, Fingerprint, Found, Held, Id, Kept, OnInDoubt, Store, Token, Wanted};
+
+use crate::database::Database;
 
 /// A lease that does not end while a test runs, and one that ends soon.
 pub const LONG: Duration = Duration::from_secs(600);
@@ -66,6 +68,9 @@ macro_rules! on_each_store {
         mod embedded {
             $(#[test] fn $case() { super::on_embedded(|store| async move { super::cases::$case(&*store).await }); })+
         }
+        mod postgres {
+            $(#[test] fn $case() { super::on_postgres(|store| async move { super::cases::$case(&*store).await }); })+
+        }
         mod model_itself {
             $(#[test] fn $case() { super::on_model(|store| async move { super::cases::$case(&*store).await }); })+
         }
@@ -94,18 +99,29 @@ on_each_store!(
     random_calls_are_answered_as_by_the_rules,
 );
 
-fn run<F: Future<Output = ()>>(test: F) {
+pub fn run<F: Future<Output = ()>>(test: F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(test);
 }
 
-fn on_embedded<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
+pub fn on_embedded<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = ratchet::http::Requests::open(&folder.path().join("requests")).expect("a new store");
     run(test(Arc::new(store)));
 }
 
-fn on_model<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
+/// The database that all these tests share: each has its own requests.
+pub fn shared_database() -> &'static Database {
+    static SHARED: OnceLock<Database> = OnceLock::new();
+    SHARED.get_or_init(Database::new)
+}
+
+pub fn on_postgres<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
+    let store = ratchet::effect::postgres::requests::Requests::new(&shared_database().url, "ratchet").expect("an address");
+    run(test(Arc::new(store)));
+}
+
+pub fn on_model<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
     run(test(Arc::new(model::Model::default())));
 }
 

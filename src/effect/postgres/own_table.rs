@@ -1,0 +1,49 @@
+//! A table of ratchet's own beside those of sinks, created where it is missing and may be.
+
+use tokio_postgres::Client;
+
+use super::class::Trouble;
+use super::{constant, quoted};
+
+/// Creates the table `name` where it is missing. `ddl` does that in the schema, and may be run again.
+pub(super) async fn ensure(client: &Client, schema: &str, name: &str, ddl: &str) -> Result<(), Trouble> {
+    let table = format!("{}.{name}", quoted(schema));
+    let is_there = async || -> Result<bool, Trouble> {
+        let found = client.query_one("select to_regclass($1)::text is not null", &[&table]).await?;
+        Ok(found.try_get(0)?)
+    };
+    if is_there().await? {
+        return Ok(());
+    }
+    if let Err(trouble) = create(client, schema, ddl).await {
+        client.batch_execute("rollback").await?;
+        // Somebody else may have created it meanwhile.
+        if !is_there().await? {
+            let schema = quoted(schema);
+            let message = format!(
+                "the table {table} is missing; let somebody who may create it run this, with this role's name:\n\
+                 create schema if not exists {schema};\n{ddl};\ngrant usage on schema {schema} to ROLE;\n\
+                 grant select, insert, update, delete on {table} to ROLE;"
+            );
+            return Err(Trouble::lasting(message).of(&trouble.message));
+        }
+    }
+    Ok(())
+}
+
+async fn create(client: &Client, schema: &str, ddl: &str) -> Result<(), Trouble> {
+    let lock = constant(&format!("ratchet schema {schema}"));
+    // One process after the other: `if not exists` alone fails where two create at the same moment.
+    client
+        .batch_execute(&format!(
+            "begin; set local client_min_messages = warning; select pg_advisory_xact_lock(hashtextextended({lock}, 0))"
+        ))
+        .await?;
+    // `create schema if not exists` wants the right to create one even where it exists.
+    let exists = client.query("select from pg_catalog.pg_namespace where nspname = $1::text", &[&schema]).await?;
+    if exists.is_empty() {
+        client.batch_execute(&format!("create schema {}", quoted(schema))).await?;
+    }
+    client.batch_execute(&format!("{ddl}; commit")).await?;
+    Ok(())
+}

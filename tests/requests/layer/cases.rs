@@ -1,0 +1,364 @@
+//! The cases, for a store that works.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::{HeaderName, Method};
+use http_body_util::BodyExt;
+use ratchet::http::Store;
+
+use super::front::{Ask, Front};
+
+type AnyStore = Arc<dyn Store>;
+
+fn new_key() -> String {
+    format!("key-{:032x}", rand::random::<u128>())
+}
+
+/// idempot-js, framework suite: GET passes.
+pub async fn safe_methods_pass(store: AnyStore) {
+    let (front, key) = (Front::set(store, |layer| layer.required(true)).await, new_key());
+    for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
+        for _ in 0..2 {
+            let answer = front.send(Ask::under(&key).by(method.clone())).await;
+            assert_eq!((answer.status.as_u16(), answer.is_replayed()), (200, false));
+        }
+    }
+    assert_eq!(front.runs.count(&key), 6);
+    let without = front.send(Ask::plain("plain").by(Method::GET)).await;
+    assert_eq!(without.whole(), (200, "run 1 of plain"));
+}
+
+/// The draft: missing but required: 400. rocket-rides-atomic: no key: 400.
+pub async fn requests_without_a_key_pass_unless_it_is_required(store: AnyStore) {
+    let front = Front::on(Arc::clone(&store)).await;
+    for run in 1..=2 {
+        assert_eq!(front.send(Ask::plain("plain")).await.text(), format!("run {run} of plain"));
+    }
+    let strict = Front::set(store, |layer| layer.required(true)).await;
+    for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        let answer = strict.send(Ask::plain("plain").by(method)).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "key-missing"));
+    }
+    assert_eq!(strict.runs.count("plain"), 0);
+}
+
+/// idempot-js, framework suite: a key of more than 255 bytes, an empty one, or one with a comma is refused.
+pub async fn what_is_no_key_is_refused(store: AnyStore) {
+    let front = Front::on(store).await;
+    for key in [&"k".repeat(256), "", "a,b", "\"a", "ä"] {
+        let answer = front.send(Ask::plain("bad").with("idempotency-key", key)).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "key-invalid"), "{key}");
+    }
+    let twice = Ask::plain("bad").with("idempotency-key", "a").with("idempotency-key", "b");
+    assert_eq!(front.send(twice).await.problem(), "key-invalid");
+    assert_eq!(front.runs.count("bad"), 0);
+    assert_eq!(front.send(Ask::plain("long").with("idempotency-key", "k".repeat(255))).await.status, 200);
+}
+
+/// The draft's keys are strings of structured fields; most clients send them bare.
+pub async fn key_is_the_same_with_quotes_and_without(store: AnyStore) {
+    let (front, key) = (Front::on(store).await, new_key());
+    let first = front.send(Ask::under(&key)).await;
+    let quoted = front.send(Ask::plain(&key).with("idempotency-key", format!("\"{key}\""))).await;
+    assert_eq!((quoted.whole(), quoted.is_replayed()), (first.whole(), true));
+}
+
+/// Stripe: the first status and body. rocket-rides-atomic: a finished key returns the stored body.
+pub async fn answer_is_given_again(store: AnyStore) {
+    let (front, key) = (Front::on(store).await, new_key());
+    let ask = || Ask::under(&key).with("x-status", 201);
+    let first = front.send(ask()).await;
+    assert_eq!((first.whole(), first.is_replayed()), ((201, format!("run 1 of {key}").as_str()), false));
+    for _ in 0..3 {
+        let again = front.send(ask()).await;
+        assert_eq!((again.whole(), again.is_replayed()), (first.whole(), true));
+        assert_eq!(again.header("content-type"), Some("text/plain"));
+        assert_eq!(again.header("location"), first.header("location"));
+        assert_eq!(again.header("set-cookie"), None, "only chosen headers are remembered");
+        assert_eq!(again.header("x-run"), None);
+    }
+    assert_eq!(front.runs.count(&key), 1);
+}
+
+/// Bodies are bytes, or nothing.
+pub async fn binary_and_empty_answers_are_given_again(store: AnyStore) {
+    let front = Front::on(store).await;
+    for ask in [Ask::under(&new_key()).with("x-status", 204), Ask::under(&new_key()).with("x-bytes", 100_000)] {
+        let (first, again) = (front.send(ask.clone()).await, front.send(ask.body("{}")).await);
+        assert_eq!((again.status, &again.body), (first.status, &first.body));
+        assert!(again.is_replayed());
+    }
+}
+
+/// rocket-rides-atomic: a declined card's 402 is stored.
+pub async fn refusal_by_the_service_is_remembered(store: AnyStore) {
+    let front = Front::on(store).await;
+    for status in [400, 402, 404, 409, 422, 429] {
+        let key = new_key();
+        let ask = || Ask::under(&key).with("x-status", format!("{status} 200"));
+        let (first, again) = (front.send(ask()).await, front.send(ask()).await);
+        assert_eq!(first.status, status);
+        assert_eq!((again.whole(), again.is_replayed()), (first.whole(), true));
+    }
+}
+
+/// rocket-rides-atomic: an internal error: 500, and unlocked.
+pub async fn failure_of_the_service_is_not_remembered(store: AnyStore) {
+    let front = Front::on(store).await;
+    for status in [500, 502, 503, 504] {
+        let key = new_key();
+        let ask = || Ask::under(&key).with("x-status", format!("{status} 201"));
+        assert_eq!(front.send(ask()).await.status, status);
+        let second = front.send(ask()).await;
+        assert_eq!((second.status.as_u16(), second.is_replayed()), (201, false));
+        let third = front.send(ask()).await;
+        assert_eq!((third.whole(), third.is_replayed()), (second.whole(), true));
+    }
+}
+
+/// The draft: same key, other payload: 422. rocket-rides-atomic: other params.
+pub async fn other_request_under_a_key_is_refused(store: AnyStore) {
+    let (front, key) = (
+        Front::set(store, |layer| layer.fingerprint_headers([HeaderName::from_static("api-version")])).await,
+        new_key(),
+    );
+    let first = || Ask::under(&key).json(r#"{"amount": 10}"#).with("api-version", 1);
+    front.send(first()).await;
+    let others = [
+        Ask::under(&key).json(r#"{"amount": 11}"#).with("api-version", 1),
+        Ask::under(&key).json(r#"{"amount": 10}"#).with("api-version", 2),
+        first().to("/charges?dry=true"),
+    ];
+    for other in others {
+        let answer = front.send(other).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (422, "key-used"));
+    }
+    assert!(front.send(first()).await.is_replayed());
+    assert_eq!(front.runs.count(&key), 1);
+}
+
+/// idempot-js, framework suite: excluded fields do not change the fingerprint.
+pub async fn request_that_means_the_same_is_the_same(store: AnyStore) {
+    let except =
+        |layer: ratchet::http::Idempotency| layer.fingerprint_except(["sent_at", "meta.attempt"]).expect("fields");
+    let (front, key) = (Front::set(store, except).await, new_key());
+    front.send(Ask::under(&key).json(r#"{"amount": 10, "sent_at": "10:00", "meta": {"attempt": 1, "by": "a"}}"#)).await;
+    let again = r#"{ "meta": {"by": "a", "attempt": 2}, "amount": 10.0 }"#;
+    assert!(front.send(Ask::under(&key).json(again)).await.is_replayed());
+    let other = front.send(Ask::under(&key).json(r#"{"amount": 10, "meta": {"by": "b"}}"#)).await;
+    assert_eq!(other.status, 422);
+}
+
+/// The draft: outstanding: 409. ietf-wg-httpapi/idempotency#11: with a hint when to come back.
+pub async fn request_in_progress_is_a_conflict(store: AnyStore) {
+    let (front, key) = (Front::on(store).await, new_key());
+    let ask = || Ask::under(&key).with("x-delay-ms", 500);
+    let (first, second) = tokio::join!(front.send(ask()), async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        front.send(ask()).await
+    });
+    assert_eq!((second.status.as_u16(), second.problem().as_str()), (409, "in-progress"));
+    assert_eq!(second.header("retry-after"), Some("1"));
+    assert_eq!(first.status, 200);
+    assert!(front.send(ask()).await.is_replayed());
+    assert_eq!(front.runs.count(&key), 1);
+}
+
+/// idempot-js#183: processing + other body: 422, not 409.
+pub async fn other_request_is_told_before_a_conflict(store: AnyStore) {
+    let (front, key) = (Front::on(store).await, new_key());
+    let ask = |body: &str| Ask::under(&key).with("x-delay-ms", 500).json(body);
+    let (_, other) = tokio::join!(front.send(ask("1")), async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        front.send(ask("2")).await
+    });
+    assert_eq!((other.status.as_u16(), other.problem().as_str()), (422, "key-used"));
+}
+
+/// ietf-wg-httpapi/idempotency#42: blocking was asked for.
+pub async fn request_that_waits_gets_the_first_answer(store: AnyStore) {
+    let (front, key) = (Front::set(store, |layer| layer.wait(Duration::from_secs(30))).await, new_key());
+    let ask = || Ask::under(&key).with("x-delay-ms", 400).with("x-status", "500 201");
+    let all = join_all((0..3).map(|_| front.send(ask()))).await;
+    // The first one failed and was released: one of the others was carried out, and the last one got its answer.
+    let mut statuses: Vec<_> = all.iter().map(|answer| (answer.status.as_u16(), answer.is_replayed())).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [(201, false), (201, true), (500, false)]);
+    assert_eq!(front.runs.count(&key), 2);
+}
+
+/// Stripe: keys per account. Nobody gets another's answer.
+pub async fn keys_are_their_callers_own(store: AnyStore) {
+    let front = Front::set(Arc::clone(&store), |layer| layer.retention(Duration::from_secs(60))).await;
+    let key = new_key();
+    for caller in [Some("Bearer a"), Some("Bearer b"), None] {
+        let ask = || caller.into_iter().fold(Ask::under(&key), |ask, caller| ask.with("authorization", caller));
+        assert!(!front.send(ask()).await.is_replayed(), "{caller:?}");
+        assert!(front.send(ask()).await.is_replayed(), "{caller:?}");
+    }
+    let by_tenant = Front::set(store, |layer| layer.caller_header(HeaderName::from_static("tenant"))).await;
+    let key = new_key();
+    let ask = |tenant: &str, token: &str| Ask::under(&key).with("tenant", tenant).with("authorization", token);
+    assert!(!by_tenant.send(ask("a", "1")).await.is_replayed());
+    assert!(by_tenant.send(ask("a", "2")).await.is_replayed(), "the token may have been renewed");
+    assert!(!by_tenant.send(ask("b", "1")).await.is_replayed());
+}
+
+/// A key is scoped by method and path.
+pub async fn keys_are_those_of_one_resource(store: AnyStore) {
+    let (front, key) = (Front::on(store).await, new_key());
+    let asks = [
+        Ask::under(&key),
+        Ask::under(&key).to("/refunds"),
+        Ask::under(&key).by(Method::PUT),
+        Ask::under(&key).by(Method::DELETE),
+    ];
+    for ask in asks {
+        assert!(!front.send(ask.clone()).await.is_replayed());
+        assert!(front.send(ask).await.is_replayed());
+    }
+    assert_eq!(front.runs.count(&key), 4);
+}
+
+/// Powertools, end to end: two in parallel: one result, one in-progress error.
+pub async fn hundred_at_once_are_carried_out_once(store: AnyStore) {
+    let (front, key) = (Front::set(Arc::clone(&store), |layer| layer.wait(Duration::from_secs(60))).await, new_key());
+    let ask = || Ask::under(&key).with("x-delay-ms", 100);
+    let all = join_all((0..100).map(|_| front.send(ask()))).await;
+    assert!(all.iter().all(|answer| answer.whole() == (200, format!("run 1 of {key}").as_str())), "{all:?}");
+    assert_eq!(all.iter().filter(|answer| answer.is_replayed()).count(), 99);
+    let (impatient, key) = (Front::on(store).await, new_key());
+    let all = join_all((0..100).map(|_| impatient.send(Ask::under(&key).with("x-delay-ms", 2_000)))).await;
+    let mut statuses: Vec<_> = all.iter().map(|answer| answer.status.as_u16()).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200], vec![409; 99]].concat());
+    assert_eq!(impatient.runs.count(&key), 1);
+}
+
+/// Each of a thousand keys, ten times, all mixed up.
+pub async fn thousand_keys_ten_times_each_are_carried_out_once(store: AnyStore) {
+    let front = Front::set(store, |layer| layer.wait(Duration::from_secs(60))).await;
+    let keys: Vec<_> = (0..1_000).map(|_| new_key()).collect();
+    let sent = futures_util::stream::iter((0..10_000).map(|number| front.send(Ask::under(&keys[number % 1_000]))));
+    let all: Vec<_> = futures_util::StreamExt::collect(futures_util::StreamExt::buffered(sent, 64)).await;
+    for (number, answer) in all.iter().enumerate() {
+        assert_eq!(answer.whole(), (200, format!("run 1 of {}", keys[number % 1_000]).as_str()));
+    }
+    assert!(keys.iter().all(|key| front.runs.count(key) == 1));
+}
+
+/// Found nowhere: a client that gives up must not leave half of a request behind.
+pub async fn client_that_goes_away_stops_nothing(store: AnyStore) {
+    let (front, key) = (Front::set(store, |layer| layer.wait(Duration::from_secs(30))).await, new_key());
+    let ask = || Ask::under(&key).with("x-delay-ms", 400);
+    let gone = tokio::time::timeout(Duration::from_millis(150), front.send(ask())).await;
+    assert!(gone.is_err(), "it was still at work");
+    assert_eq!(front.idempotency.at_work(), 1);
+    let again = front.send(ask()).await;
+    assert_eq!((again.whole(), again.is_replayed()), ((200, format!("run 1 of {key}").as_str()), true));
+    front.idempotency.idle().await;
+    assert_eq!((front.idempotency.at_work(), front.runs.count(&key)), (0, 1));
+}
+
+/// Powertools: the handler raises: the record is gone, and the error is passed through.
+pub async fn panic_of_the_service_is_passed_on_and_releases(store: AnyStore) {
+    let (front, key) = (Front::on(store).await, new_key());
+    let broken = tokio::time::timeout(
+        Duration::from_secs(30),
+        tokio::net::TcpStream::connect(front.url.trim_start_matches("http://")),
+    );
+    let mut stream = broken.await.expect("in time").expect("a connection");
+    let request = format!(
+        "POST /charges HTTP/1.1\r\nhost: a\r\nidempotency-key: {key}\r\nx-word: {key}\r\nx-panic: yes\r\ncontent-length: 2\r\n\r\n{{}}"
+    );
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.expect("it is sent");
+    let mut answer = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut answer).await;
+    assert!(read.is_err() || answer.is_empty(), "the panic ends the connection: {answer:?}");
+    assert_eq!(front.send(Ask::under(&key)).await.whole(), (200, format!("run 2 of {key}").as_str()));
+}
+
+/// Bodies are bounded.
+pub async fn request_that_is_too_large_is_refused(store: AnyStore) {
+    let (front, key) = (Front::set(store, |layer| layer.request_bytes_max(1_000)).await, new_key());
+    let large = front.send(Ask::under(&key).body(vec![b'x'; 1_001])).await;
+    assert_eq!((large.status.as_u16(), large.problem().as_str()), (413, "body-too-large"));
+    assert_eq!(front.send(Ask::under(&key).body(vec![b'x'; 1_000])).await.status, 200);
+    assert_eq!(front.send(Ask::plain(&key).body(vec![b'x'; 1_001])).await.status, 200, "nobody looks at it");
+}
+
+/// A result that is too large is remembered as a digest, and said so.
+pub async fn answer_that_is_too_large_is_given_once(store: AnyStore) {
+    let (front, key) = (Front::set(store, |layer| layer.answer_bytes_max(1_000)).await, new_key());
+    let ask = || Ask::under(&key).with("x-bytes", 100_000).with("x-status", 201);
+    let first = front.send(ask()).await;
+    assert_eq!((first.status.as_u16(), first.body.len()), (201, 100_000));
+    front.idempotency.idle().await;
+    let again = front.send(ask()).await;
+    assert_eq!((again.status.as_u16(), again.is_replayed()), (201, true));
+    assert_eq!(again.header("content-type"), Some("application/json"));
+    assert_eq!(again.header("location"), first.header("location"));
+    let said: serde_json::Value = serde_json::from_slice(&again.body).expect("JSON");
+    let digest: [u8; 32] =
+        sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), &first.body)).into();
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!((&said["bytes"], &said["sha256"]), (&100_000.into(), &digest.into()));
+    assert_eq!(front.runs.count(&key), 1);
+    let at_most = Ask::under(&new_key()).with("x-bytes", 1_000);
+    assert_eq!(
+        (front.send(at_most.clone()).await.body, front.send(at_most).await.body.len()),
+        (vec![b'x'; 1_000].into(), 1_000)
+    );
+}
+
+/// Streams pass as they come.
+pub async fn stream_arrives_bit_by_bit(store: AnyStore) {
+    let (front, key) = (Front::on(store).await, new_key());
+    let mut stream = front.begin(Ask::under(&key).with("x-stream", "yes")).await.into_body();
+    let first = tokio::time::timeout(Duration::from_secs(30), stream.frame()).await.expect("at once");
+    assert_eq!(first.expect("a frame").expect("no failure").into_data().expect("data"), "data: first\n\n");
+    assert!(front.send(Ask::under(&key).with("x-stream", "yes")).await.is_replayed(), "it was carried out");
+    front.send(Ask::plain("next")).await;
+    let rest = tokio::time::timeout(Duration::from_secs(30), stream.collect()).await.expect("an end");
+    assert_eq!(rest.expect("no failure").to_bytes(), "data: second\n\n");
+}
+
+/// Powertools, end to end: TTL: the second call is cached, the third after the expiry runs.
+pub async fn what_is_over_is_carried_out_again(store: AnyStore) {
+    let retention = Duration::from_millis(1_000);
+    let (front, key) = (Front::set(store, |layer| layer.retention(retention)).await, new_key());
+    front.send(Ask::under(&key)).await;
+    assert!(front.send(Ask::under(&key)).await.is_replayed());
+    tokio::time::sleep(retention + Duration::from_millis(200)).await;
+    assert_eq!(front.send(Ask::under(&key)).await.whole(), (200, format!("run 2 of {key}").as_str()));
+}
+
+/// powertools-python#1038, #4759: stuck for ever, or run twice. What is at work is neither.
+pub async fn long_work_keeps_its_lease(store: AnyStore) {
+    let lease = Duration::from_millis(400);
+    let (front, key) = (Front::set(store, |layer| layer.lease(lease)).await, new_key());
+    let ask = || Ask::under(&key).with("x-delay-ms", 1_600);
+    let (first, during) = tokio::join!(front.send(ask()), async {
+        tokio::time::sleep(lease * 3).await;
+        front.send(ask()).await
+    });
+    assert_eq!((first.status.as_u16(), during.status.as_u16()), (200, 409));
+    assert_eq!(front.runs.count(&key), 1);
+}
+
+/// The service can remember its answer in its own transaction, and nobody tells it another reservation.
+pub async fn service_is_told_its_reservation(store: AnyStore) {
+    let name = HeaderName::from_static("ratchet-reservation");
+    let (front, key) = (Front::set(store, |layer| layer.reservation_header(name)).await, new_key());
+    front.send(Ask::under(&key).with("ratchet-reservation", "forged")).await;
+    let run = front.runs.of(&key).pop().expect("it was run");
+    let told: Vec<_> = run.headers.get_all("ratchet-reservation").iter().collect();
+    let [told] = told[..] else { panic!("one reservation: {told:?}") };
+    let (id, token) = told.to_str().expect("text").split_once('.').expect("two parts");
+    assert_eq!((id.len(), token.len()), (64, 32));
+    assert_eq!(run.body, "{}");
+    front.send(Ask::plain("plain").with("ratchet-reservation", "forged")).await;
+    assert!(!front.runs.of("plain")[0].headers.contains_key("ratchet-reservation"));
+}

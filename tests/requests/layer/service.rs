@@ -1,0 +1,99 @@
+//! The service behind the layer: it does what a request's headers say, and notes each time that it is run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::routing::any;
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use tokio::sync::mpsc;
+
+/// How often it was run, by the test's word for the request.
+#[derive(Clone, Default)]
+pub struct Runs(Arc<Mutex<HashMap<String, Vec<Run>>>>);
+
+/// What the service was asked for.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Runs {
+    /// How often it was run for `word`.
+    pub fn count(&self, word: &str) -> usize {
+        self.of(word).len()
+    }
+
+    /// What it was run with for `word`.
+    pub fn of(&self, word: &str) -> Vec<Run> {
+        self.0.lock().expect("no panic").get(word).cloned().unwrap_or_default()
+    }
+}
+
+/// The service. A request's headers say what it does:
+///
+/// - `x-word`: under which word its runs are counted
+/// - `x-delay-ms`: how long it takes; `x-first-delay-ms`: how long it takes the first time
+/// - `x-status`: what it answers, or what it answers the first time, second time, ..., with blanks between
+/// - `x-bytes`: how large its answer is; otherwise it says which run of the word this is
+/// - `x-panic`: it panics
+/// - `x-stream`: it sends one event, and the next one when it is run for the word `next`
+pub fn service(runs: &Runs) -> Router {
+    Router::new().fallback(any(run)).with_state(runs.clone())
+}
+
+async fn run(State(runs): State<Runs>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let text = |name: &str| parts.headers.get(name).map(|value| value.to_str().expect("text").to_owned());
+    let number = |name: &str| text(name).map(|text| text.parse::<u64>().expect("a number"));
+    let word = text("x-word").unwrap_or_default();
+    let run = {
+        let mut all = runs.0.lock().expect("no panic");
+        let of = all.entry(word.clone()).or_default();
+        of.push(Run { headers: parts.headers.clone(), body });
+        of.len()
+    };
+    let delay = number("x-first-delay-ms").filter(|_| run == 1).or(number("x-delay-ms")).unwrap_or(0);
+    tokio::time::sleep(Duration::from_millis(delay)).await;
+    assert!(text("x-panic").is_none(), "the service was told to panic");
+    let statuses = text("x-status").unwrap_or_else(|| "200".to_owned());
+    let status = statuses.split(' ').nth(run - 1).or_else(|| statuses.split(' ').next_back()).expect("a status");
+    let answer = Response::builder()
+        .status(StatusCode::from_bytes(status.as_bytes()).expect("a status"))
+        .header("content-type", if text("x-stream").is_some() { "text/event-stream" } else { "text/plain" })
+        .header("location", format!("/{word}/{run}"))
+        .header("set-cookie", "session=secret")
+        .header("x-run", run);
+    let body = match number("x-bytes") {
+        _ if text("x-stream").is_some() => events(runs),
+        Some(bytes) => Body::from(vec![b'x'; bytes as usize]),
+        None if status == "204" => Body::empty(),
+        None => Body::from(format!("run {run} of {word}")),
+    };
+    answer.body(body).expect("an answer")
+}
+
+fn events(runs: Runs) -> Body {
+    let (events, mut received) = mpsc::channel::<Bytes>(1);
+    tokio::spawn(async move {
+        events.send(Bytes::from_static(b"data: first\n\n")).await.expect("somebody listens");
+        while runs.count("next") == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let _ = events.send(Bytes::from_static(b"data: second\n\n")).await;
+    });
+    let frames = futures_util::stream::poll_fn(move |context| {
+        received
+            .poll_recv(context)
+            .map(|event| event.map(|event| Ok::<_, std::convert::Infallible>(Frame::data(event))))
+    });
+    Body::new(StreamBody::new(frames))
+}

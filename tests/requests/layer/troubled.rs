@@ -1,0 +1,227 @@
+//! Goal: whatever a store does wrong, nothing is run without it, no true answer is withheld, and all answers are equal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratchet::http::request::{Answer, Error, Found, Held, Kept, OnInDoubt, Reply, Wanted};
+use ratchet::http::{OnStoreDown, Requests, Store};
+
+use super::front::{Ask, Front};
+
+/// A real store behind a line that can be cut at each of its calls.
+struct Line {
+    store: Requests,
+    cut: [AtomicBool; 4],
+    /// Whether a call whose line is cut arrives, and only its answer is lost.
+    arrives: AtomicBool,
+}
+
+#[derive(Clone, Copy)]
+enum Call {
+    Reserve,
+    Extend,
+    Complete,
+    Release,
+}
+
+impl Line {
+    fn new() -> (Arc<Line>, tempfile::TempDir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Requests::open(&folder.path().join("requests")).expect("a new store");
+        (Arc::new(Line { store, cut: Default::default(), arrives: AtomicBool::new(false) }), folder)
+    }
+
+    fn cut(&self, call: Call, is_cut: bool) {
+        self.cut[call as usize].store(is_cut, Ordering::Relaxed);
+    }
+
+    fn through<'a, T: Send + 'a>(&'a self, call: Call, reply: Reply<'a, T>) -> Reply<'a, T> {
+        Box::pin(async move {
+            let is_cut = self.cut[call as usize].load(Ordering::Relaxed);
+            if is_cut && !self.arrives.load(Ordering::Relaxed) {
+                return Err(Error::Unavailable("the line is cut".to_owned()));
+            }
+            let reply = reply.await;
+            if is_cut { Err(Error::Unavailable("the answer is lost".to_owned())) } else { reply }
+        })
+    }
+}
+
+impl Store for Line {
+    fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
+        self.through(Call::Reserve, self.store.reserve(wanted))
+    }
+
+    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+        self.through(Call::Extend, self.store.extend(held, lease))
+    }
+
+    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+        self.through(Call::Complete, self.store.complete(held, answer, retention))
+    }
+
+    fn release(&self, held: Held) -> Reply<'_, Kept> {
+        self.through(Call::Release, self.store.release(held))
+    }
+
+    fn tidy(&self) -> Reply<'_, usize> {
+        self.store.tidy()
+    }
+
+    fn check(&self) -> Reply<'_, ()> {
+        self.store.check()
+    }
+}
+
+fn run<F: Future<Output = ()>>(test: impl FnOnce(Arc<Line>) -> F) {
+    let (line, _folder) = Line::new();
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(test(line));
+}
+
+/// idempot-js, framework suite: lookup or reserve fails: 503, and the handler is not run.
+#[test]
+fn nothing_is_run_while_the_store_is_down() {
+    run(|line| async move {
+        let front = Front::on(line.clone()).await;
+        line.cut(Call::Reserve, true);
+        let answer = front.send(Ask::under("a")).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "store-down"));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!(front.send(Ask::plain("plain")).await.status, 200, "without a key it is not asked");
+        line.cut(Call::Reserve, false);
+        assert_eq!(front.send(Ask::under("a")).await.whole(), (200, "run 1 of a"));
+    });
+}
+
+#[test]
+fn service_is_run_while_the_store_is_down_where_that_is_wanted() {
+    run(|line| async move {
+        let front = Front::set(line.clone(), |layer| layer.on_store_down(OnStoreDown::Pass)).await;
+        line.cut(Call::Reserve, true);
+        for run in 1..=2 {
+            assert_eq!(front.send(Ask::under("a")).await.whole(), (200, format!("run {run} of a").as_str()));
+        }
+    });
+}
+
+/// The reservation was made, and nobody was told: it does not stand in the next one's way.
+#[test]
+fn reservation_whose_answer_was_lost_is_given_back() {
+    run(|line| async move {
+        let front = Front::on(line.clone()).await;
+        line.arrives.store(true, Ordering::Relaxed);
+        line.cut(Call::Reserve, true);
+        assert_eq!(front.send(Ask::under("a")).await.status, 503);
+        line.cut(Call::Reserve, false);
+        let until = tokio::time::Instant::now() + Duration::from_secs(10);
+        loop {
+            let answer = front.send(Ask::under("a")).await;
+            if answer.status == 200 {
+                break assert_eq!(answer.text(), "run 1 of a");
+            }
+            assert!(answer.status == 409 && tokio::time::Instant::now() < until, "{answer:?}");
+        }
+    });
+}
+
+/// idempot-js, framework suite: completion fails: the client still gets 200. powertools-typescript#2944.
+#[test]
+fn answer_that_cannot_be_remembered_is_given_all_the_same() {
+    run(|line| async move {
+        let set = |layer: ratchet::http::Idempotency| {
+            layer.store_wait(Duration::from_millis(300)).lease(Duration::from_millis(600))
+        };
+        let front = Front::set(line.clone(), set).await;
+        line.cut(Call::Complete, true);
+        assert_eq!(front.send(Ask::under("a")).await.whole(), (200, "run 1 of a"));
+        line.cut(Call::Complete, false);
+        assert_eq!(front.send(Ask::under("a")).await.status, 409, "its lease goes on");
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        assert_eq!(front.send(Ask::under("a")).await.whole(), (200, "run 2 of a"), "it was in doubt, and runs again");
+    });
+}
+
+#[test]
+fn answer_that_could_not_be_remembered_is_in_doubt_where_nothing_may_run_twice() {
+    run(|line| async move {
+        let set = |layer: ratchet::http::Idempotency| {
+            let layer = layer.store_wait(Duration::from_millis(300)).lease(Duration::from_millis(400));
+            layer.on_in_doubt(OnInDoubt::Refuse)
+        };
+        let front = Front::set(line.clone(), set).await;
+        line.cut(Call::Complete, true);
+        assert_eq!(front.send(Ask::under("a")).await.whole(), (200, "run 1 of a"));
+        line.cut(Call::Complete, false);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let answer = front.send(Ask::under("a")).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (409, "in-doubt"));
+        assert_eq!(front.runs.count("a"), 1);
+    });
+}
+
+/// The answer was remembered, and nobody was told: it is tried again, and is the same change.
+#[test]
+fn completion_whose_answer_was_lost_is_one() {
+    run(|line| async move {
+        let front = Front::set(line.clone(), |layer| layer.store_wait(Duration::from_millis(300))).await;
+        line.arrives.store(true, Ordering::Relaxed);
+        line.cut(Call::Complete, true);
+        let first = front.send(Ask::under("a")).await;
+        let again = front.send(Ask::under("a")).await;
+        assert_eq!((again.whole(), again.is_replayed()), (first.whole(), true));
+    });
+}
+
+/// Found nowhere: a zombie completes after it was taken over: refused, and its client gets its heir's answer.
+#[test]
+fn holder_that_was_taken_over_gives_its_heirs_answer() {
+    run(|line| async move {
+        let set =
+            |layer: ratchet::http::Idempotency| layer.lease(Duration::from_millis(300)).wait(Duration::from_secs(30));
+        let front = Front::set(line.clone(), set).await;
+        // It is not heard of any more, as if it were frozen.
+        line.cut(Call::Extend, true);
+        let ask = || Ask::under("a").with("x-first-delay-ms", 1_500).with("x-delay-ms", 50);
+        let (zombie, heir) = tokio::join!(front.send(ask()), async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            front.send(ask()).await
+        });
+        assert_eq!((heir.whole(), heir.is_replayed()), ((200, "run 2 of a"), false));
+        assert_eq!((zombie.whole(), zombie.is_replayed()), ((200, "run 2 of a"), true));
+        assert_eq!(front.send(ask()).await.whole(), (200, "run 2 of a"));
+        assert_eq!(front.runs.count("a"), 2, "which is why a lease is longer than anything may be silent");
+    });
+}
+
+/// The same where nothing may run twice: its heir is refused, and the late answer counts.
+#[test]
+fn holder_that_was_silent_still_answers_where_nobody_may_take_over() {
+    run(|line| async move {
+        let set =
+            |layer: ratchet::http::Idempotency| layer.lease(Duration::from_millis(300)).on_in_doubt(OnInDoubt::Refuse);
+        let front = Front::set(line.clone(), set).await;
+        line.cut(Call::Extend, true);
+        let ask = || Ask::under("a").with("x-delay-ms", 1_500);
+        let (late, during) = tokio::join!(front.send(ask()), async {
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            front.send(ask()).await
+        });
+        assert_eq!((during.status.as_u16(), during.problem().as_str()), (409, "in-doubt"));
+        assert_eq!(late.whole(), (200, "run 1 of a"));
+        assert!(front.send(ask()).await.is_replayed());
+    });
+}
+
+/// A request that could not be released is carried out when its lease is over.
+#[test]
+fn release_that_fails_ends_with_the_lease() {
+    run(|line| async move {
+        let front = Front::set(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
+        line.cut(Call::Release, true);
+        let ask = || Ask::under("a").with("x-status", "500 200");
+        assert_eq!(front.send(ask()).await.status, 500);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(front.send(ask()).await.whole(), (200, "run 2 of a"));
+    });
+}

@@ -1,0 +1,111 @@
+//! Goal: a service that remembers its answer in its own transaction does its work once, whatever happens to it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ratchet::effect::postgres::requests::Requests;
+use ratchet::http::request::{Answer, AnswerBody, Found, Held, Store, Wanted};
+
+use crate::database::{Admin, Database};
+use crate::stores::{FENCED, KEPT, LONG, NEW, TAKEN_OVER, answer, answered, new_id, wanted};
+
+fn reservation(held: Held) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("{}.{}", hex(&held.id.0), hex(&held.token.0))
+}
+
+/// A database with a service's table in it, and a store there.
+fn service() -> (Database, Requests) {
+    let database = Database::with("create table charge (amount int)");
+    let store = Requests::new(&database.url, "ratchet").expect("an address");
+    (database, store)
+}
+
+fn charge(session: &Admin, held: Held) {
+    session.run("begin; insert into charge values (10)");
+    let (reservation, body) = (reservation(held), "'\\x00ff'::bytea");
+    session.run(&format!("select ratchet.answer_request('{reservation}', 201, 'text/pläin', {body})"));
+}
+
+/// Where a store's calls run, between statements of the service's.
+struct Calls(tokio::runtime::Runtime);
+
+impl Calls {
+    fn new() -> Calls {
+        Calls(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"))
+    }
+
+    /// A call that must not wait for the service's transaction.
+    fn soon<T>(&self, call: impl Future<Output = T>) -> T {
+        let soon = Duration::from_secs(3);
+        self.0.block_on(async { tokio::time::timeout(soon, call).await.expect("it waits for nobody") })
+    }
+}
+
+#[test]
+fn work_and_answer_are_committed_together() {
+    let ((database, store), calls) = (service(), Calls::new());
+    let session = database.session();
+    let first = wanted(new_id(), 1);
+    assert_eq!(calls.soon(store.reserve(&first)), Ok(NEW));
+    charge(&session, first.held);
+    // Nobody waits for it meanwhile.
+    let second = wanted(first.held.id, 1);
+    assert_eq!(calls.soon(store.extend(first.held, LONG)), KEPT);
+    assert_eq!(calls.soon(store.reserve(&second)), Ok(Found::InProgress));
+    session.run("commit");
+    let headers = vec![("content-type".to_owned(), Bytes::from_static("text/pläin".as_bytes()))];
+    let given = Answer { status: 201, headers, body: AnswerBody::Whole(Bytes::from_static(b"\0\xff")) };
+    assert_eq!(calls.soon(store.reserve(&second)).map(answered), Ok(given.clone()));
+    assert_eq!(calls.soon(store.complete(first.held, &answer(201, "the layer's"), LONG)), KEPT);
+    assert_eq!(calls.soon(store.release(first.held)), FENCED);
+    assert_eq!(calls.soon(store.reserve(&second)).map(answered), Ok(given), "the first one counts");
+    assert_eq!(database.value("select count(*) from charge"), "1");
+}
+
+/// The service dies before its commit: nothing was done, and the next one is carried out.
+#[test]
+fn work_that_was_not_committed_is_done_by_the_next_one() {
+    let ((database, store), calls) = (service(), Calls::new());
+    let first = Wanted { lease: Duration::ZERO, ..wanted(new_id(), 1) };
+    assert_eq!(calls.soon(store.reserve(&first)), Ok(NEW));
+    let session = database.session();
+    charge(&session, first.held);
+    drop(session);
+    let second = wanted(first.held.id, 1);
+    let found = crate::until::within(Duration::from_secs(30), "the session to end", || {
+        let found = calls.soon(store.reserve(&second)).expect("the database is there");
+        (found != Found::InProgress).then_some(found)
+    });
+    assert_eq!(found, TAKEN_OVER);
+    let session = database.session();
+    charge(&session, second.held);
+    session.run("commit");
+    assert_eq!(database.value("select count(*) from charge"), "1");
+}
+
+/// The service was frozen, and another one has done the work: its transaction fails as a whole.
+#[test]
+fn work_of_a_zombie_is_rolled_back() {
+    let ((database, store), calls) = (service(), Calls::new());
+    let zombie = Wanted { lease: Duration::ZERO, ..wanted(new_id(), 1) };
+    assert_eq!(calls.soon(store.reserve(&zombie)), Ok(NEW));
+    let heir = wanted(zombie.held.id, 1);
+    assert_eq!(calls.soon(store.reserve(&heir)), Ok(TAKEN_OVER));
+    let answer_of = |held| format!("select ratchet.answer_request('{}', 201, 'text/plain', '')", reservation(held));
+    for has_answered in [false, true] {
+        let session = database.session();
+        session.run("begin; insert into charge values (10)");
+        let refused = session.wait(session.client().batch_execute(&answer_of(zombie.held)));
+        let refused = refused.expect_err("it was taken over");
+        let message = refused.as_db_error().expect("the database says so").message().to_owned();
+        assert_eq!(message, "the request was taken over, or has an answer");
+        session.run("commit");
+        assert_eq!(database.value("select count(*) from charge where amount = 10"), "0", "the commit was a rollback");
+        // Once more, after its heir has answered.
+        if !has_answered {
+            database.run(&answer_of(heir.held));
+        }
+    }
+    assert_eq!(calls.soon(store.reserve(&wanted(zombie.held.id, 1))).map(|found| answered(found).status), Ok(201));
+}
