@@ -55,6 +55,7 @@
 //! - **reservation**: what is written before a call; **settlement**: what is written after it
 //! - **attempt**: one call; **in doubt**: one that may or may not have happened
 //! - **result**: what a call was answered, remembered for duplicates
+//! - **gate**: who is asked whether an identity was passed on elsewhere; **mark**: what it keeps of the first one
 //! - **handler**: a function that does a record's work
 //! - **step**: a named part of that; **journal**: what a record's steps have come to
 //! - **request**: an HTTP request that is carried out once; **key**: what its client names it by; **answer**: what the
@@ -99,6 +100,8 @@ pub mod lock;
 pub mod observe;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod record;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod redis;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod rehearsal;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]

@@ -30,7 +30,7 @@ mod settings;
 mod tests;
 pub mod work;
 
-pub use settings::{constants, handler, provider, settings, sink};
+pub use settings::{constants, gate, handler, provider, settings, sink};
 
 /// What separates an identity from its scope.
 const SCOPE: u8 = 0x22;

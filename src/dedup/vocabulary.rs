@@ -210,6 +210,8 @@ vocabulary! {
         Rejected = "rejected",
         /// The sink's inbox has it, or a newer one of its identity.
         InInbox = "in_inbox",
+        /// The gate knows it from another partition, topic or topology.
+        KnownElsewhere = "known_elsewhere",
         /// It asks the provider for something else than the record with its identity and version before it.
         Conflict = "conflict",
         /// Its call may have happened, and nothing more can be found out.
@@ -252,6 +254,7 @@ impl Reason {
             Reason::Unsendable => "the output refuses the record",
             Reason::Rejected => "the sink refuses what the record causes",
             Reason::InInbox => "the sink's inbox has the identity already",
+            Reason::KnownElsewhere => "the gate knows the identity from another partition, topic or topology",
             Reason::Conflict => "the provider was called for something else with this identity and version",
             Reason::InDoubt => "the call may have happened, and nothing more can be found out",
             Reason::Unavailable => "the attempts to call the provider are exhausted",

@@ -11,6 +11,7 @@
 //! - `http` is the driver for providers that speak HTTP, the only one that knows its crates.
 //! - [`call`] is what becomes of a call to a provider, which no transaction can hold: pure.
 //! - [`provider`] is what a sink that calls is: [`provider::Provider`] for all lanes, [`provider::Calls`] for one.
+//! - [`gate`] is what a gate is, which is asked before a record is passed on; the room `redis` has the driver.
 //! - [`handler`] runs functions of the user's, step by step, as if they were a provider.
 //! - `lane` is a lane's way to the thread that makes its calls, `job` what that has of one, and the lock that makes taking
 //!   back certain. `thread` lets them go: in order, at most so many, at most at a rate (`rate`).
@@ -28,6 +29,7 @@ use crate::format::Token;
 
 pub mod call;
 mod effects;
+pub mod gate;
 pub mod handler;
 pub mod http;
 mod job;

@@ -9,6 +9,7 @@ use crate::cluster::Fencing;
 use crate::config::{self, Commit};
 use crate::dedup::Rules;
 use crate::effect::Sink;
+use crate::effect::gate::Gate;
 use crate::effect::provider::Provider;
 use crate::observe::{Health, Metrics};
 use crate::state::{Memory, Registry, StateDir};
@@ -62,6 +63,8 @@ pub struct Context {
     pub limits: Limits,
     /// The sink, if survivors do not go to a topic.
     pub sink: Option<Arc<dyn Sink>>,
+    /// The gate, if the topology has one.
+    pub gate: Option<Arc<dyn Gate>>,
     /// The provider, if what survives calls one.
     pub provider: Option<Arc<dyn Provider>>,
     /// How far commands to its tasks reach, where it calls a provider.

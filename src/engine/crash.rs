@@ -16,6 +16,8 @@ const BEFORE_FREEZING: Duration = Duration::from_secs(1);
 /// Where a drill can kill or freeze the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
+    /// A gate has left marks; nothing of what they are about has been sent.
+    AfterGate,
     /// The sink has committed; nothing has been sent to Kafka.
     AfterSink,
     /// A transaction's records are sent, including changelog and position; it is not committed.
@@ -52,7 +54,8 @@ pub enum Point {
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
+        Self::AfterGate,
         Self::AfterSink,
         Self::AfterSends,
         Self::AfterCommit,
@@ -74,6 +77,7 @@ impl Point {
     /// Its name in `RATCHET_CRASH_AT`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::AfterGate => "after_gate",
             Self::AfterSink => "after_sink",
             Self::AfterSends => "after_sends",
             Self::AfterCommit => "after_commit",

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::cluster::Cluster;
 use crate::dedup::{
-    Candidate, Decision, Evaluation, Evaluator, Kept, Memory, Progress, Reader, Reading, Row, Subject, evaluate,
+    Action, Candidate, Decision, Evaluation, Evaluator, Kept, Memory, Progress, Reader, Reading, Row, Subject, evaluate,
     explain,
 };
 use crate::format;
@@ -18,6 +18,7 @@ use crate::state::{self, Overlay, Store};
 
 use super::audit::Dropped;
 use super::context::Context;
+use super::gate::Ahead;
 use super::share::Share;
 use super::task::Work;
 
@@ -62,6 +63,8 @@ struct Wanted {
 /// What a task remembers: what is in the overlay, or else what the store held when it was read.
 struct Remembered<'a> {
     overlay: &'a Overlay,
+    /// What stands before the overlay, where records are judged ahead of time.
+    ahead: Option<&'a Overlay>,
     bytes: &'a [u8],
     /// By row of the current record.
     found: &'a [Found],
@@ -72,7 +75,8 @@ struct Remembered<'a> {
 impl<'a> Remembered<'a> {
     fn look(&self, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
         let stored = || found.clone().map(|range| &self.bytes[range]);
-        let written = self.overlay.get(key).filter(|_| !sabotage::is_on(Sabotage::InBatchDuplicatesUnseen));
+        let ahead = self.ahead.and_then(|ahead| ahead.get(key));
+        let written = ahead.or_else(|| self.overlay.get(key)).filter(|_| !sabotage::is_on(Sabotage::InBatchDuplicatesUnseen));
         written.unwrap_or_else(stored)
     }
 }
@@ -187,9 +191,51 @@ impl Judge {
     ) -> Result<Option<Evaluation>, format::Error> {
         let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
         let subject = Subject { record, reading: readings[at].as_ref(), arena };
-        let memory = Remembered { overlay, bytes, found: &found[first_rows[at]..], instead: None };
+        let memory = Remembered { overlay, ahead: None, bytes, found: &found[first_rows[at]..], instead: None };
         let certainly = || is_certainly_future::<C>(context, work, record);
         evaluator.evaluate((&context.rules, wall_ms), progress, subject, &memory, certainly)
+    }
+
+    /// Judges the records that were read ahead of time, as they will be judged, and changes nothing but `ahead`. Calls
+    /// `passes` for each that will be passed on, with its number, offset and decision, and with what it is identified and
+    /// versioned by. Ends where judging will stop.
+    pub fn look_ahead<'r, C: Cluster>(
+        &mut self,
+        (context, work): (&Context, &Work<'_, C>),
+        (progress, overlay): (&Progress, &Overlay),
+        records: impl Iterator<Item = Record<'r>>,
+        (wall_ms, ahead): (i64, &mut Ahead),
+        mut passes: impl FnMut(usize, i64, &Decision, (&[Row], &[u8])),
+    ) {
+        let Self { evaluator, readings, arena, bytes, found, first_rows, in_progress, .. } = self;
+        ahead.progress.clone_from(progress);
+        ahead.overlay.clear();
+        for (at, record) in records.enumerate() {
+            *in_progress = Some(record.offset);
+            let subject = Subject { record: &record, reading: readings[at].as_ref(), arena };
+            let memory = Remembered {
+                overlay,
+                ahead: Some(&ahead.overlay),
+                bytes,
+                found: &found[first_rows[at]..],
+                instead: None,
+            };
+            let certainly = || is_certainly_future::<C>(context, work, &record);
+            let judged =
+                evaluator.evaluate((&context.rules, wall_ms), &mut ahead.progress, subject, &memory, certainly);
+            // What cannot be judged, or stops the task, is met again.
+            let Ok(Some(Evaluation { decision, .. })) = judged else { return };
+            match decision.action {
+                Action::Fail => return,
+                Action::Forward => {
+                    let rows = readings[at].as_ref().map(Reading::rows).unwrap_or_default();
+                    passes(at, record.offset, &decision, (rows, arena));
+                }
+                Action::Drop | Action::DeadLetter => {}
+            }
+            let Ahead { progress, overlay } = &mut *ahead;
+            evaluator.remember(progress, subject, |key, entry| overlay.put(key, Some(entry)));
+        }
     }
 
     /// The same against this entry of its identity, whatever the store holds. Nothing of it is from the future: stream
@@ -203,7 +249,7 @@ impl Judge {
     ) -> Result<Evaluation, format::Error> {
         let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
         let subject = Subject { record, reading: readings[at].as_ref(), arena };
-        let memory = Remembered { overlay, bytes, found: &found[first_rows[at]..], instead: Some(entry) };
+        let memory = Remembered { overlay, ahead: None, bytes, found: &found[first_rows[at]..], instead: Some(entry) };
         let wall_ms = progress.stream_time;
         let evaluated = evaluator.evaluate((&context.rules, wall_ms), progress, subject, &memory, || true)?;
         Ok(evaluated.expect("the clock is certain"))
@@ -214,7 +260,7 @@ impl Judge {
     pub fn remembered<'a>(&'a self, overlay: &'a Overlay, at: usize) -> Option<&'a [u8]> {
         let row = self.readings[at].as_ref().map(Reading::rows).unwrap_or_default().first()?;
         let memory =
-            Remembered { overlay, bytes: &self.bytes, found: &self.found[self.first_rows[at]..], instead: None };
+            Remembered { overlay, ahead: None, bytes: &self.bytes, found: &self.found[self.first_rows[at]..], instead: None };
         memory.identity(0, &self.arena[row.key.clone()])
     }
 
@@ -247,7 +293,7 @@ impl Judge {
         let identities: Vec<String> = rows.iter().map(|row| explain::identity(&self.arena[row.key.clone()])).collect();
         let subject = Subject { record, reading: self.readings[at].as_ref(), arena: &self.arena };
         let memory =
-            Remembered { overlay, bytes: &self.bytes, found: &self.found[self.first_rows[at]..], instead: None };
+            Remembered { overlay, ahead: None, bytes: &self.bytes, found: &self.found[self.first_rows[at]..], instead: None };
         let against = self.evaluator.compared_with(progress, subject, &memory, decision);
         let candidate = rows.first().map(|row| Candidate::of(row, &self.arena, record));
         Dropped {

@@ -29,6 +29,7 @@ use super::transact::{OpenSink, Transactor};
 
 mod calls;
 mod control;
+mod gated;
 mod group;
 mod records;
 mod recovery;
@@ -292,6 +293,7 @@ impl<C: Cluster> Lane<C> {
                 gauge(task, end, wall_ms);
                 task.dead_letters.log_if_due(&task.input, &self.context.topology.dead_letter, now);
             }
+            self.count_gated();
             if let Some(sink) = &mut self.sink
                 && sink.count_waits(&self.tasks)
             {
@@ -341,7 +343,10 @@ impl<C: Cluster> Lane<C> {
         };
         let count = |of: &dyn Fn(&Task<C>) -> bool| self.tasks.values().filter(|task| of(task)).count();
         let at_rest = |task: &Task<C>| {
-            matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed)
+            matches!(
+                task.phase,
+                Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed
+            )
         };
         self.status.set(Counts {
             tasks: self.tasks.len(),
@@ -364,7 +369,7 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
     if let Some(held) = &task.held {
         task.metrics.state(held.store.entries_estimate(), held.store.bytes());
     }
-    let at_work = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_))
+    let at_work = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_))
         || task.waits_for_sink.is_some();
     let Some(end) = end.filter(|_| at_work) else { return };
     let records = (end - task.committed.next).max(0);

@@ -8,6 +8,7 @@
 //! - [`process`] takes a batch through a task; [`transact`] is its transaction, in which each task has a [`share`]:
 //!   committed, it becomes the task's, aborted, it is dropped
 //! - [`calling`] is what a lane does where new records call a provider: its windows of records that are not settled
+//! - [`gate`] is who is asked before a record is passed on, if the topology has one
 //! - [`control`] is how somebody gives its tasks commands, which they carry out in their transactions
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   record who may have written; [`isolate`] is for outputs that fail
@@ -53,6 +54,7 @@ pub mod crash;
 pub mod dead_letter_log;
 mod disks;
 pub mod failure;
+pub mod gate;
 pub mod feeding;
 pub mod held_up;
 pub mod hold;
@@ -258,7 +260,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             }
         };
         let opened = rendering::sink(&topology, config.tables_create);
-        let (sink, provider) = match opened.and_then(|sink| Ok((sink, handlers.provider(&topology)?))) {
+        let opened = opened.and_then(|sink| Ok((sink, rendering::gate(&topology)?, handlers.provider(&topology)?)));
+        let (sink, gate, provider) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 tracing::error!(topology = name, reason = %error, "topology refused");
@@ -286,6 +289,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             ids: Ids::default(),
             limits: Limits::DEFAULT,
             sink,
+            gate,
             provider,
             commands: Seen::default(),
             clock: clock.clone(),

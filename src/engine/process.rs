@@ -8,6 +8,7 @@ use crate::rendering::Renderer;
 use super::context::Context;
 use super::crash;
 use super::failure::{Failure, Unprocessable};
+use super::gate::{OpenGate, Passage, Through, known_elsewhere};
 use super::judge::Judge;
 use super::output::{Added, Known, Outlet, words};
 use super::panics::InProgress;
@@ -24,13 +25,22 @@ pub struct Scratch {
     explanation: Vec<u8>,
     /// What renders effects, if the topology has a sink.
     renderer: Option<Renderer>,
+    /// The way to the topology's gate, if it has one.
+    gate: Option<OpenGate>,
 }
 
 impl Scratch {
     /// Memory for records of the topology's rules.
     pub fn new(context: &Context) -> Self {
         let (headers, explanation) = Default::default();
-        Self { judge: Judge::new(context), headers, explanation, renderer: Renderer::new(&context.topology) }
+        let gate = context.gate.as_ref().and_then(|gate| OpenGate::of(context, gate.as_ref()));
+        let renderer = Renderer::new(&context.topology);
+        Self { judge: Judge::new(context), headers, explanation, renderer, gate }
+    }
+
+    /// The way to the topology's gate, if it has one.
+    pub(super) fn gate(&mut self) -> Option<&mut OpenGate> {
+        self.gate.as_mut()
     }
 
     /// The record that [`process`] was working on when it panicked.
@@ -111,7 +121,7 @@ fn process_all<C: Cluster>(
     producer: &mut C::Producer,
     scratch: &mut Scratch,
 ) -> Result<Added, Failure> {
-    let Scratch { judge, headers, explanation, renderer } = scratch;
+    let Scratch { judge, headers, explanation, renderer, gate } = scratch;
     let Portion { batch, indices: all, room } = *portion;
     let (task, id) = (work.task, share.task);
     let stops = task.stops_before();
@@ -124,10 +134,15 @@ fn process_all<C: Cluster>(
     judge.look_up(work.store, &share.position.progress).map_err(|error| Failure::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
+    let passage = gate.as_mut().map_or(Passage::Unasked, |gate| {
+        gate.ask::<C>((context, work), share, judge, (batch, indices), wall_ms)
+    });
+    let indices = passage.reach(indices);
     for (at, &index) in indices.iter().enumerate() {
         let record = batch.record(index);
         judge.in_progress = Some(record.offset);
         crash::record(record.topic, record.partition, record.offset);
+        let before = (share.position.progress.stream_time, share.position.progress.horizon);
         let evaluation = judge
             .judge((context, work), (&mut share.position.progress, &share.overlay), at, &record, wall_ms)
             .map_err(|error| {
@@ -143,6 +158,11 @@ fn process_all<C: Cluster>(
             share.stop = Some(Stop::Refused(stops_at(context, &record, &evaluation)));
             break;
         }
+        let Some(evaluation) = through(gate.as_ref(), passage, at, evaluation) else {
+            // As if it had not been judged.
+            (share.position.progress.stream_time, share.position.progress.horizon) = before;
+            break;
+        };
         let (producer, headers) = (&mut *producer, &mut *headers);
         let known = renderer.as_mut().map(|renderer| Known {
             rows: judge.rows(at),
@@ -162,6 +182,8 @@ fn process_all<C: Cluster>(
         // A record that the output or the sink refuses is treated as if it had never existed.
         if !matches!(decision.reason, Reason::Unsendable | Reason::Rejected) {
             added.epoch_changes += u64::from(judge.remember(share, at, &record));
+        } else if let Some(gate) = gate {
+            gate.refuse(at);
         }
         share.tally.add(decision.verdict, decision.reason);
         share.last_timestamp = record.timestamp.or(share.last_timestamp);
@@ -171,12 +193,26 @@ fn process_all<C: Cluster>(
             break;
         }
     }
+    gate.iter_mut().for_each(|gate| gate.take_back(context, work));
+    let is_held = matches!(passage, Passage::Held(_)) && added.records == indices.len() && share.stop.is_none();
     let is_next = before_stop.len() < all.len() && added.records == before_stop.len() && share.stop.is_none();
-    if let Some((_, reason)) = stops.filter(|_| is_next) {
+    if is_held {
+        share.stop = Some(Stop::Gated);
+    } else if let Some((_, reason)) = stops.filter(|_| is_next) {
         let offset = batch.record(all[before_stop.len()]).offset;
         share.stop = Some(Stop::Refused(format!("{}:{offset}: {reason}", task.input)));
     }
     Ok(added)
+}
+
+/// The evaluation once the gate has had its say on the record of this number; `None` if it has to be asked about first,
+/// with the next portion.
+fn through(gate: Option<&OpenGate>, passage: Passage, number: usize, evaluation: Evaluation) -> Option<Evaluation> {
+    match gate.map_or(Through::Goes, |gate| gate.through(passage, number, &evaluation.decision)) {
+        Through::Goes => Some(evaluation),
+        Through::Elsewhere => Some(Evaluation { decision: known_elsewhere(evaluation.decision), ..evaluation }),
+        Through::Unasked => None,
+    }
 }
 
 /// The audit record to write if the sink's inbox has the record, empty if there is no audit topic; `None` if the sink

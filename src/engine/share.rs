@@ -97,6 +97,8 @@ pub enum Stop {
     Refused(String),
     /// The record seems to be from the future; Kafka's time decides.
     Doubted(Doubt),
+    /// The topology's gate has to be asked about the record, and does not answer.
+    Gated,
 }
 
 impl Share {

@@ -60,6 +60,8 @@ pub enum Phase<C: Cluster> {
     },
     /// Writing to Kafka what the sink has committed and Kafka has not.
     Redoing(Box<Redoing<C>>),
+    /// Waiting for the topology's gate: everything before the record to ask about is committed.
+    Gated,
     /// Working in the lane's shared transactions.
     Running,
     /// To work in transactions of its own, since the output has failed it; waiting for a slot.
@@ -88,7 +90,7 @@ impl<C: Cluster> Phase<C> {
             | Self::Claiming { .. }
             | Self::Redoing(_) => PhaseName::Settling,
             Self::Loading(_) => PhaseName::Restoring,
-            Self::Running => PhaseName::Running,
+            Self::Running | Self::Gated => PhaseName::Running,
             Self::Queued { .. } | Self::Isolated(_) => PhaseName::Isolated,
             Self::Failed => PhaseName::Failed,
         }
@@ -294,6 +296,11 @@ impl<C: Cluster> Task<C> {
         self.presence.health.clock_doubted(&self.presence.topology, &self.input, disagreement.is_some());
         let ahead_ms = disagreement.map_or(Some(0), |found| found.kafka_ahead_ms);
         ahead_ms.into_iter().for_each(|ms| self.metrics.clock_behind(ms));
+    }
+
+    /// Reports whether the task waits for the topology's gate.
+    pub fn report_gated(&self, gated: bool) {
+        self.presence.health.gated(&self.presence.topology, &self.input, gated);
     }
 
     /// Stops the task for good.

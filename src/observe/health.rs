@@ -1,7 +1,7 @@
 //! Whether this instance is ready: the basis of `/readyz`.
 //!
 //! Ready means: at least one lane was started, every lane has joined its group, no task is being restored
-//! for the first time since it was assigned, no topic that should be read was refused, every disk responds, and
+//! for the first time since it was assigned, none waits for clocks or for a gate, no topic that should be read was refused, every disk responds, and
 //! everything that panicked has restarted. A restore after an aborted transaction does not
 //! make an instance unready: it is short, and nobody else could do the work meanwhile.
 
@@ -42,6 +42,8 @@ struct Task {
     stopped: bool,
     /// It waits until clocks agree.
     clock_doubted: bool,
+    /// It waits for its topology's gate.
+    gated: bool,
     /// How many lanes hold it: two for a moment when it moves from one lane of this process to another.
     holders: usize,
 }
@@ -98,12 +100,20 @@ impl Health {
         task.restored = false;
         task.stopped = false;
         task.clock_doubted = false;
+        task.gated = false;
     }
 
     /// Whether a task waits until this host's clock and Kafka's agree.
     pub fn clock_doubted(&self, topology: &str, partition: &TopicPartition, doubted: bool) {
         if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
             task.clock_doubted = doubted;
+        }
+    }
+
+    /// Whether a task waits for its topology's gate.
+    pub fn gated(&self, topology: &str, partition: &TopicPartition, gated: bool) {
+        if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
+            task.gated = gated;
         }
     }
 
@@ -161,12 +171,15 @@ impl Health {
         });
         let tasks = known.tasks.iter().map(|((topology, partition), task)| Check {
             name: format!("task {topology}/{partition}"),
-            ok: task.restored && !task.stopped && !task.clock_doubted,
-            detail: match (task.stopped, task.clock_doubted, task.restored) {
-                (true, _, _) => "has stopped; the log says why",
-                (false, true, _) => "waits: this host's clock or Kafka's is wrong; the log says by how much",
-                (false, false, true) => "restored",
-                (false, false, false) => "is being restored for the first time",
+            ok: task.restored && !task.stopped && !task.clock_doubted && !task.gated,
+            detail: match task {
+                Task { stopped: true, .. } => "has stopped; the log says why",
+                Task { clock_doubted: true, .. } => {
+                    "waits: this host's clock or Kafka's is wrong; the log says by how much"
+                }
+                Task { gated: true, .. } => "waits: the gate does not answer; the log says why",
+                Task { restored: true, .. } => "restored",
+                Task { .. } => "is being restored for the first time",
             },
         });
         let refused = known.refused.iter().map(|(topology, topic)| Check {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use crate::dedup::{Scalar, Source};
 use crate::effect::postgres::steps::Database;
 use crate::effect::postgres::{self, Settings};
+use crate::effect::gate::Gate;
 use crate::effect::provider::Provider;
 use crate::effect::{self, Sink, handler, http};
+use crate::redis;
 use crate::topology::Topology;
 use crate::topology::sink::terms::Rate;
 use crate::topology::sink::{self, Command, Parameter, Statement};
@@ -50,6 +52,20 @@ fn constant(parameter: &Parameter) -> Option<String> {
 pub fn sink(topology: &Topology, creates: bool) -> Result<Option<Arc<dyn Sink>>, effect::Error> {
     let Some(settings) = settings(topology, creates) else { return Ok(None) };
     Ok(Some(Arc::new(postgres::Postgres::new(settings)?)))
+}
+
+/// The topology's gate; `None` if it has none.
+///
+/// # Errors
+/// An address that cannot be one.
+pub fn gate(topology: &Topology) -> Result<Option<Arc<dyn Gate>>, effect::Error> {
+    let Some(gate) = &topology.gate else { return Ok(None) };
+    let address = redis::Address::read(gate.url.reveal()).map_err(|problem| effect::Error {
+        kind: effect::ErrorKind::Lasting,
+        message: format!("`gate.redis.url` is not the address of a server of Redis: {problem}"),
+    })?;
+    let settings = redis::gate::Settings { address, name: gate.name.clone(), retention_ms: gate.retention_ms };
+    Ok(Some(Arc::new(redis::gate::Redis::new(settings))))
 }
 
 /// The provider that the topology calls; `None` if it calls none.

@@ -9,10 +9,12 @@ use super::sink::terms::OnDuplicate;
 use super::spec::{limits, null_choices};
 use super::{Existing, Start, presets};
 
+mod gate;
 mod http;
 mod sink;
 mod terms;
 
+pub use gate::{GATE, REDIS};
 pub use http::{ATTEMPT, BODY, BODY_NONE, BODY_VALUE, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN};
 pub use sink::{ALL_COLUMNS, ANSWER, CALL, DOES, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE};
 pub use terms::{ATTEMPTS_MAX, FACTOR_MAX, HANDLER, RESULTS, RETRYING};
@@ -121,6 +123,13 @@ pub static TOP: Mapping = Mapping {
             "[what new records cause outside of Kafka](#sinks), in place of an output: `postgres`, `http` or `handler`",
         )
         .or(Omitted::Words("required, or an output")),
+        Key::optional(
+            "gate",
+            Type::mapping(&GATE),
+            "gate: {redis: {url: '${env:REDIS_URL}'}}",
+            "[who is asked](#gates) whether an identity was passed on by another partition, topic or topology: `redis`. It \
+             suppresses, and guarantees nothing",
+        ),
         Key::optional(
             "dead_letter",
             Type::mapping(&DEAD_LETTER),

@@ -27,6 +27,7 @@
 //! | `output.existing` | `refuse` or `append`: what to do if the output already holds records when the topology starts | `refuse` |
 //! | `sink.postgres` | what records cause in a database ([`sink`]) | required, or an output |
 //! | `sink.http` | what records make a provider do ([`sink::http`]) | required, or an output |
+//! | `gate.redis` | who is asked whether an identity was passed on elsewhere ([`gate`]) | none |
 //! | `dead_letter.topic` | a topic | `<name>.dead_letter` |
 //! | `audit.topic` | a topic | none |
 //! | `on_invalid`, `on_missing`, `on_late`, `on_unsendable` | an action | `dead_letter` |
@@ -48,6 +49,7 @@ use crate::dedup::{Reason, Rejection, Rules};
 pub use cases::TestCase;
 use compile::Marks;
 pub use ending::{Ending, Existing, Output};
+pub use gate::Gate;
 pub use input::{Input, Pattern};
 pub use presets::Preset;
 pub use sink::Sink;
@@ -59,6 +61,7 @@ pub mod cases;
 mod compile;
 pub mod ending;
 mod expand;
+pub mod gate;
 mod input;
 mod keys;
 mod names;
@@ -105,6 +108,8 @@ pub struct Topology {
     pub rules: Arc<Rules>,
     /// Where new records go.
     pub ending: Ending,
+    /// Who is asked whether an identity was passed on elsewhere.
+    pub gate: Option<Gate>,
     /// The topic for records that a person should look at.
     pub dead_letter: String,
     /// The topic in which every drop is explained.

@@ -112,7 +112,7 @@ impl<C: Cluster> Lane<C> {
         self.rechecked = recreated;
         self.batch = C::Batch::default();
         self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, "a topic was recreated")));
-        let concerned = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Queued { .. }));
+        let concerned = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Gated | Phase::Queued { .. }));
         concerned.into_iter().for_each(|id| self.restart(id));
     }
 
@@ -199,6 +199,7 @@ impl<C: Cluster> Lane<C> {
             let idle = matches!(
                 phase,
                 Phase::Running
+                    | Phase::Gated
                     | Phase::Queued { .. }
                     | Phase::Waiting { .. }
                     | Phase::Settling(_)
@@ -227,7 +228,8 @@ impl<C: Cluster> Lane<C> {
             Phase::Redoing(redoing) => redoing.abandon(&self.cluster, &self.metrics),
             _ => {}
         }
-        let running = matches!(task.phase, Phase::Running | Phase::Queued { .. } | Phase::Isolated(_));
+        let running =
+            matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
         if let (true, Some(held)) = (running, &task.held)
             && let Err(error) = held.store.flush()
         {

@@ -235,6 +235,7 @@ impl<C: Cluster> Lane<C> {
         match stop {
             Stop::Refused(reason) => task.fail(&reason),
             Stop::Doubted(doubt) => self.ask_time(id, doubt),
+            Stop::Gated => self.hold_for_gate(id),
         }
     }
 }

@@ -201,6 +201,7 @@ impl<C: Cluster> Lane<C> {
                     | Phase::Loading(_)
                     | Phase::Claiming { .. }
                     | Phase::Redoing(_)
+                    | Phase::Gated
             )
         });
         self.restoring = !restoring.is_empty();
@@ -220,9 +221,16 @@ impl<C: Cluster> Lane<C> {
             }
             let may_load =
                 self.tasks_in(|phase| matches!(phase, Phase::Loading(_))).len() < self.context.limits.loads_max;
-            if matches!(self.tasks[&id].phase, Phase::Redoing(_)) {
-                self.step_redo(id);
-                continue;
+            match self.tasks[&id].phase {
+                Phase::Redoing(_) => {
+                    self.step_redo(id);
+                    continue;
+                }
+                Phase::Gated => {
+                    self.step_gated(id)?;
+                    continue;
+                }
+                _ => {}
             }
             let task = self.tasks.get_mut(&id).expect("listed above");
             let step = || restore::step(&self.context, &self.cluster, task, &mut self.restore_batch, may_load);
@@ -262,6 +270,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         task.report_restored();
+        task.report_gated(false);
         self.context.proven.add(&task.input.topic);
         if !std::mem::replace(&mut task.taken_over, true) {
             self.metrics.takeover(if task.restored { "restored" } else { "current" });

@@ -17,11 +17,13 @@ use prometheus::{
 
 mod calls;
 mod lane;
+mod gate;
 mod sink;
 mod task;
 
 pub use calls::{CallMetrics, Settled};
 pub use lane::{LaneMetrics, TransactionResult};
+pub use gate::GateMetrics;
 pub use sink::{Outcomes, SinkMetrics};
 pub use task::{LongWork, Phase, TaskMetrics, Work};
 
@@ -83,6 +85,10 @@ struct Families {
     commands: IntCounterVec,
     commands_waiting: IntGaugeVec,
     sink_held: IntGaugeVec,
+    gate_answers: IntCounterVec,
+    gate_duration: HistogramVec,
+    gate_unasked: IntCounterVec,
+    gate_held: IntGaugeVec,
     panics: IntCounter,
     handles: Mutex<Handles>,
     /// The tasks with long work: each has at most one, since a store is swept only after it was restored.
@@ -103,6 +109,11 @@ impl Metrics {
     /// The metrics that a lane of `topology` counts of its sink, which is of this kind.
     pub fn sink(&self, topology: &str, kind: &str) -> SinkMetrics {
         SinkMetrics::new(&self.families, topology, kind)
+    }
+
+    /// The metrics that a lane of `topology` counts of its gate.
+    pub fn gate(&self, topology: &str) -> GateMetrics {
+        GateMetrics::new(&self.families, topology)
     }
 
     /// The metrics that a lane of `topology` counts of its calls to a provider of this kind. `classes` are the words for
@@ -337,6 +348,30 @@ impl Families {
                 &registry,
                 "ratchet_sink_held",
                 "Lanes that wait for their sink: it is down, or a person has to act.",
+                TOPOLOGY,
+            ),
+            gate_answers: counter(
+                &registry,
+                "ratchet_gate_answers_total",
+                "Records that a gate was asked about, by what it said.",
+                &["topology", "answer"],
+            ),
+            gate_duration: histogram(
+                &registry,
+                "ratchet_gate_duration_seconds",
+                "Time in which a gate has answered about a portion of records.",
+                exponential(0.0001, 2.0, 16),
+            ),
+            gate_unasked: counter(
+                &registry,
+                "ratchet_gate_unasked_total",
+                "Records that went on unasked while a gate did not answer.",
+                TOPOLOGY,
+            ),
+            gate_held: int_gauge(
+                &registry,
+                "ratchet_gate_held",
+                "Lanes in which records wait for a gate: it does not answer, or a person has to act.",
                 TOPOLOGY,
             ),
             panics: panics(&registry),

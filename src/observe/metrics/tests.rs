@@ -40,6 +40,10 @@ const NAMES: [&str; 34] = [
     "ratchet_commands_total",
     "ratchet_commands_waiting",
     "ratchet_sink_held",
+    "ratchet_gate_answers_total",
+    "ratchet_gate_duration_seconds",
+    "ratchet_gate_unasked_total",
+    "ratchet_gate_held",
     "ratchet_panics_total",
     "ratchet_build_info",
 ];

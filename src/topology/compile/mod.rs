@@ -13,6 +13,7 @@ use super::spec::{Spec, VersionSpec};
 use super::{Preset, Start, Topology, names};
 
 mod cases;
+mod gate;
 mod http;
 mod rules;
 pub(super) mod samples;
@@ -51,6 +52,8 @@ pub fn compile(
     let topics = compiler.topics(name.as_deref(), input.as_ref());
     compiler.check_partitioning();
     compiler.check_sink();
+    compiler.check_gate();
+    let gate = compiler.gate(name.as_deref());
     let ending = compiler.ending(&topics, name.as_deref(), input.as_ref());
     let tests = compiler.tests(input.as_ref());
     compiler.check_no_versions_expected();
@@ -73,6 +76,7 @@ pub fn compile(
         start: spec.input.start.as_ref().map_or(Start::Earliest, |start| start.value),
         rules: Arc::new(rules),
         ending: ending?,
+        gate: gate?,
         dead_letter: dead_letter?,
         audit,
         tests,
@@ -93,6 +97,7 @@ pub fn check_without_preset(spec: &Spec, file: &Arc<File>, report: &mut Report) 
     }
     compiler.topics(name.as_deref(), input.as_ref());
     compiler.check_sink();
+    compiler.check_gate();
     compiler.tests(input.as_ref());
 }
 
@@ -295,7 +300,7 @@ impl Compiler<'_> {
         let has_key = identity.parts.iter().any(|part| part.value.holds_key());
         let dedup = self.spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()?.dedup.as_ref());
         let has_inbox = dedup.is_some_and(|dedup| dedup.value == Dedup::Inbox);
-        if has_key || self.spec.partitioned_by_identity || !identity.complete || has_inbox {
+        if has_key || self.spec.partitioned_by_identity || !identity.complete || has_inbox || self.spec.gate.is_some() {
             return;
         }
         let message =

@@ -88,7 +88,7 @@ impl Compiler<'_> {
     }
 
     /// Whether the password stands in the file itself, also beside something that is substituted.
-    fn is_password_written(&self, url: &Placed<Text>) -> bool {
+    pub(super) fn is_password_written(&self, url: &Placed<Text>) -> bool {
         let source = self.file.text().get(url.place.start..url.place.end()).unwrap_or_default();
         secrets::has_password(source) || !url.value.is_secret() && secrets::has_password(url.value.reveal())
     }

@@ -27,6 +27,7 @@ fn tables() -> Vec<(&'static str, &'static str, Vec<String>)> {
         ("statement", KEYS, rows(&STATEMENT)),
         ("table", KEYS, rows(&TABLE)),
         ("outbox", KEYS, rows(&OUTBOX)),
+        ("gate", KEYS, rows(&REDIS)),
         ("test", KEYS, rows(&CASE)),
         ("record", KEYS, rows(&RECORD)),
         ("row", KEYS, rows(&sink::CALL)),
@@ -113,7 +114,7 @@ fn every_key_is_described_in_one_clause_or_more() {
         &ENTRY,
     ];
     let all: Vec<&Mapping> =
-        all.into_iter().chain(sink::ALL.iter().chain(http::ALL).chain(terms::ALL).copied()).collect();
+        all.into_iter().chain(sink::ALL.iter().chain(http::ALL).chain(terms::ALL).chain(gate::ALL).copied()).collect();
     for key in all.iter().flat_map(|mapping| mapping.keys) {
         assert!(!key.about.is_empty() && !key.about.ends_with('.'), "{}: {}", key.name, key.about);
         assert!(key.example.contains(key.name) || key.example.contains(':'), "{}: {}", key.name, key.example);

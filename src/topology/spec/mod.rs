@@ -9,6 +9,7 @@ use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units
 
 use super::sink::terms::OnDuplicate;
 use super::{Existing, Start, keys};
+pub use gate::GateSpec;
 pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
 pub use identity::IdentitySpec;
 pub use kinds::KindsSpec;
@@ -19,6 +20,7 @@ pub use version::VersionSpec;
 use paths::SpecReader;
 
 pub mod cases;
+pub mod gate;
 pub mod http;
 pub mod identity;
 pub mod kinds;
@@ -62,6 +64,7 @@ pub struct Spec {
     pub output: Option<Placed<Text>>,
     pub existing: Option<Placed<Existing>>,
     pub sink: Option<SinkSpec>,
+    pub gate: Option<GateSpec>,
     pub dead_letter: Option<Placed<Text>>,
     pub audit: Option<Placed<Text>>,
     pub actions: ActionSpecs,
@@ -129,6 +132,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
     };
     let (output, existing) = this.ending(&top).map(|field| this.written_to(field)).unwrap_or_default();
     let sink = top.get("sink").map(|field| this.sink(field));
+    let gate = top.get("gate").map(|field| this.gate(field));
     let refresh = choices(Refresh::ALL, Refresh::as_str);
     Some(Spec {
         name,
@@ -150,6 +154,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         output,
         existing,
         sink,
+        gate,
         dead_letter: top.get("dead_letter").and_then(|field| this.topic(field, &keys::DEAD_LETTER)),
         audit: top.get("audit").and_then(|field| this.topic(field, &keys::AUDIT)),
         actions: this.actions(&top),

@@ -1,0 +1,53 @@
+//! Tasks that wait for their topology's gate: it does not answer, and `on_unavailable` is `hold`.
+//!
+//! Such a task has committed everything before the first record that would have to be asked about. It reads nothing
+//! meanwhile, while its lane goes on polling; once the gate can be reached, it reads on from there.
+
+use crate::cluster::{self, Cluster, ErrorKind, Member};
+use crate::engine::restore;
+use crate::engine::share::TaskId;
+use crate::engine::task::{Phase, Task};
+
+use super::Lane;
+
+impl<C: Cluster> Lane<C> {
+    /// A task has stopped before a record that the gate has to be asked about.
+    pub(super) fn hold_for_gate(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if let Err(error) = self.member.pause(&task.input) {
+            tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
+        }
+        task.sweep.reset();
+        task.report_gated(true);
+        task.set_phase(Phase::Gated);
+        self.restoring = true;
+        self.count_gated();
+    }
+
+    /// Has a task that waits for the gate go on, if it can be reached.
+    pub(super) fn step_gated(&mut self, id: TaskId) -> Result<(), cluster::Error> {
+        let is_reached = self.scratch.gate().is_none_or(|gate| gate.is_reached(&self.context));
+        if !is_reached {
+            return Ok(());
+        }
+        let begun = self.begin_work(id);
+        self.count_gated();
+        match begun {
+            Err(error) if error.kind == ErrorKind::Fenced => Err(error),
+            Err(error) => {
+                let task = self.tasks.get_mut(&id).expect("listed by the caller");
+                restore::set_back(&self.context, task, &error.into());
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Counts the lane among those that wait, if any of its tasks does.
+    pub(super) fn count_gated(&mut self) {
+        let waits = self.tasks.values().any(|task: &Task<C>| matches!(task.phase, Phase::Gated));
+        if let Some(gate) = self.scratch.gate() {
+            gate.metrics.held(waits);
+        }
+    }
+}

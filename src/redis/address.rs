@@ -1,0 +1,147 @@
+//! Where a server is: its host, its database, user and password.
+
+use std::fmt;
+
+use ::redis::{Client, ConnectionAddr, IntoConnectionInfo as _};
+
+use super::Error;
+
+/// Where a server is. Shows neither user nor password.
+#[derive(Clone)]
+pub struct Address {
+    client: Client,
+    shown: String,
+    /// What no message may hold.
+    secrets: Vec<String>,
+}
+
+impl Address {
+    /// Reads `redis://user:password@host:port/database`, or `rediss://` for TLS.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that do not quote it.
+    pub fn read(url: &str) -> Result<Self, String> {
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err("it does not begin with `redis://`, or `rediss://` for TLS".to_owned());
+        };
+        if !matches!(scheme, "redis" | "rediss") {
+            return Err("it begins with neither `redis://` nor `rediss://`".to_owned());
+        }
+        if rest.contains(['?', '#']) {
+            return Err("it has settings behind `?` or `#`, and there are none: write these two as `%3F` and `%23` \
+                        in a password"
+                .to_owned());
+        }
+        // What the crate says of it might quote it.
+        let info = url.into_connection_info().map_err(|_| {
+            "it is not of the form `redis://user:password@host:port/database`, where the database is a number".to_owned()
+        })?;
+        let shown = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),
+            _ => return Err("it names no host".to_owned()),
+        };
+        let settings = info.redis_settings();
+        let shown = if settings.db() == 0 { shown } else { format!("{shown}/{}", settings.db()) };
+        let mut secrets: Vec<String> = settings.password().map(str::to_owned).into_iter().collect();
+        // As it is written, which may be escaped.
+        let written = rest.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+        secrets.extend(written.map(|(_, password)| password.to_owned()));
+        secrets.retain(|secret| !secret.is_empty());
+        let client = Client::open(info).map_err(|_| "no server can be there".to_owned())?;
+        Ok(Self { client, shown, secrets })
+    }
+
+    /// The host, the port and the database, if that is not the first.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// How the crate connects to it.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A text with the password masked, if it is there.
+    pub(super) fn without_secrets(&self, text: &str) -> String {
+        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+    }
+
+    /// What the crate's error means.
+    pub(super) fn error(&self, error: &::redis::RedisError) -> Error {
+        Error::of(self, error)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Address").field(&self.shown).finish()
+    }
+}
+
+/// Checks a url as [`Address::read`] reads it.
+///
+/// # Errors
+/// What is wrong with it; never quotes it.
+pub fn check_url(url: &str) -> Result<(), String> {
+    Address::read(url).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: an address is read as it is meant, and what is wrong with one is said without its password.
+
+    use super::*;
+    use crate::redis::ErrorKind;
+
+    #[test]
+    fn addresses_show_no_password() {
+        for (url, shown) in [
+            ("redis://h", "h:6379"),
+            ("redis://h:7000/3", "h:7000/3"),
+            ("rediss://ann:hunter2@h:7000", "h:7000"),
+            ("redis://:hun%40ter2@h/1", "h:6379/1"),
+        ] {
+            let address = Address::read(url).unwrap();
+            assert_eq!(address.shown(), shown, "{url}");
+            assert_eq!(format!("{address:?}"), format!("Address({shown:?})"));
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_none_are_refused_without_quoting_them() {
+        for (url, words) in [
+            ("h:6379", "does not begin"),
+            ("postgres://ann:hunter2@h", "neither"),
+            ("redis+unix:///run/redis.sock?pass=hunter2", "neither"),
+            ("redis://ann:hunter2@h:port", "form"),
+            ("redis://ann:hunter2@h/first", "form"),
+            ("redis://ann:hunter2@", "form"),
+            ("rediss://ann:hunter2@h/#insecure", "settings"),
+            ("redis://ann:hun#ter2@h", "settings"),
+        ] {
+            let problem = Address::read(url).unwrap_err();
+            assert!(problem.contains(words) && !problem.contains("ter2"), "{url}: {problem}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_to_do_and_mask_passwords() {
+        let address = Address::read("redis://ann:hun%40ter2@h").unwrap();
+        for (code, kind, words) in [
+            ("LOADING", ErrorKind::Unavailable, "reading its data"),
+            ("OOM", ErrorKind::Unavailable, "maxmemory"),
+            ("READONLY", ErrorKind::Unavailable, "replica"),
+            ("NOAUTH", ErrorKind::Refused, "add one to the url"),
+            ("WRONGPASS", ErrorKind::Refused, "compare"),
+            ("NOPERM", ErrorKind::Refused, "ACL"),
+            ("MOVED", ErrorKind::Refused, "cluster"),
+            ("ERR", ErrorKind::Refused, "unknown command"),
+        ] {
+            let detail = "unknown command 'AUTH', with args beginning with: 'ann' 'hun@ter2'.";
+            let error = Error::of_server(&address, code, detail);
+            assert_eq!(error.kind, kind, "{error}");
+            assert!(error.message.starts_with("redis at h:6379: ") && error.message.contains(words), "{error}");
+            assert!(!error.message.contains("ter2") && !error.message.ends_with('.'), "{error}");
+        }
+    }
+}
