@@ -132,6 +132,7 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     let (outputs, changelogs) = derived(topology);
     outputs.iter().for_each(|outputs| line("output", outputs));
     promise::sink_lines(topology).iter().for_each(|(name, value)| line(name, value));
+    promise::gate_line(topology).iter().for_each(|gate| line("gate", gate));
     line("dead letter", &topology.dead_letter);
     topology.audit.iter().for_each(|audit| line("audit", audit));
     line("group", &topology.group());

@@ -183,7 +183,7 @@ mod tests {
         // What a release has marked, later releases recognise.
         let Identity(bytes) = Identity::of([row(b"id", Some(b"scope"), Some(b"version"))]);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "PINNED");
+        assert_eq!(hex, "e16cec5387f2f47baef62edfe273c140db5520b0a79ca850");
     }
 
     #[test]

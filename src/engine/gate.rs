@@ -132,17 +132,23 @@ impl OpenGate {
         refused.clear();
         let records = indices.iter().map(|&index| batch.record(index));
         let known = (&share.position.progress, &share.overlay);
-        judge.look_ahead((context, work), known, records, (wall_ms, ahead), |number, offset, decision, (rows, arena)| {
-            if is_asked_about(decision) {
-                let identity = Identity::of(rows.iter().map(|row| RowOf {
-                    identity: &arena[row.key.clone()],
-                    scope: row.scope.clone().map(|range| &arena[range]),
-                    version: row.version.clone().map(|range| &arena[range]),
-                }));
-                asked.push(Asked { identity, offset });
-                numbers.push(number);
-            }
-        });
+        judge.look_ahead(
+            (context, work),
+            known,
+            records,
+            (wall_ms, ahead),
+            |number, offset, decision, (rows, arena)| {
+                if is_asked_about(decision) {
+                    let identity = Identity::of(rows.iter().map(|row| RowOf {
+                        identity: &arena[row.key.clone()],
+                        scope: row.scope.clone().map(|range| &arena[range]),
+                        version: row.version.clone().map(|range| &arena[range]),
+                    }));
+                    asked.push(Asked { identity, offset });
+                    numbers.push(number);
+                }
+            },
+        );
         let Some(&first) = self.numbers.first() else { return Passage::Answered };
         match (self.is_answered(context, &place(work, &context.topology.name)), self.on_unavailable) {
             (true, _) => Passage::Answered,
@@ -220,8 +226,12 @@ impl OpenGate {
         let (topology, reason) = (&self.topology, &error.message);
         match (error.kind, is_held) {
             _ if !is_due => tracing::debug!(topology, reason, "the gate does not answer"),
-            (ErrorKind::Unavailable, true) => tracing::warn!(topology, reason, "the gate does not answer: records wait for it"),
-            (ErrorKind::Refused, true) => tracing::error!(topology, reason, "the gate cannot be asked: records wait for it"),
+            (ErrorKind::Unavailable, true) => {
+                tracing::warn!(topology, reason, "the gate does not answer: records wait for it")
+            }
+            (ErrorKind::Refused, true) => {
+                tracing::error!(topology, reason, "the gate cannot be asked: records wait for it")
+            }
             (_, false) => tracing::warn!(topology, reason, "the gate does not answer: records go on unasked"),
         }
     }

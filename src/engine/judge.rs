@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use crate::cluster::Cluster;
 use crate::dedup::{
-    Action, Candidate, Decision, Evaluation, Evaluator, Kept, Memory, Progress, Reader, Reading, Row, Subject, evaluate,
-    explain,
+    Action, Candidate, Decision, Evaluation, Evaluator, Kept, Memory, Progress, Reader, Reading, Row, Subject,
+    evaluate, explain,
 };
 use crate::format;
 use crate::record::Record;
@@ -76,7 +76,8 @@ impl<'a> Remembered<'a> {
     fn look(&self, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
         let stored = || found.clone().map(|range| &self.bytes[range]);
         let ahead = self.ahead.and_then(|ahead| ahead.get(key));
-        let written = ahead.or_else(|| self.overlay.get(key)).filter(|_| !sabotage::is_on(Sabotage::InBatchDuplicatesUnseen));
+        let written =
+            ahead.or_else(|| self.overlay.get(key)).filter(|_| !sabotage::is_on(Sabotage::InBatchDuplicatesUnseen));
         written.unwrap_or_else(stored)
     }
 }
@@ -259,8 +260,13 @@ impl Judge {
     /// is, or if it was not read.
     pub fn remembered<'a>(&'a self, overlay: &'a Overlay, at: usize) -> Option<&'a [u8]> {
         let row = self.readings[at].as_ref().map(Reading::rows).unwrap_or_default().first()?;
-        let memory =
-            Remembered { overlay, ahead: None, bytes: &self.bytes, found: &self.found[self.first_rows[at]..], instead: None };
+        let memory = Remembered {
+            overlay,
+            ahead: None,
+            bytes: &self.bytes,
+            found: &self.found[self.first_rows[at]..],
+            instead: None,
+        };
         memory.identity(0, &self.arena[row.key.clone()])
     }
 
@@ -292,8 +298,13 @@ impl Judge {
         let rows = self.readings[at].as_ref().map(Reading::rows).unwrap_or_default();
         let identities: Vec<String> = rows.iter().map(|row| explain::identity(&self.arena[row.key.clone()])).collect();
         let subject = Subject { record, reading: self.readings[at].as_ref(), arena: &self.arena };
-        let memory =
-            Remembered { overlay, ahead: None, bytes: &self.bytes, found: &self.found[self.first_rows[at]..], instead: None };
+        let memory = Remembered {
+            overlay,
+            ahead: None,
+            bytes: &self.bytes,
+            found: &self.found[self.first_rows[at]..],
+            instead: None,
+        };
         let against = self.evaluator.compared_with(progress, subject, &memory, decision);
         let candidate = rows.first().map(|row| Candidate::of(row, &self.arena, record));
         Dropped {

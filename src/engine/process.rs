@@ -134,9 +134,9 @@ fn process_all<C: Cluster>(
     judge.look_up(work.store, &share.position.progress).map_err(|error| Failure::state(id, error))?;
     let mut added = Added::default();
     let wall_ms = context.clock.wall_ms();
-    let passage = gate.as_mut().map_or(Passage::Unasked, |gate| {
-        gate.ask::<C>((context, work), share, judge, (batch, indices), wall_ms)
-    });
+    let passage = gate
+        .as_mut()
+        .map_or(Passage::Unasked, |gate| gate.ask::<C>((context, work), share, judge, (batch, indices), wall_ms));
     let indices = passage.reach(indices);
     for (at, &index) in indices.iter().enumerate() {
         let record = batch.record(index);

@@ -232,6 +232,25 @@ mod tests {
     }
 
     #[test]
+    fn task_that_waits_for_its_gate_is_not_ready() {
+        let (health, partition) = (Health::new(), TopicPartition::new("in", 0));
+        health.lane_joined("payments", 0, true);
+        health.task_assigned("payments", &partition);
+        health.task_restored("payments", &partition);
+        assert!(is_ready(&health));
+        health.gated("payments", &partition, true);
+        assert_eq!(health.ready()[1].detail, "waits: the gate does not answer; the log says why");
+        assert!(!is_ready(&health));
+        health.gated("payments", &partition, false);
+        assert!(is_ready(&health));
+        // Another owner's gate may answer.
+        health.gated("payments", &partition, true);
+        health.task_assigned("payments", &partition);
+        health.task_restored("payments", &partition);
+        assert!(is_ready(&health));
+    }
+
+    #[test]
     fn panicked_lane_or_watch_is_not_ready_until_it_works_again() {
         let health = Health::new();
         health.lane_joined("payments", 0, true);

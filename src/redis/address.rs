@@ -34,7 +34,8 @@ impl Address {
         }
         // What the crate says of it might quote it.
         let info = url.into_connection_info().map_err(|_| {
-            "it is not of the form `redis://user:password@host:port/database`, where the database is a number".to_owned()
+            "it is not of the form `redis://user:password@host:port/database`, where the database is a number"
+                .to_owned()
         })?;
         let shown = match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),

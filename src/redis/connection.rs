@@ -61,7 +61,8 @@ impl Connecting {
             let _ = sender.send(Connection::open(&to, CONNECT_WAIT));
         };
         let started = thread::Builder::new().name("redis-connect".to_owned()).spawn(connect);
-        started.map_err(|error| Error::new(ErrorKind::Unavailable, address, &format!("no thread to connect: {error}")))?;
+        started
+            .map_err(|error| Error::new(ErrorKind::Unavailable, address, &format!("no thread to connect: {error}")))?;
         Ok(Self(receiver))
     }
 

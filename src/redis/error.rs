@@ -63,11 +63,9 @@ impl Error {
             return Self::of_server(address, code, error.detail().unwrap_or_default());
         }
         match error.kind() {
-            Theirs::AuthenticationFailed => Self::new(
-                Refused,
-                address,
-                &format!("it refuses user and password: {}", said(&error.to_string())),
-            ),
+            Theirs::AuthenticationFailed => {
+                Self::new(Refused, address, &format!("it refuses user and password: {}", said(&error.to_string())))
+            }
             Theirs::InvalidClientConfig => Self::new(Refused, address, &said(&error.to_string())),
             _ if is_untrusted(error) => Self::new(Refused, address, &said(&error.to_string())),
             _ if error.is_timeout() => Self::new(Unavailable, address, "it does not answer in time"),

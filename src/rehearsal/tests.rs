@@ -23,6 +23,7 @@ fn payments() -> Topology {
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(Version::integer(path("value.v"))))),
         ending: Ending::Output(Output::to("payments.unique")),
+        gate: None,
         dead_letter: "payments.dead_letter".to_owned(),
         audit: None,
         tests: Vec::new(),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::dedup::{Scalar, Source};
+use crate::effect::gate::Gate;
 use crate::effect::postgres::steps::Database;
 use crate::effect::postgres::{self, Settings};
-use crate::effect::gate::Gate;
 use crate::effect::provider::Provider;
 use crate::effect::{self, Sink, handler, http};
 use crate::redis;

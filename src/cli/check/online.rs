@@ -1,5 +1,5 @@
-//! `ratchet check --online`: checks the topologies' topics on the cluster, their sinks in their databases, and the names of
-//! the providers that they call. It writes and creates nothing, and makes no request.
+//! `ratchet check --online`: checks the topologies' topics on the cluster, their sinks in their databases, their gates, and
+//! the names of the providers that they call. It writes and creates nothing, and makes no request.
 
 use std::net::ToSocketAddrs;
 
@@ -17,6 +17,7 @@ use crate::engine::preflight::online::{self, Heard};
 use crate::engine::preflight::rows;
 use crate::engine::preflight::unreached::Unasked;
 use crate::rendering;
+use crate::topology::gate::OnUnavailable;
 use crate::topology::sink::Command;
 use crate::topology::sink::address::Address;
 use crate::topology::{Loaded, Topology};
@@ -26,12 +27,11 @@ use crate::yaml::{Environment, Process};
 pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let in_databases: usize = loaded.iter().map(|loaded| ask_database(loaded, config)).sum();
     let of_providers: usize = loaded.iter().map(|loaded| resolve_provider(loaded, &Process)).sum();
-    let held = in_databases + of_providers;
-    let waits_for = match (in_databases, of_providers) {
-        (_, 0) => "the database",
-        (0, _) => "the provider",
-        _ => "the database and the provider",
-    };
+    let at_gates: usize = loaded.iter().map(ask_gate).sum();
+    let held = in_databases + of_providers + at_gates;
+    let waited_for = [(in_databases, "the database"), (of_providers, "the provider"), (at_gates, "the gate")];
+    let waited_for: Vec<&str> = waited_for.into_iter().filter(|(count, _)| *count > 0).map(|(_, name)| name).collect();
+    let waits_for = waited_for.join(" and ");
     let before: Vec<_> = loaded.iter().map(|loaded| rows_of(&loaded.topology, config)).collect();
     let mut refused = 0;
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
@@ -83,6 +83,28 @@ fn ask_database(Loaded { topology, path, .. }: &Loaded, config: &Config) -> usiz
         show(&Finding { severity, message, help: help.unwrap_or_default(), is_missing: false });
     }
     count
+}
+
+/// Reaches for a topology's gate, if it has one, and asks it nothing. Returns whether `run` would wait for it, as 1 or 0.
+fn ask_gate(Loaded { topology, path, .. }: &Loaded) -> usize {
+    let Some(gate) = &topology.gate else { return 0 };
+    let reached = match rendering::gate(topology) {
+        Ok(None) => return 0,
+        Ok(Some(gate)) => gate.session().reach().map_err(|error| error.message),
+        Err(error) => Err(error.message),
+    };
+    let Err(message) = reached else {
+        say(format_args!("{}: at the gate: fine\n", path.display()));
+        return 0;
+    };
+    let is_held = gate.on_unavailable == OnUnavailable::Hold;
+    say(format_args!("{}: at the gate: cannot be asked\n", path.display()));
+    let (severity, help) = match is_held {
+        true => (Severity::Refused, "records wait until it can be asked (on_unavailable: hold)"),
+        false => (Severity::Warning, "records go on unasked until it can be (on_unavailable: pass)"),
+    };
+    show(&Finding { severity, message, help: help.to_owned(), is_missing: false });
+    usize::from(is_held)
 }
 
 /// The rows of a topology's sink; `None` without a sink, or where they cannot be read, which was said.

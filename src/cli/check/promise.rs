@@ -1,8 +1,9 @@
-//! What `ratchet check` says of a topology's ending: what is promised and what that rests on, and for a sink what each
-//! kind of record causes there.
+//! What `ratchet check` says of a topology's ending: what is promised and what that rests on, for a sink what each kind
+//! of record causes there, and what a gate is.
 
 use crate::dedup::{Action, Kind, OnNull, Rules};
 use crate::rendering::{described, show_places};
+use crate::topology::gate::{Gate, OnUnavailable};
 use crate::topology::sink::{Command, Inbox, Parameter, Postgres, Sink, Statement};
 use crate::topology::{Ending, Topology};
 use crate::yaml::units::show_duration_ms;
@@ -11,6 +12,30 @@ use super::calls;
 
 /// What is promised, in one sentence.
 pub fn promise(topology: &Topology) -> String {
+    let promised = of_ending(topology);
+    match &topology.gate {
+        None => promised,
+        Some(_) => format!(
+            "{promised}; the gate suppresses what was passed on elsewhere for as long as it keeps what it was told, and \
+             guarantees nothing"
+        ),
+    }
+}
+
+/// The line about a gate, if there is one.
+pub fn gate_line(topology: &Topology) -> Option<String> {
+    let Gate { name, retention_ms, on_unavailable, .. } = topology.gate.as_ref()?;
+    let meanwhile = match on_unavailable {
+        OnUnavailable::Hold => "records wait",
+        OnUnavailable::Pass => "records go on unasked",
+    };
+    Some(format!(
+        "redis, shared by all who name it {name}; it keeps an identity {}; while it does not answer, {meanwhile}",
+        retention(Some(*retention_ms))
+    ))
+}
+
+fn of_ending(topology: &Topology) -> String {
     match &topology.ending {
         Ending::Output(_) => {
             "exactly once, for readers with isolation.level=read_committed: what is forwarded and what \

@@ -16,6 +16,7 @@ fn topology(include: &str, exclude: &[&str], output: &str) -> Topology {
         start: Start::Earliest,
         rules: Arc::new(Rules::new(Identity::of_paths([Path::parse("key").unwrap()]), None)),
         ending: Ending::Output(Output::to(output)),
+        gate: None,
         dead_letter: "shop.dead".to_owned(),
         audit: Some("shop.audit".to_owned()),
         tests: Vec::new(),

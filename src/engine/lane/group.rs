@@ -228,8 +228,7 @@ impl<C: Cluster> Lane<C> {
             Phase::Redoing(redoing) => redoing.abandon(&self.cluster, &self.metrics),
             _ => {}
         }
-        let running =
-            matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
+        let running = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
         if let (true, Some(held)) = (running, &task.held)
             && let Err(error) = held.store.flush()
         {

@@ -162,6 +162,7 @@ fn topology(input: Input, output: &str) -> Topology {
         start: Start::Earliest,
         rules: Arc::new(Rules::new(identity, Some(version))),
         ending: Ending::Output(Output::to(output)),
+        gate: None,
         dead_letter: "shop-dead".to_owned(),
         audit: None,
         tests: Vec::new(),

@@ -71,6 +71,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         ids: Ids::default(),
         limits: Limits::DEFAULT,
         sink: None,
+        gate: None,
         provider: None,
         commands: Seen::default(),
         clock,

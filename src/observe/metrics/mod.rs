@@ -16,14 +16,14 @@ use prometheus::{
 };
 
 mod calls;
-mod lane;
 mod gate;
+mod lane;
 mod sink;
 mod task;
 
 pub use calls::{CallMetrics, Settled};
-pub use lane::{LaneMetrics, TransactionResult};
 pub use gate::GateMetrics;
+pub use lane::{LaneMetrics, TransactionResult};
 pub use sink::{Outcomes, SinkMetrics};
 pub use task::{LongWork, Phase, TaskMetrics, Work};
 

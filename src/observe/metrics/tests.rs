@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documented names.
-const NAMES: [&str; 34] = [
+const NAMES: [&str; 38] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -89,6 +89,7 @@ fn exactly_the_documented_names_are_rendered() {
     set_all(&lane, &task);
     metrics.refused_topics("payments", 2);
     let _calls = metrics.calls("payments", "http", (&["done"], &["settled"]));
+    let _gate = metrics.gate("payments");
     let text = metrics.render();
     for name in NAMES {
         assert!(text.contains(name), "{name} is missing in\n{text}");
@@ -97,6 +98,27 @@ fn exactly_the_documented_names_are_rendered() {
         let name = line.split(' ').next().unwrap();
         assert!(NAMES.contains(&name), "{name} is not documented");
     }
+}
+
+#[test]
+fn lanes_of_a_gate_add_up_and_leave_nothing_held_behind() {
+    let metrics = Metrics::new();
+    let (mut one, mut two) = (metrics.gate("payments"), metrics.gate("payments"));
+    one.answered(Duration::from_millis(2), [5, 2, 1]);
+    two.answered(Duration::from_millis(4), [1, 0, 3]);
+    two.unasked(7);
+    one.held(true);
+    two.held(true);
+    let of = |name: &str| value(&metrics, &format!("{name}{{topology=\"payments\"}}"));
+    let answers = |answer: &str| {
+        value(&metrics, &format!("ratchet_gate_answers_total{{answer=\"{answer}\",topology=\"payments\"}}"))
+    };
+    assert_eq!(["first", "own", "elsewhere"].map(answers), [Some(6.0), Some(2.0), Some(4.0)]);
+    assert_eq!(of("ratchet_gate_duration_seconds_sum"), Some(0.006));
+    assert_eq!((of("ratchet_gate_unasked_total"), of("ratchet_gate_held")), (Some(7.0), Some(2.0)));
+    one.held(false);
+    drop(two);
+    assert_eq!(of("ratchet_gate_held"), Some(0.0));
 }
 
 #[test]

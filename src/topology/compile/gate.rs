@@ -23,8 +23,7 @@ impl Compiler<'_> {
             self.mistake(name.place, message, label, "write e.g. `name: orders`");
         }
         if let Some(retention) = gate.retention_ms.as_ref().filter(|retention| retention.value > RETENTION_MS_MAX) {
-            let message =
-                format!("`gate.redis.retention` is at most {}", units::show_duration_ms(RETENTION_MS_MAX));
+            let message = format!("`gate.redis.retention` is at most {}", units::show_duration_ms(RETENTION_MS_MAX));
             let help = "what a gate remembers takes the server's memory: write e.g. `retention: 7d`";
             self.mistake(retention.place, message, "longer than that", help);
         }
@@ -53,7 +52,8 @@ impl Compiler<'_> {
         let equal = self.spec.actions.equal.as_ref();
         if equal.is_some_and(|equal| equal.value == Action::Forward) {
             let message =
-                "`on_equal: forward` holds within a partition: the gate drops an equal version of another one".to_owned();
+                "`on_equal: forward` holds within a partition: the gate drops an equal version of another one"
+                    .to_owned();
             let help = "remove the gate, or `on_equal`";
             self.warning(gate.place, message, "equal versions are dropped here", help);
         }

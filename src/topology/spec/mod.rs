@@ -9,8 +9,8 @@ use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units
 
 use super::sink::terms::OnDuplicate;
 use super::{Existing, Start, keys};
-pub use gate::GateSpec;
 pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
+pub use gate::GateSpec;
 pub use identity::IdentitySpec;
 pub use kinds::KindsSpec;
 pub use paths::PathSpec;

@@ -22,6 +22,7 @@ fn topology() -> Topology {
         // Seven days.
         rules: Arc::new(Rules::new(identity, None)),
         ending: Ending::Output(Output::to("out")),
+        gate: None,
         dead_letter: "dead".to_owned(),
         audit: None,
         tests: Vec::new(),
