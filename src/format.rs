@@ -85,6 +85,10 @@
 //!
 //! Commands to a topology's tasks, and what the tasks have made of them: see [`Command`] and [`Acknowledgement`].
 //!
+//! # HTTP requests
+//!
+//! What is remembered of requests that are carried out once, in stores of their own: see [`request`].
+//!
 //! # Committed offset's metadata
 //!
 //! `ratchet/1 TOKEN DIGEST OWNER`, where TOKEN is a [`Token`] as text, DIGEST the first 16 hex digits of

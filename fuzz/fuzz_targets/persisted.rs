@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ratchet_fuzz::format::request::{Answer, RequestEntry};
 use ratchet_fuzz::format::{
     Acknowledgement, Command, CommandId, EntryRef, JournalWriter, OffsetMetadata, PositionRecord, Redo, RedoWriter,
     Remembered, StoreMeta,
@@ -9,7 +10,7 @@ use ratchet_fuzz::format::{
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, bytes)) = data.split_first() else { return };
-    match kind % 9 {
+    match kind % 10 {
         0 => {
             if let Ok(entry) = EntryRef::decode(bytes) {
                 let mut written = Vec::new();
@@ -65,6 +66,15 @@ fuzz_target!(|data: &[u8]| {
             if let Some((id, topic, partition)) = CommandId::of_acknowledgement(bytes) {
                 let key = id.key_of_acknowledgement(topic, partition);
                 assert_eq!(CommandId::of_acknowledgement(key.as_bytes()), Some((id, topic, partition)));
+            }
+        }
+        8 => {
+            let bytes = bytes::Bytes::copy_from_slice(bytes);
+            if let Ok(answer) = Answer::decode(&bytes) {
+                assert_eq!(Answer::decode(&answer.encode().into()), Ok(answer));
+            }
+            if let Ok(entry) = RequestEntry::decode(&bytes) {
+                assert_eq!(RequestEntry::decode(&entry.encode().into()), Ok(entry));
             }
         }
         _ => {

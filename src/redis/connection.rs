@@ -143,7 +143,7 @@ impl Connection {
 pub(super) const LATE: &str = "it does not answer in time";
 
 /// Checks what a server says of itself.
-fn check(address: &Address, hello: &Value) -> Result<(), Error> {
+pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
     let version = text_of(hello, "version").unwrap_or_default();
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
     let version_is = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

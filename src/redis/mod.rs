@@ -2,7 +2,7 @@
 //!
 //! - [`Address`] is where a server is, with its secrets, which it never shows.
 //! - [`Connection`] speaks with it: commands go in one piece, and answers come in their order, within a time.
-//! - [`gate`] is a gate that is kept there.
+//! - [`gate`] is a gate that is kept there; [`requests`] keeps what is remembered of HTTP requests.
 //!
 //! A server is one of Redis 7.0 or later ([`VERSION_MIN`]), the master if there are replicas; not one of a cluster, which
 //! keeps keys on several.
@@ -15,6 +15,7 @@ mod address;
 mod connection;
 mod error;
 pub mod gate;
+pub mod requests;
 
 pub use address::{Address, check_url};
 pub use connection::Connection;

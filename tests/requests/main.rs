@@ -13,11 +13,15 @@ mod database;
 mod kafka;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../gates/redis.rs"]
+#[allow(dead_code, reason = "its server is all that is needed here")]
+mod redis_server;
 #[path = "../support/server.rs"]
 mod server;
 #[path = "../support/until.rs"]
 mod until;
 
 mod layer;
+mod schedules;
 mod stores;
 mod transaction;

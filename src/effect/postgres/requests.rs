@@ -274,9 +274,11 @@ fn statements(schema: &str) -> [String; 7] {
         |condition: &str| format!("id = (select id from {table} where id = $1 and {condition} for update skip locked)");
     let kept = locked(&format!("token = $2 and until > {now} and lease_until is not null"));
     [
+        // A row that is there is only read: an insert that finds it would wait for whoever has locked it.
         format!(
-            "insert into {table} (id, token, fingerprint, lease_until, until) values ($1, $2, $3, \
-             {now} + make_interval(secs => $4), {now} + make_interval(secs => $5)) on conflict (id) do nothing"
+            "insert into {table} (id, token, fingerprint, lease_until, until) select $1, $2, $3, \
+             {now} + make_interval(secs => $4), {now} + make_interval(secs => $5) \
+             where not exists (select from {table} where id = $1) on conflict (id) do nothing"
         ),
         format!(
             "select token, fingerprint, coalesce(lease_until <= {now}, false), until <= {now}, answer from {table} where id = $1"

@@ -11,6 +11,9 @@ macro_rules! on_stores {
         mod embedded {
             $(#[test] fn $case() { crate::stores::on_embedded(|store| super::cases::$case(store)); })+
         }
+        mod redis {
+            $(#[test] fn $case() { crate::stores::on_redis(|store| super::cases::$case(store)); })+
+        }
         mod postgres {
             $(#[test] fn $case() { crate::stores::on_postgres(|store| super::cases::$case(store)); })+
         }

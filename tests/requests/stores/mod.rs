@@ -13,6 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use ratchet::http::request::{Answer, AnswerBody, Fingerprint, Found, Held, Id, Kept, OnInDoubt, Store, Token, Wanted};
 
+use ratchet::redis::Address;
+use ratchet::redis::requests::Requests;
+
 use crate::database::Database;
 
 /// A lease that does not end while a test runs, and one that ends soon.
@@ -71,6 +74,9 @@ macro_rules! on_each_store {
         mod postgres {
             $(#[test] fn $case() { super::on_postgres(|store| async move { super::cases::$case(&*store).await }); })+
         }
+        mod redis {
+            $(#[test] fn $case() { super::on_redis(|store| async move { super::cases::$case(&*store).await }); })+
+        }
         mod model_itself {
             $(#[test] fn $case() { super::on_model(|store| async move { super::cases::$case(&*store).await }); })+
         }
@@ -117,8 +123,14 @@ pub fn shared_database() -> &'static Database {
 }
 
 pub fn on_postgres<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
-    let store = ratchet::effect::postgres::requests::Requests::new(&shared_database().url, "ratchet").expect("an address");
+    let store =
+        ratchet::effect::postgres::requests::Requests::new(&shared_database().url, "ratchet").expect("an address");
     run(test(Arc::new(store)));
+}
+
+pub fn on_redis<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
+    let address = Address::read(&crate::redis_server::Server::shared().url("")).expect("an address");
+    run(test(Arc::new(Requests::new(address))));
 }
 
 pub fn on_model<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {

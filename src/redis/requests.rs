@@ -1,0 +1,222 @@
+//! What is remembered of HTTP requests, in Redis: a [`request::Store`](Store) that processes share.
+//!
+//! A request is a hash under `ratchet:request:` and its id in hex digits, with the fields `token`, `fingerprint`,
+//! `lease` (until when, in milliseconds since the epoch), and once it is answered `answer` and `whole` instead of
+//! `lease`. Each change is a script, which Redis carries out alone: so what it reads of the token is still true when it
+//! writes. Leases and retention pass on the server's clock, and Redis removes by itself what is over.
+//!
+//! **What it keeps.** An answer is as safe as the server: with `appendfsync always` it outlives a crash of the machine,
+//! with less it may be lost, and a replica that takes over may lack it. A server that evicts keys forgets requests: that
+//! is warned about.
+//!
+//! **Failure.** A connection that is lost is made anew by the next call; if that fails, the calls of some moments fail
+//! at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, FromRedisValue, Script, ScriptInvocation, Value};
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::connection::check;
+use super::{Address, ErrorKind};
+use crate::format;
+use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply, Store, Wanted};
+
+/// How long a connection may take, and an answer.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// How long a server that could not be connected to is not tried again.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+const PREFIX: &str = "ratchet:request:";
+
+/// Answers in Redis.
+pub struct Requests {
+    address: Address,
+    slot: Mutex<Slot>,
+    scripts: Scripts,
+}
+
+struct Scripts {
+    reserve: Script,
+    extend: Script,
+    complete: Script,
+    release: Script,
+}
+
+/// A connection, or why there is none.
+#[derive(Default)]
+struct Slot {
+    open: Option<Arc<MultiplexedConnection>>,
+    failed: Option<(Instant, Error)>,
+}
+
+impl Requests {
+    /// The server at this address. Connects to nothing yet.
+    pub fn new(address: Address) -> Self {
+        let scripts = Scripts {
+            reserve: Script::new(include_str!("scripts/reserve.lua")),
+            extend: Script::new(include_str!("scripts/extend.lua")),
+            complete: Script::new(include_str!("scripts/complete.lua")),
+            release: Script::new(include_str!("scripts/release.lua")),
+        };
+        Self { address, slot: Mutex::default(), scripts }
+    }
+
+    /// The connection, made if there is none.
+    async fn open(&self) -> Result<Arc<MultiplexedConnection>, Error> {
+        let mut slot = self.slot.lock().await;
+        if let Some(open) = &slot.open {
+            return Ok(Arc::clone(open));
+        }
+        if let Some((_, error)) = slot.failed.as_ref().filter(|(at, _)| at.elapsed() < CONNECT_PAUSE) {
+            return Err(error.clone());
+        }
+        match self.connect().await {
+            Ok(open) => {
+                let open = Arc::new(open);
+                (slot.open, slot.failed) = (Some(Arc::clone(&open)), None);
+                Ok(open)
+            }
+            Err(error) => {
+                let error = of(error);
+                slot.failed = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, super::Error> {
+        let address = &self.address;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_WAIT))
+            .set_response_timeout(Some(ANSWER_WAIT));
+        let connected = address.client().get_multiplexed_async_connection_with_config(&config).await;
+        let mut open = connected.map_err(|error| address.error(&error))?;
+        let hello: Value = ::redis::cmd("HELLO").query_async(&mut open).await.map_err(|error| address.error(&error))?;
+        check(address, &hello)?;
+        // Not everybody may ask.
+        let policy =
+            ::redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async::<Vec<String>>(&mut open).await;
+        if let Some(policy) =
+            policy.ok().and_then(|policy| policy.into_iter().nth(1)).filter(|policy| policy != "noeviction")
+        {
+            tracing::warn!(server = address.shown(), %policy, "this Redis forgets requests when it is full: set its maxmemory-policy to noeviction");
+        }
+        Ok(open)
+    }
+
+    async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Error> {
+        let open = self.open().await?;
+        let said = script.invoke_async(&mut (*open).clone()).await;
+        match said {
+            Ok(said) => Ok(said),
+            Err(error) => {
+                if error.is_unrecoverable_error() || error.is_connection_dropped() || error.is_timeout() {
+                    self.forget(&open).await;
+                }
+                Err(of(self.address.error(&error)))
+            }
+        }
+    }
+
+    /// Has the next call connect anew.
+    async fn forget(&self, broken: &Arc<MultiplexedConnection>) {
+        let mut slot = self.slot.lock().await;
+        if slot.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, broken)) {
+            slot.open = None;
+        }
+    }
+
+    async fn kept(&self, script: &ScriptInvocation<'_>) -> Result<Kept, Error> {
+        Ok(if self.run::<bool>(script).await? { Kept::Yes } else { Kept::Fenced })
+    }
+}
+
+fn key(id: Id) -> String {
+    format!("{PREFIX}{}", format::hex(&id.0))
+}
+
+/// As the layer sees it.
+fn of(error: super::Error) -> Error {
+    match error.kind {
+        ErrorKind::Unavailable => Error::Unavailable(error.message),
+        ErrorKind::Refused => Error::Refused(error.message),
+    }
+}
+
+fn ms(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX).min(1 << 50)
+}
+
+impl Store for Requests {
+    fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
+        Box::pin(async move {
+            let mut script = self.scripts.reserve.key(key(wanted.held.id));
+            script.arg(&wanted.held.token.0[..]).arg(&wanted.fingerprint.0[..]);
+            script.arg(ms(wanted.lease)).arg(ms(wanted.retention.max(wanted.lease)));
+            script.arg(wanted.on_in_doubt == OnInDoubt::Refuse);
+            let (word, answer): (String, Option<Vec<u8>>) = self.run(&script).await?;
+            match (word.as_str(), answer) {
+                ("new", _) => Ok(Found::Reserved { taken_over: false }),
+                ("taken_over", _) => Ok(Found::Reserved { taken_over: true }),
+                ("in_progress", _) => Ok(Found::InProgress),
+                ("in_doubt", _) => Ok(Found::InDoubt),
+                ("other", _) => Ok(Found::Other),
+                ("answered", Some(answer)) => {
+                    let answer = Answer::decode(&Bytes::from(answer));
+                    answer.map(Found::Answered).map_err(|error| Error::Refused(error.to_string()))
+                }
+                (word, _) => Err(Error::Refused(format!("it says {word:?}"))),
+            }
+        })
+    }
+
+    fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
+        Box::pin(async move {
+            let mut script = self.scripts.extend.key(key(held.id));
+            self.kept(script.arg(&held.token.0[..]).arg(ms(lease))).await
+        })
+    }
+
+    fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
+        Box::pin(async move {
+            let mut script = self.scripts.complete.key(key(held.id));
+            script
+                .arg(&held.token.0[..])
+                .arg(answer.encode())
+                .arg(answer.body != AnswerBody::CutOff)
+                .arg(ms(retention));
+            self.kept(&script).await
+        })
+    }
+
+    fn release(&self, held: Held) -> Reply<'_, Kept> {
+        Box::pin(async move {
+            let mut script = self.scripts.release.key(key(held.id));
+            self.kept(script.arg(&held.token.0[..])).await
+        })
+    }
+
+    /// Nothing is left to do: Redis removes by itself what is over.
+    fn tidy(&self) -> Reply<'_, usize> {
+        Box::pin(async { Ok(0) })
+    }
+
+    fn check(&self) -> Reply<'_, ()> {
+        Box::pin(async {
+            let open = self.open().await?;
+            let pong = ::redis::cmd("PING").query_async::<String>(&mut (*open).clone()).await;
+            match pong {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    self.forget(&open).await;
+                    Err(of(self.address.error(&error)))
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! Goal: in any schedule, with processes that die and freeze, a line that loses calls and answers, clients that give up
+//! and repeat, and services that fail: what was answered is not carried out again, all answers are equal, two are at work
+//! at once only where one was silent for longer than its lease, and nothing runs twice where it must not.
+//!
+//! `RATCHET_REQUESTS_SEEDS=n` runs so many seeds, `RATCHET_REQUESTS_SEED=n` one of them.
+
+mod run;
+mod store;
+mod world;
+
+use store::{MISTAKES, Mistake};
+
+const SEEDS: u64 = 400;
+/// How many seeds a mistake is looked for in.
+const MISTAKE_SEEDS: u64 = 3_000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// Where seeds begin that were not run before.
+fn new_seed() -> u64 {
+    rand::random::<u64>() >> 16
+}
+
+#[test]
+fn all_schedules_are_right() {
+    let (first, count) = match number("RATCHET_REQUESTS_SEED") {
+        Some(seed) => (seed, 1),
+        None => (new_seed(), number("RATCHET_REQUESTS_SEEDS").unwrap_or(SEEDS)),
+    };
+    let mut reached = run::Reached::default();
+    for seed in first..first + count {
+        let outcome = run::run(seed, None);
+        assert!(outcome.wrong.is_empty(), "RATCHET_REQUESTS_SEED={seed}: {:#?}", outcome.wrong);
+        reached.add(&outcome.reached);
+    }
+    println!("{count} seeds from {first} on: {reached:?}");
+    if count >= SEEDS {
+        reached.check();
+    }
+}
+
+#[test]
+fn schedules_repeat() {
+    let seed = new_seed();
+    assert_eq!(run::run(seed, None).trace, run::run(seed, None).trace, "seed {seed}");
+}
+
+#[test]
+fn mistakes_are_seen() {
+    let first = new_seed();
+    for mistake in MISTAKES {
+        let seen = (0..MISTAKE_SEEDS).find_map(|at| Some((at + 1, run::run(first + at, Some(mistake)).wrong.pop()?)));
+        let (after, wrong) =
+            seen.unwrap_or_else(|| panic!("{mistake:?} was not seen in {MISTAKE_SEEDS} seeds from {first} on"));
+        println!("{mistake:?}: seen after {after} seeds: {wrong}");
+    }
+    assert_eq!(MISTAKES.len(), Mistake::AnswerReleased as usize + 1, "all of them");
+}
