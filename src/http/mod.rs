@@ -35,7 +35,8 @@
 //! **What is promised.** While the store keeps what it was told, a request under a key is not carried out again once it
 //! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves
 //! the question open: the next request is carried out, so at least once, or [refused](Idempotency::on_in_doubt), so at
-//! most once. Exactly once needs the service's own transaction: docs/http-idempotency.md.
+//! most once. The same goes for a process that is frozen, for longer than its lease, in the very moment between its
+//! reservation and the service's start. Exactly once needs the service's own transaction: docs/http-idempotency.md.
 //!
 //! **Failure.** If an answer cannot be remembered, the client gets it all the same: it is true. An error says so in the
 //! log, and a repeated request is one in doubt.

@@ -214,16 +214,20 @@ impl Guarded {
         let Shared { settings, surroundings, .. } = &*self.shared;
         let until = surroundings.now() + settings.wait;
         let mut pause = LOOK_AGAIN;
+        let held = Held { id: self.id, token: surroundings.token() };
         loop {
             // Before the store is asked: an end in between is not missed.
             let end = self.shared.waiters.end_of(self.id);
             let ended = end.as_ref().map(|end| end.notified());
-            let held = Held { id: self.id, token: surroundings.token() };
+            let asked_at = surroundings.now();
             let found = match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await {
                 Ok(found) => found,
                 Err(error) => return self.store_down(held, &error),
             };
             let problem = match found {
+                // This process was frozen, or the answer was slow: another may have taken over, and be done. If it has
+                // not, the reservation is still this one's, and its lease begins anew.
+                Found::Reserved { .. } if surroundings.now().saturating_sub(asked_at) >= settings.lease / 2 => continue,
                 Found::Reserved { taken_over } => {
                     if taken_over {
                         tracing::warn!(request = %self.name(), "a request is taken over: its holder let its lease pass");

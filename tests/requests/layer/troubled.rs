@@ -1,7 +1,7 @@
 //! Goal: whatever a store does wrong, nothing is run without it, no true answer is withheld, and all answers are equal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratchet::http::request::{Answer, Error, Found, Held, Kept, OnInDoubt, Reply, Wanted};
@@ -15,6 +15,8 @@ struct Line {
     cut: [AtomicBool; 4],
     /// Whether a call whose line is cut arrives, and only its answer is lost.
     arrives: AtomicBool,
+    /// How late the next reservation's answer comes, in milliseconds.
+    late_ms: AtomicU64,
 }
 
 #[derive(Clone, Copy)]
@@ -29,7 +31,15 @@ impl Line {
     fn new() -> (Arc<Line>, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Requests::open(&folder.path().join("requests")).expect("a new store");
-        (Arc::new(Line { store, cut: Default::default(), arrives: AtomicBool::new(false) }), folder)
+        (
+            Arc::new(Line {
+                store,
+                cut: Default::default(),
+                arrives: AtomicBool::new(false),
+                late_ms: AtomicU64::new(0),
+            }),
+            folder,
+        )
     }
 
     fn cut(&self, call: Call, is_cut: bool) {
@@ -50,7 +60,11 @@ impl Line {
 
 impl Store for Line {
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
-        self.through(Call::Reserve, self.store.reserve(wanted))
+        Box::pin(async {
+            let reply = self.through(Call::Reserve, self.store.reserve(wanted)).await;
+            tokio::time::sleep(Duration::from_millis(self.late_ms.swap(0, Ordering::Relaxed))).await;
+            reply
+        })
     }
 
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
@@ -223,5 +237,23 @@ fn release_that_fails_ends_with_the_lease() {
         assert_eq!(front.send(ask()).await.status, 500);
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(front.send(ask()).await.whole(), (200, "run 2 of a"));
+    });
+}
+
+/// Found by a seed: a reservation whose answer comes after its lease may be another's by now, who is done.
+#[test]
+fn reservation_that_comes_too_late_is_not_used() {
+    run(|line| async move {
+        let front = Front::set(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
+        line.late_ms.store(1_500, Ordering::Relaxed);
+        let (late, heir) = tokio::join!(front.send(Ask::under("a")), async {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            front.send(Ask::under("a")).await
+        });
+        assert_eq!((heir.whole(), heir.is_replayed()), ((200, "run 1 of a"), false));
+        assert_eq!((late.whole(), late.is_replayed()), ((200, "run 1 of a"), true));
+        assert_eq!(front.runs.count("a"), 1);
+        line.late_ms.store(1_500, Ordering::Relaxed);
+        assert_eq!(front.send(Ask::under("b")).await.whole(), (200, "run 1 of b"), "nobody has taken it over");
     });
 }
