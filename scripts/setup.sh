@@ -71,9 +71,14 @@ check_postgres() {
     fi
 }
 
+check_redis() {
+    have redis-server || need redis-server "a Redis, which gates ask"
+}
+
 check_test() {
     check_small_disk
     check_postgres
+    check_redis
     if [[ -n ${RATCHET_TEST_BROKERS:-} ]]; then
         # Most tests run against the given Kafka and need neither.
         if [[ $(java_major) -lt 17 ]] || ! have mvn; then

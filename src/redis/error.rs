@@ -64,7 +64,7 @@ impl Error {
         }
         match error.kind() {
             Theirs::AuthenticationFailed => {
-                Self::new(Refused, address, &format!("it refuses user and password: {}", said(&error.to_string())))
+                Self::new(Refused, address, "it refuses user and password: compare those in the url with the server's")
             }
             Theirs::InvalidClientConfig => Self::new(Refused, address, &said(&error.to_string())),
             _ if is_untrusted(error) => Self::new(Refused, address, &said(&error.to_string())),

@@ -341,6 +341,9 @@ pub fn load_run(paths: &[PathBuf], environment: &dyn Environment) -> Result<Vec<
         if let Some(first) = all[..number].iter().find(|other| is_inbox_torn(&other.topology, &loaded.topology)) {
             report_torn_inbox(first, loaded, &mut report);
         }
+        if let Some(first) = all[..number].iter().find(|other| is_gate_between(&other.topology, &loaded.topology)) {
+            report_gate_between(first, loaded, &mut report);
+        }
     }
     report.finish(Some(all)).map(|(all, _)| all)
 }
@@ -382,6 +385,25 @@ fn report_shared_output(first: &Loaded, second: &Loaded, report: &mut Report) {
     let help = "what both let through comes out twice: name another topic, or write `existing: append` under `output` \
                 of each if that is meant";
     report.mistake((&at.file, at.marks.ending), message, label, help);
+}
+
+/// Whether two topologies share a gate although one reads what the other writes.
+fn is_gate_between(one: &Topology, other: &Topology) -> bool {
+    let place = |topology: &Topology| topology.gate.as_ref().map(|gate| (gate.url.clone(), gate.name.clone()));
+    let feeds = |one: &Topology, other: &Topology| {
+        let outputs = one.output().map(|output| one.input.outputs(&output.topic)).unwrap_or_default();
+        outputs.iter().any(|topic| other.reads(topic))
+    };
+    place(one).is_some() && place(one) == place(other) && (feeds(one, other) || feeds(other, one))
+}
+
+/// Reports that the second topology shares its gate with one that it feeds, or that feeds it.
+fn report_gate_between(first: &Loaded, second: &Loaded, report: &mut Report) {
+    let name = second.topology.gate.as_ref().map_or("", |gate| &gate.name);
+    let message = format!("two topologies of this run share the gate `{name}`, and one reads what the other writes");
+    let label = format!("{} names it, too", first.path.display());
+    let help = "give each a `name` of its own under `gate.redis`: what the first lets through, the second would drop";
+    report.mistake((&second.file, second.marks.gate), message, label, help);
 }
 
 /// An inbox that a topology's sink keeps.

@@ -19,6 +19,22 @@ fn good_topology_is_summarised_on_standard_error() {
 }
 
 #[test]
+fn gate_is_said_to_suppress_and_to_guarantee_nothing() {
+    let room = Room::new();
+    let gated = |more: &str| format!("{PAYMENTS}gate: {{redis: {{url: 'redis://h:6379/1'{more}}}}}\n");
+    room.write("payments.yaml", gated(""));
+    room.run("check payments.yaml").ended(0).said(&[
+        "gate redis, shared by all who name it payments; it keeps an identity for 7d; while it does not answer, records wait",
+        "promise exactly once, for readers with isolation.level=read_committed",
+        "the gate suppresses what was passed on elsewhere for as long as it keeps what it was told, and guarantees nothing",
+    ]);
+    room.write("payments.yaml", gated(", name: all, retention: 1h, on_unavailable: pass"));
+    room.run("check payments.yaml").ended(0).said(&[
+        "shared by all who name it all; it keeps an identity for 1h; while it does not answer, records go on unasked",
+    ]);
+}
+
+#[test]
 fn all_mistakes_of_a_file_are_reported_with_their_places() {
     let room = Room::new();
     room.write(

@@ -33,6 +33,10 @@ pub enum InputKind {
     SunkMessages,
     /// Things with versions, into a database whose inbox all partitions share: each thing is in several of them.
     Shared,
+    /// Things with versions, behind a gate: each thing is in several partitions. While it does not answer, records wait.
+    Gated,
+    /// The same, but then they go on unasked.
+    GatedPass,
     /// Things with versions, into a database whose answers go to a topic.
     Returned,
     /// For a provider.
@@ -50,6 +54,8 @@ impl InputKind {
             Self::Sunk,
             Self::SunkMessages,
             Self::Shared,
+            Self::Gated,
+            Self::GatedPass,
             Self::Returned,
         ];
         others.into_iter().chain(Calls::USUAL.into_iter().chain(Calls::ODD).chain(Calls::HANDLED).map(Self::Called))
@@ -59,6 +65,7 @@ impl InputKind {
     pub fn sink(self) -> Option<Kind> {
         match self {
             Self::Versions | Self::Messages | Self::Epochs | Self::Changes | Self::Called(_) => None,
+            Self::Gated | Self::GatedPass => None,
             Self::Sunk | Self::SunkMessages => Some(Kind::Position),
             Self::Shared => Some(Kind::Inbox),
             Self::Returned => Some(Kind::Returning),
@@ -81,6 +88,8 @@ impl InputKind {
             Self::Sunk => SUNK.into(),
             Self::SunkMessages => SUNK_MESSAGES.into(),
             Self::Shared => SHARED.into(),
+            Self::Gated => format!("{TOPOLOGY}{GATE}}}}}\n").into(),
+            Self::GatedPass => format!("{TOPOLOGY}{GATE}, on_unavailable: pass}}}}\n").into(),
             Self::Returned => RETURNED.into(),
             Self::Called(calls) => calls.topology().into(),
             Self::Epochs => EPOCHS.into(),
@@ -98,6 +107,8 @@ identity: [value.id]
 version: {of: value.version, as: integer}
 output: {topic: orders.unique}
 ";
+/// The simulated gate keeps no time.
+const GATE: &str = "gate: {redis: {url: 'redis://simulated'";
 const MESSAGES: &str = "\
 name: shop
 input: {topics: [orders], value_format: json}
@@ -258,7 +269,8 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
         return change((oddity, shape.is_some()), random, &mut separate, (partition, sent, now));
     }
     let thing = random.below(THINGS);
-    let id = if profile.input == InputKind::Shared { format!("{thing}") } else { format!("{partition}-{thing}") };
+    let is_shared = matches!(profile.input, InputKind::Shared | InputKind::Gated | InputKind::GatedPass);
+    let id = if is_shared { format!("{thing}") } else { format!("{partition}-{thing}") };
     // Versions rise with the number of records sent, and sometimes fall behind.
     let version = (sent + random.below(6)).saturating_sub(random.below(12));
     let version = version / profile.coarse * profile.coarse;
@@ -269,7 +281,9 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
         _ => version.to_string(),
     };
     let fields = match profile.input {
-        InputKind::Versions => format!(r#""version":{},"#, number(version)),
+        InputKind::Versions | InputKind::Gated | InputKind::GatedPass => {
+            format!(r#""version":{},"#, number(version))
+        }
         InputKind::Called(Calls { shape: Shape::Versions, .. }) => {
             let amount = asked(profile, &mut separate, (partition, thing, version));
             format!(r#""version":{},"amount":{amount},"#, number(version))

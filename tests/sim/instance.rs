@@ -8,6 +8,7 @@ use ratchet::cluster::{self, Cluster, ErrorKind};
 use ratchet::config::{Commit, Create, TopicSettings};
 use ratchet::dedup::Bounds;
 use ratchet::effect::Sink;
+use ratchet::effect::gate::Gate;
 use ratchet::engine::catalog::Catalog;
 use ratchet::engine::claims::Ids;
 use ratchet::engine::context::{Context, Proven, backoff};
@@ -24,6 +25,7 @@ use ratchet::topology::Topology;
 
 use crate::client::Sim;
 use crate::database::{Database, Kind};
+use crate::gate::Simulated;
 use crate::input::{CHANGELOG, Calls};
 use crate::judge::{coverage, heard};
 use crate::kafka::Time;
@@ -94,6 +96,11 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         look_now: AtomicBool::new(false),
         limits: limits(plan),
         sink: plan.sink.map(|kind| -> Arc<dyn Sink> { Arc::new(Database { process: process.clone(), kind }) }),
+        gate: plan
+            .topology
+            .gate
+            .as_ref()
+            .map(|_| -> Arc<dyn Gate> { Arc::new(Simulated { process: process.clone() }) }),
         provider: plan.provider.map(|calls| provider::of(process, (calls.by, calls.agreed), CHANGELOG)),
         commands: Seen::default(),
         clock: Arc::new(process.clone()),

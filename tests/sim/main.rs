@@ -2,6 +2,7 @@
 //!
 //! - `kafka`: a Kafka cluster as a state machine that knows nothing of ratchet; `client`: librdkafka's part
 //! - `world`: time, processes and the wire; `coroutine`: code that can wait; `random`
+//! - `gate`: who is asked before records are passed on
 //! - `database`, `provider`: what sinks commit to and call; the driver's handlers run there, in simulated time
 //! - `instance`: the engine; `stores`: its storage; `input`: what it reads; `judge`: whether its output is right, and
 //!   which situations were reached
@@ -26,6 +27,7 @@ mod database;
 mod disk;
 #[cfg(test)]
 mod driver;
+mod gate;
 mod hunt;
 mod input;
 mod instance;
@@ -246,6 +248,12 @@ fn shared_seeds() {
 #[test]
 fn returned_seeds() {
     hunt::of_profile("returned", 40);
+}
+
+/// Behind a gate whose answers get lost, that is down, or that forgets everything.
+#[test]
+fn gated_seeds() {
+    hunt::of_profile("gated", 40);
 }
 
 /// Into a provider that answers late, wrongly, twice or not at all: with keys and without.

@@ -4,6 +4,7 @@ use ratchet::dedup::Bounds;
 use ratchet::engine::limits::Limits;
 
 use crate::database::Troubles;
+use crate::gate;
 use crate::input;
 use crate::kafka::Protocol;
 use crate::provider;
@@ -133,6 +134,8 @@ pub struct Profile {
     pub outages: u64,
     /// How many records in a thousand ask the provider for something else than others of their thing and version.
     pub conflicts: u64,
+    /// What may go wrong with the gate.
+    pub gate: gate::Troubles,
     /// How many versions count as one: the more, the more records are duplicates, and the longer after the first.
     pub coarse: u64,
     /// How often the cleaner compacts a partition of the input, whether its records are settled or not.
@@ -176,7 +179,7 @@ fn limits(random: &mut Random) -> Limits {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by name.
-pub const PROFILES: [(&str, Draw); 19] = [
+pub const PROFILES: [(&str, Draw); 20] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
     ("wild", Profile::wild),
@@ -193,6 +196,7 @@ pub const PROFILES: [(&str, Draw); 19] = [
     ("sunk", Profile::sunk),
     ("shared", Profile::shared),
     ("returned", Profile::returned),
+    ("gated", Profile::gated),
     ("called", Profile::called),
     ("called_odd", Profile::called_odd),
     ("handled", Profile::handled),
@@ -237,6 +241,7 @@ impl Profile {
             provider: provider::Troubles::default(),
             outages: 0,
             conflicts: 0,
+            gate: gate::Troubles::default(),
             coarse: 1,
             vanishings: 0,
             commands: 0,
@@ -254,6 +259,7 @@ impl Profile {
             || self.poison
             || self.input.sink().is_some()
             || self.input.calls().is_some()
+            || self.gate.outages + self.gate.flushes > 0
             || request_lost + response_lost + late + slow + silenced > 0
     }
 
@@ -381,6 +387,14 @@ impl Profile {
     /// As `odd`, into a database with an inbox.
     pub fn shared(random: &mut Random) -> Self {
         Self { input: input::InputKind::Shared, ..Self::odd(random) }.into_database(random)
+    }
+
+    /// As `odd`, behind a gate: with its answers lost or late, its server down, or empty again.
+    pub fn gated(random: &mut Random) -> Self {
+        let passes = random.permille(300);
+        let input = if passes { input::InputKind::GatedPass } else { input::InputKind::Gated };
+        let drawn = Self { input, disks: random.below(3), poison: false, ..Self::odd(random) };
+        Self { gate: gate::Troubles::drawn(random), ..drawn }
     }
 
     /// As `sick`, into a database whose answers go to a topic.

@@ -167,6 +167,8 @@ fn begin(seed: u64, profile: &Profile, cut: &Cut, verbose: bool) -> World {
     state.broker.coordinator.protocol = profile.protocol;
     state.database.troubles = profile.database;
     state.provider.begin(profile.provider);
+    // From a separate generator, so that other draws stay the same.
+    state.gate.begin(profile.gate, &mut Random::new(seed ^ 0x6a7e));
     state.backlogged = profile.backlogged;
     state.troubled = cut.wire.clone();
     let settings = Settings { compacted: false, delete_retention: 0, message_bytes_max: 1 << 20, stamps: false };

@@ -13,6 +13,7 @@ use ratchet::engine::clock::Clock;
 use crate::coroutine;
 use crate::cut::Kept;
 use crate::database::Server;
+use crate::gate;
 use crate::judge::coverage::Memory;
 pub use crate::kafka::WALL_MS;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
@@ -91,6 +92,7 @@ pub struct State {
     pub broker: Broker,
     pub database: Server,
     pub provider: provider::Server,
+    pub gate: gate::Server,
     pub random: Random,
     pub wire: Wire,
     /// Whether fetches return few records, slowly.
@@ -129,6 +131,7 @@ impl World {
             broker: Broker::new(Protocol::V1),
             database: Server::new(),
             provider: provider::Server::new(seed),
+            gate: gate::Server::default(),
             random: Random::new(seed),
             wire,
             backlogged: false,
@@ -403,6 +406,11 @@ impl State {
     /// The fate of the next request to the provider, drawn in the same way.
     pub fn provider_fate(&mut self) -> Fate {
         self.fate_of(self.provider.troubles.link)
+    }
+
+    /// The fate of the next question to the gate, drawn in the same way.
+    pub fn gate_fate(&mut self) -> Fate {
+        self.fate_of(self.gate.troubles.link)
     }
 
     fn fate_of(&mut self, wire: Wire) -> Fate {

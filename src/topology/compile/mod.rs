@@ -33,6 +33,8 @@ pub struct Marks {
     pub ending: Place,
     /// The inbox, or the sink, or the output's name.
     pub inbox: Place,
+    /// The gate, or what the topology ends in.
+    pub gate: Place,
 }
 
 /// The topology that `spec` describes, and where its parts are. `spec` includes the blocks of `preset`.
@@ -84,7 +86,8 @@ pub fn compile(
     let sink = spec.sink.as_ref().map(|sink| sink.place);
     let ending = spec.output.as_ref().map(|output| output.place).or(sink)?;
     let inbox = spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()?.inbox.as_ref()).map(|inbox| inbox.place);
-    Some((topology, Marks { ending, inbox: inbox.unwrap_or(ending) }))
+    let gate = spec.gate.as_ref().map_or(ending, |gate| gate.place);
+    Some((topology, Marks { ending, inbox: inbox.unwrap_or(ending), gate }))
 }
 
 /// Reports only mistakes that do not depend on a preset, for a topology whose preset is unknown.

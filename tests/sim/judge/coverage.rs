@@ -82,6 +82,12 @@ pub const SET_ASIDE_BY_SINK: &str = "a record that the database refuses was set 
 pub const RETURNED: &str = "what a statement returned was written to Kafka";
 pub const DONE_AGAIN: &str = "the database lost only what Kafka did not have, and it was done again";
 
+pub const GATE_DROPPED: &str = "a gate dropped what another partition had passed on";
+pub const GATE_OWN: &str = "a gate had the mark of an attempt that came to nothing";
+pub const GATE_UNHEARD: &str = "a gate left marks, but its answer was lost";
+pub const GATE_DOWN: &str = "a gate was down";
+pub const GATE_TAKEN_BACK: &str = "the mark of a record that the output rejects was taken back";
+
 pub const SENT_MEANWHILE: &str = "a call was sent while its lane's transaction was being committed";
 pub const TOO_LATE: &str = "a request was not written, since its key's window was ending";
 pub const GIVEN_UP: &str = "a call was given up after all its attempts";
@@ -257,6 +263,11 @@ pub const SITUATIONS: &[Situation] = &[
     of("sunk", "an older backup of the database was restored", "the schedule does it"),
     of("shared", IN_INBOX, "the judge finds it explained"),
     of("returned", RETURNED, "the judge finds it in the topic for results"),
+    of("gated", GATE_DROPPED, "the judge misses it in the output of one partition, and finds it in another's"),
+    of("gated", GATE_OWN, "it answers so"),
+    of("gated", GATE_UNHEARD, "the link does it"),
+    of("gated", GATE_DOWN, "a question finds it down"),
+    of("gated", GATE_TAKEN_BACK, "it is asked to"),
     of("called", OUTAGE, "the schedule does it"),
     of("called", DECLINED, "the judge finds its dead letter"),
     of("called", IN_DOUBT, "the judge finds its dead letter"),

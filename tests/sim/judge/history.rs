@@ -100,6 +100,8 @@ pub struct History {
     tails: BTreeSet<i32>,
     sunk: Option<Sunk>,
     called: Option<Called>,
+    /// Whether the gate has forgotten nothing, if there is one.
+    pub gate_kept_all: bool,
     /// Records of the input, by partition and offset, that were perhaps not read: they have vanished, or were skipped.
     gone: BTreeSet<(i32, i64)>,
     /// Whether an instance was refused at its start.
@@ -133,6 +135,7 @@ impl History {
             ruling: Ruling::default(),
             sunk: None,
             called: None,
+            gate_kept_all: false,
             gone: BTreeSet::new(),
         }
     }

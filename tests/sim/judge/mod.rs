@@ -19,6 +19,7 @@
 //! | 12 | a database holds each effect once, in order, by the transaction that the changelog names; rows and position records go through the same transactions; a task is refused for it only where something went back in time | `sunk` |
 //! | 13 | a provider has done each effect as often as is promised; each record that calls has one end, and no other has any; results tell what was done; a handler's steps come in order, each once what is before it is committed | `called` |
 //! | 14 | each partition carries out a command once, notes it in the transaction that acknowledges it, waits for calls that are open, and what comes after goes by it | `commands` |
+//! | 15 | a gate drops only what another partition has passed on, or has set aside as unsendable; while it forgets nothing and everything is asked about, one partition passes a thing on | `gated` |
 //!
 //! Whatever happens, everything committed is judged: a refused task has read less, but what it did must be right. An
 //! upheaval excuses only this: if the group was reset or deleted, its committed offset may go back or have no text;
@@ -43,6 +44,7 @@ pub mod called;
 mod commands;
 pub mod coverage;
 mod epochs;
+mod gated;
 pub mod heard;
 mod history;
 mod model;
@@ -257,8 +259,12 @@ pub fn examine(broker: &Broker, history: &mut History) -> Ruling {
         letters.end(&mut ruling);
         return ruling;
     }
+    let mut gated = gated::Gated::default();
     for number in 0..case.partitions {
-        partition::check(&case, number, (&mut letters, &mut explanations, &mut results), &mut ruling);
+        partition::check(&case, number, (&mut letters, &mut explanations, &mut results, &mut gated), &mut ruling);
+    }
+    if case.rules.gated {
+        gated.end(&case, &mut ruling);
     }
     if let Some(sunk) = history.sunk() {
         sunk.check(&case, results, &mut ruling);

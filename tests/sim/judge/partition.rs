@@ -7,6 +7,7 @@ use crate::database::Kind;
 use crate::kafka::{Partition, Record};
 
 use super::audit::Explanations;
+use super::gated::Gated;
 use super::model::{Model, State, Verdict};
 use super::output::{self, Letters};
 use super::runs::{self, Run};
@@ -24,10 +25,10 @@ pub struct Forward<'a> {
 pub fn check(
     case: &Case<'_>,
     number: i32,
-    aside: (&mut Letters, &mut Explanations, &mut Results),
+    aside: (&mut Letters, &mut Explanations, &mut Results, &mut Gated),
     ruling: &mut Ruling,
 ) {
-    let (letters, explanations, results) = aside;
+    let (letters, explanations, results, gated) = aside;
     let input = Partition::new(case.rules.input, number);
     let changelog = Partition::new(case.rules.changelog, number);
     for (_, kept) in case.history.changelogs(number) {
@@ -88,6 +89,7 @@ pub fn check(
             };
             let verdict = model.apply(source.offset, &source.record, wall_ms, was_disbelieved);
             see(&source.record, verdict, ruling);
+            gated.see(case, number, source, verdict);
             match verdict {
                 Verdict::Forwarded => forwards.push(Forward { source, producer: run.producer }),
                 Verdict::DeadLettered(reason) => {
@@ -110,6 +112,9 @@ pub fn check(
         done.clone_from(processed);
     }
     explanations.check_replayed(number, &done, ruling);
+    if case.rules.gated {
+        forwards = gated.check(case, number, forwards);
+    }
     if case.history.sunk().is_none() {
         output::check(case, number, &forwards, ruling);
     }

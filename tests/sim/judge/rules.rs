@@ -28,6 +28,10 @@ pub struct Rules {
     pub has_sink: bool,
     /// Whether survivors make a provider act.
     pub calls: bool,
+    /// Whether a gate drops what other partitions have passed on.
+    pub gated: bool,
+    /// Whether nothing is passed on unasked.
+    pub gate_keeps: bool,
     /// The topic that explains drops, if there is one.
     pub audit: Option<&'static str>,
     /// A record with a larger value is rejected by the output, and set aside.
@@ -44,6 +48,8 @@ pub fn rules(kind: InputKind) -> &'static Rules {
         InputKind::Sunk => &SUNK,
         InputKind::SunkMessages => &SUNK_MESSAGES,
         InputKind::Shared | InputKind::Returned => &EXPLAINED,
+        InputKind::Gated => &GATED,
+        InputKind::GatedPass => &GATED_PASS,
         InputKind::Called(calls) => match calls.shape {
             Shape::Versions => &CALLED,
             Shape::Epochs => &CALLED_EPOCHS,
@@ -69,6 +75,8 @@ pub const SHOP: Rules = Rules {
     has_changes: false,
     has_sink: false,
     calls: false,
+    gated: false,
+    gate_keeps: false,
     audit: None,
     output_bytes_max: crate::input::OUTPUT_BYTES_MAX,
 };
@@ -86,6 +94,9 @@ const CALLED: Rules = Rules { calls: true, output_bytes_max: usize::MAX, ..SHOP 
 const CALLED_EPOCHS: Rules = Rules { epoch: Some("epoch"), ..CALLED };
 const CALLED_CHANGES: Rules = Rules { has_changes: true, ..CALLED };
 const CALLED_MESSAGES: Rules = Rules { version: None, retention_ms: Some(1_000), ..CALLED };
+/// Behind a gate.
+const GATED: Rules = Rules { gated: true, gate_keeps: true, ..SHOP };
+const GATED_PASS: Rules = Rules { gate_keeps: false, ..GATED };
 /// Into a database, with drops explained.
 const EXPLAINED: Rules = Rules { audit: Some("shop.audit"), ..SUNK };
 

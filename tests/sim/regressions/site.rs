@@ -126,7 +126,6 @@ impl<'a> Site<'a> {
             commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
             limits: Limits::DEFAULT,
             sink: None,
-            gate: None,
             provider: None,
         };
         let sim = Sim::new(process.clone());

@@ -1,0 +1,199 @@
+//! A gate, simulated: a server that keeps marks, and the engine's way to it, in simulated time.
+//!
+//! Its marks are left in one step, as Redis does it. Between it and a lane, questions and answers are lost or late, so that
+//! marks are left whose answer nobody has heard, some of them after whoever asked has given up. It goes down for a while,
+//! and it may forget everything.
+
+use std::collections::BTreeMap;
+
+use ratchet::effect::gate::{Answer, Asked, Error, ErrorKind, Gate, Identity, Place, Session};
+
+use crate::judge::coverage;
+use crate::kafka::{MS, SECOND, Time};
+use crate::random::Random;
+use crate::world::{Fate, Process, Wire};
+
+/// How long a lane waits for an answer.
+const PATIENCE: Time = 2 * SECOND;
+/// How much later than that a late question arrives.
+const LATER: Time = SECOND;
+/// When the last trouble begins.
+const TROUBLES_UNTIL: Time = 20 * SECOND;
+
+/// What may go wrong with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Troubles {
+    /// At any question.
+    pub link: Wire,
+    /// How often it is down for a while.
+    pub outages: u64,
+    /// How often it forgets everything.
+    pub flushes: u64,
+}
+
+impl Troubles {
+    pub fn drawn(random: &mut Random) -> Self {
+        let mut upto = |most: u64| if random.permille(600) { random.below(most) } else { 0 };
+        let link =
+            Wire { request_lost: upto(40), response_lost: upto(80), late: upto(40), slow: upto(40), silenced: 0 };
+        let outages = random.below(4);
+        Self { link, outages, flushes: if random.permille(300) { random.between(1, 3) } else { 0 } }
+    }
+}
+
+/// The marks of questions that arrive late.
+type Later = Vec<(Time, String, Vec<Asked>)>;
+
+/// The server.
+#[derive(Default)]
+pub struct Server {
+    pub troubles: Troubles,
+    marks: BTreeMap<Identity, String>,
+    /// From when until when it is down.
+    outages: Vec<(Time, Time)>,
+    /// When it forgets everything.
+    flushes: Vec<Time>,
+    later: Later,
+}
+
+impl Server {
+    /// With these troubles, at times drawn from `random`.
+    pub fn begin(&mut self, troubles: Troubles, random: &mut Random) {
+        self.troubles = troubles;
+        let drawn = (0..troubles.outages).map(|_| {
+            let from = random.below(TROUBLES_UNTIL);
+            (from, from + random.between(SECOND / 10, 8 * SECOND))
+        });
+        self.outages = drawn.collect();
+        self.flushes = (0..troubles.flushes).map(|_| random.below(TROUBLES_UNTIL)).collect();
+        self.flushes.sort_unstable();
+    }
+
+    /// What has happened by now.
+    fn advance(&mut self, now: Time) {
+        let due = |at: Time| at <= now;
+        let (arrived, later): (Later, Later) =
+            std::mem::take(&mut self.later).into_iter().partition(|(at, ..)| due(*at));
+        self.later = later;
+        for (_, place, asked) in arrived {
+            self.ask(&place, &asked);
+        }
+        let flushed = self.flushes.iter().take_while(|at| due(**at)).count();
+        if flushed > 0 {
+            self.flushes.drain(..flushed);
+            self.marks.clear();
+        }
+    }
+
+    fn is_down(&self, now: Time) -> bool {
+        self.outages.iter().any(|(from, until)| (*from..*until).contains(&now))
+    }
+
+    fn ask(&mut self, place: &str, asked: &[Asked]) -> Vec<Answer> {
+        let answer = |Asked { identity, offset }: &Asked| match self.marks.get(identity) {
+            Some(mark) if mark.starts_with(place) => Answer::Own,
+            Some(_) => Answer::Elsewhere,
+            None => {
+                self.marks.insert(*identity, format!("{place}{offset}"));
+                Answer::First
+            }
+        };
+        asked.iter().map(answer).collect()
+    }
+
+    fn take_back(&mut self, place: &str, asked: &[Asked]) {
+        for Asked { identity, offset } in asked {
+            if self.marks.get(identity).is_some_and(|mark| *mark == format!("{place}{offset}")) {
+                self.marks.remove(identity);
+            }
+        }
+    }
+}
+
+/// The gate, as seen by one process.
+pub struct Simulated {
+    pub process: Process,
+}
+
+impl Gate for Simulated {
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(Client { process: self.process.clone() })
+    }
+}
+
+/// A lane's way to it.
+struct Client {
+    process: Process,
+}
+
+fn unavailable(message: &str) -> Error {
+    Error { kind: ErrorKind::Unavailable, message: message.to_owned() }
+}
+
+impl Client {
+    /// Has a question asked, unless it gets lost; late ones are `later`'s.
+    fn exchange<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Server) -> T,
+        later: impl FnOnce(&mut Server, Time),
+    ) -> Result<T, Error> {
+        self.process.sleep(MS);
+        let now = self.process.now();
+        let fate = {
+            let mut state = self.process.lock();
+            state.gate.advance(now);
+            if state.gate.is_down(now) {
+                state.reach(coverage::GATE_DOWN);
+                return Err(unavailable("connection refused"));
+            }
+            state.gate_fate()
+        };
+        match fate {
+            Fate::Fine => Ok(ask(&mut self.process.lock().gate)),
+            Fate::Slow => {
+                self.process.sleep(SECOND);
+                Ok(ask(&mut self.process.lock().gate))
+            }
+            Fate::RequestLost | Fate::Silenced => {
+                self.process.sleep(PATIENCE);
+                Err(unavailable("no answer in time"))
+            }
+            Fate::ResponseLost => {
+                let mut state = self.process.lock();
+                ask(&mut state.gate);
+                state.reach(coverage::GATE_UNHEARD);
+                drop(state);
+                self.process.sleep(PATIENCE);
+                Err(unavailable("no answer in time"))
+            }
+            Fate::Late => {
+                later(&mut self.process.lock().gate, now + PATIENCE + LATER);
+                self.process.sleep(PATIENCE);
+                Err(unavailable("no answer in time"))
+            }
+        }
+    }
+}
+
+impl Session for Client {
+    fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), Error> {
+        let place = place.to_string();
+        let later = |server: &mut Server, at| server.later.push((at, place.clone(), asked.to_vec()));
+        *answers = self.exchange(|server| server.ask(&place, asked), later)?;
+        if answers.contains(&Answer::Own) {
+            self.process.lock().reach(coverage::GATE_OWN);
+        }
+        Ok(())
+    }
+
+    fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error> {
+        let place = place.to_string();
+        self.exchange(|server| server.take_back(&place, asked), |_, _| {})?;
+        self.process.lock().reach(coverage::GATE_TAKEN_BACK);
+        Ok(())
+    }
+
+    fn reach(&mut self) -> Result<(), Error> {
+        self.exchange(|_| (), |_, _| {})
+    }
+}
