@@ -12,7 +12,7 @@ use crate::job::Job;
 use crate::load::things;
 use crate::operator::Operator;
 use crate::redis::Server;
-use crate::until::DEADLINE;
+use crate::until::{DEADLINE, within};
 
 const SECRET: &str = "hunter2-and-more";
 
@@ -41,7 +41,9 @@ fn wrong_password_is_said_without_it_and_mended_while_running() {
     job.send(things(0, 0..100, 1));
     let mut operator = Operator::start(&job, "a");
     operator.await_error(&["the gate cannot be asked: records wait for it", "it refuses user and password"]);
-    assert!(operator.get("/readyz?verbose").1.contains("the gate does not answer"));
+    within(DEADLINE, "the instance to say what it waits for", || {
+        operator.get("/readyz?verbose").1.contains("the gate does not answer").then_some(())
+    });
     // The right one from now on.
     let mut admin = ::redis::Client::open(server.url(":other@")).and_then(|it| it.get_connection()).expect("it runs");
     ::redis::cmd("CONFIG").arg("SET").arg("requirepass").arg(SECRET).exec(&mut admin).expect("an administrator may");

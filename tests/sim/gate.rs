@@ -10,6 +10,7 @@ use ratchet::effect::gate::{Answer, Asked, Error, ErrorKind, Gate, Identity, Pla
 
 use crate::judge::coverage;
 use crate::kafka::{MS, SECOND, Time};
+use crate::lies::{Lie, is_told};
 use crate::random::Random;
 use crate::world::{Fate, Process, Wire};
 
@@ -91,7 +92,8 @@ impl Server {
 
     fn ask(&mut self, place: &str, asked: &[Asked]) -> Vec<Answer> {
         let answer = |Asked { identity, offset }: &Asked| match self.marks.get(identity) {
-            Some(mark) if mark.starts_with(place) => Answer::Own,
+            Some(mark) if mark.starts_with(place) && !is_told(Lie::OwnMarkUnknown) => Answer::Own,
+            Some(_) if is_told(Lie::MarksNotAtOnce) && offset % 7 == 0 => Answer::First,
             Some(_) => Answer::Elsewhere,
             None => {
                 self.marks.insert(*identity, format!("{place}{offset}"));

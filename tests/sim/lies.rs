@@ -106,6 +106,10 @@ lies! {
     RowBeforeSettled,
     /// a database's answer to COMMIT is not looked at: a failed transaction counts as committed
     TagIgnored,
+    /// a gate takes a partition's own mark for another's
+    OwnMarkUnknown,
+    /// a gate reads marks before it leaves them, not in one step
+    MarksNotAtOnce,
     /// a step's transaction leaves no row
     StepRowNotKept,
     /// a handler that was abandoned goes on, as if what it tells were committed

@@ -67,6 +67,8 @@ pub struct Model<'a> {
     changed: BTreeSet<Vec<u8>>,
     /// Whether a database refuses what the next record causes.
     pub is_refused: bool,
+    /// Whether the next record does not come to the output, whatever its size: a gate drops it.
+    pub is_dropped: bool,
     scopes: Scopes,
     /// The scopes and segments there would have been with the last record that the output rejected.
     tried: (usize, usize),
@@ -83,6 +85,7 @@ impl<'a> Model<'a> {
             truncates: 0,
             changed: BTreeSet::new(),
             is_refused: false,
+            is_dropped: false,
             scopes: Scopes::default(),
             tried: (0, 0),
         }
@@ -218,7 +221,8 @@ impl<'a> Model<'a> {
         if self.rules.has_sink {
             return if self.is_refused { Verdict::DeadLettered("rejected") } else { Verdict::Forwarded };
         }
-        let is_taken = record.value.as_ref().is_none_or(|value| value.len() <= self.rules.output_bytes_max);
+        let is_taken =
+            self.is_dropped || record.value.as_ref().is_none_or(|value| value.len() <= self.rules.output_bytes_max);
         if is_taken { Verdict::Forwarded } else { Verdict::DeadLettered("unsendable") }
     }
 

@@ -87,6 +87,8 @@ pub fn check(
                 }
                 Some(_) => sunk::is_refused(&source.record),
             };
+            // What is too large is so only once it is sent; what a gate has dropped must have come from elsewhere.
+            model.is_dropped = case.rules.gated && !letters.says(number, source.offset, "unsendable");
             let verdict = model.apply(source.offset, &source.record, wall_ms, was_disbelieved);
             see(&source.record, verdict, ruling);
             gated.see(case, number, source, verdict);
