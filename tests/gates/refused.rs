@@ -7,10 +7,12 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::thread;
 
+use crate::database;
 use crate::gated::{assert_each_once, counted, gated, with_gate};
 use crate::job::Job;
+use crate::kafka::Port;
 use crate::load::things;
-use crate::operator::Operator;
+use crate::operator::{Operator, Options};
 use crate::redis::Server;
 use crate::until::{DEADLINE, within};
 
@@ -120,6 +122,31 @@ fn server_that_is_too_old_is_refused() {
         ", on_unavailable: pass",
     ));
     assert!(!said.contains("or later is needed") && is_fine, "{said}");
+}
+
+#[test]
+fn server_is_spoken_to_by_tls_if_its_certificate_is_trusted() {
+    // A certificate for `localhost`, from an authority of the tests' own.
+    let authority = database::shared().authority();
+    let file = |name: &str| authority.with_file_name(name).display().to_string();
+    let port = Port::free();
+    let server = Server::start(&[
+        &format!("--tls-port {port} --tls-auth-clients no"),
+        &format!("--tls-cert-file {} --tls-key-file {}", file("server.pem"), file("server.key")),
+        &format!("--tls-ca-cert-file {}", authority.display()),
+    ]);
+    let job = with_gate(Job::new("tls", 1), &format!("rediss://localhost:{port}"), "");
+    job.send(things(0, 0..100, 1));
+    let mut distrustful = Operator::start(&job, "a");
+    distrustful.await_error(&["the gate cannot be asked", "certificate"]);
+    distrustful.stop();
+    assert_eq!(server.marks(&job.name), 0);
+    let env = vec![("SSL_CERT_FILE", authority.display().to_string())];
+    let mut operator = Operator::start_with(&job, "b", &Options { env, ..Options::default() });
+    job.await_drained(DEADLINE);
+    assert_each_once(&counted(job.output()), 100);
+    assert_eq!(server.marks(&job.name), 100);
+    operator.stop();
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn documents() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let sources = fs::read_dir(docs.join("sources")).expect("docs/sources is there");
     let mut all: Vec<_> = sources.map(|entry| entry.expect("it can be read").path()).collect();
-    all.extend(["reprocess-a-cdc-stream.md", "limits.md"].map(|page| docs.join(page)));
+    all.extend(["reprocess-a-cdc-stream.md", "limits.md", "redis.md"].map(|page| docs.join(page)));
     all.sort();
     all
 }
