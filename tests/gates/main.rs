@@ -6,10 +6,8 @@
 )]
 
 #[path = "../support/checked.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of the support")]
 mod checked;
 #[path = "../support/checker/mod.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of the support")]
 mod checker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
@@ -20,12 +18,10 @@ mod job;
 #[path = "../support/kafka/mod.rs"]
 mod kafka;
 #[path = "../support/load.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of the support")]
 mod load;
 #[path = "../support/operator.rs"]
 mod operator;
 #[path = "../support/random.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of the support")]
 mod random;
 #[path = "../support/screen.rs"]
 #[allow(dead_code, reason = "no operator draws here")]

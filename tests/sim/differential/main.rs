@@ -20,6 +20,8 @@ mod cut;
 mod database;
 #[path = "../driver.rs"]
 mod driver;
+#[path = "../gate.rs"]
+mod gate;
 #[path = "../judge/heard.rs"]
 mod heard;
 #[path = "../kafka/mod.rs"]
@@ -38,7 +40,7 @@ mod judge {
     pub(crate) use crate::{coverage, heard};
 }
 
-/// The simulated database is part of the world, and no script of these uses it.
+/// The simulated database and gate are part of the world, and no script of these uses them.
 mod lies {
     #[derive(Clone, Copy)]
     pub(crate) enum Lie {
@@ -48,6 +50,8 @@ mod lies {
         TagIgnored,
         StepRowNotKept,
         AbandonedGoesOn,
+        OwnMarkUnknown,
+        MarksNotAtOnce,
     }
 
     pub(crate) fn is_told(_: Lie) -> bool {
