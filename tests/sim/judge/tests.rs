@@ -139,6 +139,23 @@ fn lost_records_are_caught() {
 }
 
 #[test]
+fn gate_that_drops_what_nobody_has_passed_on_is_caught() {
+    let gated = |spoil: fn(&mut Vec<Transaction>)| {
+        let mut play = Play::new(input());
+        play.history.rules = rules(InputKind::Gated);
+        let mut transactions = play.transactions(&[3, 6]);
+        spoil(&mut transactions);
+        transactions.iter().for_each(|transaction| play.write(transaction));
+        play.judged()
+    };
+    assert_eq!(gated(|_| {}), none());
+    assert_invariant(15, &gated(|all| drop(all[0].forwards.remove(0))));
+    assert_invariant(15, &gated(|all| drop(all[1].forwards.pop())));
+    // What it lets through is the model's, in order.
+    assert_invariant(1, &gated(|all| all[1].forwards.push(record("c", 1))));
+}
+
+#[test]
 fn incomplete_transactions_are_caught() {
     // Output and offset are there, but the changelog's part is not.
     assert_broken(4, |all| all[1].commits = false);
