@@ -1,8 +1,5 @@
 //! What errors mean: whether they pass, and what to do about those that do not.
 
-use std::error::Error as _;
-use std::io;
-
 use ::redis::{ErrorKind as Theirs, RedisError};
 
 use super::Address;
@@ -85,10 +82,14 @@ impl Error {
     }
 }
 
-/// Whether TLS has failed, because of a certificate, say.
+/// What rustls says of a certificate, of a version or cipher that are not shared, and of a server that speaks no TLS. The
+/// crate hands on its words alone.
+const UNTRUSTED: &[&str] = &["invalid peer certificate", "received fatal alert", "received corrupt message"];
+
+/// Whether TLS has failed, which does not pass by itself.
 fn is_untrusted(error: &RedisError) -> bool {
-    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-    source.is_some_and(|source| source.kind() == io::ErrorKind::InvalidData)
+    let words = error.to_string();
+    UNTRUSTED.iter().any(|known| words.contains(known))
 }
 
 /// A foreign message as messages are: on one line, without a full stop.

@@ -35,5 +35,6 @@ mod crashes;
 mod gated;
 mod redis;
 mod refused;
+mod speed;
 mod suppressed;
 mod unavailable;
