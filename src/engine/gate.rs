@@ -7,7 +7,7 @@
 //! **Why judging ahead tells which ones**: a record that the gate drops is remembered in the store as if it had been passed
 //! on. So what the gate says of one record changes nothing for the next, and both times the same is decided. Only a
 //! record that the output or the sink refuses is not remembered after all; what follows from that is asked about with the
-//! next portion ([`Passage::through`]), and its mark is taken back.
+//! next portion ([`OpenGate::through`]), and its mark is taken back.
 //!
 //! **Failure**: while the gate does not answer, nothing is asked before the next try is due, however many tasks there are.
 //! With `hold`, a task stops before the first record that would have to be asked about, and waits; with `pass` its records
