@@ -1,1 +1,120 @@
+//! Goal: what was answered outlives the process, its leases do not, and nothing but requests is taken for them.
 
+use std::future::Future;
+
+use super::*;
+use crate::request::{AnswerBody, Fingerprint, Token};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+}
+
+fn wanted(id: u8, token: u8) -> Wanted {
+    Wanted {
+        held: Held { id: Id([id; 32]), token: Token([token; 16]) },
+        fingerprint: Fingerprint([0; 32]),
+        lease: LONG,
+        retention: LONG,
+        on_in_doubt: OnInDoubt::Run,
+    }
+}
+
+fn answer(body: &'static str) -> Answer {
+    Answer { status: 200, headers: Vec::new(), body: AnswerBody::Whole(Bytes::from_static(body.as_bytes())) }
+}
+
+#[test]
+fn answers_outlive_the_process_and_leases_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    let store = Requests::open(&dir).unwrap();
+    let (answered, at_work, doubted) = (wanted(1, 1), wanted(2, 1), wanted(3, 1));
+    for wanted in [&answered, &at_work, &doubted] {
+        assert_eq!(wait(store.reserve(wanted)), Ok(Found::Reserved { taken_over: false }));
+    }
+    assert_eq!(wait(store.complete(answered.held, &answer("a"), LONG)), Ok(Kept::Yes));
+    drop(store);
+    let store = Requests::open(&dir).unwrap();
+    assert_eq!(wait(store.reserve(&wanted(1, 2))), Ok(Found::Answered(answer("a"))));
+    assert_eq!(wait(store.reserve(&wanted(2, 2))), Ok(Found::Reserved { taken_over: true }));
+    assert_eq!(wait(store.complete(at_work.held, &answer("late"), LONG)), Ok(Kept::Fenced));
+    let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(3, 2) };
+    assert_eq!(wait(store.reserve(&refusing)), Ok(Found::InDoubt));
+}
+
+#[test]
+fn folder_belongs_to_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    let store = Requests::open(&dir).unwrap();
+    let refused = Requests::open(&dir).err().unwrap();
+    assert!(matches!(&refused, Error::Refused(text) if text.contains("in use by another process")), "{refused}");
+    drop(store);
+    assert!(Requests::open(&dir).is_ok());
+}
+
+#[test]
+fn folder_of_something_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("letters"), "mine").unwrap();
+    let refused = Requests::open(folder.path()).err().unwrap();
+    assert!(matches!(&refused, Error::Refused(text) if text.contains("is not empty")), "{refused}");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["letters"]);
+}
+
+#[test]
+fn later_format_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    drop(Requests::open(&dir).unwrap());
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    db.put(FORMAT_KEY, [REQUEST_FORMAT + 1]).unwrap();
+    drop(db);
+    let refused = Requests::open(&dir).err().unwrap();
+    assert!(matches!(&refused, Error::Refused(text) if text.contains("a later release")), "{refused}");
+}
+
+#[test]
+fn damaged_entry_is_the_trouble_of_one_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    drop(Requests::open(&dir).unwrap());
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    db.put(entry_key(Id([1; 32])), [REQUEST_FORMAT, 0, 0]).unwrap();
+    drop(db);
+    let store = Requests::open(&dir).unwrap();
+    let refused = wait(store.reserve(&wanted(1, 1))).unwrap_err();
+    assert!(matches!(&refused, Error::Refused(text) if text.contains("is damaged")), "{refused}");
+    assert_eq!(wait(store.reserve(&wanted(2, 1))), Ok(Found::Reserved { taken_over: false }));
+    assert_eq!(wait(store.check()), Ok(()));
+}
+
+#[test]
+fn what_is_over_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    let store = Requests::open(&dir).unwrap();
+    for id in 0..200 {
+        let wanted = wanted(id, 1);
+        assert_eq!(wait(store.reserve(&wanted)), Ok(Found::Reserved { taken_over: false }));
+        match id % 4 {
+            0 => assert_eq!(wait(store.release(wanted.held)), Ok(Kept::Yes)),
+            1 => assert_eq!(wait(store.complete(wanted.held, &answer("kept"), LONG)), Ok(Kept::Yes)),
+            2 => assert_eq!(wait(store.complete(wanted.held, &answer("over"), Duration::ZERO)), Ok(Kept::Yes)),
+            _ => {
+                assert_eq!(wait(store.extend(wanted.held, LONG * 2)), Ok(Kept::Yes));
+                assert_eq!(wait(store.complete(wanted.held, &answer("over"), Duration::ZERO)), Ok(Kept::Yes));
+            }
+        }
+    }
+    assert_eq!(wait(store.tidy()), Ok(100));
+    assert_eq!(wait(store.tidy()), Ok(0));
+    drop(store);
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let keys: Vec<u8> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0[0]).collect();
+    let count = |kind| keys.iter().filter(|key| **key == kind).count();
+    assert_eq!((count(0), count(ENTRY), count(UNTIL)), (1, 50, 50), "an entry and a time for each that is kept");
+}

@@ -1,7 +1,7 @@
 //! Goal: the layer answers as the draft of the IETF, Stripe and others' tests expect, on every store.
 
 mod cases;
-mod front;
+pub mod front;
 mod service;
 mod troubled;
 

@@ -5,6 +5,7 @@
 mod cases;
 mod model;
 mod random_calls;
+mod troubled;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
