@@ -115,6 +115,8 @@ pub mod sabotage;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod state;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod tls;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod topology;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod words;

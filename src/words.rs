@@ -1,5 +1,6 @@
-//! Numbers with their nouns, for messages.
+//! Numbers with their nouns, and what errors say, for messages.
 
+use std::error::Error;
 use std::fmt::Display;
 
 /// `1 record`, `2 records`, `3 identities`.
@@ -15,6 +16,31 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> Strin
 /// The form that agrees with the number: `has` or `have`.
 pub fn agreeing<'w, N: PartialEq + From<u8>>(count: N, one: &'w str, several: &'w str) -> &'w str {
     if count == N::from(1) { one } else { several }
+}
+
+/// What an error says and what it comes from, as messages have it.
+pub fn said(error: &dyn Error) -> String {
+    let mut text = in_lower_case(&error.to_string());
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = in_lower_case(&error.to_string());
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+fn in_lower_case(text: &str) -> String {
+    let text = text.trim_end_matches('.');
+    let mut letters = text.chars();
+    // Unless it begins with something like TLS.
+    let is_word = letters.clone().nth(1).is_some_and(|second| !second.is_uppercase());
+    match letters.next() {
+        Some(first) if is_word => first.to_lowercase().chain(letters).collect(),
+        _ => text.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use hyper::http::response::Parts;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::connect::{said, said_by_two};
+use super::connect::said_by_two;
 use super::{HASHED_MAX, Shared};
 use crate::effect::call::{RetryAfter, Status, is_replay_marker, names_key};
 use crate::effect::provider::Body;
+use crate::words::said;
 
 /// How much of a body that is about the key is read for that.
 const NAMED_MAX: usize = 16 << 10;

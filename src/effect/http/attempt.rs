@@ -13,12 +13,13 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::answer::{Stream, read};
-use super::connect::{said, said_by_two};
+use super::connect::said_by_two;
 use super::message::Message;
 use super::pool::{Lease, Pool, Sender};
 use crate::effect::call::Answer;
 use crate::effect::job::Job;
 use crate::effect::provider::{self, Asks, Body};
+use crate::words::said;
 
 /// How many connections may give a request back, one after the other.
 const GIVEN_BACK_MAX: usize = 3;

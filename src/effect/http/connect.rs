@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 use super::message::Origin;
 use super::socket::{Socket, Unfinished};
 use super::{Shared, tls};
+use crate::words::said;
 
 /// The longest head of an answer.
 const HEAD_MAX: usize = 64 << 10;
@@ -91,32 +92,7 @@ impl Made {
     }
 }
 
-/// What an error says and what it comes from, as messages have it.
-pub(super) fn said(error: &dyn std::error::Error) -> String {
-    let mut text = in_lower_case(&error.to_string());
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = in_lower_case(&error.to_string());
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
-}
-
-fn in_lower_case(text: &str) -> String {
-    let text = text.trim_end_matches('.');
-    let mut letters = text.chars();
-    // Unless it begins with something like TLS.
-    let is_word = letters.clone().nth(1).is_some_and(|second| !second.is_uppercase());
-    match letters.next() {
-        Some(first) if is_word => first.to_lowercase().chain(letters).collect(),
-        _ => text.to_owned(),
-    }
-}
-
-/// The same of HTTP/2, whose errors may quote what the other side says.
+/// What an error of HTTP/2 says: not what it may quote of the other side.
 pub(super) fn said_by_two(error: &h2::Error) -> String {
     match (error.get_io(), error.reason()) {
         (Some(error), _) => said(error),

@@ -1,0 +1,71 @@
+//! TLS by rustls with ring, and with the system's authorities or a file's.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+/// HTTP/2, as the two sides of TLS agree upon it.
+pub const TWO: &[u8] = b"h2";
+/// HTTP/1.1, as the two sides of TLS agree upon it.
+pub const ONE: &[u8] = b"http/1.1";
+
+/// How TLS is spoken with servers, whose certificates are from these authorities, or from the system's.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn client(authorities: Option<&Path>, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS cannot be used: {error}"))?
+        .with_root_certificates(roots(authorities)?)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(config)
+}
+
+/// How TLS is spoken with clients, by this certificate, with those that it is signed by, and its key.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn server(certificate: &Path, key: &Path, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
+    let unusable =
+        |why: &dyn std::fmt::Display| format!("the certificate in {} cannot be used: {why}", certificate.display());
+    let read = || CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>();
+    let chain = read().map_err(|error| unusable(&error))?;
+    if chain.is_empty() {
+        return Err(unusable(&"there is none"));
+    }
+    let key = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| format!("the key in {} cannot be used: {error}", key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS cannot be used: {error}"))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| unusable(&error))?;
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(config)
+}
+
+fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let Some(file) = file else {
+        // Some of a system's certificates may be damaged; those that are not will do.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err("the system has no certificates of authorities: install them (ca-certificates)".to_owned());
+        }
+        return Ok(roots);
+    };
+    let unusable = |why: &dyn std::fmt::Display| format!("the authorities in {} cannot be used: {why}", file.display());
+    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| unusable(&error))?;
+    for certificate in certificates {
+        roots.add(certificate.map_err(|error| unusable(&error))?).map_err(|error| unusable(&error))?;
+    }
+    if roots.is_empty() { Err(unusable(&"there is no certificate")) } else { Ok(roots) }
+}
