@@ -1,8 +1,9 @@
 //! Whether this instance is ready: the basis of `/readyz`.
 //!
 //! Ready means: at least one lane was started, every lane has joined its group, no task is being restored
-//! for the first time since it was assigned, none waits for clocks or for a gate, no topic that should be read was refused, every disk responds, and
-//! everything that panicked has restarted. A restore after an aborted transaction does not
+//! for the first time since it was assigned, none waits for clocks or for a gate, no topic that should be read was
+//! refused, every disk responds, and everything that panicked has restarted. The proxy of HTTP requests has no lanes, and
+//! says its own conditions. A restore after an aborted transaction does not
 //! make an instance unready: it is short, and nobody else could do the work meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,8 @@ struct Known {
     panicked: BTreeSet<String>,
     /// Whether a disk does not respond.
     disk_stalls: bool,
+    /// What else has to be so, by name.
+    conditions: BTreeMap<&'static str, (bool, &'static str)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,11 @@ impl Health {
     /// A lane has panicked, and has not rejoined.
     pub fn lane_panicked(&self, topology: &str, lane: usize) {
         self.known().lanes.insert((topology.to_owned(), lane), Lane::Panicked);
+    }
+
+    /// Something else than lanes and tasks that has to be so, and what was found.
+    pub fn condition(&self, name: &'static str, ok: bool, detail: &'static str) {
+        self.known().conditions.insert(name, (ok, detail));
     }
 
     /// Whether a disk does not respond.
@@ -157,7 +165,7 @@ impl Health {
     /// All checks; the instance is ready if every one is ok.
     pub fn ready(&self) -> Vec<Check> {
         let known = self.known();
-        if known.lanes.is_empty() {
+        if known.lanes.is_empty() && known.conditions.is_empty() {
             return vec![Check { name: "lanes".to_owned(), ok: false, detail: "none was started yet" }];
         }
         let lanes = known.lanes.iter().map(|((topology, lane), &state)| Check {
@@ -197,7 +205,10 @@ impl Health {
             ok: false,
             detail: "does not answer; the log says which",
         });
-        lanes.chain(tasks).chain(refused).chain(panicked).chain(disk).collect()
+        let condition =
+            |(name, &(ok, detail)): (&&str, &(bool, &'static str))| Check { name: (*name).to_owned(), ok, detail };
+        let conditions = known.conditions.iter().map(condition);
+        lanes.chain(tasks).chain(refused).chain(panicked).chain(disk).chain(conditions).collect()
     }
 
     /// A thread that panicked while it held the lock left at worst an outdated check, so poisoning is ignored.
@@ -217,6 +228,16 @@ mod tests {
     #[test]
     fn instance_without_lanes_is_not_ready() {
         assert!(!is_ready(&Health::new()));
+    }
+
+    #[test]
+    fn conditions_count_without_lanes() {
+        let health = Health::new();
+        health.condition("store", false, "does not answer");
+        assert!(!is_ready(&health));
+        health.condition("store", true, "answers");
+        assert!(is_ready(&health));
+        assert_eq!(health.ready()[0].name, "store");
     }
 
     #[test]

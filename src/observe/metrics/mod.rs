@@ -18,12 +18,14 @@ use prometheus::{
 mod calls;
 mod gate;
 mod lane;
+mod requests;
 mod sink;
 mod task;
 
 pub use calls::{CallMetrics, Settled};
 pub use gate::GateMetrics;
 pub use lane::{LaneMetrics, TransactionResult};
+pub use requests::{OneConnection, OneRequest, RouteMetrics, StoreMetrics};
 pub use sink::{Outcomes, SinkMetrics};
 pub use task::{LongWork, Phase, TaskMetrics, Work};
 
@@ -89,6 +91,7 @@ struct Families {
     gate_duration: HistogramVec,
     gate_unasked: IntCounterVec,
     gate_held: IntGaugeVec,
+    requests: requests::Families,
     panics: IntCounter,
     handles: Mutex<Handles>,
     /// The tasks with long work: each has at most one, since a store is swept only after it was restored.
@@ -135,6 +138,21 @@ impl Metrics {
     /// How many topics that match the input's pattern were refused.
     pub fn refused_topics(&self, topology: &str, count: usize) {
         self.families.refused_topics.with_label_values(&[topology]).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// What is counted of HTTP requests by one route of the proxy.
+    pub fn route(&self, route: &str) -> RouteMetrics {
+        self.families.requests.route(route)
+    }
+
+    /// What is counted of the store that remembers HTTP requests.
+    pub fn store(&self) -> StoreMetrics {
+        self.families.requests.store()
+    }
+
+    /// A connection of a client's, until what is returned is dropped.
+    pub fn connection(&self) -> OneConnection {
+        self.families.requests.connection()
     }
 
     /// A thread has panicked.
@@ -374,6 +392,7 @@ impl Families {
                 "Lanes in which records wait for a gate: it does not answer, or a person has to act.",
                 TOPOLOGY,
             ),
+            requests: requests::Families::new(&registry),
             panics: panics(&registry),
             handles: Mutex::default(),
             long_work: Mutex::default(),
@@ -427,7 +446,11 @@ fn gauge(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeV
 }
 
 fn histogram(registry: &Registry, name: &str, help: &str, buckets: Vec<f64>) -> HistogramVec {
-    let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), TOPOLOGY).expect(VALID);
+    histogram_by(registry, name, help, (TOPOLOGY, buckets))
+}
+
+fn histogram_by(registry: &Registry, name: &str, help: &str, (labels, buckets): (&[&str], Vec<f64>)) -> HistogramVec {
+    let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels).expect(VALID);
     registry.register(Box::new(family.clone())).expect(VALID);
     family
 }

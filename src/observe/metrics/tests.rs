@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documented names.
-const NAMES: [&str; 38] = [
+const NAMES: [&str; 46] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -44,6 +44,14 @@ const NAMES: [&str; 38] = [
     "ratchet_gate_duration_seconds",
     "ratchet_gate_unasked_total",
     "ratchet_gate_held",
+    "ratchet_http_requests_total",
+    "ratchet_http_requests_at_work",
+    "ratchet_http_connections",
+    "ratchet_http_upstream_duration_seconds",
+    "ratchet_http_upstream_failures_total",
+    "ratchet_http_store_duration_seconds",
+    "ratchet_http_store_errors_total",
+    "ratchet_http_removed_entries_total",
     "ratchet_panics_total",
     "ratchet_build_info",
 ];
@@ -90,6 +98,11 @@ fn exactly_the_documented_names_are_rendered() {
     metrics.refused_topics("payments", 2);
     let _calls = metrics.calls("payments", "http", (&["done"], &["settled"]));
     let _gate = metrics.gate("payments");
+    let (route, _connection) = (metrics.route("/charges"), metrics.connection());
+    route.answered("done");
+    route.upstream_answered(Duration::from_millis(7));
+    route.upstream_failed("late");
+    metrics.store().asked("reserve", Duration::from_millis(1), false);
     let text = metrics.render();
     for name in NAMES {
         assert!(text.contains(name), "{name} is missing in\n{text}");
@@ -343,4 +356,23 @@ fn number_of_series_is_bounded_by_partitions_and_reasons() {
     let of_records = Verdict::ALL.len() * Reason::ALL.len();
     let of_partitions = 13 * PARTITIONS as usize;
     assert!((of_records + of_partitions..of_records + of_partitions + 100).contains(&series), "{series}");
+}
+
+#[test]
+fn requests_at_work_and_connections_are_counted_until_they_end() {
+    let metrics = Metrics::new();
+    let (route, store) = (metrics.route("/charges"), metrics.store());
+    let (request, connection) = (route.begin(), metrics.connection());
+    let of = |series: &str| value(&metrics, series);
+    assert_eq!(of(r#"ratchet_http_requests_at_work{route="/charges"}"#), Some(1.0));
+    assert_eq!(of("ratchet_http_connections"), Some(1.0));
+    drop((request, connection));
+    assert_eq!(of(r#"ratchet_http_requests_at_work{route="/charges"}"#), Some(0.0));
+    assert_eq!(of("ratchet_http_connections"), Some(0.0));
+    store.asked("reserve", Duration::from_millis(1), true);
+    store.asked("reserve", Duration::from_millis(1), false);
+    store.removed(5);
+    assert_eq!(of(r#"ratchet_http_store_duration_seconds_count{operation="reserve"}"#), Some(2.0));
+    assert_eq!(of(r#"ratchet_http_store_errors_total{operation="reserve"}"#), Some(1.0));
+    assert_eq!(of("ratchet_http_removed_entries_total"), Some(5.0));
 }

@@ -1,0 +1,170 @@
+//! Metrics of HTTP requests that are carried out once.
+
+use std::time::Duration;
+
+use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+use super::{counter, exponential, histogram_by, int_gauge};
+
+const ROUTE: &[&str] = &["route"];
+const OPERATION: &[&str] = &["operation"];
+/// For what has no labels.
+const NONE: &[&str] = &[];
+
+/// The families.
+pub(super) struct Families {
+    requests: IntCounterVec,
+    at_work: IntGaugeVec,
+    connections: IntGaugeVec,
+    upstream_duration: HistogramVec,
+    upstream_failures: IntCounterVec,
+    store_duration: HistogramVec,
+    store_errors: IntCounterVec,
+    removed: IntCounterVec,
+}
+
+impl Families {
+    pub fn new(registry: &Registry) -> Self {
+        let durations = || exponential(0.000_1, 2.0, 18);
+        Self {
+            requests: counter(
+                registry,
+                "ratchet_http_requests_total",
+                "HTTP requests that were answered, by what has become of them.",
+                &["route", "outcome"],
+            ),
+            at_work: int_gauge(
+                registry,
+                "ratchet_http_requests_at_work",
+                "HTTP requests whose answer has not been passed on to its end.",
+                ROUTE,
+            ),
+            connections: int_gauge(registry, "ratchet_http_connections", "Open connections of clients.", NONE),
+            upstream_duration: histogram_by(
+                registry,
+                "ratchet_http_upstream_duration_seconds",
+                "Time from handing a request to the service behind to the head of its answer.",
+                (ROUTE, durations()),
+            ),
+            upstream_failures: counter(
+                registry,
+                "ratchet_http_upstream_failures_total",
+                "HTTP requests that the service behind gave no answer to: not sent, lost or late.",
+                &["route", "failure"],
+            ),
+            store_duration: histogram_by(
+                registry,
+                "ratchet_http_store_duration_seconds",
+                "Time that the store of requests took for an answer: what a request under a key costs beside its own work.",
+                (OPERATION, durations()),
+            ),
+            store_errors: counter(
+                registry,
+                "ratchet_http_store_errors_total",
+                "Questions to the store of requests that it has not answered.",
+                OPERATION,
+            ),
+            removed: counter(
+                registry,
+                "ratchet_http_removed_entries_total",
+                "Requests that were forgotten because they had been remembered for long enough.",
+                NONE,
+            ),
+        }
+    }
+
+    pub fn route(&self, route: &str) -> RouteMetrics {
+        RouteMetrics {
+            route: route.to_owned(),
+            requests: self.requests.clone(),
+            at_work: self.at_work.with_label_values(&[route]),
+            upstream_duration: self.upstream_duration.clone(),
+            upstream_failures: self.upstream_failures.clone(),
+        }
+    }
+
+    pub fn store(&self) -> StoreMetrics {
+        let removed = self.removed.with_label_values(NONE);
+        StoreMetrics { duration: self.store_duration.clone(), errors: self.store_errors.clone(), removed }
+    }
+
+    pub fn connection(&self) -> OneConnection {
+        let connections = self.connections.with_label_values(NONE);
+        connections.inc();
+        OneConnection(connections)
+    }
+}
+
+/// What is counted of a route's requests.
+#[derive(Clone)]
+pub struct RouteMetrics {
+    route: String,
+    requests: IntCounterVec,
+    at_work: IntGauge,
+    upstream_duration: HistogramVec,
+    upstream_failures: IntCounterVec,
+}
+
+impl RouteMetrics {
+    /// A request is at work, until what is returned is dropped.
+    pub fn begin(&self) -> OneRequest {
+        self.at_work.inc();
+        OneRequest(self.at_work.clone())
+    }
+
+    /// A request was answered, with this outcome.
+    pub fn answered(&self, outcome: &str) {
+        self.requests.with_label_values(&[self.route.as_str(), outcome]).inc();
+    }
+
+    /// The service has begun to answer after so long.
+    pub fn upstream_answered(&self, after: Duration) {
+        self.upstream_duration.with_label_values(&[self.route.as_str()]).observe(after.as_secs_f64());
+    }
+
+    /// The service gave no answer, for this reason.
+    pub fn upstream_failed(&self, failure: &str) {
+        self.upstream_failures.with_label_values(&[self.route.as_str(), failure]).inc();
+    }
+}
+
+/// A request at work.
+pub struct OneRequest(IntGauge);
+
+impl Drop for OneRequest {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// An open connection.
+pub struct OneConnection(IntGauge);
+
+impl Drop for OneConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// What is counted of a store of requests.
+#[derive(Clone)]
+pub struct StoreMetrics {
+    duration: HistogramVec,
+    errors: IntCounterVec,
+    removed: IntCounter,
+}
+
+impl StoreMetrics {
+    /// The store has answered after so long, or given an error.
+    pub fn asked(&self, operation: &str, took: Duration, is_answered: bool) {
+        self.duration.with_label_values(&[operation]).observe(took.as_secs_f64());
+        if !is_answered {
+            self.errors.with_label_values(&[operation]).inc();
+        }
+    }
+
+    /// So many requests were forgotten.
+    pub fn removed(&self, count: usize) {
+        self.removed.inc_by(count as u64);
+    }
+}
