@@ -4,6 +4,7 @@
 //! - [`text`]: a string that may be secret, and the substitutions `${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`
 //! - [`read`]: reads the tree's nodes as the expected types; all mistakes are collected, and none ends the reading
 //! - [`keys`]: the keys that a mapping may hold, as a table
+//! - [`schema`]: the JSON Schema of a file, from those tables
 //! - [`units`]: durations, sizes, numbers
 //! - [`mod@write`]: writes a tree as text again
 //! - [`report`]: a mistake with its place and what to write instead, and all of them together
@@ -17,6 +18,7 @@ use std::path::Path;
 pub mod keys;
 pub mod read;
 pub mod report;
+pub mod schema;
 pub mod text;
 pub mod tree;
 pub mod units;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::topology::tests::load_text;
+use crate::yaml::tests::{Table, compare_tables, row, rows};
 
 /// The tables of the reference: names, heads and rows.
-fn tables() -> Vec<(&'static str, &'static str, Vec<String>)> {
+fn tables() -> Vec<Table> {
     const KEYS: &str = "key | what | default";
     let is_action = |key: &&Key| key.name.starts_with("on_");
     let actions = TOP.keys.iter().filter(is_action).map(|key| row("", key)).collect();
@@ -35,10 +36,6 @@ fn tables() -> Vec<(&'static str, &'static str, Vec<String>)> {
     ]
 }
 
-fn rows(mapping: &Mapping) -> Vec<String> {
-    mapping.keys.iter().map(|key| row("", key)).collect()
-}
-
 /// The rows for a top-level key: those of the keys below it, except where it has its own section or page.
 fn flat(key: &Key) -> Vec<String> {
     match key.takes {
@@ -59,37 +56,10 @@ fn copy(key: &Key) -> Key {
     Key { name: key.name, takes: key.takes, example: key.example, default: key.default, about: key.about }
 }
 
-fn row(prefix: &str, key: &Key) -> String {
-    let default = match key.default {
-        Omitted::Refused => "required".to_owned(),
-        Omitted::Nothing => "none".to_owned(),
-        Omitted::Is(value) => format!("`{value}`"),
-        Omitted::Words(words) => words.to_owned(),
-    };
-    format!("| `{prefix}{}` | {} | {default} |\n", key.name, key.about)
-}
-
-/// `page` with this table put between its marks.
-fn with_table(page: &str, name: &str, heads: &str, rows: &[String]) -> String {
-    let (start, end) = (format!("<!-- keys of {name} -->\n"), "<!-- end of keys -->");
-    let (before, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no {start:?} in the reference"));
-    let (_, after) = rest.split_once(end).unwrap();
-    let line = "|---".repeat(heads.split('|').count());
-    let table = format!("| {heads} |\n{line}|\n{}", rows.concat());
-    format!("{before}{start}{table}{end}{after}")
-}
-
 #[test]
 fn reference_has_the_tables_of_the_keys() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/topologies.md");
-    let page = std::fs::read_to_string(&path).unwrap();
-    let now =
-        tables().into_iter().fold(page.clone(), |page, (name, heads, rows)| with_table(&page, name, heads, &rows));
-    if std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write") {
-        std::fs::write(&path, &now).unwrap();
-    } else {
-        assert!(now == page, "docs/topologies.md has other tables than src/topology/keys.rs: run `make schema`");
-    }
+    compare_tables(&path, tables(), "src/topology/keys.rs");
 }
 
 #[test]

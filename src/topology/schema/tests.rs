@@ -6,6 +6,7 @@ use super::*;
 use crate::dedup::{Reason, VersionKind};
 use crate::topology::presets;
 use crate::topology::tests::{golden_texts, json_of, load_text};
+use crate::yaml::keys::Mapping;
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
