@@ -98,6 +98,9 @@ pub mod infer;
 pub mod lock;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod observe;
+#[cfg(feature = "program")]
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod proxy;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod record;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]

@@ -18,6 +18,7 @@ mod effects;
 mod failure;
 mod infer;
 mod inputs;
+mod proxy;
 mod replay;
 mod run;
 mod schema;
@@ -68,9 +69,11 @@ enum Command {
     Effects(effects::Args),
     /// Decide by hand what has become of a call
     Settle(settle::Args),
+    /// Carry HTTP requests out once, in front of any service
+    Proxy(proxy::Args),
     /// Show a run, a crash and a recovery on the embedded cluster
     Demo(demo::Args),
-    /// Write the JSON Schema of topologies, for editors
+    /// Write the JSON Schema of topologies, or of a proxy's file, for editors
     Schema(schema::Args),
     /// Write completions for a shell
     Completions(completions::Args),
@@ -109,6 +112,7 @@ impl Command {
             Self::Changelog(args) => changelog::run(args),
             Self::Effects(args) => effects::run(args),
             Self::Settle(args) => settle::run(args),
+            Self::Proxy(args) => proxy::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),

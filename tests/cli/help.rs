@@ -2,8 +2,20 @@
 
 use super::Room;
 
-const COMMANDS: [&str; 11] =
-    ["run", "check", "test", "replay", "infer", "changelog", "effects", "settle", "demo", "schema", "completions"];
+const COMMANDS: [&str; 12] = [
+    "run",
+    "check",
+    "test",
+    "replay",
+    "infer",
+    "changelog",
+    "effects",
+    "settle",
+    "proxy",
+    "demo",
+    "schema",
+    "completions",
+];
 
 #[test]
 fn every_help_has_examples_and_goes_to_standard_output() {

@@ -1,0 +1,179 @@
+//! `ratchet proxy`: carries HTTP requests out once, in front of a service in any language.
+
+use std::fmt::Write;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::stderr::say;
+use super::{Failure, inputs};
+use crate::http::request::OnInDoubt;
+use crate::observe::logs;
+use crate::proxy::{self, Config, KeyUse, Route};
+use crate::worker;
+use crate::yaml::Process;
+use crate::yaml::units::show_duration_ms;
+
+/// Signals within this time are one request: `timeout` of coreutils signals the process and then its whole group.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
+
+const EXAMPLES: &str = "\
+Examples:
+  # in front of a service, remembering answers in a folder
+  ratchet proxy --listen 127.0.0.1:8080 --upstream http://127.0.0.1:3000 \\
+    --store embedded --dir requests
+
+  # with rules for its routes, TLS and more: docs/http-idempotency.md
+  ratchet proxy --config proxy.yaml
+
+  # what is wrong with the file, or what it amounts to
+  ratchet proxy --config proxy.yaml --check
+
+SIGINT or SIGTERM: takes no more connections, waits for requests at work
+(stop_timeout, 25 s). A second signal, at least 1 s later, ends at once.
+Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
+
+/// Options of `ratchet proxy`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A file with all settings, in place of the options below
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "store", "dir", "http"])]
+    config: Option<PathBuf>,
+
+    /// The address that clients connect to
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
+    listen: Option<String>,
+
+    /// The service behind
+    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    upstream: Option<String>,
+
+    /// Where requests and their answers are remembered
+    #[arg(long, value_name = "STORE", default_value = "embedded", value_parser = proxy::store::KINDS.to_vec())]
+    store: String,
+
+    /// The folder of the embedded store: a new or an empty one
+    #[arg(long, value_name = "PATH", default_value = "ratchet-requests")]
+    dir: String,
+
+    /// The address of /metrics, /livez and /readyz, or `off`
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
+    http: String,
+
+    /// Report what is wrong, or what the settings amount to, and end
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs a proxy until it is stopped.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let config = load(args)?;
+    if args.check {
+        inputs::show_warnings(&config.warnings);
+        let name = args.config.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
+        say(format_args!("{name}: fine\n{}", summary(&config)));
+        return Ok(());
+    }
+    let started = logs::init(config.log_format, &config.log_level, io::stderr);
+    started.map_err(|error| Failure::input(error.to_string(), "set `log.level`"))?;
+    config.warnings.iter().for_each(worker::log_warning);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), upstream = config.upstream.url(), "starting a proxy");
+    match proxy::run(config, stop) {
+        Ok(()) => {
+            tracing::info!("stopped");
+            Ok(())
+        }
+        Err(error) => Err(Failure::logged(&error)),
+    }
+}
+
+fn load(args: &Args) -> Result<Config, Failure> {
+    if let Some(path) = &args.config {
+        return Ok(proxy::load(path, &Process)?);
+    }
+    let [listen, upstream] = [&args.listen, &args.upstream].map(|given| given.as_deref().unwrap_or_default());
+    let text = proxy::written(listen, upstream, (&args.store, &args.dir), &args.http);
+    Ok(proxy::load_text("the command line", &text, &Process)?)
+}
+
+/// SIGINT and SIGTERM: the first one stops, the second one cuts that short.
+fn stop() -> io::Result<impl Future<Output = impl Future<Output = ()>>> {
+    let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        let name = next(&mut signals).await;
+        tracing::info!(signal = name, "stopping: waiting for requests at work; send the signal again to end at once");
+        async move {
+            let mut again = async || loop {
+                next(&mut signals).await;
+            };
+            let Err(_) = tokio::time::timeout(ONE_REQUEST, again()).await;
+            let name = next(&mut signals).await;
+            tracing::warn!(signal = name, "ending at once");
+        }
+    })
+}
+
+async fn next((interrupt, terminate): &mut (Signal, Signal)) -> &'static str {
+    tokio::select! {
+        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => "SIGTERM",
+    }
+}
+
+/// What the settings amount to, line by line.
+fn summary(config: &Config) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        // Writing to a string never fails.
+        let _ = writeln!(text, "  {name:<12} {value}");
+    };
+    let tls = if config.tls.is_some() { ", by TLS" } else { "" };
+    line("listen", &format!("{}{tls}", config.listen));
+    line("upstream", &config.upstream.url());
+    line("store", &config.store.describe());
+    line("metrics", &config.http.map_or_else(|| "off".to_owned(), |address| address.to_string()));
+    config.routes.iter().for_each(|route| line(route.name(), &promise(route)));
+    text
+}
+
+/// What is promised by a route, in one sentence.
+fn promise(route: &Route) -> String {
+    let methods: Vec<&str> = route.methods.iter().map(http::Method::as_str).collect();
+    let methods = if methods.is_empty() { String::new() } else { format!("{}: ", methods.join(", ")) };
+    let key = match route.rule.key {
+        KeyUse::Off => return format!("{methods}passed on as it is, with a key or without"),
+        KeyUse::Required => "a key is required",
+        KeyUse::Optional => "with a key",
+    };
+    let kept = show_duration_ms(i64::try_from(route.rule.retention.as_millis()).unwrap_or(i64::MAX));
+    let doubt = match route.rule.on_in_doubt {
+        OnInDoubt::Run => "carried out again where nobody knows (at least once)",
+        OnInDoubt::Refuse => "refused where nobody knows (at most once)",
+    };
+    format!("{methods}{key}, answered again for {kept} without being carried out; {doubt}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_says_what_each_route_promises() {
+        let text = "listen: 127.0.0.1:0\nupstream: http://a:1\nstore: {embedded: {dir: d}}\nhttp: off\n\
+                    routes: [{path: /a, methods: [POST], key: required, on_in_doubt: refuse, retention: 2h}, {path: '/b*', key: off}]\n";
+        let config = proxy::load_text("proxy.yaml", text, &Process).unwrap();
+        let summary = summary(&config);
+        for line in [
+            "  /a           POST: a key is required, answered again for 2h without being carried out; refused where nobody",
+            "  /b*          passed on as it is",
+            "  default      with a key, answered again for 1d",
+            "  store        embedded, in d",
+        ] {
+            assert!(summary.contains(line), "{line}\n{summary}");
+        }
+    }
+}

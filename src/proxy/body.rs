@@ -1,0 +1,136 @@
+//! Bodies on their way through: bounded in time, and counted until they end.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use crate::http::BodyError;
+
+/// A body whose next piece may not take longer than so long.
+pub struct Timed<B> {
+    body: B,
+    wait: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+    sent: Option<Sent>,
+}
+
+/// How far a request's body has been taken.
+#[derive(Clone, Default)]
+pub struct Sent(Arc<Mutex<Option<(Instant, bool)>>>);
+
+/// Why a body has ended.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing came for {0:?}")]
+struct Silent(Duration);
+
+impl<B> Timed<B> {
+    /// This body, with so long for each piece.
+    pub fn new(body: B, wait: Duration) -> Self {
+        Self { body, wait, sleep: None, sent: None }
+    }
+
+    /// The same, and says how far it was taken.
+    pub fn telling(self, sent: &Sent) -> Self {
+        Self { sent: Some(sent.clone()), ..self }
+    }
+}
+
+impl Sent {
+    fn set(&self, has_ended: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), has_ended));
+    }
+
+    fn get(&self) -> Option<(Instant, bool)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is ready when nothing has happened for so long since the request was sent; while its body is on its way, also
+    /// the time counts that its client may be silent.
+    pub async fn late(self, wait: Duration, silent: Duration, has_body: bool) {
+        let began = Instant::now();
+        loop {
+            let (since, has_ended) = self.get().unwrap_or((began, !has_body));
+            let until = since + if has_ended { wait } else { wait + silent };
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+impl<B> http_body::Body for Timed<B>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Into<BodyError>,
+{
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+            this.sleep = None;
+            if let Some(sent) = &this.sent {
+                sent.set(!matches!(frame, Some(Ok(_))) || this.body.is_end_stream());
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.wait)));
+        std::task::ready!(sleep.as_mut().poll(context));
+        Poll::Ready(Some(Err(Silent(this.wait).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A body that holds something until it has ended.
+pub struct Holding<B, T> {
+    body: B,
+    held: Option<T>,
+}
+
+impl<B, T> Holding<B, T> {
+    /// Holds this until this body has ended.
+    pub fn new(body: B, held: T) -> Self {
+        Self { body, held: Some(held) }
+    }
+}
+
+impl<B: http_body::Body + Unpin, T: Unpin> http_body::Body for Holding<B, T> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        if !matches!(frame, Some(Ok(_))) {
+            self.held = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

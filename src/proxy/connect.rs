@@ -1,0 +1,126 @@
+//! Making a connection to the service: the name, TCP, TLS, and HTTP's own beginning. Nothing of a request is sent here.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::TlsConnector;
+
+use super::upstream::{Origin, Protocol};
+use crate::http::Body;
+use crate::tls::TWO;
+use crate::words::said;
+
+/// The longest head of an answer.
+const HEAD_MAX: usize = 256 << 10;
+/// How often a connection by HTTP/2 that is used is asked whether it is still there, and how long that may take.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_WAIT: Duration = Duration::from_secs(20);
+/// How many requests go by one connection of HTTP/2 at most.
+const STREAMS_MAX: usize = 1_000;
+/// How much of a body may be on its way over HTTP/2, for one answer and for all of a connection.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// A connection that was made.
+pub enum Made {
+    /// By HTTP/1.1.
+    One(http1::SendRequest<Body>),
+    /// By HTTP/2, with how many requests it takes at once.
+    Two(http2::SendRequest<Body>, Arc<AtomicUsize>),
+}
+
+/// Connects, within the time that it may take.
+///
+/// # Errors
+/// Why there is no connection.
+pub async fn connect(origin: &Origin, needs_one: bool) -> Result<Made, String> {
+    let wait = origin.connect_wait;
+    let connected = tokio::time::timeout(wait, connect_now(origin, needs_one)).await;
+    connected.unwrap_or_else(|_| Err(format!("no connection to {}:{} within {wait:?}", origin.host, origin.port)))
+}
+
+async fn connect_now(origin: &Origin, needs_one: bool) -> Result<Made, String> {
+    let stream = dial(&origin.host, origin.port, origin.connect_wait).await?;
+    match &origin.tls {
+        None if origin.protocol == Protocol::Two && !needs_one => two(stream).await,
+        None => one(stream).await,
+        Some([any, only_one]) => {
+            let config = if needs_one { only_one } else { any };
+            let (stream, is_two) = handshake(config, stream, &origin.host).await?;
+            if is_two { two(stream).await } else { one(stream).await }
+        }
+    }
+}
+
+/// Connects to a host, to one of its addresses after the other.
+async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, String> {
+    let found = lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", said(&error)))?;
+    let found: Vec<SocketAddr> = found.collect();
+    // One that does not answer leaves time for the others.
+    let share = wait / u32::try_from(found.len().clamp(1, 4)).unwrap_or(1);
+    let mut trouble = format!("no address of {host}");
+    for address in found {
+        match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true).map_err(|error| format!("no connection to {host}: {}", said(&error)))?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => trouble = format!("no connection to {host}:{port}: {}", said(&error)),
+            Err(_) => trouble = format!("no connection to {host}:{port} within {share:?}"),
+        }
+    }
+    Err(trouble)
+}
+
+/// Speaks TLS. Says whether HTTP/2 was agreed upon.
+async fn handshake(
+    config: &Arc<ClientConfig>,
+    stream: TcpStream,
+    host: &str,
+) -> Result<(tokio_rustls::client::TlsStream<TcpStream>, bool), String> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} cannot be in a certificate"))?;
+    let stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await;
+    let stream = stream.map_err(|error| format!("no TLS with {host}: {}", said(&error)))?;
+    let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
+    Ok((stream, is_two))
+}
+
+async fn one<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> Result<Made, String> {
+    let begun = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = begun.map_err(|error| said(&error))?;
+    // How a connection has ended is heard by the request that was on it.
+    tokio::spawn(async move { drop(connection.with_upgrades().await) });
+    sender.ready().await.map_err(|error| said(&error))?;
+    Ok(Made::One(sender))
+}
+
+async fn two<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> Result<Made, String> {
+    let begun = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(u32::try_from(HEAD_MAX).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_WAIT)
+        .handshake(TokioIo::new(stream))
+        .await;
+    let (mut sender, mut connection) = begun.map_err(|error| format!("no HTTP/2: {}", said(&error)))?;
+    let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
+    let heard = Arc::clone(&allowed);
+    tokio::spawn(std::future::poll_fn(move |context| {
+        let ended = Pin::new(&mut connection).poll(context);
+        heard.store(connection.current_max_send_streams().clamp(1, STREAMS_MAX), Ordering::Relaxed);
+        ended.map(drop)
+    }));
+    sender.ready().await.map_err(|error| format!("no HTTP/2: {}", said(&error)))?;
+    Ok(Made::Two(sender, allowed))
+}

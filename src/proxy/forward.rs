@@ -1,0 +1,141 @@
+//! A request's way to the service, and its answer's way back; below the layer.
+//!
+//! The service's answer is passed on as it comes. Where there is none, the proxy answers, and says whether the request may
+//! have been carried out.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, UPGRADE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::Body as _;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::body::{Holding, Sent, Timed};
+use super::connections::Place;
+use super::upstream::Upstream;
+use super::{head, problem};
+use crate::http::Body;
+use crate::http::request::Held;
+use crate::observe::RouteMetrics;
+
+/// Hands requests of one route to the service.
+#[derive(Clone)]
+pub struct Forward {
+    /// The service.
+    pub upstream: Arc<Upstream>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// How long a client may be silent.
+    pub idle_wait: Duration,
+    /// What is counted.
+    pub metrics: RouteMetrics,
+}
+
+/// What the proxy knows of a request, among its extensions.
+#[derive(Clone)]
+pub struct Known {
+    /// The protocol that it wants to change to.
+    pub upgrade: Option<HeaderValue>,
+    /// How far its body was taken.
+    pub sent: Sent,
+    /// Its connection's.
+    pub place: Arc<Place>,
+}
+
+impl Service<Request<Body>> for Forward {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let forward = self.clone();
+        Box::pin(async move { Ok(forward.carry(request).await) })
+    }
+}
+
+impl Forward {
+    async fn carry(self, mut request: Request<Body>) -> Response<Body> {
+        let is_guarded = request.extensions_mut().remove::<Held>().is_some();
+        let known = request.extensions_mut().remove::<Known>();
+        let upgrade = known.as_ref().filter(|_| !is_guarded).and_then(|known| known.upgrade.clone());
+        let client = upgrade.as_ref().and_then(|_| request.extensions_mut().remove::<OnUpgrade>());
+        if let Some(protocol) = &upgrade {
+            request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            request.headers_mut().insert(UPGRADE, protocol.clone());
+        }
+        let has_body = !is_guarded && !request.body().is_end_stream();
+        let sent = known.as_ref().filter(|_| !is_guarded).map(|known| known.sent.clone()).unwrap_or_default();
+        let began = Instant::now();
+        let late = sent.late(self.timeout, self.idle_wait, has_body);
+        let mut answered = match self.upstream.send(request, upgrade.is_some(), late).await {
+            Ok(answered) => answered,
+            Err(failure) => {
+                tracing::warn!(?failure, "a request was not answered by the service");
+                self.metrics.upstream_failed(failure.as_str());
+                return problem::of_failure(&failure);
+            }
+        };
+        self.metrics.upstream_answered(began.elapsed());
+        let answer = &mut answered.answer;
+        *answer.version_mut() = Version::HTTP_11;
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let service = answer.extensions_mut().remove::<OnUpgrade>();
+            let place = known.map(|known| known.place);
+            return switch(answer.headers(), client.zip(service), place);
+        }
+        head::answer(answer.headers_mut());
+        let is_timed = is_guarded && !is_events(answer.headers());
+        let (timeout, used) = (self.timeout, answered.used);
+        answered.answer.map(|body| match is_timed {
+            true => Body::stream(Holding::new(Timed::new(body, timeout), used)),
+            false => Body::stream(Holding::new(body, used)),
+        })
+    }
+}
+
+/// An answer that comes bit by bit, with silence between.
+fn is_events(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+}
+
+/// Both sides change to another protocol: what each of them sends is passed on, until one of them ends it.
+fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, place: Option<Arc<Place>>) -> Response<Body> {
+    let Some((client, service)) = sides else {
+        // Nobody has asked for it.
+        let failure = super::upstream::Failure::Lost("it changes to another protocol".to_owned());
+        return problem::of_failure(&failure);
+    };
+    let mut answer = Response::new(Body::default());
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let upgrade = said.get(UPGRADE).cloned();
+    *answer.headers_mut() = said.clone();
+    head::answer(answer.headers_mut());
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    upgrade.into_iter().for_each(|protocol| drop(answer.headers_mut().insert(UPGRADE, protocol)));
+    tokio::spawn(async move {
+        // Its client's connection counts for as long as it is open.
+        let _place = place;
+        let (client, service) = match tokio::try_join!(client, service) {
+            Ok(both) => both,
+            Err(error) => return tracing::debug!(%error, "a change to another protocol has failed"),
+        };
+        let (mut client, mut service) = (TokioIo::new(client), TokioIo::new(service));
+        if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut service).await {
+            tracing::debug!(%error, "a connection of another protocol was cut off");
+        }
+    });
+    answer
+}

@@ -1,0 +1,232 @@
+//! Heads of requests and answers on their way through: what is for one connection only is removed, and what the service
+//! has to know of the client's is added.
+
+use std::net::IpAddr;
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, Request, Version};
+
+/// What is for one connection only (RFC 9110, 7.6.1), beside what `Connection` names. `Trailer` is passed on: so are
+/// trailers.
+const HOP_BY_HOP: [HeaderName; 5] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+const FORWARDED_PREFIX: &str = "x-forwarded-";
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// What is known of a client's connection.
+#[derive(Clone, Copy, Debug)]
+pub struct From {
+    /// Its address.
+    pub address: IpAddr,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
+}
+
+/// How heads are changed.
+#[derive(Debug)]
+pub struct Heads {
+    /// Whether clients say truly for whom they ask.
+    pub trusts_forwarded: bool,
+    /// The `Host` that the service gets, if not the client's.
+    pub host: Option<HeaderValue>,
+    /// Headers that only the layer may set.
+    pub reserved: Vec<HeaderName>,
+}
+
+impl Heads {
+    /// Makes the head of a client's request the service's. Returns the protocol that it wants to change to, if any.
+    pub fn request<B>(&self, request: &mut Request<B>, from: From) -> Option<HeaderValue> {
+        let (version, is_get) = (request.version(), request.method() == Method::GET);
+        let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
+        let headers = request.headers_mut();
+        let upgrade = upgrade_of(headers).filter(|_| version == Version::HTTP_11 && is_get);
+        let takes_trailers = headers.get(header::TE).is_some_and(|te| has_word(te, "trailers"));
+        if headers.contains_key(header::TRANSFER_ENCODING) {
+            // It says how long the body is not (RFC 9112, 6.3).
+            headers.remove(header::CONTENT_LENGTH);
+        }
+        remove_hop_by_hop(headers);
+        headers.remove(header::TE);
+        if takes_trailers {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        // It was answered already.
+        headers.remove(header::EXPECT);
+        self.reserved.iter().for_each(|name| drop(headers.remove(name)));
+        // The address that a request asks for counts before its `Host` (RFC 9112, 3.2.2).
+        if let Some(host) = authority.and_then(|authority| HeaderValue::from_str(&authority).ok()) {
+            headers.insert(header::HOST, host);
+        }
+        self.forward(headers, from);
+        via(headers, version);
+        if let Some(host) = &self.host {
+            headers.insert(header::HOST, host.clone());
+        }
+        upgrade
+    }
+
+    /// Says for whom is asked.
+    fn forward(&self, headers: &mut HeaderMap, from: From) {
+        if !self.trusts_forwarded {
+            let said = |name: &&HeaderName| name.as_str().starts_with(FORWARDED_PREFIX) || **name == header::FORWARDED;
+            let said: Vec<HeaderName> = headers.keys().filter(said).cloned().collect();
+            said.iter().for_each(|name| drop(headers.remove(name)));
+        }
+        if let Ok(address) = HeaderValue::from_str(&from.address.to_canonical().to_string()) {
+            append(headers, FORWARDED_FOR, &address);
+        }
+        let proto = HeaderValue::from_static(if from.is_tls { "https" } else { "http" });
+        headers.entry(FORWARDED_PROTO).or_insert(proto);
+        if let Some(host) = headers.get(header::HOST).cloned() {
+            headers.entry(FORWARDED_HOST).or_insert(host);
+        }
+    }
+}
+
+/// Makes the head of an answer the client's.
+pub fn answer(headers: &mut HeaderMap) {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
+    remove_hop_by_hop(headers);
+}
+
+/// The protocol that a head wants to change to.
+pub fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
+    let asks = headers.get_all(header::CONNECTION).iter().any(|value| has_word(value, "upgrade"));
+    headers.get(header::UPGRADE).filter(|_| asks).cloned()
+}
+
+fn has_word(value: &HeaderValue, word: &str) -> bool {
+    value.to_str().is_ok_and(|text| text.split(',').any(|one| one.trim().eq_ignore_ascii_case(word)))
+}
+
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        named.flat_map(|text| text.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    named.iter().chain(&HOP_BY_HOP).for_each(|name| drop(headers.remove(name)));
+}
+
+/// Adds a value to a list.
+fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+    let known: Vec<&[u8]> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+    let all = known.into_iter().chain([value.as_bytes()]).collect::<Vec<_>>().join(&b", "[..]);
+    if let Ok(all) = HeaderValue::from_bytes(&all) {
+        headers.insert(name, all);
+    }
+}
+
+fn via(headers: &mut HeaderMap, version: Version) {
+    let said = match version {
+        Version::HTTP_10 => "1.0 ratchet",
+        Version::HTTP_2 => "2.0 ratchet",
+        _ => "1.1 ratchet",
+    };
+    append(headers, header::VIA, &HeaderValue::from_static(said));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM: From = From { address: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)), is_tls: false };
+
+    fn heads(trusts_forwarded: bool) -> Heads {
+        Heads { trusts_forwarded, host: None, reserved: vec![HeaderName::from_static("x-reservation")] }
+    }
+
+    fn request(lines: &[(&str, &str)]) -> Request<()> {
+        let request = lines.iter().fold(Request::get("/"), |request, (name, value)| request.header(*name, *value));
+        request.body(()).unwrap()
+    }
+
+    fn after(heads: &Heads, lines: &[(&str, &str)]) -> Vec<(String, String)> {
+        let mut request = request(lines);
+        heads.request(&mut request, FROM);
+        let line = |(name, value): (&HeaderName, &HeaderValue)| (name.to_string(), value.to_str().unwrap().to_owned());
+        request.headers().iter().map(line).collect()
+    }
+
+    fn value<'a>(lines: &'a [(String, String)], name: &str) -> Option<&'a str> {
+        let mut values = lines.iter().filter(|(known, _)| known == name);
+        let value = values.next().map(|(_, value)| value.as_str());
+        assert!(values.next().is_none(), "{name} is there twice");
+        value
+    }
+
+    #[test]
+    fn what_is_for_one_connection_is_removed() {
+        let sent = [
+            ("host", "a"),
+            ("connection", "close, X-Own"),
+            ("x-own", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "keep-alive"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "5"),
+            ("te", "gzip, trailers"),
+            ("trailer", "x-sum"),
+            ("upgrade", "websocket"),
+            ("expect", "100-continue"),
+            ("x-reservation", "made up"),
+            ("x-kept", "2"),
+        ];
+        let after = after(&heads(false), &sent);
+        for name in ["connection", "x-own", "keep-alive", "proxy-connection", "transfer-encoding", "content-length"] {
+            assert_eq!(value(&after, name), None, "{name}");
+        }
+        for name in ["upgrade", "expect", "x-reservation"] {
+            assert_eq!(value(&after, name), None, "{name}");
+        }
+        assert_eq!((value(&after, "te"), value(&after, "trailer")), (Some("trailers"), Some("x-sum")));
+        assert_eq!(value(&after, "x-kept"), Some("2"));
+    }
+
+    #[test]
+    fn clients_words_about_others_count_only_where_they_are_trusted() {
+        let sent = [
+            ("host", "shop.example"),
+            ("x-forwarded-for", "203.0.113.1"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "other.example"),
+            ("x-forwarded-port", "1"),
+            ("forwarded", "for=203.0.113.1"),
+            ("via", "1.1 front"),
+        ];
+        let untrusted = after(&heads(false), &sent);
+        assert_eq!(value(&untrusted, "x-forwarded-for"), Some("192.0.2.7"));
+        assert_eq!(value(&untrusted, "x-forwarded-proto"), Some("http"));
+        assert_eq!(value(&untrusted, "x-forwarded-host"), Some("shop.example"));
+        assert_eq!((value(&untrusted, "x-forwarded-port"), value(&untrusted, "forwarded")), (None, None));
+        assert_eq!(value(&untrusted, "via"), Some("1.1 front, 1.1 ratchet"));
+        let trusted = after(&heads(true), &sent);
+        assert_eq!(value(&trusted, "x-forwarded-for"), Some("203.0.113.1, 192.0.2.7"));
+        assert_eq!(value(&trusted, "x-forwarded-proto"), Some("https"));
+        assert_eq!(value(&trusted, "x-forwarded-host"), Some("other.example"));
+        assert_eq!(value(&trusted, "forwarded"), Some("for=203.0.113.1"));
+    }
+
+    #[test]
+    fn upgrade_is_asked_for_by_two_headers() {
+        let asks = |lines: &[(&str, &str)]| heads(false).request(&mut request(lines), FROM).is_some();
+        assert!(asks(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]));
+        assert!(!asks(&[("connection", "keep-alive"), ("upgrade", "websocket")]));
+        assert!(!asks(&[("connection", "upgrade")]));
+    }
+
+    #[test]
+    fn host_is_kept_or_set() {
+        let set = Heads { host: Some(HeaderValue::from_static("service:3000")), ..heads(false) };
+        let after = after(&set, &[("host", "shop.example")]);
+        assert_eq!(value(&after, "host"), Some("service:3000"));
+        assert_eq!(value(&after, "x-forwarded-host"), Some("shop.example"));
+    }
+}

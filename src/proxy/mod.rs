@@ -1,0 +1,170 @@
+//! The layer of [`crate::http`] as a program: a reverse proxy in front of a service in any language.
+//!
+//! ```text
+//!  client ──► connections ──► app: which route ──► http::Guard ──► forward ──► upstream ──► service
+//!             bounds, TLS      head: hop by hop     the layer       whether it   connections
+//!                                                                   may have run
+//! ```
+//!
+//! - `settings`: a proxy's file, with its schema
+//! - `store`: where requests are remembered; the one place that knows which kinds there are
+//! - `connections`, `app`, `head`, `body`: the side of clients
+//! - `forward`, `upstream`, `connect`, `problem`: the side of the service
+//!
+//! **Invariant.** What has no key, or needs none, passes as it comes: bodies are not held back, streams and trailers and
+//! changes of protocol go through. A request is sent once: it goes to another connection only if the first one has not
+//! begun to write it.
+//!
+//! **Stop.** No more connections are taken, requests at work are waited for, for [`Config::stop_wait`] at most, then the
+//! store is closed. What was cut off is in doubt.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use crate::http::Store;
+use crate::observe::http::{self, Server};
+use crate::observe::{Health, Metrics};
+
+mod app;
+mod body;
+mod connect;
+mod connections;
+mod forward;
+mod head;
+mod problem;
+mod routes;
+mod settings;
+pub mod store;
+mod upstream;
+
+pub use settings::{Bounds, Config, KeyUse, Route, Rule, load, load_text, schema};
+
+use app::App;
+use connections::Listening;
+
+/// How often the store is asked whether it would answer.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long what is left may take once it was cut off.
+const CUT_OFF_WAIT: Duration = Duration::from_millis(500);
+
+/// Why a proxy could not begin, or has not ended well.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is taken or not this machine's.
+    #[error("cannot listen on {address}: {source}; name another address, or port 0 for any free one")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The store could not be opened.
+    #[error("{0}")]
+    Store(crate::http::request::Error),
+    /// Metrics and health cannot be served.
+    #[error("{0}")]
+    Http(#[from] http::Error),
+    /// The system gives no threads, or no events.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    /// The stop has taken too long, or was to end at once.
+    #[error("{0} requests under a key were cut off: each is in doubt")]
+    CutOff(usize),
+}
+
+/// Runs a proxy until what `stop` gives is ready. What that gives then cuts the stop short when it is ready in turn.
+///
+/// # Errors
+/// [`Error`].
+pub fn run<S, C>(config: Config, stop: impl FnOnce() -> io::Result<S>) -> Result<(), Error>
+where
+    S: Future<Output = C>,
+    C: Future<Output = ()>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Start)?;
+    let ended = runtime.block_on(async { serve(config, stop().map_err(Error::Start)?).await });
+    // The store is closed when the last one that holds it is gone.
+    runtime.shutdown_timeout(CUT_OFF_WAIT);
+    ended
+}
+
+async fn serve<S, C>(config: Config, stop: S) -> Result<(), Error>
+where
+    S: Future<Output = C>,
+    C: Future<Output = ()>,
+{
+    let (metrics, health) = (Metrics::new(), Health::new());
+    health.condition("listening", false, "does not listen yet");
+    let store = store::open(&config.store).await.map_err(Error::Store)?;
+    let store: Arc<dyn Store> = Arc::new(store::Counted::new(store, metrics.store()));
+    let app = Arc::new(App::new(&config, &store, &metrics));
+    let address = config.listen;
+    let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
+    let server = observe(&config, &metrics, &health)?;
+    let address = listener.local_addr().map_err(Error::Start)?;
+    tracing::info!(%address, store = config.store.kind(), "serving");
+    health.condition("listening", true, "takes connections");
+    let checking = tokio::spawn(check(store, health.clone(), config.store_wait));
+    let (stopping, stopped) = watch::channel(false);
+    let tls = config.tls.map(TlsAcceptor::from);
+    let listening = Listening { listener, app: Arc::clone(&app), tls, bounds: config.bounds };
+    let mut serving = tokio::spawn(listening.serve(stopped));
+    let cut_off = tokio::select! {
+        cut_off = stop => cut_off,
+        // It only ends when it is stopped, or by a mistake.
+        ended = &mut serving => {
+            tracing::error!(?ended, "connections are not taken any more");
+            return Err(Error::Start(io::Error::other("connections are not taken any more")));
+        }
+    };
+    health.condition("listening", false, "is stopping");
+    // An error means that nothing listens any more.
+    let _ = stopping.send(true);
+    let all = async {
+        drop(serving.await);
+        app.idle().await;
+    };
+    let ended = tokio::select! {
+        () = all => Ok(()),
+        () = cut_off => Err(Error::CutOff(app.at_work())),
+        () = tokio::time::sleep(config.stop_wait) => Err(Error::CutOff(app.at_work())),
+    };
+    checking.abort();
+    server.into_iter().for_each(Server::stop);
+    ended
+}
+
+fn observe(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<Server>, Error> {
+    let Some(address) = config.http else { return Ok(None) };
+    let server = http::serve(address, metrics.clone(), health.clone())?;
+    tracing::info!(address = %server.address(), "serving /metrics, /livez and /readyz");
+    Ok(Some(server))
+}
+
+/// Asks the store again and again whether it would answer.
+async fn check(store: Arc<dyn Store>, health: Health, wait: Duration) {
+    loop {
+        let answers = matches!(tokio::time::timeout(wait, store.check()).await, Ok(Ok(())));
+        health.condition("store", answers, if answers { "answers" } else { "does not answer" });
+        tokio::time::sleep(CHECK_INTERVAL).await;
+    }
+}
+
+/// A text as YAML has it in quotes.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A proxy's file for what is given on the command line: where it listens, the service, the kind of store with its
+/// folder, and where metrics are.
+pub fn written(listen: &str, upstream: &str, (kind, dir): (&str, &str), http: &str) -> String {
+    let line = |key: &str, value: &str| format!("{key}: {}\n", quoted(value));
+    line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &store::written(kind, dir)
+}

@@ -1,0 +1,117 @@
+//! Which requests a route is for.
+
+/// Paths, as clients write them: nothing is decoded, and nothing left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    segments: Vec<Segment>,
+    /// What the last segment begins with, if any rest may follow.
+    rest: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Is(String),
+    /// Any one, not empty.
+    Any,
+}
+
+impl Pattern {
+    /// A path that begins with `/`; `*` in place of a segment is any one, at the end any rest.
+    pub fn parse(text: &str) -> Option<Self> {
+        let below = text.strip_prefix('/')?;
+        let is_character = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
+        if !text.bytes().all(is_character) {
+            return None;
+        }
+        let mut segments: Vec<&str> = below.split('/').collect();
+        let rest = segments.pop_if(|last| last.ends_with('*'));
+        let rest = rest.and_then(|rest| rest.strip_suffix('*'));
+        if segments.iter().any(|segment| *segment != "*" && segment.contains('*'))
+            || rest.is_some_and(|rest| rest.contains('*'))
+        {
+            return None;
+        }
+        let segment = |segment: &str| if segment == "*" { Segment::Any } else { Segment::Is(segment.to_owned()) };
+        let segments = segments.into_iter().map(segment).collect();
+        Some(Self { text: text.to_owned(), segments, rest: rest.map(str::to_owned) })
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it is for this path.
+    pub fn fits(&self, path: &str) -> bool {
+        let Some(mut left) = path.strip_prefix('/').map(Some) else { return false };
+        for segment in &self.segments {
+            let Some(text) = left else { return false };
+            let (first, rest) = text.split_once('/').map_or((text, None), |(first, rest)| (first, Some(rest)));
+            let fits = match segment {
+                Segment::Is(known) => known == first,
+                Segment::Any => !first.is_empty(),
+            };
+            if !fits {
+                return false;
+            }
+            left = rest;
+        }
+        match &self.rest {
+            None => left.is_none(),
+            Some(rest) => left.is_some_and(|left| left.starts_with(rest.as_str())),
+        }
+    }
+
+    /// Whether it is for all paths of another one, as far as that can be told.
+    pub fn covers(&self, other: &Self) -> bool {
+        self == other
+            || self.rest.is_some() && !other.text.contains("*/") && {
+                let least = other.text.strip_suffix('*').unwrap_or(&other.text);
+                self.fits(least)
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits(pattern: &str, path: &str) -> bool {
+        Pattern::parse(pattern).unwrap().fits(path)
+    }
+
+    #[test]
+    fn star_is_a_segment_or_any_rest() {
+        assert!(fits("/", "/"));
+        assert!(fits("/charges", "/charges"));
+        assert!(!fits("/charges", "/charges/"), "nothing is left out");
+        assert!(!fits("/charges", "/charges/1"));
+        assert!(fits("/accounts/*/charges", "/accounts/7/charges"));
+        assert!(!fits("/accounts/*/charges", "/accounts//charges"), "a segment is not empty");
+        assert!(!fits("/accounts/*/charges", "/accounts/7/8/charges"));
+        for path in ["/charges/", "/charges/1", "/charges/1/refunds"] {
+            assert!(fits("/charges/*", path), "{path}");
+        }
+        assert!(!fits("/charges/*", "/charges"));
+        assert!(fits("/charges*", "/charges") && fits("/charges*", "/charges-old/1"));
+        assert!(fits("/*", "/") && fits("/*", "/a/b"));
+        assert!(fits("/a/*/b/*", "/a/1/b/2/3") && !fits("/a/*/b/*", "/a/1/c/2"));
+        assert!(!fits("/*", "*"), "what asks for the whole server has no path");
+    }
+
+    #[test]
+    fn star_stands_nowhere_else() {
+        for text in ["charges", "", "/a*b", "/a*/b", "/**", "/a b", "/a?b=1", "/ä"] {
+            assert_eq!(Pattern::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn wider_pattern_covers_a_narrower_one() {
+        let covers = |one: &str, other: &str| Pattern::parse(one).unwrap().covers(&Pattern::parse(other).unwrap());
+        assert!(covers("/*", "/charges") && covers("/charges/*", "/charges/*") && covers("/charges*", "/charges/*"));
+        assert!(!covers("/charges", "/charges/*") && !covers("/charges/*", "/charges") && !covers("/a/*", "/*"));
+        assert!(covers("/a/*/c", "/a/*/c"));
+    }
+}

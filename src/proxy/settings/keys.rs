@@ -1,0 +1,282 @@
+//! Every key that a proxy's file may hold: its type, its default and its meaning. The reader, the schema and the tables
+//! of docs/http-idempotency.md are built from these.
+
+use crate::proxy::store::STORE;
+use crate::yaml::keys::{Key, Mapping, Omitted, Type};
+
+const ADDRESS: Type = Type::Text("an address and a port");
+const HEADER_NAME: Type = Type::Text("a header's name");
+const HEADER_NAMES: Type = Type::ListOrNone("a list of headers' names", &HEADER_NAME);
+const FILE: Type = Type::Text("a file's path");
+
+/// A type of a few words.
+macro_rules! words {
+    ($($word:literal),+) => { Type::Words(|| [$($word),+].map(str::to_owned).to_vec()) };
+}
+
+/// Some keys, and after them those of a rule.
+macro_rules! with_rule {
+    ($($own:expr,)*) => {
+        &[
+            $($own,)*
+            KEY, HEADER, CALLER, RETENTION, WAIT, LEASE, ON_IN_DOUBT, ON_STORE_DOWN, FINGERPRINT_OF, REMEMBERED,
+            REQUEST_BYTES_MAX, ANSWER_BYTES_MAX, TIMEOUT, RESERVATION_HEADER,
+        ]
+    };
+}
+
+/// The top of the file.
+pub static TOP: Mapping = Mapping::of(with_rule![
+    Key::required("listen", ADDRESS, "listen: 127.0.0.1:8080", "the address that clients connect to, by HTTP/1.1 or HTTP/2"),
+    Key::required(
+        "upstream",
+        Type::Text("an address"),
+        "upstream: http://127.0.0.1:3000",
+        "the service behind: `http://` or `https://`, a host, and a port unless it is 80 or 443",
+    ),
+    Key::required(
+        "store",
+        Type::mapping(&STORE),
+        "store: {embedded: {dir: /var/lib/ratchet/requests}}",
+        "[where requests and their answers are remembered](#the-proxys-store)",
+    ),
+    Key::optional(
+        "routes",
+        Type::ListOrNone("a list of routes", &Type::Mapping("a mapping", &ROUTE)),
+        "routes: [{path: '/charges/*', key: required}]",
+        "[rules for some of the requests](#routes); the first one that fits counts, and the keys beside it where none does",
+    ),
+    Key::optional(
+        "tls",
+        Type::mapping(&TLS),
+        "tls: {certificate: tls/server.pem, key: tls/server.key}",
+        "speaks TLS with clients: `certificate`, a file with the certificate and those that it is signed by, and `key`",
+    ),
+    Key::optional("http", ADDRESS, "http: 127.0.0.1:9464", "address of `/metrics`, `/livez` and `/readyz`, or `off`")
+        .or(Omitted::Is("127.0.0.1:9464")),
+    Key::optional(
+        "upstream_protocol",
+        words!["auto", "http1", "http2"],
+        "upstream_protocol: http2",
+        "what is spoken with the service: `http1`, `http2` (without TLS too, as gRPC needs it), or `auto`: HTTP/2 where TLS \
+         agrees upon it. Upgrades, such as web sockets, go by HTTP/1.1",
+    )
+    .or(Omitted::Is("auto")),
+    Key::optional(
+        "upstream_authorities",
+        FILE,
+        "upstream_authorities: tls/ca.pem",
+        "a file of certificates of the authorities that the service's certificate may be from",
+    )
+    .or(Omitted::Words("those of the system")),
+    Key::optional(
+        "host",
+        words!["keep", "upstream"],
+        "host: upstream",
+        "the `Host` that the service gets: `keep`, the client's, or `upstream`, its own",
+    )
+    .or(Omitted::Is("keep")),
+    Key::optional(
+        "trust_forwarded",
+        Type::Boolean,
+        "trust_forwarded: true",
+        "whether `Forwarded` and `X-Forwarded-...` of clients are passed on: only if all clients are proxies of your own",
+    )
+    .or(Omitted::Is("false")),
+    Key::optional("connect_timeout", Type::Duration, "connect_timeout: 5s", "how long a connection to the service may take")
+        .or(Omitted::Is("5s")),
+    Key::optional(
+        "connections_max",
+        Type::Integer("a whole number from 1 to 1000000", 1, 1_000_000),
+        "connections_max: 1024",
+        "how many connections of clients are open at once; others wait until one of them is closed",
+    )
+    .or(Omitted::Is("1024")),
+    Key::optional(
+        "head_bytes_max",
+        Type::Size("a size from 8KiB to 1MiB"),
+        "head_bytes_max: 64KiB",
+        "the largest head of a request; a larger one is refused with 431",
+    )
+    .or(Omitted::Is("64KiB")),
+    Key::optional(
+        "head_timeout",
+        Type::Duration,
+        "head_timeout: 10s",
+        "how long a client may take to send a request's head, or for the beginning of TLS",
+    )
+    .or(Omitted::Is("10s")),
+    Key::optional(
+        "idle_timeout",
+        Type::Duration,
+        "idle_timeout: 60s",
+        "how long a client's connection is kept without a request, and how long the next piece of a request's body may take",
+    )
+    .or(Omitted::Is("60s")),
+    Key::optional(
+        "store_timeout",
+        Type::Duration,
+        "store_timeout: 5s",
+        "how long the store may take for an answer, and how long it is tried to remember one",
+    )
+    .or(Omitted::Is("5s")),
+    Key::optional(
+        "stop_timeout",
+        Type::Duration,
+        "stop_timeout: 25s",
+        "how long requests at work may take to end after SIGTERM; what is then left is cut off, and in doubt",
+    )
+    .or(Omitted::Is("25s")),
+    Key::optional("log", Type::mapping(&LOG), "log: {format: json, level: info}", "[what is logged](operations.md#settings), and how: `format`, `level`")
+        .or(Omitted::Words("`text`, `info`")),
+]);
+
+/// A route.
+pub static ROUTE: Mapping = Mapping::of(with_rule![
+    Key::required(
+        "path",
+        Type::Pattern("a path that begins with `/`", "^/"),
+        "path: /accounts/*/charges",
+        "the paths that it is for, as clients write them. `*` in place of a segment is any one, at the end any rest",
+    ),
+    Key::optional(
+        "methods",
+        Type::List("a list of methods", &Type::Text("a method")),
+        "methods: [POST]",
+        "the methods that it is for",
+    )
+    .or(Omitted::Words("all")),
+]);
+
+/// What a rule says, at the top or of a route.
+#[cfg(test)]
+pub static RULE: Mapping = Mapping::of(with_rule![]);
+
+const KEY: Key = Key::optional(
+    "key",
+    words!["required", "optional", "off"],
+    "key: required",
+    "whether requests that may change something must have a key (`required`), may have one (`optional`), or are passed on as \
+     they are, with a key or without (`off`)",
+)
+.or(Omitted::Is("optional"));
+const HEADER: Key = Key::optional("header", HEADER_NAME, "header: X-Request-Key", "the header that carries the key")
+    .or(Omitted::Is("Idempotency-Key"));
+const CALLER: Key = Key::optional(
+    "caller",
+    HEADER_NAME,
+    "caller: X-Tenant",
+    "the header by which callers are told apart, each with keys of its own; `none` if all are one",
+)
+.or(Omitted::Is("Authorization"));
+const RETENTION: Key = Key::optional("retention", Type::Duration, "retention: 24h", "how long answers are remembered")
+    .or(Omitted::Is("24h"));
+const WAIT: Key = Key::optional(
+    "wait",
+    Type::Duration,
+    "wait: 10s",
+    "how long a request waits for the first one under its key before it is answered 409",
+)
+.or(Omitted::Words("not at all"));
+const LEASE: Key = Key::optional(
+    "lease",
+    Type::Duration,
+    "lease: 30s",
+    "how long whoever carries a request out may be silent before it counts as in doubt; at least `1s`",
+)
+.or(Omitted::Is("30s"));
+const ON_IN_DOUBT: Key = Key::optional(
+    "on_in_doubt",
+    words!["run", "refuse"],
+    "on_in_doubt: refuse",
+    "a request may have been carried out and nobody knows: `run` carries it out again (at least once), `refuse` never does \
+     (at most once)",
+)
+.or(Omitted::Is("run"));
+const ON_STORE_DOWN: Key = Key::optional(
+    "on_store_down",
+    words!["refuse", "pass"],
+    "on_store_down: pass",
+    "the store does not answer: `refuse` with 503, or `pass` the request on, unprotected",
+)
+.or(Omitted::Is("refuse"));
+const FINGERPRINT_OF: Key = Key::optional(
+    "fingerprint",
+    Type::mapping(&FINGERPRINT),
+    "fingerprint: {except: [sent_at]}",
+    "[what a request asks for](#what-counts-as-the-same-request), beside method, path, query and body: `headers` that \
+     count too, and `except`, fields of JSON that do not",
+)
+.or(Omitted::Words("all of the body, no header"));
+const REMEMBERED: Key = Key::optional(
+    "remember",
+    Type::mapping(&REMEMBER),
+    "remember: {headers: [content-type, x-charge-id]}",
+    "`headers` of answers that are remembered, and given again",
+)
+.or(Omitted::Words("`content-type`, `content-encoding`, `content-language`, `etag`, `link`, `location`"));
+const REQUEST_BYTES_MAX: Key = Key::optional(
+    "request_bytes_max",
+    Type::Size("a size from 1B to 1GiB"),
+    "request_bytes_max: 1MiB",
+    "the largest body of a request under a key, which is held in memory; a larger one is refused with 413",
+)
+.or(Omitted::Is("1MiB"));
+const ANSWER_BYTES_MAX: Key = Key::optional(
+    "answer_bytes_max",
+    Type::Size("a size from 1B to 64MiB"),
+    "answer_bytes_max: 1MiB",
+    "the largest body of an answer that is remembered; of a larger one its digest is",
+)
+.or(Omitted::Is("1MiB"));
+const TIMEOUT: Key = Key::optional(
+    "timeout",
+    Type::Duration,
+    "timeout: 60s",
+    "how long the service may take to begin its answer once it has the request; then 504. Under a key also how long each \
+     piece of the answer may take, unless it is a stream of events",
+)
+.or(Omitted::Is("60s"));
+const RESERVATION_HEADER: Key = Key::optional(
+    "reservation_header",
+    HEADER_NAME,
+    "reservation_header: Idempotency-Reservation",
+    "the header in which the service is told its reservation, as `ID.TOKEN` in hexadecimal digits",
+);
+
+/// `tls`.
+pub static TLS: Mapping = Mapping::of(&[
+    Key::required(
+        "certificate",
+        FILE,
+        "certificate: tls/server.pem",
+        "the certificate, and those that it is signed by, as PEM",
+    ),
+    Key::required("key", FILE, "key: tls/server.key", "its private key, as PEM"),
+]);
+
+/// `log`.
+pub static LOG: Mapping = Mapping::of(&[
+    Key::optional("format", words!["text", "json"], "format: json", "`text` or `json`").or(Omitted::Is("text")),
+    Key::optional("level", Type::Text("a level, or a filter"), "level: info", "a level, or a filter")
+        .or(Omitted::Is("info")),
+]);
+
+/// `fingerprint`.
+pub static FINGERPRINT: Mapping = Mapping::of(&[
+    Key::optional("headers", HEADER_NAMES, "headers: [api-version]", "headers that count"),
+    Key::optional(
+        "except",
+        Type::ListOrNone("a list of fields of JSON", &Type::Text("a field of JSON")),
+        "except: [sent_at, meta.attempt]",
+        "fields of JSON bodies that do not count",
+    ),
+]);
+
+/// `remember`.
+pub static REMEMBER: Mapping =
+    Mapping::of(&[Key::required("headers", HEADER_NAMES, "headers: [content-type]", "headers that are remembered")]);
+
+/// All of these, for the tests of the tables.
+#[cfg(test)]
+pub static ALL: &[&Mapping] = &[&TOP, &ROUTE, &RULE, &TLS, &LOG, &FINGERPRINT, &REMEMBER, &STORE];

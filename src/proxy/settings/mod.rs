@@ -1,0 +1,163 @@
+//! A proxy's file: read as topologies are, all mistakes at once, each with its place.
+//!
+//! What is given on the command line instead is written as such a file first, so that both are read by the same code.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+use rustls::ServerConfig;
+
+use super::routes::Pattern;
+use super::store::StoreConfig;
+use super::upstream::Origin;
+use crate::http::OnStoreDown;
+use crate::http::request::OnInDoubt;
+use crate::observe::logs;
+use crate::yaml::{Diagnostics, Environment, File, Mistake, Reader, Report, read as yaml};
+
+mod keys;
+mod read;
+pub mod schema;
+
+/// How a proxy is set.
+#[derive(Debug)]
+pub struct Config {
+    /// The address that it listens on.
+    pub listen: SocketAddr,
+    /// The service behind.
+    pub upstream: Origin,
+    /// Where requests are remembered.
+    pub store: StoreConfig,
+    /// TLS with clients.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// The address of metrics and health; `None` to serve neither.
+    pub http: Option<SocketAddr>,
+    /// Whether the service gets its own name as `Host`, not the client's.
+    pub sets_host: bool,
+    /// Whether clients say truly for whom they ask.
+    pub trusts_forwarded: bool,
+    /// What clients may take.
+    pub bounds: Bounds,
+    /// How long the store may take.
+    pub store_wait: Duration,
+    /// How long a stop may take.
+    pub stop_wait: Duration,
+    /// How lines of the log are written.
+    pub log_format: logs::Format,
+    /// What is logged.
+    pub log_level: String,
+    /// Rules, of which the first that fits counts; the last one fits every request.
+    pub routes: Vec<Route>,
+    /// What is odd about all this.
+    pub warnings: Vec<Mistake>,
+}
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Open connections.
+    pub connections_max: usize,
+    /// Bytes of a request's head.
+    pub head_bytes_max: usize,
+    /// How long a head may take.
+    pub head_wait: Duration,
+    /// How long a connection may be silent.
+    pub idle_wait: Duration,
+}
+
+/// A rule, and which requests it is for.
+#[derive(Debug)]
+pub struct Route {
+    /// Its paths; `None`: all.
+    pub path: Option<Pattern>,
+    /// Its methods; none: all.
+    pub methods: Vec<Method>,
+    /// What it says.
+    pub rule: Rule,
+}
+
+/// Whether requests have keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// Those that may change something must.
+    Required,
+    /// They may.
+    Optional,
+    /// Keys mean nothing.
+    Off,
+}
+
+/// What a rule says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Whether there are keys.
+    pub key: KeyUse,
+    /// Their header.
+    pub header: HeaderName,
+    /// The header that tells callers apart; `None`: all are one.
+    pub caller: Option<HeaderName>,
+    /// How long answers are remembered.
+    pub retention: Duration,
+    /// How long requests wait for the first one under their key.
+    pub wait: Duration,
+    /// How long a reservation is good for.
+    pub lease: Duration,
+    /// What becomes of what may have been carried out.
+    pub on_in_doubt: OnInDoubt,
+    /// What is done while the store is down.
+    pub on_store_down: OnStoreDown,
+    /// Headers that count as part of a request.
+    pub fingerprint_headers: Vec<HeaderName>,
+    /// Fields of JSON that do not.
+    pub fingerprint_except: Vec<String>,
+    /// Headers that are remembered; `None`: those that the layer remembers by itself.
+    pub remember: Option<Vec<HeaderName>>,
+    /// The largest body of a request under a key.
+    pub request_bytes_max: usize,
+    /// The largest body of an answer that is remembered.
+    pub answer_bytes_max: usize,
+    /// How long the service may take.
+    pub timeout: Duration,
+    /// The header of reservations.
+    pub reservation_header: Option<HeaderName>,
+}
+
+impl Route {
+    /// What it is called in metrics and logs.
+    pub fn name(&self) -> &str {
+        self.path.as_ref().map_or("default", Pattern::text)
+    }
+}
+
+/// Reads a proxy's file.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn load(path: &Path, environment: &dyn Environment) -> Result<Config, Diagnostics> {
+    let mut report = Report::default();
+    match yaml::open(path, "a proxy's YAML file", environment, &mut report) {
+        Some(file) => load_file(file, environment, report),
+        None => report.finish(None).map(|(config, _)| config),
+    }
+}
+
+/// Reads the text of a proxy's file, which is called by this name.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn load_text(name: &str, text: &str, environment: &dyn Environment) -> Result<Config, Diagnostics> {
+    load_file(Arc::new(File::new(name, text)), environment, Report::default())
+}
+
+fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report) -> Result<Config, Diagnostics> {
+    let mut reader = Reader { file, environment, report: &mut report };
+    let config = reader.parse().and_then(|tree| read::config(&tree, &mut reader));
+    let config = config.filter(|_| report.is_fine());
+    report.finish(config).map(|(config, warnings)| Config { warnings, ..config })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! Reads a proxy's tree.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+use tracing_subscriber::EnvFilter;
+
+use super::{Bounds, Config, KeyUse, Route, Rule, keys};
+use crate::dedup::Path;
+use crate::http::OnStoreDown;
+use crate::http::request::OnInDoubt;
+use crate::observe::logs;
+use crate::proxy::routes::Pattern;
+use crate::proxy::store;
+use crate::proxy::upstream::{Origin, Protocol};
+use crate::tls::{self, ONE, TWO};
+use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, units};
+
+/// The shortest lease: it is extended three times before it ends.
+const LEASE_MS_MIN: i64 = 1_000;
+const HEAD_BYTES: (u64, u64) = (8 << 10, 1 << 20);
+const REQUEST_BYTES_MAX: u64 = 1 << 30;
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+const CONNECTIONS_MAX: usize = 1_000_000;
+
+/// The whole file; `None` after mistakes, which are reported.
+pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
+    let top = reader.root(tree, &keys::TOP, Shape { what: "a mapping", example: "listen: 127.0.0.1:8080" })?;
+    let listen =
+        top.require("listen", reader).and_then(|field| reader.parsed(field, |text| text.parse::<SocketAddr>().ok()));
+    let origin = upstream(&top, reader);
+    let store = top.require("store", reader).and_then(|field| store::read(field, reader));
+    let tls = top.get("tls").map(|field| with_clients(field, reader));
+    let http = match top.get("http") {
+        None => "127.0.0.1:9464".parse().ok().map(Some),
+        Some(field) => reader
+            .parsed(field, |text| if text == "off" { Some(None) } else { text.parse().ok().map(Some) })
+            .map(|placed| placed.value),
+    };
+    let bounds = bounds(&top, reader);
+    let store_wait = duration(&top, "store_timeout", 5_000, reader);
+    let stop_wait = duration(&top, "stop_timeout", 25_000, reader);
+    let sets_host = choice(&top, "host", &[("keep", false), ("upstream", true)], reader);
+    let trusts_forwarded = top.get("trust_forwarded").and_then(|field| reader.boolean(field));
+    let (log_format, log_level) = log(&top, reader);
+    let base = rule(&top, &defaults(), reader);
+    let routes = routes(&top, &base, reader);
+    if let (Some(field), Some(listen)) = (top.get("http"), &listen)
+        && http == Some(Some(listen.value))
+        && listen.value.port() != 0
+    {
+        let message = "`http` is the address that clients connect to".to_owned();
+        reader.mistake(field.place(), message, "`listen` is the same", "name another port");
+    }
+    Some(Config {
+        listen: listen?.value,
+        upstream: origin?,
+        store: store?,
+        tls: tls.map_or(Some(None), |tls| tls.map(Some))?,
+        http: http?,
+        sets_host: sets_host.unwrap_or(false),
+        trusts_forwarded: trusts_forwarded.is_some_and(|said| said.value),
+        bounds,
+        store_wait,
+        stop_wait,
+        log_format,
+        log_level,
+        routes,
+        warnings: Vec::new(),
+    })
+}
+
+fn upstream(top: &Fields<'_>, reader: &mut Reader<'_>) -> Option<Origin> {
+    let protocols = [("auto", Protocol::Auto), ("http1", Protocol::One), ("http2", Protocol::Two)];
+    let protocol = choice(top, "upstream_protocol", &protocols, reader).unwrap_or(Protocol::Auto);
+    let connect_wait = duration(top, "connect_timeout", 5_000, reader);
+    let field = top.require("upstream", reader)?;
+    let what = "an address such as http://127.0.0.1:3000, without a path";
+    let url = reader.parsed(&field.described(what), |text| Origin::parse(text, protocol, connect_wait));
+    let authorities = top.get("upstream_authorities").and_then(|field| reader.text(field));
+    let origin = url?.value;
+    match origin.with_tls(authorities.as_ref().map(|file| PathBuf::from(file.value.reveal())).as_deref()) {
+        Ok(origin) => Some(origin),
+        Err(why) => {
+            let place = authorities.map_or(field.place(), |file| file.place);
+            reader.mistake(place, why, "needed for TLS with the service", "name a file of certificates in PEM");
+            None
+        }
+    }
+}
+
+/// TLS with clients.
+fn with_clients(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Arc<rustls::ServerConfig>> {
+    let fields = reader.fields(field, &keys::TLS)?;
+    let mut file = |key: &str| fields.require(key, reader).and_then(|field| reader.text(field));
+    let (certificate, key) = (file("certificate"), file("key"));
+    let path = |file: &Placed<_>| PathBuf::from(crate::yaml::Text::reveal(&file.value));
+    match tls::server(&path(certificate.as_ref()?), &path(key.as_ref()?), &[TWO, ONE]) {
+        Ok(config) => Some(Arc::new(config)),
+        Err(why) => {
+            let help = "name a file with a certificate in PEM, and one with its private key";
+            reader.mistake(field.place(), why, "needed here", help);
+            None
+        }
+    }
+}
+
+fn bounds(top: &Fields<'_>, reader: &mut Reader<'_>) -> Bounds {
+    let connections = top.get("connections_max").and_then(|field| {
+        let parse = |text: &str| text.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
+        reader.parsed(field, parse)
+    });
+    Bounds {
+        connections_max: connections.map_or(1_024, |count| count.value),
+        head_bytes_max: size(top, "head_bytes_max", HEAD_BYTES, reader).unwrap_or(64 << 10),
+        head_wait: duration(top, "head_timeout", 10_000, reader),
+        idle_wait: duration(top, "idle_timeout", 60_000, reader),
+    }
+}
+
+fn log(top: &Fields<'_>, reader: &mut Reader<'_>) -> (logs::Format, String) {
+    let fields = top.get("log").and_then(|field| reader.fields(field, &keys::LOG));
+    let formats = [("text", logs::Format::Text), ("json", logs::Format::Json)];
+    let format = fields.as_ref().and_then(|fields| choice(fields, "format", &formats, reader));
+    let level = fields.as_ref().and_then(|fields| fields.get("level")).and_then(|field| {
+        let text = reader.text(field)?;
+        let word = text.value.reveal();
+        if word.contains(['=', ',']) {
+            let parse = |text: &str| EnvFilter::try_new(text).ok().map(|_| text.to_owned());
+            return reader.convert(&field.name, &text, field.shape, parse).map(|level| level.value);
+        }
+        let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
+        reader.choose(&field.name, &text, &levels).map(|level| level.value.to_owned())
+    });
+    (format.unwrap_or_default(), level.unwrap_or_else(|| "info".to_owned()))
+}
+
+/// The routes, and after them what is for all other requests.
+fn routes(top: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Vec<Route> {
+    let mut routes: Vec<Route> = Vec::new();
+    let no_items = Vec::new();
+    let items = match top.get("routes") {
+        Some(field) => match &field.node.value {
+            crate::yaml::Value::List(items) => (items, Some(field)),
+            _ => {
+                reader.wrong(field);
+                (&no_items, None)
+            }
+        },
+        None => (&no_items, None),
+    };
+    for item in items.0 {
+        let Some(field) = items.1.map(|field| field.item(item).described("a mapping")) else { continue };
+        let Some(fields) = reader.fields(&field, &keys::ROUTE) else { continue };
+        let place = fields.get("path").map_or(field.place(), Field::place);
+        let path = fields.require("path", reader).and_then(|field| {
+            let what = "a path that begins with `/`, with `*` for a whole segment or at the end";
+            reader.parsed(&field.described(what), Pattern::parse)
+        });
+        let methods = fields.get("methods").and_then(|field| reader.list(field)).unwrap_or_default();
+        let methods =
+            methods.iter().filter_map(|field| reader.parsed(field, method)).map(|method| method.value).collect();
+        let rule = rule(&fields, base, reader);
+        let Some(path) = path else { continue };
+        let route = Route { path: Some(path.value), methods, rule };
+        if let Some(before) = routes.iter().find(|before| hides(before, &route)) {
+            let message = format!("the route `{}` is never used", route.name());
+            let label = format!("`{}` before it fits all of its requests", before.name());
+            reader.mistake(place, message, label, "put the narrower route first, or remove one of them");
+        }
+        routes.push(route);
+    }
+    routes.push(Route { path: None, methods: Vec::new(), rule: base.clone() });
+    routes
+}
+
+/// Whether every request of a route is one of another's that comes before it.
+fn hides(before: &Route, route: &Route) -> bool {
+    let methods = before.methods.is_empty()
+        || !route.methods.is_empty() && route.methods.iter().all(|method| before.methods.contains(method));
+    methods && before.path.iter().zip(&route.path).all(|(before, path)| before.covers(path))
+}
+
+/// A method, in the letters that it is sent in.
+fn method(text: &str) -> Option<Method> {
+    Method::from_bytes(text.as_bytes())
+        .ok()
+        .filter(|_| text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-'))
+}
+
+/// The rule where nothing is written.
+fn defaults() -> Rule {
+    Rule {
+        key: KeyUse::Optional,
+        header: HeaderName::from_static("idempotency-key"),
+        caller: Some(http::header::AUTHORIZATION),
+        retention: Duration::from_secs(24 * 3_600),
+        wait: Duration::ZERO,
+        lease: Duration::from_secs(30),
+        on_in_doubt: OnInDoubt::Run,
+        on_store_down: OnStoreDown::Refuse,
+        fingerprint_headers: Vec::new(),
+        fingerprint_except: Vec::new(),
+        remember: None,
+        request_bytes_max: 1 << 20,
+        answer_bytes_max: 1 << 20,
+        timeout: Duration::from_secs(60),
+        reservation_header: None,
+    }
+}
+
+/// A rule: what is written here, and for the rest what `base` says.
+fn rule(fields: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Rule {
+    let keys = [("required", KeyUse::Required), ("optional", KeyUse::Optional), ("off", KeyUse::Off)];
+    let doubt = [("run", OnInDoubt::Run), ("refuse", OnInDoubt::Refuse)];
+    let down = [("refuse", OnStoreDown::Refuse), ("pass", OnStoreDown::Pass)];
+    let caller = fields.get("caller").and_then(|field| {
+        reader.parsed(field, |text| if text == "none" { Some(None) } else { header_name(text).map(Some) })
+    });
+    let wait = fields.get("wait").and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value));
+    let lease = fields.get("lease").and_then(|field| {
+        let parse = |text: &str| units::duration_ms(text).filter(|ms| *ms >= LEASE_MS_MIN);
+        reader.parsed(&field.described("a duration of at least 1s"), parse)
+    });
+    let reservation = fields.get("reservation_header").and_then(|field| reader.parsed(field, header_name));
+    let header = fields.get("header").and_then(|field| reader.parsed(field, header_name));
+    let mut rule = Rule {
+        key: choice(fields, "key", &keys, reader).unwrap_or(base.key),
+        header: header.map_or_else(|| base.header.clone(), |header| header.value),
+        caller: caller.map_or_else(|| base.caller.clone(), |caller| caller.value),
+        retention: given(fields, "retention", reader).unwrap_or(base.retention),
+        wait: wait.unwrap_or(base.wait),
+        lease: lease.map_or(base.lease, |lease| millis(lease.value)),
+        on_in_doubt: choice(fields, "on_in_doubt", &doubt, reader).unwrap_or(base.on_in_doubt),
+        on_store_down: choice(fields, "on_store_down", &down, reader).unwrap_or(base.on_store_down),
+        request_bytes_max: size(fields, "request_bytes_max", (1, REQUEST_BYTES_MAX), reader)
+            .unwrap_or(base.request_bytes_max),
+        answer_bytes_max: size(fields, "answer_bytes_max", (1, ANSWER_BYTES_MAX), reader)
+            .unwrap_or(base.answer_bytes_max),
+        timeout: given(fields, "timeout", reader).unwrap_or(base.timeout),
+        reservation_header: reservation.map_or_else(|| base.reservation_header.clone(), |name| Some(name.value)),
+        ..base.clone()
+    };
+    if let Some(below) = fields.get("fingerprint").and_then(|field| reader.fields(field, &keys::FINGERPRINT)) {
+        rule.fingerprint_headers = names(&below, "headers", reader).unwrap_or_default();
+        rule.fingerprint_except =
+            items(&below, "except", reader, |text| Path::parse(&format!("value.{text}")).ok().map(|_| text.to_owned()))
+                .unwrap_or_default();
+    }
+    if let Some(below) = fields.get("remember").and_then(|field| reader.fields(field, &keys::REMEMBER)) {
+        let _ = below.require("headers", reader);
+        rule.remember = names(&below, "headers", reader);
+    }
+    check_together(fields, &rule, reader);
+    rule
+}
+
+fn check_together(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
+    let at = |key: &str| fields.get(key).map(Field::place);
+    if rule.reservation_header.as_ref() == Some(&rule.header)
+        && let Some(place) = at("reservation_header").or_else(|| at("header"))
+    {
+        let message = "`reservation_header` is the header of the key".to_owned();
+        reader.mistake(place, message, "here", "name another header, such as `Idempotency-Reservation`");
+    }
+    if rule.retention < rule.lease
+        && let Some(place) = at("retention").or_else(|| at("lease"))
+    {
+        let message =
+            "answers are to be remembered for less time than a request may be at work: `retention`, `lease`".to_owned();
+        reader.mistake(place, message, "here", "raise `retention`, or lower `lease`");
+    }
+}
+
+fn header_name(text: &str) -> Option<HeaderName> {
+    HeaderName::from_bytes(text.as_bytes()).ok()
+}
+
+fn names(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Vec<HeaderName>> {
+    items(fields, key, reader, header_name)
+}
+
+/// The items of a list, which may be empty.
+fn items<T>(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>, parse: fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    let field = fields.get(key)?;
+    let crate::yaml::Value::List(nodes) = &field.node.value else {
+        reader.wrong(field);
+        return None;
+    };
+    let items = nodes.iter().filter_map(|node| reader.parsed(&field.item(node), parse));
+    Some(items.map(|item| item.value).collect())
+}
+
+fn choice<T: Copy>(fields: &Fields<'_>, key: &str, choices: &[(&str, T)], reader: &mut Reader<'_>) -> Option<T> {
+    fields.get(key).and_then(|field| reader.choice(field, choices)).map(|chosen| chosen.value)
+}
+
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(ms.unsigned_abs())
+}
+
+fn given(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Duration> {
+    fields.get(key).and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value))
+}
+
+fn duration(fields: &Fields<'_>, key: &str, default_ms: u64, reader: &mut Reader<'_>) -> Duration {
+    given(fields, key, reader).unwrap_or(Duration::from_millis(default_ms))
+}
+
+fn size(fields: &Fields<'_>, key: &str, (min, max): (u64, u64), reader: &mut Reader<'_>) -> Option<usize> {
+    let parse = |text: &str| {
+        let bytes = units::size_bytes(text).filter(|bytes| (min..=max).contains(bytes))?;
+        usize::try_from(bytes).ok()
+    };
+    fields.get(key).and_then(|field| reader.parsed(field, parse)).map(|size| size.value)
+}

@@ -1,0 +1,362 @@
+//! The service behind: its address, and the connections to it.
+//!
+//! A connection by HTTP/1.1 carries one request at a time, and is kept for the next one for a short time. One by HTTP/2
+//! carries as many as the service allows, each that is too many gets a connection of its own.
+//!
+//! **Whether a request may have arrived** is told apart by who has it: until a connection has begun to write it, it comes
+//! back, and goes to another connection. From then on nobody knows, so it is not repeated, and its answer says so.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::{HeaderValue, Request, Response, Version, header};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use rustls::ClientConfig;
+use tokio::time::Instant;
+
+use super::connect::{Made, connect};
+use crate::http::Body;
+use crate::tls::{self, ONE, TWO};
+use crate::words::said;
+
+/// How long a connection is kept that nobody uses. Servers close theirs after 5 s and more; a request that crosses with
+/// that is lost.
+const IDLE_MAX: Duration = Duration::from_secs(4);
+/// How many connections are kept that nobody uses.
+const KEPT_MAX: usize = 256;
+/// How many connections may give a request back, one after the other.
+const GIVEN_BACK_MAX: usize = 3;
+
+/// What is spoken with the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/2 where TLS agrees upon it.
+    Auto,
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2.
+    Two,
+}
+
+/// Where the service is.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Its name or address, without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// How TLS is spoken with it, for any request and for those that need HTTP/1.1; `None`: not at all.
+    pub tls: Option<[Arc<ClientConfig>; 2]>,
+    /// What is spoken with it.
+    pub protocol: Protocol,
+    /// How long connecting may take.
+    pub connect_wait: Duration,
+    scheme: Scheme,
+    authority: Authority,
+}
+
+impl Origin {
+    /// An address such as `http://localhost:3000`; `None` if it is none, or has a path.
+    pub fn parse(text: &str, protocol: Protocol, connect_wait: Duration) -> Option<Self> {
+        let uri: Uri = text.parse().ok()?;
+        let (scheme, authority) = (uri.scheme()?.clone(), uri.authority()?.clone());
+        let port = match (authority.port_u16(), scheme.as_str()) {
+            (Some(0), _) => return None,
+            (Some(port), "http" | "https") => port,
+            (None, "http") => 80,
+            (None, "https") => 443,
+            _ => return None,
+        };
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let is_plain = !authority.as_str().contains('@')
+            && matches!(uri.path_and_query().map(PathAndQuery::as_str), None | Some("/"));
+        let is_port = authority.port().is_some() == authority.port_u16().is_some();
+        (is_plain && is_port && !host.is_empty()).then_some(Self {
+            host,
+            port,
+            tls: None,
+            protocol,
+            connect_wait,
+            scheme,
+            authority,
+        })
+    }
+
+    /// The same, with TLS where its address asks for it.
+    ///
+    /// # Errors
+    /// Why TLS cannot be spoken.
+    pub fn with_tls(self, authorities: Option<&Path>) -> Result<Self, String> {
+        if self.scheme != Scheme::HTTPS {
+            return Ok(self);
+        }
+        let any: &[&[u8]] = match self.protocol {
+            Protocol::Auto => &[TWO, ONE],
+            Protocol::One => &[ONE],
+            Protocol::Two => &[TWO],
+        };
+        let tls = [tls::client(authorities, any)?, tls::client(authorities, &[ONE])?];
+        Ok(Self { tls: Some(tls.map(Arc::new)), ..self })
+    }
+
+    /// Its address, as it was written.
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.authority)
+    }
+
+    /// What it is called as a `Host`.
+    pub fn host_header(&self) -> Option<HeaderValue> {
+        HeaderValue::from_str(self.authority.as_str()).ok()
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing of the request was sent.
+    NotSent(String),
+    /// It may have been sent, and the connection has ended.
+    Lost(String),
+    /// It may have been sent, and there is no answer in time.
+    Late,
+}
+
+impl Failure {
+    /// Its word in metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::NotSent(_) => "not_sent",
+            Self::Lost(_) => "lost",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// The connections to the service.
+pub struct Upstream {
+    origin: Origin,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// By HTTP/1.1, those that nobody uses, each since then; the one that was used last is the last.
+    ones: VecDeque<(http1::SendRequest<Body>, Instant)>,
+    /// By HTTP/2, each with how many use it.
+    twos: Vec<Two>,
+}
+
+#[derive(Clone)]
+struct Two {
+    sender: http2::SendRequest<Body>,
+    used: Arc<()>,
+    since: Instant,
+    allowed: Arc<AtomicUsize>,
+}
+
+/// The service's answer.
+pub struct Answer {
+    /// Its head, and the rest as it comes.
+    pub answer: Response<Incoming>,
+    /// To be held until the rest has come: a place on its connection.
+    pub used: Option<Arc<()>>,
+}
+
+/// A connection for one request.
+enum Lease {
+    One(http1::SendRequest<Body>),
+    Two(http2::SendRequest<Body>, Arc<()>),
+}
+
+impl Upstream {
+    /// Connects to nothing yet.
+    pub fn new(origin: Origin) -> Self {
+        Self { origin, kept: Mutex::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request, and gives the head of its answer and the rest as it comes. `late` is ready when there was time
+    /// enough.
+    pub async fn send(
+        self: &Arc<Self>,
+        mut request: Request<Body>,
+        needs_one: bool,
+        late: impl Future<Output = ()>,
+    ) -> Result<Answer, Failure> {
+        let mut late = std::pin::pin!(late);
+        let mut why = String::new();
+        for round in 0..GIVEN_BACK_MAX {
+            // After one that was of no use, what else was kept is not worth another try.
+            let kept = if round == 0 { self.kept().take(needs_one) } else { None };
+            let lease = match kept {
+                Some(kept) => kept,
+                None => self.connect(needs_one).await.map_err(Failure::NotSent)?,
+            };
+            address(&mut request, &self.origin, matches!(lease, Lease::One(_)));
+            let sent = tokio::select! {
+                sent = self.send_on(lease, request) => sent,
+                () = &mut late => return Err(Failure::Late),
+            };
+            match sent {
+                Ok(answer) => return Ok(answer),
+                Err((Some(unsent), error)) => (request, why) = (unsent, said(&error)),
+                Err((None, error)) if is_refused(&error) => return Err(Failure::NotSent(said(&error))),
+                Err((None, error)) => return Err(Failure::Lost(said(&error))),
+            }
+        }
+        Err(Failure::NotSent(why))
+    }
+
+    async fn send_on(
+        self: &Arc<Self>,
+        lease: Lease,
+        request: Request<Body>,
+    ) -> Result<Answer, (Option<Request<Body>>, hyper::Error)> {
+        match lease {
+            Lease::One(mut one) => {
+                let sent = one.try_send_request(request).await;
+                let answer = sent.map_err(|mut error| (error.take_message(), error.into_error()))?;
+                self.keep(one);
+                Ok(Answer { answer, used: None })
+            }
+            Lease::Two(mut two, used) => {
+                let sent = two.try_send_request(request).await;
+                let answer = sent.map_err(|mut error| (error.take_message(), error.into_error()))?;
+                Ok(Answer { answer, used: Some(used) })
+            }
+        }
+    }
+
+    /// Keeps a connection once the answer on it has ended, if it can be used again.
+    fn keep(self: &Arc<Self>, mut one: http1::SendRequest<Body>) {
+        if one.is_ready() {
+            return self.kept().put(one);
+        }
+        let upstream = Arc::clone(self);
+        tokio::spawn(async move {
+            if one.ready().await.is_ok() {
+                upstream.kept().put(one);
+            }
+        });
+    }
+
+    async fn connect(&self, needs_one: bool) -> Result<Lease, String> {
+        match connect(&self.origin, needs_one).await? {
+            Made::One(one) => Ok(Lease::One(one)),
+            Made::Two(sender, allowed) => {
+                let two = Two { sender: sender.clone(), used: Arc::new(()), since: Instant::now(), allowed };
+                let used = Arc::clone(&two.used);
+                self.kept().twos.push(two);
+                Ok(Lease::Two(sender, used))
+            }
+        }
+    }
+}
+
+impl Two {
+    /// Whether another request may go by it.
+    fn is_free(&self) -> bool {
+        Arc::strong_count(&self.used) <= self.allowed.load(Ordering::Relaxed)
+    }
+}
+
+impl Kept {
+    /// A connection that can take a request.
+    fn take(&mut self, needs_one: bool) -> Option<Lease> {
+        let is_unused = |two: &Two| Arc::strong_count(&two.used) == 1;
+        self.twos.retain(|two| !two.sender.is_closed() && !(is_unused(two) && two.since.elapsed() > IDLE_MAX));
+        if !needs_one && let Some(two) = self.twos.iter_mut().find(|two| two.is_free()) {
+            two.since = Instant::now();
+            return Some(Lease::Two(two.sender.clone(), Arc::clone(&two.used)));
+        }
+        while self.ones.front().is_some_and(|(one, since)| one.is_closed() || since.elapsed() > IDLE_MAX) {
+            self.ones.pop_front();
+        }
+        while let Some((one, since)) = self.ones.pop_back() {
+            if one.is_ready() && since.elapsed() <= IDLE_MAX {
+                return Some(Lease::One(one));
+            }
+        }
+        None
+    }
+
+    fn put(&mut self, one: http1::SendRequest<Body>) {
+        if self.ones.len() >= KEPT_MAX {
+            self.ones.pop_front();
+        }
+        self.ones.push_back((one, Instant::now()));
+    }
+}
+
+/// Whether the service says itself that it has not begun with the request (RFC 9113, 8.7).
+fn is_refused(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        cause.is_remote() && cause.is_reset() && cause.reason() == Some(h2::Reason::REFUSED_STREAM)
+    })
+}
+
+/// Addresses a request as this connection wants it: by HTTP/1.1 the host is a header, by HTTP/2 a part of the address.
+fn address(request: &mut Request<Body>, origin: &Origin, is_one: bool) {
+    *request.version_mut() = if is_one { Version::HTTP_11 } else { Version::HTTP_2 };
+    let uri = std::mem::take(request.uri_mut());
+    let headers = request.headers_mut();
+    let mut parts = uri.into_parts();
+    let path = parts.path_and_query.take().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    if is_one {
+        if !headers.contains_key(header::HOST)
+            && let Some(host) = origin.host_header()
+        {
+            let own = parts.authority.and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+            headers.insert(header::HOST, own.unwrap_or(host));
+        }
+        *request.uri_mut() = Uri::from(path);
+        return;
+    }
+    let host = headers.remove(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let mut addressed = http::uri::Parts::default();
+    addressed.scheme = Some(origin.scheme.clone());
+    addressed.authority = Some(host.or(parts.authority).unwrap_or_else(|| origin.authority.clone()));
+    addressed.path_and_query = Some(path);
+    if let Ok(uri) = Uri::from_parts(addressed) {
+        *request.uri_mut() = uri;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Option<(String, u16)> {
+        Origin::parse(text, Protocol::Auto, IDLE_MAX).map(|origin| (origin.host, origin.port))
+    }
+
+    #[test]
+    fn upstream_is_an_origin() {
+        assert_eq!(parsed("http://localhost:3000"), Some(("localhost".to_owned(), 3000)));
+        assert_eq!(parsed("http://localhost/"), Some(("localhost".to_owned(), 80)));
+        assert_eq!(parsed("https://api.example.com"), Some(("api.example.com".to_owned(), 443)));
+        assert_eq!(parsed("http://[::1]:80"), Some(("::1".to_owned(), 80)));
+        for text in [
+            "localhost:3000",
+            "/",
+            "ftp://a",
+            "http://",
+            "http://a/path",
+            "http://a?b",
+            "http://u@a",
+            "http://a:0",
+            "http://a:99999",
+        ] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+}
