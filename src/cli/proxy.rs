@@ -26,6 +26,10 @@ Examples:
   ratchet proxy --listen 127.0.0.1:8080 --upstream http://127.0.0.1:3000 \\
     --store embedded --dir requests
 
+  # several proxies, which share a database
+  ratchet proxy --listen 0.0.0.0:8080 --upstream http://127.0.0.1:3000 \\
+    --store postgres --url '${env:DATABASE_URL}'
+
   # with rules for its routes, TLS and more: docs/http-idempotency.md
   ratchet proxy --config proxy.yaml
 
@@ -41,7 +45,7 @@ Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A file with all settings, in place of the options below
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "store", "dir", "http"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "store", "dir", "url", "http"])]
     config: Option<PathBuf>,
 
     /// The address that clients connect to
@@ -59,6 +63,10 @@ pub struct Args {
     /// The folder of the embedded store: a new or an empty one
     #[arg(long, value_name = "PATH", default_value = "ratchet-requests")]
     dir: String,
+
+    /// The address of the store in PostgreSQL or Redis, best as `${env:NAME}`
+    #[arg(long, value_name = "URL", required_if_eq_any([("store", "postgres"), ("store", "redis")]))]
+    url: Option<String>,
 
     /// The address of /metrics, /livez and /readyz, or `off`
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
@@ -96,7 +104,7 @@ fn load(args: &Args) -> Result<Config, Failure> {
         return Ok(proxy::load(path, &Process)?);
     }
     let [listen, upstream] = [&args.listen, &args.upstream].map(|given| given.as_deref().unwrap_or_default());
-    let text = proxy::written(listen, upstream, (&args.store, &args.dir), &args.http);
+    let text = proxy::written(listen, upstream, &args.http, (&args.store, &args.dir, args.url.as_deref()));
     Ok(proxy::load_text("the command line", &text, &Process)?)
 }
 

@@ -162,9 +162,9 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A proxy's file for what is given on the command line: where it listens, the service, the kind of store with its
-/// folder, and where metrics are.
-pub fn written(listen: &str, upstream: &str, (kind, dir): (&str, &str), http: &str) -> String {
+/// A proxy's file for what is given on the command line: where it listens, the service, where metrics are, and the kind
+/// of store with its folder or its address.
+pub fn written(listen: &str, upstream: &str, http: &str, (kind, dir, url): (&str, &str, Option<&str>)) -> String {
     let line = |key: &str, value: &str| format!("{key}: {}\n", quoted(value));
-    line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &store::written(kind, dir)
+    line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &store::written(kind, dir, url)
 }

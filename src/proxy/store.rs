@@ -7,25 +7,42 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::effect::postgres;
 use crate::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
 use crate::http::{Requests, Store};
 use crate::observe::StoreMetrics;
-use crate::yaml::keys::{Key, Mapping, Type};
+use crate::redis;
+use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 use crate::yaml::read::listed;
-use crate::yaml::{Field, Reader};
+use crate::yaml::{Field, Placed, Reader, Text, secrets};
 
 /// The kinds, as they are called.
-pub const KINDS: &[&str] = &["embedded"];
+pub const KINDS: &[&str] = &["embedded", "postgres", "redis"];
+const SCHEMA: &str = "ratchet";
 
 /// `store`.
 pub static STORE: Mapping = Mapping {
     one_of: KINDS,
-    ..Mapping::of(&[Key::optional(
-        "embedded",
-        Type::mapping(&EMBEDDED),
-        "embedded: {dir: /var/lib/ratchet/requests}",
-        "in a folder, `dir`, of this process alone: a new or an empty one",
-    )])
+    ..Mapping::of(&[
+        Key::optional(
+            "embedded",
+            Type::mapping(&EMBEDDED),
+            "embedded: {dir: /var/lib/ratchet/requests}",
+            "in a folder, `dir`, of this process alone: a new or an empty one",
+        ),
+        Key::optional(
+            "postgres",
+            Type::mapping(&POSTGRES),
+            "postgres: {url: '${env:DATABASE_URL}'}",
+            "in a table of PostgreSQL, which several proxies may share: `url`, and `schema` (`ratchet`)",
+        ),
+        Key::optional(
+            "redis",
+            Type::mapping(&REDIS),
+            "redis: {url: '${env:REDIS_URL}'}",
+            "in Redis, which several proxies may share: `url`",
+        ),
+    ])
 };
 
 static EMBEDDED: Mapping = Mapping::of(&[Key::required(
@@ -35,6 +52,19 @@ static EMBEDDED: Mapping = Mapping::of(&[Key::required(
     "the folder",
 )]);
 
+static POSTGRES: Mapping = Mapping::of(&[
+    Key::required("url", Type::Text("an address"), "url: ${env:DATABASE_URL}", "the database's address"),
+    Key::optional("schema", Type::Text("a schema's name"), "schema: ratchet", "the schema of the table `request`")
+        .or(Omitted::Is(SCHEMA)),
+]);
+
+static REDIS: Mapping =
+    Mapping::of(&[Key::required("url", Type::Text("an address"), "url: ${env:REDIS_URL}", "the server's address")]);
+
+/// All of these, for the tests of the tables.
+#[cfg(test)]
+pub static ALL: &[&Mapping] = &[&STORE, &EMBEDDED, &POSTGRES, &REDIS];
+
 /// A kind of store, and what it needs to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreConfig {
@@ -43,6 +73,18 @@ pub enum StoreConfig {
         /// The folder.
         dir: PathBuf,
     },
+    /// A table of PostgreSQL.
+    Postgres {
+        /// The database's address.
+        url: Text,
+        /// The table's schema.
+        schema: String,
+    },
+    /// Redis.
+    Redis {
+        /// The server's address.
+        url: Text,
+    },
 }
 
 impl StoreConfig {
@@ -50,6 +92,8 @@ impl StoreConfig {
     pub fn describe(&self) -> String {
         match self {
             Self::Embedded { dir } => format!("embedded, in {}", dir.display()),
+            Self::Postgres { schema, .. } => format!("postgres, in the table {schema}.request"),
+            Self::Redis { .. } => "redis".to_owned(),
         }
     }
 
@@ -57,6 +101,8 @@ impl StoreConfig {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Embedded { .. } => "embedded",
+            Self::Postgres { .. } => "postgres",
+            Self::Redis { .. } => "redis",
         }
     }
 }
@@ -72,8 +118,9 @@ pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
         }
         return None;
     };
-    if let Some((_, second)) = given.next() {
-        reader.mistake(second.key_place, "there is one store".to_owned(), "a second one", "remove one of them");
+    if let Some((second, other)) = given.next() {
+        let message = format!("a proxy has one store, not `{kind}` and `{second}`");
+        reader.mistake(other.key_place, message, "a second one", "remove one of them");
     }
     match kind {
         "embedded" => {
@@ -82,16 +129,60 @@ pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
             let dir = fields.require("dir", reader).and_then(|field| reader.parsed(field, path))?;
             Some(StoreConfig::Embedded { dir: dir.value })
         }
-        _ => None,
+        "postgres" => {
+            let fields = reader.fields(below, &POSTGRES)?;
+            let schema = fields.get("schema").map(|field| reader.text(field));
+            let url = fields.require("url", reader).cloned();
+            let check = |url: &str| match secrets::url_problem(url) {
+                Some(problem) => Err(problem.to_owned()),
+                None => postgres::check_url(url),
+            };
+            let url = address(&url?, ("a database", "postgresql://user:password@host/database"), check, reader)?;
+            let schema = schema.map_or(Some(SCHEMA.to_owned()), |schema| Some(schema?.value.reveal().to_owned()))?;
+            Some(StoreConfig::Postgres { url, schema })
+        }
+        _ => {
+            let fields = reader.fields(below, &REDIS)?;
+            let url = fields.require("url", reader).cloned();
+            let example = ("a server of Redis", "redis://user:password@host:6379/0");
+            Some(StoreConfig::Redis { url: address(&url?, example, redis::check_url, reader)? })
+        }
     }
 }
 
-/// A store as it is written in a file, for what is given on the command line.
-pub fn written(kind: &str, dir: &str) -> String {
-    match kind {
-        "embedded" => format!("store: {{embedded: {{dir: {}}}}}\n", super::quoted(dir)),
-        kind => format!("store: {{{kind}: {{}}}}\n"),
+/// An address of such a thing, which looks like this example. Its password must not stand in the file.
+fn address(
+    field: &Field<'_>,
+    (what, example): (&str, &str),
+    check: impl Fn(&str) -> Result<(), String>,
+    reader: &mut Reader<'_>,
+) -> Option<Text> {
+    let url: Placed<Text> = reader.text(field)?;
+    let name = &field.name;
+    if let Err(problem) = check(url.value.reveal()) {
+        let message = format!("`{name}` is not the address of {what}: {problem}");
+        let help = format!("write e.g. `url: ${{env:STORE_URL}}`, which holds `{example}`");
+        reader.mistake(url.place, message, "such an address is needed", help);
+        return None;
     }
+    let source = reader.file.text().get(url.place.start..url.place.end()).unwrap_or_default();
+    if secrets::has_password(source) || !url.value.is_secret() && secrets::has_password(url.value.reveal()) {
+        let message = format!("the password in `{name}` is a secret and must not be written out");
+        let help = "write `url: ${env:STORE_URL}` or `url: ${file:PATH}`, or one of these in the password's place";
+        reader.mistake(url.place, message, "not shown", help);
+        return None;
+    }
+    Some(url.value)
+}
+
+/// A store as it is written in a file, for what is given on the command line: its kind, its folder or its address.
+pub fn written(kind: &str, dir: &str, url: Option<&str>) -> String {
+    let below = match (kind, url) {
+        ("embedded", _) => format!("dir: {}", super::quoted(dir)),
+        (_, Some(url)) => format!("url: {}", super::quoted(url)),
+        (_, None) => String::new(),
+    };
+    format!("store: {{{kind}: {{{below}}}}}\n")
 }
 
 /// Opens the store.
@@ -99,9 +190,17 @@ pub fn written(kind: &str, dir: &str) -> String {
 /// # Errors
 /// Why it cannot be opened.
 pub async fn open(config: &StoreConfig) -> Result<Arc<dyn Store>, Error> {
-    match config {
-        StoreConfig::Embedded { dir } => Ok(Arc::new(Requests::open(dir)?)),
-    }
+    let store: Arc<dyn Store> = match config {
+        StoreConfig::Embedded { dir } => Arc::new(Requests::open(dir)?),
+        StoreConfig::Postgres { url, schema } => {
+            Arc::new(postgres::requests::Requests::new(url.reveal(), schema.clone())?)
+        }
+        StoreConfig::Redis { url } => {
+            let address = redis::Address::read(url.reveal()).map_err(Error::Refused)?;
+            Arc::new(redis::requests::Requests::new(address))
+        }
+    };
+    Ok(store)
 }
 
 /// A store that counts what it is asked.

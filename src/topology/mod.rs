@@ -55,7 +55,7 @@ pub use presets::Preset;
 pub use sink::Sink;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Offline, Process, Report};
-use crate::yaml::{File, Node, Place, Reader, read, units};
+use crate::yaml::{File, Node, Place, Reader, read, secrets, units};
 
 pub mod cases;
 mod compile;
@@ -67,7 +67,6 @@ mod keys;
 mod names;
 pub mod presets;
 pub mod schema;
-mod secrets;
 pub mod sink;
 mod spec;
 

@@ -5,6 +5,7 @@
 //! - [`read`]: reads the tree's nodes as the expected types; all mistakes are collected, and none ends the reading
 //! - [`keys`]: the keys that a mapping may hold, as a table
 //! - [`schema`]: the JSON Schema of a file, from those tables
+//! - [`secrets`]: where passwords are in addresses
 //! - [`units`]: durations, sizes, numbers
 //! - [`mod@write`]: writes a tree as text again
 //! - [`report`]: a mistake with its place and what to write instead, and all of them together
@@ -19,6 +20,7 @@ pub mod keys;
 pub mod read;
 pub mod report;
 pub mod schema;
+pub mod secrets;
 pub mod text;
 pub mod tree;
 pub mod units;

@@ -279,4 +279,4 @@ pub static REMEMBER: Mapping =
 
 /// All of these, for the tests of the tables.
 #[cfg(test)]
-pub static ALL: &[&Mapping] = &[&TOP, &ROUTE, &RULE, &TLS, &LOG, &FINGERPRINT, &REMEMBER, &STORE];
+pub static ALL: &[&Mapping] = &[&TOP, &ROUTE, &RULE, &TLS, &LOG, &FINGERPRINT, &REMEMBER];

@@ -16,7 +16,7 @@ use super::upstream::Origin;
 use crate::http::OnStoreDown;
 use crate::http::request::OnInDoubt;
 use crate::observe::logs;
-use crate::yaml::{Diagnostics, Environment, File, Mistake, Reader, Report, read as yaml};
+use crate::yaml::{Diagnostics, Environment, File, Mistake, Reader, Report, read as yaml, secrets};
 
 mod keys;
 mod read;
@@ -153,8 +153,10 @@ pub fn load_text(name: &str, text: &str, environment: &dyn Environment) -> Resul
 }
 
 fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report) -> Result<Config, Diagnostics> {
-    let mut reader = Reader { file, environment, report: &mut report };
-    let config = reader.parse().and_then(|tree| read::config(&tree, &mut reader));
+    // A mistake beside a password can be shown.
+    let shown = Arc::new(secrets::masked(&file));
+    let mut reader = Reader { file: shown, environment, report: &mut report };
+    let config = reader.parse_text(file.text()).and_then(|tree| read::config(&tree, &mut reader));
     let config = config.filter(|_| report.is_fine());
     report.finish(config).map(|(config, warnings)| Config { warnings, ..config })
 }

@@ -1,6 +1,6 @@
 //! A database's address: what it looks like, and where its password is.
 
-use crate::yaml::{File, Place};
+use super::{File, Place};
 
 /// What an address begins with.
 const SCHEMES: &[&str] = &["postgresql://", "postgres://"];
