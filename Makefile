@@ -193,10 +193,12 @@ fixtures: setup-build ## Write today's persisted formats to tests/fixtures/FORMA
 lint: setup-build subjects fmt-check clippy docs-check deny shell-check compose-check ## Run all checks of the sources
 
 .PHONY: schema
-schema: setup-build ## Write config/topology.schema.json and the tables of keys in docs
+schema: setup-build ## Write the schemas in config and the tables of keys in docs
 	RATCHET_GOLDEN=write $(CARGO) test $(BUILD) --lib -- --exact topology::keys::tests::reference_has_the_tables_of_the_keys \
 		topology::schema::tests::committed_schema_is_the_printed_one \
-		config::tests::the_reference_has_the_table_of_the_settings
+		config::tests::the_reference_has_the_table_of_the_settings \
+		proxy::settings::tests::reference_has_the_tables_of_the_keys \
+		proxy::settings::tests::committed_schema_is_the_printed_one
 
 .PHONY: fmt
 fmt: ## Format the sources

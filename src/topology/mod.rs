@@ -463,4 +463,4 @@ fn expand(path: &Path, report: &mut Report) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -77,7 +77,7 @@ pub(super) fn golden_texts(folder: &str) -> Vec<(String, String)> {
 }
 
 /// YAML as the JSON that an editor sees.
-pub(super) fn json_of(text: &str) -> serde_json::Value {
+pub(crate) fn json_of(text: &str) -> serde_json::Value {
     fn convert(node: &crate::yaml::Node) -> serde_json::Value {
         use crate::yaml::Value;
         match &node.value {

@@ -127,7 +127,7 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "how long requests at work may take to end after SIGTERM; what is then left is cut off, and in doubt",
     )
     .or(Omitted::Is("25s")),
-    Key::optional("log", Type::mapping(&LOG), "log: {format: json, level: info}", "[what is logged](operations.md#settings), and how: `format`, `level`")
+    Key::optional("log", Type::mapping(&LOG), "log: {format: json, level: info}", "[what is logged](operations.md#configuration), and how: `format`, `level`")
         .or(Omitted::Words("`text`, `info`")),
 ]);
 

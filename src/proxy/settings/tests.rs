@@ -1,1 +1,178 @@
+//! Goal: a proxy's file is read as the tables of its keys say, and every mistake in it is shown with its place.
 
+use std::path::PathBuf;
+
+use super::*;
+use crate::yaml::keys::{Mapping, Omitted};
+use crate::yaml::tests::{Fake, Table, compare_tables, row, rows};
+
+const SMALL: &str = "listen: 127.0.0.1:8080\nupstream: http://127.0.0.1:3000\nstore: {embedded: {dir: requests}}\n";
+
+#[track_caller]
+fn loaded(text: &str) -> Config {
+    load_text("proxy.yaml", text, &Fake::default()).unwrap_or_else(|all| panic!("{text}\n{}", all.render(false)))
+}
+
+/// What is wrong with a text: each mistake's line and message.
+#[track_caller]
+fn mistakes(text: &str) -> Vec<(usize, String)> {
+    let all = load_text("proxy.yaml", text, &Fake::default()).expect_err("it has mistakes");
+    let line = |mistake: &Mistake| (mistake.position().map_or(0, |(_, line, _)| line), mistake.message().to_owned());
+    all.mistakes().iter().map(line).collect()
+}
+
+fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn routes_have_what_they_say_and_the_rest_from_the_top() {
+    let text = format!(
+        "{SMALL}retention: 2h\nkey: required\ncaller: none\nroutes:\n  - path: /charges/*\n    methods: [POST, PATCH]\n    \
+         on_in_doubt: refuse\n    fingerprint: {{headers: [Api-Version], except: [sent_at, meta.attempt]}}\n    \
+         request_bytes_max: 64KiB\n    timeout: 5s\n  - {{path: /hooks, key: off, caller: X-Tenant}}\n"
+    );
+    let config = loaded(&text);
+    let [charges, hooks, rest] = &config.routes[..] else { panic!("{:?}", config.routes) };
+    assert_eq!((charges.name(), hooks.name(), rest.name()), ("/charges/*", "/hooks", "default"));
+    assert_eq!(charges.methods, [Method::POST, Method::PATCH]);
+    assert_eq!((charges.rule.key, charges.rule.on_in_doubt), (KeyUse::Required, OnInDoubt::Refuse));
+    assert_eq!(charges.rule.retention, Duration::from_secs(7_200));
+    assert_eq!(charges.rule.fingerprint_headers, ["api-version"]);
+    assert_eq!(charges.rule.fingerprint_except, ["sent_at", "meta.attempt"]);
+    assert_eq!((charges.rule.request_bytes_max, charges.rule.timeout), (64 << 10, Duration::from_secs(5)));
+    assert_eq!((charges.rule.caller.clone(), hooks.rule.key), (None, KeyUse::Off));
+    assert_eq!(hooks.rule.caller, Some(HeaderName::from_static("x-tenant")));
+    assert_eq!(rest.rule.on_in_doubt, OnInDoubt::Run);
+}
+
+#[test]
+fn explicit_default_changes_nothing() {
+    let plain = loaded(SMALL);
+    let mut tried = 0;
+    for key in keys::TOP.keys {
+        let Omitted::Is(default) = key.default else { continue };
+        let config = loaded(&format!("{SMALL}{}: {default}\n", key.name));
+        assert_eq!(format!("{config:?}"), format!("{plain:?}"), "{}", key.name);
+        tried += 1;
+    }
+    assert!(tried >= 18, "only {tried} defaults are tried");
+}
+
+#[test]
+fn all_mistakes_are_shown_at_once_each_with_its_place() {
+    let text = "listen: 8080\nupstream: http://a/path\nstore: {}\nretension: 1h\nroutes:\n  - path: charges\n    \
+                methods: [post]\n  - {path: /a, lease: 10ms, header: 'a b'}\n  - {path: /b, on_in_doubt: again}\n\
+                connections_max: 0\nhead_bytes_max: 1KiB\nlog: {level: loud}\n";
+    let lines: Vec<usize> = mistakes(text).iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [1, 2, 3, 4, 6, 7, 8, 8, 9, 10, 11, 12], "{:#?}", mistakes(text));
+}
+
+#[track_caller]
+fn refused(more: &str, words: &str) {
+    let all = mistakes(&format!("{SMALL}{more}"));
+    assert!(all.iter().any(|(_, message)| message.contains(words)), "{more}: {all:?}");
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    refused("routes: [{path: '/*'}, {path: /charges}]\n", "the route `/charges` is never used");
+    refused("routes: [{path: /a, methods: [PUT]}, {path: /a, methods: [PUT]}]\n", "never used");
+    loaded(&format!("{SMALL}routes: [{{path: /a, methods: [PUT]}}, {{path: /a}}]\n"));
+    refused("http: 127.0.0.1:8080\n", "`http` is the address that clients connect to");
+    refused("reservation_header: idempotency-key\n", "`reservation_header` is the header of the key");
+    refused("retention: 10s\n", "`retention`, `lease`");
+    refused("tls: {certificate: nowhere.pem, key: nowhere.key}\n", "the certificate in nowhere.pem cannot be used");
+    refused("tls: {certificate: nowhere.pem}\n", "`tls.key` is missing");
+    assert_eq!(mistakes("").len(), 1);
+    let absent = load("nowhere.yaml".as_ref(), &Fake::default()).expect_err("there is none");
+    assert!(absent.mistakes()[0].message().contains("nowhere.yaml"));
+}
+
+#[test]
+fn stores_are_one_of_their_kinds() {
+    let with = |store: &str| SMALL.replace("{embedded: {dir: requests}}", store);
+    let environment = Fake::default().with_variable("DB", "postgres://ann:hunter2@db/shop").with_variable("R", "redis://:hunter2@r");
+    let read = |store: &str| load_text("proxy.yaml", &with(store), &environment);
+    let config = read("{postgres: {url: '${env:DB}', schema: api}}").unwrap();
+    assert_eq!((config.store.kind(), config.store.describe().as_str()), ("postgres", "postgres, in the table api.request"));
+    assert!(!format!("{config:?}").contains("hunter2"), "an address is shown");
+    assert_eq!(read("{redis: {url: '${env:R}'}}").unwrap().store.kind(), "redis");
+    for (store, words) in [
+        ("{postgres: {url: 'postgres://ann:hunter2@db/shop'}}", "the password in `store.postgres.url` is a secret"),
+        ("{redis: {url: 'redis://:hunter2@r'}}", "the password in `store.redis.url` is a secret"),
+        ("{postgres: {url: 'mysql://db'}}", "`store.postgres.url` is not the address of a database"),
+        ("{redis: {url: 'http://r'}}", "`store.redis.url` is not the address of a server of Redis"),
+        ("{embedded: {dir: a}, redis: {url: '${env:R}'}}", "a proxy has one store"),
+        ("{embedded: {}}", "`store.embedded.dir` is missing"),
+        ("{embedded: {dir: ~/a}}", "`store.embedded.dir` must be"),
+    ] {
+        let shown = read(store).expect_err(store).render(false);
+        assert!(shown.contains(words), "{store}\n{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn what_the_command_line_says_reads_as_it_was_meant() {
+    let text = crate::proxy::written("127.0.0.1:0", "http://[::1]:3000", "off", ("embedded", "a \"folder\": #1", None));
+    let config = loaded(&text);
+    assert_eq!(config.store, StoreConfig::Embedded { dir: PathBuf::from("a \"folder\": #1") });
+    assert_eq!((config.listen.port(), config.http, config.upstream.url().as_str()), (0, None, "http://[::1]:3000"));
+    let text = crate::proxy::written("a", "b", "c", ("postgres", "d", Some("${env:NONE}")));
+    let all = load_text("the command line", &text, &Fake::default()).expect_err("nothing is right");
+    assert_eq!(all.mistakes().len(), 4, "{}", all.render(false));
+}
+
+/// The tables of the reference.
+fn tables() -> Vec<Table> {
+    const KEYS: &str = "key | what | default";
+    let is_of_rules = |name: &str| keys::RULE.key(name).is_some();
+    let own = |mapping: &'static Mapping| mapping.keys.iter().filter(|key| !is_of_rules(key.name)).map(|key| row("", key)).collect();
+    vec![
+        ("proxy", KEYS, own(&keys::TOP)),
+        ("route", KEYS, own(&keys::ROUTE)),
+        ("rule", KEYS, rows(&keys::RULE)),
+        ("store", KEYS, rows(&crate::proxy::store::STORE)),
+    ]
+}
+
+#[test]
+fn reference_has_the_tables_of_the_keys() {
+    compare_tables(&repository().join("docs/http-idempotency.md"), tables(), "src/proxy/settings/keys.rs");
+}
+
+#[test]
+fn every_key_is_described_in_one_clause_or_more() {
+    let all = keys::ALL.iter().chain(crate::proxy::store::ALL);
+    for key in all.clone().flat_map(|mapping| mapping.keys) {
+        assert!(!key.about.is_empty() && !key.about.ends_with('.'), "{}: {}", key.name, key.about);
+        assert!(key.example.contains(key.name), "{}: {}", key.name, key.example);
+    }
+    let count: usize = all.map(|mapping| mapping.keys.len()).sum();
+    assert!(count > 50, "{count}");
+}
+
+#[test]
+fn committed_schema_is_the_printed_one() {
+    let path = repository().join("config/proxy.schema.json");
+    if std::env::var_os("RATCHET_GOLDEN").is_some_and(|word| word == "write") {
+        std::fs::write(&path, schema::text()).unwrap();
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(kept == schema::text(), "config/proxy.schema.json is not what `ratchet schema proxy` prints: run `make schema`");
+    assert!(jsonschema::meta::is_valid(&schema::schema()));
+}
+
+#[test]
+fn shipped_file_is_read_and_matches_the_schema() {
+    let text = std::fs::read_to_string(repository().join("config/proxy.yaml")).unwrap();
+    assert!(text.starts_with("# yaml-language-server: $schema=proxy.schema.json\n"), "it does not name its schema");
+    let config = loaded(&text);
+    assert!(config.routes.len() > 1, "{config:?}");
+    let validator = jsonschema::validator_for(&schema::schema()).unwrap();
+    let refusals = |text: &str| validator.iter_errors(&crate::topology::tests::json_of(text)).count();
+    assert_eq!(refusals(&text), 0);
+    assert_eq!(refusals(SMALL), 0);
+    assert!(refusals(&format!("{SMALL}routes: [{{key: off}}]\n")) > 0 && refusals("listen: a\n") > 0);
+}

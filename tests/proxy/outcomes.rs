@@ -1,0 +1,177 @@
+//! What becomes of requests: each outcome, with its answer and its count.
+
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::client::{charge, metric, outcomes, page, request, send};
+use super::program::Room;
+use super::service::{Service, answer};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_answer_is_given_again_and_something_else_is_refused() {
+    let (room, service) = (Room::new(), Service::counting().await);
+    let proxy = room.start(&service.url(), "routes: [{path: /open, key: off}, {path: /must, key: required}]");
+    let first = send(proxy.address, charge("k", r#"{"amount": 10, "to": "a"}"#)).await;
+    assert_eq!((first.status(), first.text(), first.is_replayed()), (201, r#"{"run":1}"#, false));
+    let again = send(proxy.address, charge("\"k\"", r#"{"to": "a", "amount": 10}"#)).await;
+    assert_eq!((again.status(), again.text(), again.is_replayed()), (201, r#"{"run":1}"#, true));
+    let other = send(proxy.address, charge("k", r#"{"amount": 99}"#)).await;
+    assert_eq!((other.status(), other.problem().as_str()), (422, "urn:ratchet:idempotency:key-used"));
+    let invalid = send(proxy.address, charge("a,b", "{}")).await;
+    assert_eq!((invalid.status(), invalid.problem().as_str()), (400, "urn:ratchet:idempotency:key-invalid"));
+    assert_eq!(send(proxy.address, request("POST", "/charges", &[], "{}")).await.text(), r#"{"run":2}"#);
+    let missing = send(proxy.address, request("POST", "/must", &[], "{}")).await;
+    assert_eq!((missing.status(), missing.problem().as_str()), (400, "urn:ratchet:idempotency:key-missing"));
+    assert_eq!(send(proxy.address, request("GET", "/must", &[], "")).await.text(), r#"{"run":3}"#);
+    for run in 4..6 {
+        let got = send(proxy.address, request("POST", "/open", &[("idempotency-key", "k")], "{}")).await;
+        assert_eq!(got.text(), format!(r#"{{"run":{run}}}"#));
+    }
+    let large = send(proxy.address, charge("large", &"x".repeat((1 << 20) + 1))).await;
+    assert_eq!((large.status(), large.problem().as_str()), (413, "urn:ratchet:idempotency:body-too-large"));
+    assert_eq!(service.runs(), 5);
+    for (outcome, count) in [("done", 1.0), ("replayed", 1.0), ("other_request", 1.0), ("key_invalid", 1.0), ("passed", 1.0), ("body_refused", 1.0)] {
+        assert_eq!(outcomes(proxy.metrics, outcome).await, count, "{outcome}");
+    }
+    assert_eq!(metric(proxy.metrics, r#"ratchet_http_requests_total{outcome="key_missing",route="/must"}"#).await, 1.0);
+    assert_eq!(metric(proxy.metrics, r#"ratchet_http_requests_total{outcome="passed",route="/open"}"#).await, 2.0);
+    assert_eq!(metric(proxy.metrics, r#"ratchet_http_store_duration_seconds_count{operation="complete"}"#).await, 1.0);
+    assert_eq!(metric(proxy.metrics, r#"ratchet_http_requests_at_work{route="default"}"#).await, 0.0);
+    assert_eq!(page(proxy.metrics, "/livez").await.status(), 200);
+    let ready = page(proxy.metrics, "/readyz?verbose").await;
+    assert_eq!(ready.status(), 200);
+    assert!(ready.text().contains("[+] store: answers") && ready.text().contains("[+] listening"), "{}", ready.text());
+    let log = proxy.log();
+    assert!(log.contains("outcome") && !log.contains("amount"), "no body is logged: {log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_service_are_released() {
+    let (room, service) = (Room::new(), Service::start(async |request| {
+        drop(request.into_body().collect().await);
+        answer(500, "{}")
+    }).await);
+    let proxy = room.start(&service.url(), "");
+    for _ in 0..3 {
+        assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 500);
+    }
+    assert_eq!((service.runs(), outcomes(proxy.metrics, "released").await), (3, 3.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_that_was_not_sent_is_released_even_where_doubt_is_refused() {
+    let room = Room::new();
+    // A port that nobody listens on.
+    let free = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
+    let proxy = room.start(&format!("http://{free}"), "on_in_doubt: refuse");
+    for _ in 0..2 {
+        let got = send(proxy.address, charge("k", "{}")).await;
+        assert_eq!((got.status(), got.problem().as_str()), (502, "urn:ratchet:proxy:unreachable"));
+        assert_eq!(got.header("retry-after"), Some("1"));
+    }
+    assert_eq!(metric(proxy.metrics, r#"ratchet_http_upstream_failures_total{failure="not_sent",route="default"}"#).await, 2.0);
+    let listener = TcpListener::bind(free).await.unwrap();
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut some = [0; 1024];
+        let _ = stream.read(&mut some).await.unwrap();
+        stream.write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+    });
+    assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 201);
+    serving.await.unwrap();
+    assert!(send(proxy.address, charge("k", "{}")).await.is_replayed());
+}
+
+/// A service that reads a request and closes.
+async fn closing() -> (String, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let runs = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
+    let counted = std::sync::Arc::clone(&runs);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut some = [0; 1024];
+            let _ = stream.read(&mut some).await;
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    });
+    (url, runs)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_that_was_lost_is_in_doubt() {
+    let (url, runs) = closing().await;
+    let room = Room::new();
+    let proxy = room.start(&url, "routes: [{path: /charges, on_in_doubt: refuse, lease: 1s}]");
+    let lost = send(proxy.address, charge("k", "{}")).await;
+    assert_eq!((lost.status(), lost.problem().as_str()), (502, "urn:ratchet:proxy:answer-lost"));
+    // Until its lease is over somebody may be at it.
+    let start = Instant::now();
+    let doubt = loop {
+        let got = send(proxy.address, charge("k", "{}")).await;
+        assert_eq!(got.status(), 409);
+        if got.problem() == "urn:ratchet:idempotency:in-doubt" {
+            break got;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{got:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(doubt.status(), 409);
+    assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), 1, "it is not carried out again");
+    // Where it is to be carried out again, it is at once.
+    for run in 2..4 {
+        let got = send(proxy.address, request("POST", "/other", &[("idempotency-key", "k")], "{}")).await;
+        assert_eq!(got.problem(), "urn:ratchet:proxy:answer-lost");
+        assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), run);
+    }
+    assert_eq!(metric(proxy.metrics, r#"ratchet_http_upstream_failures_total{failure="lost",route="default"}"#).await, 2.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_that_is_late_is_in_doubt() {
+    let (room, service) = (Room::new(), Service::start(async |_| std::future::pending().await).await);
+    let proxy = room.start(&service.url(), "timeout: 1s\non_in_doubt: refuse");
+    let late = send(proxy.address, charge("k", "{}")).await;
+    assert_eq!((late.status(), late.problem().as_str()), (504, "urn:ratchet:proxy:answer-late"));
+    assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 409);
+    // What has no key is late as well.
+    assert_eq!(send(proxy.address, request("GET", "/", &[], "")).await.status(), 504);
+    assert_eq!(service.runs(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_connection_is_no_reason_for_an_error() {
+    // Each connection takes one request, says that it stays open, and is closed a moment later.
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let (room, url) = (Room::new(), format!("http://{}", listener.local_addr().unwrap()));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut some = [0; 1024];
+                let _ = stream.read(&mut some).await;
+                stream.write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            });
+        }
+    });
+    let proxy = room.start(&url, "on_in_doubt: refuse");
+    for number in 0..50 {
+        let got = send(proxy.address, charge(&format!("k{number}"), "{}")).await;
+        assert_eq!(got.status(), 201, "{number}: {got:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_gets_its_reservation_and_nobody_else_sets_it() {
+    let (room, service) = (Room::new(), Service::counting().await);
+    let proxy = room.start(&service.url(), "reservation_header: Reservation\nroutes: [{path: /open, key: off}]");
+    send(proxy.address, request("POST", "/charges", &[("idempotency-key", "k"), ("reservation", "made up"), ("connection", "reservation")], "{}")).await;
+    let reservation = service.last().headers["reservation"].to_str().unwrap().to_owned();
+    let (id, token) = reservation.split_once('.').unwrap();
+    assert_eq!((id.len(), token.len()), (64, 32), "{reservation}");
+    send(proxy.address, request("POST", "/open", &[("reservation", "made up")], "{}")).await;
+    assert_eq!(service.last().headers.get("reservation"), None);
+}

@@ -1,0 +1,135 @@
+//! The built program as a process.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long anything may take on a busy machine.
+pub const WAIT: Duration = Duration::from_secs(60);
+
+/// A folder with a proxy's store and its file.
+pub struct Room {
+    folder: TempDir,
+}
+
+/// A running proxy; killed when dropped.
+pub struct Proxy {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it serves metrics.
+    pub metrics: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Room {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a proxy's file: in front of this service, with these lines beside what is the same for all.
+    pub fn write(&self, upstream: &str, more: &str) -> PathBuf {
+        let path = self.path().join("proxy.yaml");
+        let text = format!(
+            "listen: 127.0.0.1:0\nupstream: {upstream}\nstore: {{embedded: {{dir: requests}}}}\nhttp: 127.0.0.1:0\n\
+             log: {{format: json, level: 'info,ratchet=debug'}}\n{more}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The program with these words, split at spaces, in this room.
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+        command.current_dir(self.path()).args(words.split_whitespace());
+        command
+    }
+
+    /// Starts a proxy in front of this service, and waits until it listens.
+    #[track_caller]
+    pub fn start(&self, upstream: &str, more: &str) -> Proxy {
+        self.write(upstream, more);
+        Proxy::start(self.command("proxy --config proxy.yaml"))
+    }
+}
+
+impl Proxy {
+    #[track_caller]
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let lines = follow(&mut child, &log);
+        let metrics = listening(&lines, "serving /metrics, /livez and /readyz", &log);
+        let address = listening(&lines, "serving", &log);
+        Self { child, address, metrics, log }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: plain numbers; the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(i32::try_from(self.child.id()).unwrap(), signal) }, 0);
+    }
+
+    /// Kills it as a crash does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// How it has ended, if it has within so long.
+    pub fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
+        let start = Instant::now();
+        while start.elapsed() < within {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn follow(child: &mut Child, log: &Arc<Mutex<Vec<String>>>) -> Receiver<String> {
+    let (stderr, log) = (child.stderr.take().unwrap(), Arc::clone(log));
+    let (tell, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            log.lock().unwrap().push(line.clone());
+            let _ = tell.send(line);
+        }
+    });
+    lines
+}
+
+/// The address in the line with this message.
+#[track_caller]
+fn listening(lines: &Receiver<String>, message: &str, log: &Mutex<Vec<String>>) -> SocketAddr {
+    loop {
+        let Ok(line) = lines.recv_timeout(WAIT) else { panic!("it does not listen: {:?}", log.lock().unwrap()) };
+        let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+        if line["message"] == message {
+            return line["address"].as_str().unwrap().parse().unwrap();
+        }
+    }
+}
