@@ -31,6 +31,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::http::Store;
 use crate::observe::http::{self, Server};
 use crate::observe::{Health, Metrics};
+use crate::words::{agreeing, counted};
 
 mod app;
 mod body;
@@ -75,7 +76,7 @@ pub enum Error {
     #[error("cannot start: {0}")]
     Start(io::Error),
     /// The stop has taken too long, or was to end at once.
-    #[error("{0} requests under a key were cut off: each is in doubt")]
+    #[error("{} under a key {} cut off, and {} in doubt", counted(*.0, "request"), agreeing(*.0, "was", "were"), agreeing(*.0, "is", "are"))]
     CutOff(usize),
 }
 

@@ -33,7 +33,14 @@ async fn first_answer_is_given_again_and_something_else_is_refused() {
     let large = send(proxy.address, charge("large", &"x".repeat((1 << 20) + 1))).await;
     assert_eq!((large.status(), large.problem().as_str()), (413, "urn:ratchet:idempotency:body-too-large"));
     assert_eq!(service.runs(), 5);
-    for (outcome, count) in [("done", 1.0), ("replayed", 1.0), ("other_request", 1.0), ("key_invalid", 1.0), ("passed", 1.0), ("body_refused", 1.0)] {
+    for (outcome, count) in [
+        ("done", 1.0),
+        ("replayed", 1.0),
+        ("other_request", 1.0),
+        ("key_invalid", 1.0),
+        ("passed", 1.0),
+        ("body_refused", 1.0),
+    ] {
         assert_eq!(outcomes(proxy.metrics, outcome).await, count, "{outcome}");
     }
     assert_eq!(metric(proxy.metrics, r#"ratchet_http_requests_total{outcome="key_missing",route="/must"}"#).await, 1.0);
@@ -50,10 +57,14 @@ async fn first_answer_is_given_again_and_something_else_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_service_are_released() {
-    let (room, service) = (Room::new(), Service::start(async |request| {
-        drop(request.into_body().collect().await);
-        answer(500, "{}")
-    }).await);
+    let (room, service) = (
+        Room::new(),
+        Service::start(async |request| {
+            drop(request.into_body().collect().await);
+            answer(500, "{}")
+        })
+        .await,
+    );
     let proxy = room.start(&service.url(), "");
     for _ in 0..3 {
         assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 500);
@@ -72,7 +83,10 @@ async fn request_that_was_not_sent_is_released_even_where_doubt_is_refused() {
         assert_eq!((got.status(), got.problem().as_str()), (502, "urn:ratchet:proxy:unreachable"));
         assert_eq!(got.header("retry-after"), Some("1"));
     }
-    assert_eq!(metric(proxy.metrics, r#"ratchet_http_upstream_failures_total{failure="not_sent",route="default"}"#).await, 2.0);
+    assert_eq!(
+        metric(proxy.metrics, r#"ratchet_http_upstream_failures_total{failure="not_sent",route="default"}"#).await,
+        2.0
+    );
     let listener = TcpListener::bind(free).await.unwrap();
     let serving = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -127,7 +141,10 @@ async fn answer_that_was_lost_is_in_doubt() {
         assert_eq!(got.problem(), "urn:ratchet:proxy:answer-lost");
         assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), run);
     }
-    assert_eq!(metric(proxy.metrics, r#"ratchet_http_upstream_failures_total{failure="lost",route="default"}"#).await, 2.0);
+    assert_eq!(
+        metric(proxy.metrics, r#"ratchet_http_upstream_failures_total{failure="lost",route="default"}"#).await,
+        2.0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,7 +185,16 @@ async fn stale_connection_is_no_reason_for_an_error() {
 async fn service_gets_its_reservation_and_nobody_else_sets_it() {
     let (room, service) = (Room::new(), Service::counting().await);
     let proxy = room.start(&service.url(), "reservation_header: Reservation\nroutes: [{path: /open, key: off}]");
-    send(proxy.address, request("POST", "/charges", &[("idempotency-key", "k"), ("reservation", "made up"), ("connection", "reservation")], "{}")).await;
+    send(
+        proxy.address,
+        request(
+            "POST",
+            "/charges",
+            &[("idempotency-key", "k"), ("reservation", "made up"), ("connection", "reservation")],
+            "{}",
+        ),
+    )
+    .await;
     let reservation = service.last().headers["reservation"].to_str().unwrap().to_owned();
     let (id, token) = reservation.split_once('.').unwrap();
     assert_eq!((id.len(), token.len()), (64, 32), "{reservation}");

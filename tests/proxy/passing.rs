@@ -1,14 +1,15 @@
 //! What passes through as it comes: bodies, streams, trailers, heads.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
 use super::client::{begin, for_two, request, send, two, whole};
 use super::program::{Room, WAIT};
@@ -45,7 +46,10 @@ async fn methods_paths_heads_bodies_and_trailers_pass_by_both_versions() {
         let last = service.last();
         assert_eq!(last.headers["host"], "shop.example");
         assert_eq!(last.headers["x-forwarded-for"], "127.0.0.1");
-        assert_eq!((&last.headers["x-forwarded-host"], &last.headers["via"]), (&"shop.example".parse().unwrap(), &"1.1 ratchet".parse().unwrap()));
+        assert_eq!(
+            (&last.headers["x-forwarded-host"], &last.headers["via"]),
+            (&"shop.example".parse().unwrap(), &"1.1 ratchet".parse().unwrap())
+        );
     }
     let asked = http::Request::post("/t").header("host", "a").header("trailer", "x-sum").header("te", "trailers");
     let got = begin(proxy.address, asked.body(trailed("one")).unwrap()).await.unwrap();
@@ -56,7 +60,10 @@ async fn methods_paths_heads_bodies_and_trailers_pass_by_both_versions() {
     let mut sender = two(proxy.address).await;
     let got = whole(sender.send_request(for_two(request("POST", "/two", &[], "text"))).await.unwrap()).await;
     assert_eq!((got.header("x-asked"), got.text()), (Some("POST /two"), "text"));
-    assert_eq!((&service.last().headers["host"], &service.last().headers["via"]), (&"shop.example".parse().unwrap(), &"2.0 ratchet".parse().unwrap()));
+    assert_eq!(
+        (&service.last().headers["host"], &service.last().headers["via"]),
+        (&"shop.example".parse().unwrap(), &"2.0 ratchet".parse().unwrap())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,27 +84,34 @@ async fn service_by_http_2_gets_and_gives_trailers() {
     assert!(service.connections() <= 51, "{}", service.connections());
 }
 
+/// A body of what is sent here.
+fn body_of(pieces: mpsc::Receiver<Bytes>) -> Answer {
+    let pieces = futures_util::stream::unfold(pieces, async |mut pieces| {
+        let piece = pieces.recv().await?;
+        Some((Ok::<_, Broken>(Frame::data(piece)), pieces))
+    });
+    let body = StreamBody::new(Box::pin(pieces)).boxed_unsync();
+    Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_of_events_arrives_bit_by_bit() {
     let room = Room::new();
-    let (tell, said) = tokio::sync::mpsc::channel::<Channel<Bytes, Broken>>(1);
-    let said = std::sync::Arc::new(tokio::sync::Mutex::new(said));
+    let (tell, said) = mpsc::channel::<mpsc::Receiver<Bytes>>(1);
+    let said = Arc::new(tokio::sync::Mutex::new(said));
     let service = Service::start(move |_| {
-        let said = std::sync::Arc::clone(&said);
-        async move {
-            let body = said.lock().await.recv().await.unwrap();
-            Response::builder().header("content-type", "text/event-stream").body(body.boxed_unsync()).unwrap()
-        }
+        let said = Arc::clone(&said);
+        async move { body_of(said.lock().await.recv().await.unwrap()) }
     })
     .await;
     let proxy = room.start(&service.url(), "timeout: 2s");
     // Under a key, too: what streams is not held back.
     for key in [&[][..], &[("idempotency-key", "stream")][..]] {
-        let (mut events, body) = Channel::new(1);
-        tell.send(body).await.unwrap();
+        let (events, pieces) = mpsc::channel(1);
+        tell.send(pieces).await.unwrap();
         let mut answer = begin(proxy.address, request("POST", "/events", key, "")).await.unwrap().into_body();
         for number in 0..3 {
-            events.send_data(Bytes::from(format!("data: {number}\n\n"))).await.unwrap();
+            events.send(Bytes::from(format!("data: {number}\n\n"))).await.unwrap();
             let frame = tokio::time::timeout(WAIT, answer.frame()).await.expect("each comes at once").unwrap().unwrap();
             assert_eq!(frame.into_data().unwrap(), format!("data: {number}\n\n"));
             if number == 1 {
@@ -113,12 +127,17 @@ async fn stream_of_events_arrives_bit_by_bit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn body_of_100_mb_passes_both_ways_in_pieces() {
     const PIECE: usize = 1 << 20;
-    let (room, service) = (Room::new(), Service::start(async |request| {
-        let (_, body) = request.into_parts();
-        Response::new(body.map_err(|_| Broken).boxed_unsync())
-    }).await);
+    let (room, service) = (
+        Room::new(),
+        Service::start(async |request| {
+            let (_, body) = request.into_parts();
+            Response::new(body.map_err(|_| Broken).boxed_unsync())
+        })
+        .await,
+    );
     let proxy = room.start(&service.url(), "");
-    let pieces = futures_util::stream::iter((0..100u8).map(|n| Ok::<_, Broken>(Frame::data(Bytes::from(vec![n; PIECE])))));
+    let pieces =
+        futures_util::stream::iter((0..100u8).map(|n| Ok::<_, Broken>(Frame::data(Bytes::from(vec![n; PIECE])))));
     let asked = http::Request::post("/large").header("host", "a").body(StreamBody::new(pieces)).unwrap();
     let mut body = begin(proxy.address, asked).await.unwrap().into_body();
     let (mut length, mut sum) = (0usize, 0u64);
@@ -132,11 +151,15 @@ async fn body_of_100_mb_passes_both_ways_in_pieces() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_to_head_keeps_its_length() {
-    let (room, service) = (Room::new(), Service::start(async |_| {
-        let mut said = answer(200, "");
-        said.headers_mut().insert("content-length", HeaderValue::from_static("1234"));
-        said
-    }).await);
+    let (room, service) = (
+        Room::new(),
+        Service::start(async |_| {
+            let mut said = answer(200, "");
+            said.headers_mut().insert("content-length", HeaderValue::from_static("1234"));
+            said
+        })
+        .await,
+    );
     let proxy = room.start(&service.url(), "");
     let got = send(proxy.address, request("HEAD", "/large", &[], "")).await;
     assert_eq!((got.status(), got.header("content-length")), (200, Some("1234")));
@@ -169,7 +192,10 @@ async fn host_and_words_about_others_are_as_the_file_says() {
     send(proxy.address, request("GET", "/", &headers, "")).await;
     let last = service.last().headers;
     assert_eq!(last["host"], service.address.to_string());
-    assert_eq!((&last["x-forwarded-for"], &last["x-forwarded-proto"]), (&"203.0.113.1, 127.0.0.1".parse().unwrap(), &"https".parse().unwrap()));
+    assert_eq!(
+        (&last["x-forwarded-for"], &last["x-forwarded-proto"]),
+        (&"203.0.113.1, 127.0.0.1".parse().unwrap(), &"https".parse().unwrap())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -57,7 +57,8 @@ impl Service {
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 opened.fetch_add(1, Ordering::SeqCst);
-                let (answer, counted, seen, tls) = (answer.clone(), Arc::clone(&counted), Arc::clone(&seen), tls.clone());
+                let (answer, counted, seen, tls) =
+                    (answer.clone(), Arc::clone(&counted), Arc::clone(&seen), tls.clone());
                 tokio::spawn(async move {
                     match tls {
                         None => serve(stream, answer, counted, seen).await,

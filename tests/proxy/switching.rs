@@ -21,7 +21,9 @@ async fn head(stream: &mut TcpStream) -> String {
 /// A server of web sockets that gives each text back, unmasked, until the client closes.
 async fn serve(mut stream: TcpStream) -> String {
     let asked = head(&mut stream).await;
-    let said = format!("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {ACCEPT}\r\n\r\n");
+    let said = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {ACCEPT}\r\n\r\n"
+    );
     stream.write_all(said.as_bytes()).await.unwrap();
     loop {
         let mut frame = [0; 6];
@@ -50,7 +52,9 @@ async fn web_socket_goes_through() {
     let served = tokio::spawn(async move { serve(listener.accept().await.unwrap().0).await });
     let proxy = room.start(&format!("http://{address}"), "key: required\nidle_timeout: 1s\nhead_timeout: 1s");
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
-    let asked = format!("GET /chat HTTP/1.1\r\nHost: shop.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n");
+    let asked = format!(
+        "GET /chat HTTP/1.1\r\nHost: shop.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
     stream.write_all(asked.as_bytes()).await.unwrap();
     let said = head(&mut stream).await;
     assert!(said.starts_with("http/1.1 101"), "{said}");

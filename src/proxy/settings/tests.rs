@@ -92,10 +92,14 @@ fn what_cannot_be_meant_is_refused() {
 #[test]
 fn stores_are_one_of_their_kinds() {
     let with = |store: &str| SMALL.replace("{embedded: {dir: requests}}", store);
-    let environment = Fake::default().with_variable("DB", "postgres://ann:hunter2@db/shop").with_variable("R", "redis://:hunter2@r");
+    let environment =
+        Fake::default().with_variable("DB", "postgres://ann:hunter2@db/shop").with_variable("R", "redis://:hunter2@r");
     let read = |store: &str| load_text("proxy.yaml", &with(store), &environment);
     let config = read("{postgres: {url: '${env:DB}', schema: api}}").unwrap();
-    assert_eq!((config.store.kind(), config.store.describe().as_str()), ("postgres", "postgres, in the table api.request"));
+    assert_eq!(
+        (config.store.kind(), config.store.describe().as_str()),
+        ("postgres", "postgres, in the table api.request")
+    );
     assert!(!format!("{config:?}").contains("hunter2"), "an address is shown");
     assert_eq!(read("{redis: {url: '${env:R}'}}").unwrap().store.kind(), "redis");
     for (store, words) in [
@@ -128,7 +132,9 @@ fn what_the_command_line_says_reads_as_it_was_meant() {
 fn tables() -> Vec<Table> {
     const KEYS: &str = "key | what | default";
     let is_of_rules = |name: &str| keys::RULE.key(name).is_some();
-    let own = |mapping: &'static Mapping| mapping.keys.iter().filter(|key| !is_of_rules(key.name)).map(|key| row("", key)).collect();
+    let own = |mapping: &'static Mapping| {
+        mapping.keys.iter().filter(|key| !is_of_rules(key.name)).map(|key| row("", key)).collect()
+    };
     vec![
         ("proxy", KEYS, own(&keys::TOP)),
         ("route", KEYS, own(&keys::ROUTE)),
@@ -160,7 +166,10 @@ fn committed_schema_is_the_printed_one() {
         std::fs::write(&path, schema::text()).unwrap();
     }
     let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == schema::text(), "config/proxy.schema.json is not what `ratchet schema proxy` prints: run `make schema`");
+    assert!(
+        kept == schema::text(),
+        "config/proxy.schema.json is not what `ratchet schema proxy` prints: run `make schema`"
+    );
     assert!(jsonschema::meta::is_valid(&schema::schema()));
 }
 

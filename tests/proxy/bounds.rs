@@ -1,0 +1,77 @@
+//! What clients may take: connections, heads, time.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::client::{begin, charge, metric, request, send};
+use super::program::Room;
+use super::service::Service;
+
+/// Reads until the other side closes; how long that took.
+async fn closed(stream: &mut TcpStream) -> (Duration, String) {
+    let (start, mut said) = (Instant::now(), Vec::new());
+    let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut said)).await;
+    let _ = read.expect("it is closed");
+    (start.elapsed(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_heads_and_silent_connections_are_closed() {
+    let (room, service) = (Room::new(), Service::counting().await);
+    let proxy = room.start(&service.url(), "head_timeout: 1s\nidle_timeout: 4s");
+    // Nothing, half a head, and a head after a request that was answered.
+    let mut nothing = TcpStream::connect(proxy.address).await.unwrap();
+    let mut half = TcpStream::connect(proxy.address).await.unwrap();
+    half.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-slow: ").await.unwrap();
+    for stream in [&mut nothing, &mut half] {
+        let (took, said) = closed(stream).await;
+        assert!(took > Duration::from_millis(500) && took < Duration::from_secs(4), "{took:?} {said}");
+    }
+    let mut used = TcpStream::connect(proxy.address).await.unwrap();
+    used.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    let (took, said) = closed(&mut used).await;
+    assert!(said.starts_with("HTTP/1.1 201"), "{said}");
+    assert!(took > Duration::from_secs(2), "it is kept for idle_timeout: {took:?}");
+    assert_eq!(service.runs(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn body_that_does_not_come_is_given_up() {
+    let (room, service) = (Room::new(), Service::counting().await);
+    let proxy = room.start(&service.url(), "idle_timeout: 1s");
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    stream.write_all(b"POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: 10\r\n\r\n{").await.unwrap();
+    let (_, said) = closed(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 400") && said.contains("body-unread"), "{said}");
+    assert_eq!(service.runs(), 0);
+    assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 201, "nothing is reserved");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_heads_are_refused() {
+    let (room, service) = (Room::new(), Service::counting().await);
+    let proxy = room.start(&service.url(), "head_bytes_max: 8KiB");
+    let large = "x".repeat(20_000);
+    let got = send(proxy.address, request("GET", "/", &[("x-large", &large)], "")).await;
+    assert_eq!((got.status(), service.runs()), (431, 0));
+    let fits = "x".repeat(4_000);
+    assert_eq!(send(proxy.address, request("GET", "/", &[("x-large", &fits)], "")).await.status(), 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_beyond_the_bound_wait_their_turn() {
+    let (room, service) = (Room::new(), Service::counting().await);
+    let proxy = room.start(&service.url(), "connections_max: 2\nidle_timeout: 60s\nhead_timeout: 60s");
+    let open = [TcpStream::connect(proxy.address).await.unwrap(), TcpStream::connect(proxy.address).await.unwrap()];
+    let start = Instant::now();
+    while metric(proxy.metrics, "ratchet_http_connections").await < 2.0 {
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+    let third = tokio::spawn(begin(proxy.address, request("POST", "/", &[], "")));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(service.runs(), 0);
+    drop(open);
+    assert_eq!(third.await.unwrap().unwrap().status(), 201);
+}

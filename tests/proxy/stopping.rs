@@ -1,0 +1,96 @@
+//! SIGTERM: nothing new is taken, what is at work ends, and the store is closed.
+
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+
+use super::client::{begin, charge, send, whole};
+use super::program::{Room, WAIT};
+use super::service::{Service, answer};
+
+async fn slow(length: Duration) -> Service {
+    Service::start(move |_| async move {
+        tokio::time::sleep(length).await;
+        answer(201, "{}")
+    })
+    .await
+}
+
+async fn at_work(service: &Service) {
+    let start = Instant::now();
+    while service.runs() == 0 {
+        assert!(start.elapsed() < WAIT);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_waits_for_requests_at_work_also_of_clients_that_are_gone() {
+    let (room, service) = (Room::new(), slow(Duration::from_secs(2)).await);
+    let mut proxy = room.start(&service.url(), "");
+    let address = proxy.address;
+    let waits = tokio::spawn(async move { whole(begin(address, charge("k", "{}")).await.unwrap()).await });
+    let gone = tokio::spawn(async move { begin(address, charge("gone", "{}")).await.map(drop) });
+    while service.runs() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    gone.abort();
+    proxy.signal(libc::SIGTERM);
+    let start = Instant::now();
+    while TcpStream::connect(address).await.is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(1), "it still takes connections");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(waits.await.unwrap().status(), 201);
+    let ended = proxy.ended(WAIT).expect("it ends");
+    assert!(ended.success(), "{}", proxy.log());
+    let proxy = room.start(&service.url(), "");
+    for key in ["k", "gone"] {
+        assert!(send(proxy.address, charge(key, "{}")).await.is_replayed(), "{key}");
+    }
+    assert_eq!(service.runs(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_is_bounded_and_says_what_was_cut_off() {
+    let (room, service) = (Room::new(), slow(Duration::from_secs(600)).await);
+    let mut proxy = room.start(&service.url(), "stop_timeout: 1s\non_in_doubt: refuse");
+    let address = proxy.address;
+    let cut = tokio::spawn(async move { begin(address, charge("k", "{}")).await.map(drop) });
+    at_work(&service).await;
+    proxy.signal(libc::SIGTERM);
+    let ended = proxy.ended(Duration::from_secs(20)).expect("it ends");
+    assert_eq!(ended.code(), Some(1));
+    assert!(cut.await.unwrap().is_err());
+    assert!(proxy.log().contains("1 request under a key was cut off, and is in doubt"), "{}", proxy.log());
+    let proxy = room.start(&service.url(), "on_in_doubt: refuse");
+    assert_eq!(send(proxy.address, charge("k", "{}")).await.problem(), "urn:ratchet:idempotency:in-doubt");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_signal_ends_at_once() {
+    let (room, service) = (Room::new(), slow(Duration::from_secs(600)).await);
+    let mut proxy = room.start(&service.url(), "");
+    let address = proxy.address;
+    let cut = tokio::spawn(async move { begin(address, charge("k", "{}")).await.map(drop) });
+    at_work(&service).await;
+    proxy.signal(libc::SIGINT);
+    assert_eq!(proxy.ended(Duration::from_millis(1_500)), None, "it waits");
+    proxy.signal(libc::SIGINT);
+    assert_eq!(proxy.ended(Duration::from_secs(10)).expect("it ends").code(), Some(1));
+    drop(cut.await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_do_not_hold_up_a_stop() {
+    let (room, service) = (Room::new(), slow(Duration::ZERO).await);
+    let mut proxy = room.start(&service.url(), "");
+    let _silent = TcpStream::connect(proxy.address).await.unwrap();
+    let mut two = super::client::two::<http_body_util::Full<bytes::Bytes>>(proxy.address).await;
+    let got = two.send_request(super::client::for_two(charge("k", "{}"))).await.unwrap();
+    assert_eq!(whole(got).await.status(), 201);
+    let start = Instant::now();
+    proxy.signal(libc::SIGTERM);
+    assert!(proxy.ended(Duration::from_secs(20)).expect("it ends").success(), "{}", proxy.log());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
