@@ -72,13 +72,24 @@ check_postgres() {
 }
 
 check_redis() {
-    have redis-server || need redis-server "a Redis, which gates ask"
+    have redis-server || need redis-server "a Redis, which gates ask and which keeps answers to requests"
+}
+
+# Clients of the proxy, and services behind it. Node has `fetch` from 18 on.
+check_proxy() {
+    have curl || need curl "a client of the proxy"
+    have openssl || need openssl "certificates of the tests"
+    have python3 || need python3 "a client of the proxy, and a service behind it"
+    if ! have node || [[ $(node --version | sed 's/^v\([0-9]*\).*/\1/') -lt 18 ]]; then
+        need nodejs "Node 18 or later: a client of the proxy, and a service behind it"
+    fi
 }
 
 check_test() {
     check_small_disk
     check_postgres
     check_redis
+    check_proxy
     if [[ -n ${RATCHET_TEST_BROKERS:-} ]]; then
         # Most tests run against the given Kafka and need neither.
         if [[ $(java_major) -lt 17 ]] || ! have mvn; then
