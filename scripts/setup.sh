@@ -80,6 +80,7 @@ check_proxy() {
     have curl || need curl "a client of the proxy"
     have openssl || need openssl "certificates of the tests"
     have python3 || need python3 "a client of the proxy, and a service behind it"
+    python3 -c 'import requests' 2>/dev/null || need python3-requests "a client of the proxy, with retries of its own"
     if ! have node || [[ $(node --version | sed 's/^v\([0-9]*\).*/\1/') -lt 18 ]]; then
         need nodejs "Node 18 or later: a client of the proxy, and a service behind it"
     fi

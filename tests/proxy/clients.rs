@@ -3,7 +3,9 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use super::crowd::slow;
 use super::program::{Proxy, Room};
 
 /// A service in another language; killed when dropped.
@@ -94,7 +96,26 @@ fn python_and_node_in_front_of_python_and_node() {
     }
 }
 
-/// Retries of its own, as `requests` has them: the first answers are lost, the service is run once.
+/// The client gives up and repeats, again and again, while the service is at work: it is run once.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_with_its_own_retries_gets_the_one_answer() {
+    const SCRIPT: &str = r#"
+import requests, sys
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+session = requests.Session()
+retries = Retry(total=30, backoff_factor=0.1, status_forcelist=[409, 502, 503, 504], allowed_methods=None)
+session.mount("http://", HTTPAdapter(max_retries=retries))
+answer = session.post(sys.argv[1] + "/charges", json={"amount": 10}, headers={"Idempotency-Key": "requests"}, timeout=0.5)
+print(answer.status_code, answer.headers.get("Idempotent-Replayed"), answer.json()["run"])
+"#;
+    let (room, service) = (Room::new(), slow(Duration::from_secs(3)).await);
+    let proxy = room.start(&service.url(), "");
+    let said = tokio::task::block_in_place(|| output("python3", &[], SCRIPT, &proxy));
+    assert_eq!((said.trim(), service.runs()), ("201 true 1", 1));
+}
+
+/// The first connections end before there is an answer.
 #[test]
 fn client_that_retries_after_lost_connections_makes_one_charge() {
     const SCRIPT: &str = r#"

@@ -11,8 +11,8 @@ use super::client::{begin, charge, outcomes, send};
 use super::program::{Room, WAIT};
 use super::service::{Service, answer};
 
-/// A service that takes its time.
-async fn slow(length: Duration) -> Service {
+/// A service that takes its time, and answers 201 with the number of the run.
+pub async fn slow(length: Duration) -> Service {
     let count = Arc::new(AtomicUsize::new(0));
     Service::start(move |request| {
         let number = count.fetch_add(1, Ordering::SeqCst) + 1;
