@@ -75,7 +75,8 @@ impl Origin {
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let is_plain = !authority.as_str().contains('@')
             && matches!(uri.path_and_query().map(PathAndQuery::as_str), None | Some("/"));
-        let is_port = authority.port().is_some() == authority.port_u16().is_some();
+        // A port that is none would be taken for no port.
+        let is_port = authority.port_u16().is_some() || authority.as_str() == authority.host();
         (is_plain && is_port && !host.is_empty()).then_some(Self {
             host,
             port,
