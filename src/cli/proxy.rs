@@ -109,6 +109,7 @@ fn load(args: &Args) -> Result<Config, Failure> {
 }
 
 /// SIGINT and SIGTERM: the first one stops, the second one cuts that short.
+#[expect(clippy::async_yields_async, reason = "what it gives is waited for in turn")]
 fn stop() -> io::Result<impl Future<Output = impl Future<Output = ()>>> {
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {

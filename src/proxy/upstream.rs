@@ -273,7 +273,8 @@ impl Kept {
     /// A connection that can take a request.
     fn take(&mut self, needs_one: bool) -> Option<Lease> {
         let is_unused = |two: &Two| Arc::strong_count(&two.used) == 1;
-        self.twos.retain(|two| !two.sender.is_closed() && !(is_unused(two) && two.since.elapsed() > IDLE_MAX));
+        let is_over = |two: &Two| two.sender.is_closed() || is_unused(two) && two.since.elapsed() > IDLE_MAX;
+        self.twos.retain(|two| !is_over(two));
         if !needs_one && let Some(two) = self.twos.iter_mut().find(|two| two.is_free()) {
             two.since = Instant::now();
             return Some(Lease::Two(two.sender.clone(), Arc::clone(&two.used)));
