@@ -11,11 +11,23 @@ mod client;
 mod clients;
 mod crashes;
 mod crowd;
+#[path = "../postgres/database.rs"]
+mod database;
+#[path = "../support/kafka/mod.rs"]
+mod kafka;
 mod outcomes;
 mod passing;
 mod program;
+#[path = "../gates/redis.rs"]
+#[allow(dead_code, reason = "its server is all that is needed here")]
+mod redis_server;
+#[path = "../support/server.rs"]
+mod server;
 mod service;
 mod settings;
 mod stopping;
+mod stores;
 mod switching;
 mod tls;
+#[path = "../support/until.rs"]
+mod until;

@@ -39,9 +39,14 @@ impl Room {
 
     /// Writes a proxy's file: in front of this service, with these lines beside what is the same for all.
     pub fn write(&self, upstream: &str, more: &str) -> PathBuf {
+        self.write_with("{embedded: {dir: requests}}", upstream, more)
+    }
+
+    /// The same with another store.
+    pub fn write_with(&self, store: &str, upstream: &str, more: &str) -> PathBuf {
         let path = self.path().join("proxy.yaml");
         let text = format!(
-            "listen: 127.0.0.1:0\nupstream: {upstream}\nstore: {{embedded: {{dir: requests}}}}\nhttp: 127.0.0.1:0\n\
+            "listen: 127.0.0.1:0\nupstream: {upstream}\nstore: {store}\nhttp: 127.0.0.1:0\n\
              log: {{format: json, level: 'info,ratchet=debug'}}\n{more}\n"
         );
         std::fs::write(&path, text).unwrap();

@@ -1,0 +1,88 @@
+//! Proxies that share a store, and one whose store goes away.
+
+use super::client::{Got, charge, metric, page, send};
+use super::database::Database;
+use super::program::{Proxy, Room, WAIT};
+use super::redis_server;
+use super::service::Service;
+
+const POSTGRES: &str = "{postgres: {url: '${env:STORE_URL}'}}";
+const REDIS: &str = "{redis: {url: '${env:STORE_URL}'}}";
+
+fn run<F: Future<Output = ()>>(test: F) {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(test);
+}
+
+/// A proxy with this kind of store, which is there.
+fn start(room: &Room, (store, url): (&str, &str), service: &Service, more: &str) -> Proxy {
+    room.write_with(store, &service.url(), more);
+    let mut command = room.command("proxy --config proxy.yaml");
+    command.env("STORE_URL", url);
+    Proxy::start(command)
+}
+
+/// What one proxy has answered, another one knows.
+async fn shared(store: (&str, &str)) {
+    let (one, other, service) = (Room::new(), Room::new(), Service::counting().await);
+    let proxies = [start(&one, store, &service, "wait: 30s"), start(&other, store, &service, "wait: 30s")];
+    let first = send(proxies[0].address, charge("k", "{}")).await;
+    assert_eq!((first.status(), first.text()), (201, r#"{"run":1}"#), "{}", proxies[0].log());
+    let again = send(proxies[1].address, charge("k", "{}")).await;
+    assert_eq!((again.text(), again.is_replayed()), (r#"{"run":1}"#, true));
+    let both = (0..20).map(|number| send(proxies[number % 2].address, charge("at once", "{}")));
+    let both = futures_util::future::join_all(both).await;
+    assert!(both.iter().all(|got| got.text() == r#"{"run":2}"#), "{both:?}");
+    assert_eq!(service.runs(), 2);
+    for proxy in proxies {
+        assert!(page(proxy.metrics, "/readyz?verbose").await.text().contains("[+] store: answers"));
+        assert!(!proxy.log().contains(store.1), "the store's address is in the log");
+    }
+}
+
+#[test]
+fn proxies_share_postgres() {
+    let database = Database::new();
+    run(shared((POSTGRES, &database.url)));
+}
+
+#[test]
+fn proxies_share_redis() {
+    let url = redis_server::Server::shared().url("");
+    run(shared((REDIS, &url)));
+}
+
+async fn until_ready(proxy: &Proxy, status: u16) -> Got {
+    let start = std::time::Instant::now();
+    loop {
+        let ready = page(proxy.metrics, "/readyz?verbose").await;
+        if ready.status() == status {
+            return ready;
+        }
+        assert!(start.elapsed() < WAIT, "{}", ready.text());
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[test]
+fn nothing_is_run_while_the_store_is_down_unless_that_is_chosen() {
+    let mut server = redis_server::Server::start(&[]);
+    let url = server.url("");
+    run(async {
+        let (room, service) = (Room::new(), Service::counting().await);
+        let more = "store_timeout: 1s\nroutes: [{path: /charges}, {path: '/*', on_store_down: pass}]";
+        let proxy = start(&room, (REDIS, &url), &service, more);
+        until_ready(&proxy, 200).await;
+        server.kill();
+        let refused = send(proxy.address, charge("k", "{}")).await;
+        assert_eq!((refused.status(), refused.problem().as_str()), (503, "urn:ratchet:idempotency:store-down"));
+        assert_eq!(service.runs(), 0);
+        let passed = super::client::request("POST", "/other", &[("idempotency-key", "k")], "{}");
+        assert_eq!(send(proxy.address, passed).await.status(), 201);
+        assert!(until_ready(&proxy, 503).await.text().contains("[-] store: does not answer"));
+        assert_eq!(page(proxy.metrics, "/livez").await.status(), 200);
+        assert!(metric(proxy.metrics, r#"ratchet_http_store_errors_total{operation="reserve"}"#).await >= 2.0);
+        server.restart();
+        until_ready(&proxy, 200).await;
+        assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 201);
+    });
+}
