@@ -117,8 +117,8 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + '
 
 /// Keeps what is remembered of requests, by the rules of [`entry`].
 ///
-/// Each call is one change that happens or not, whoever else changes the same request at the same time. An answer, and
-/// a reservation that is not to be taken over, outlives a crash of the machine once the call has returned.
+/// Each call is one change that happens or not, whoever else changes the same request at the same time. Once the call has
+/// returned, an answer, and a reservation that is not to be taken over, are as safe as the store promises.
 pub trait Store: Send + Sync {
     /// Reserves a request, or says why not.
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found>;
