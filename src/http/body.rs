@@ -16,6 +16,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 pub type BodyError = Box<dyn StdError + Send + Sync>;
 
 /// The body of a request to the service, or of its answer: whole, or a stream that is passed on as it comes.
+#[derive(Default)]
 pub struct Body {
     /// What is there already, in order.
     ready: VecDeque<Bytes>,
@@ -42,12 +43,6 @@ impl Body {
     /// A body of which some is there.
     pub(super) fn begun(ready: VecDeque<Bytes>, trailers: Option<HeaderMap>, rest: Option<Self>) -> Self {
         Self { ready, trailers, rest: rest.map(|rest| rest.boxed_unsync()) }
-    }
-}
-
-impl Default for Body {
-    fn default() -> Self {
-        Self { ready: VecDeque::new(), trailers: None, rest: None }
     }
 }
 

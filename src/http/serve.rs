@@ -176,7 +176,7 @@ enum Next {
     /// It is this holder's.
     CarryOut(Held),
     /// It is answered.
-    Answer(Response<Body>),
+    Answer(Box<Response<Body>>),
     /// The store is down, and that is no matter.
     Pass,
 }
@@ -201,7 +201,7 @@ impl Guarded {
                 let request = self.request(held);
                 self.work(held, inner, request).await
             }
-            Next::Answer(answer) => Ok(answer),
+            Next::Answer(answer) => Ok(*answer),
             Next::Pass => {
                 let request = Request::from_parts(self.parts, Body::whole(self.body));
                 pass(&mut inner, request).await
@@ -234,13 +234,13 @@ impl Guarded {
                     }
                     return Next::CarryOut(held);
                 }
-                Found::Answered(answer) => return Next::Answer(remembering::replay(&answer)),
+                Found::Answered(answer) => return Next::Answer(Box::new(remembering::replay(&answer))),
                 Found::Other => Problem::OtherRequest,
                 Found::InDoubt => Problem::InDoubt,
                 Found::InProgress => {
                     let left = until.saturating_sub(surroundings.now());
                     if left.is_zero() {
-                        return Next::Answer(Problem::InProgress.answer());
+                        return Next::Answer(Box::new(Problem::InProgress.answer()));
                     }
                     let slept = surroundings.sleep(pause.min(left));
                     match ended {
@@ -251,7 +251,7 @@ impl Guarded {
                     continue;
                 }
             };
-            return Next::Answer(problem.answer());
+            return Next::Answer(Box::new(problem.answer()));
         }
     }
 
@@ -268,7 +268,7 @@ impl Guarded {
         // It may have: then nobody is at work under it. If that fails too, its lease ends.
         tokio::spawn(async move { shared.in_time(shared.store.release(held)).await });
         match self.shared.settings.on_store_down {
-            OnStoreDown::Refuse => Next::Answer(Problem::StoreDown.answer()),
+            OnStoreDown::Refuse => Next::Answer(Box::new(Problem::StoreDown.answer())),
             OnStoreDown::Pass => Next::Pass,
         }
     }

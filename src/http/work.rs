@@ -42,7 +42,7 @@ enum Ran<E> {
 
 /// What a service gave that may have run.
 enum Unknown<E> {
-    Answer(Response<Body>),
+    Answer(Box<Response<Body>>),
     Error(E),
     Panic(Box<dyn Any + Send>),
 }
@@ -50,7 +50,7 @@ enum Unknown<E> {
 impl<E> Unknown<E> {
     fn give(self) -> Result<Response<Body>, E> {
         match self {
-            Self::Answer(answer) => Ok(answer),
+            Self::Answer(answer) => Ok(*answer),
             Self::Error(error) => Err(error),
             Self::Panic(panicked) => panic::resume_unwind(panicked),
         }
@@ -198,7 +198,7 @@ impl Shared {
             Err(error) => return Ran::InDoubt(Unknown::Error(error)),
         };
         if answer.extensions().get::<MayHaveRun>().is_some() {
-            return Ran::InDoubt(Unknown::Answer(answer));
+            return Ran::InDoubt(Unknown::Answer(Box::new(answer)));
         }
         if !self.settings.remembers(answer.status()) {
             return Ran::Forgotten(answer);
