@@ -29,7 +29,7 @@ async fn shared(store: (&str, &str)) {
     assert_eq!((first.status(), first.text()), (201, r#"{"run":1}"#), "{}", proxies[0].log());
     let again = send(proxies[1].address, charge("k", "{}")).await;
     assert_eq!((again.text(), again.is_replayed()), (r#"{"run":1}"#, true));
-    let both = (0..20).map(|number| send(proxies[number % 2].address, charge("at once", "{}")));
+    let both = (0..20).map(|number| send(proxies[number % 2].address, charge("at-once", "{}")));
     let both = futures_util::future::join_all(both).await;
     assert!(both.iter().all(|got| got.text() == r#"{"run":2}"#), "{both:?}");
     assert_eq!(service.runs(), 2);
