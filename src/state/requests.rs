@@ -1,6 +1,6 @@
-//! What is remembered of HTTP requests, in a folder of one process's: a [`request::Store`].
+//! What is remembered of HTTP requests, in a folder of one process's: a [`crate::request::Store`].
 //!
-//! One thread has the database. It takes all changes that wait, applies the rules of [`request::entry`] to one after
+//! One thread has the database. It takes all changes that wait, applies the rules of [`crate::request::entry`] to one after
 //! the other, writes what comes of it as one batch, and only then answers. So changes need no locks, and however many
 //! wait, they share one sync of the log. An answer is synced before the call returns, and so is a reservation that is
 //! not to be taken over; other reservations are synced with the next answer: if the machine crashes before, nothing is
