@@ -5,8 +5,9 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local entry = redis.call('HMGET', KEYS[1], 'token', 'fingerprint', 'lease', 'answer')
 local token, fingerprint, lease, answer = entry[1], entry[2], entry[3], entry[4]
 
+-- A request that is reserved again has no fields but these. The first command is one that a full server refuses: after
+-- another one it would let the script go on.
 local function put(word)
-  redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], 'token', ARGV[1], 'fingerprint', ARGV[2], 'lease', string.format('%.0f', now + ARGV[3]))
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
   return {word, false}
