@@ -9,12 +9,11 @@
 #[path = "../postgres/database.rs"]
 mod database;
 #[path = "../support/kafka/mod.rs"]
-#[allow(dead_code, reason = "no broker is needed here, only its ports and processes")]
 mod kafka;
 #[path = "../support/random.rs"]
 mod random;
 #[path = "../gates/redis.rs"]
-#[allow(dead_code, reason = "its server is all that is needed here")]
+#[allow(dead_code, reason = "no gate is asked here")]
 mod redis_server;
 #[path = "../support/server.rs"]
 mod server;
