@@ -368,9 +368,10 @@ fn finish<C: Cluster>(
     task.group_offset = settled.committed.as_ref().map(|found| found.offset);
     (task.recorded, task.claim) = (token, None);
     task.present.learn(settled.changelog_time);
-    task.committed = Position { next: resumption.next, progress: resumption.progress, calls: resumption.calls };
+    let skipped = i64::from(sabotage::is_on(Sabotage::HeldSkipped) && task.waits_for_sink.is_some());
+    let next = resumption.next + skipped;
+    task.committed = Position { next, progress: resumption.progress, calls: resumption.calls };
     task.metrics.restore_remaining(0);
-    let next = resumption.next;
     match resumption.origin {
         Origin::Fresh => {
             // A start at the end is committed at once: records that arrive before the first commit must not be skipped.
