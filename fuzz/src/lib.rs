@@ -28,6 +28,19 @@ pub mod effect_call;
 mod postgres_url;
 #[path = "../../src/effect/postgres/verb.rs"]
 pub mod postgres_verb;
+#[path = "../../src/redis/address.rs"]
+mod redis_address;
+#[path = "../../src/redis/error.rs"]
+mod redis_error;
+
+// By these names the two know each other.
+use redis_address::Address;
+use redis_error::Error;
+
+/// What topologies ask of the room `redis`.
+pub mod redis {
+    pub use crate::redis_address::check_url;
+}
 
 /// What topologies ask of the room `effect`, without its drivers.
 pub mod effect {
