@@ -19,6 +19,7 @@ pub const BIG_OF_ALL: u64 = 10_000;
 const BIG_OF_RARE: u64 = 100_000;
 
 pub const KILLED_BEFORE_STORE: &str = "killed between a commit and its store write";
+pub const STALE: &str = "a stale member's transaction was rejected";
 pub const FENCED: &str = "a producer was fenced";
 pub const KILLED_RESTORING: &str = "killed during a restore";
 pub const FENCED_RESTORING: &str = "a producer was fenced during a restore";
@@ -154,11 +155,7 @@ pub const SITUATIONS: &[Situation] = &[
     of("falling", "an instance was frozen", "the schedule does it"),
     of("falling", "an owner was fenced by its successor", "a settling task initialises the id in the offset's text"),
     of("falling", FENCED, "a response is PRODUCER_FENCED or INVALID_PRODUCER_EPOCH"),
-    of(
-        "falling",
-        "a stale member's transaction was rejected",
-        "TxnOffsetCommit returns ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID",
-    ),
+    of("falling", STALE, "TxnOffsetCommit returns ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID"),
     of("falling", SECOND_ZOMBIE, "the same, for a second process"),
     of("falling", "partitions were revoked", "a member is notified"),
     of("falling", REVOKED_OPEN, "the same while an id of the process has a transaction open"),
@@ -483,7 +480,7 @@ impl State {
                 }
             }
             Code::IllegalGeneration | Code::UnknownMemberId if what == "commit offsets" => {
-                self.reach("a stale member's transaction was rejected");
+                self.reach(STALE);
                 if !self.memory.zombies.contains(&process) {
                     self.memory.zombies.push(process);
                     if self.memory.zombies.len() == 2 {

@@ -84,8 +84,10 @@ impl Run<'_> {
 
     /// What the provider has done so far, if there is one.
     pub(super) fn called(&self, state: &State) -> Option<Called> {
-        // A fence has tasks restored, and their calls doubted.
-        let is_undisturbed = self.profile.is_undisturbed() && !state.reached.contains_key(coverage::FENCED);
+        // A fence has tasks restored, and their calls doubted. So has a group that goes on while an owner that leaves waits
+        // for its coordinator: what it would say of calls that were not made is refused.
+        let is_late = [coverage::FENCED, coverage::STALE].iter().any(|what| state.reached.contains_key(what));
+        let is_undisturbed = self.profile.is_undisturbed() && !is_late;
         let called = |calls| Called::of(&state.provider, calls).undisturbed(is_undisturbed);
         self.profile.input.calls().map(called)
     }
