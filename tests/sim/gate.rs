@@ -129,7 +129,7 @@ struct Client {
 }
 
 fn unavailable(message: &str) -> Error {
-    Error { kind: ErrorKind::Unavailable, message: message.to_owned() }
+    Error { kind: ErrorKind::Passing, message: message.to_owned() }
 }
 
 impl Client {

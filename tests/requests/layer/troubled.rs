@@ -15,8 +15,9 @@ struct Line {
     cut: [AtomicBool; 4],
     /// Whether a call whose line is cut arrives, and only its answer is lost.
     arrives: AtomicBool,
-    /// How late the next reservation's answer comes, in milliseconds.
+    /// How late the next reservation's answer comes, or each one's, in milliseconds.
     late_ms: AtomicU64,
+    is_always_late: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -37,6 +38,7 @@ impl Line {
                 cut: Default::default(),
                 arrives: AtomicBool::new(false),
                 late_ms: AtomicU64::new(0),
+                is_always_late: AtomicBool::new(false),
             }),
             folder,
         )
@@ -62,7 +64,10 @@ impl Store for Line {
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
         Box::pin(async {
             let reply = self.through(Call::Reserve, self.store.reserve(wanted)).await;
-            tokio::time::sleep(Duration::from_millis(self.late_ms.swap(0, Ordering::Relaxed))).await;
+            let is_always = self.is_always_late.load(Ordering::Relaxed);
+            let late_ms =
+                if is_always { self.late_ms.load(Ordering::Relaxed) } else { self.late_ms.swap(0, Ordering::Relaxed) };
+            tokio::time::sleep(Duration::from_millis(late_ms)).await;
             reply
         })
     }
@@ -255,5 +260,18 @@ fn reservation_that_comes_too_late_is_not_used() {
         assert_eq!(front.runs.count("a"), 1);
         line.late_ms.store(1_500, Ordering::Relaxed);
         assert_eq!(front.send(Ask::under("b")).await.whole(), (200, "run 1 of b"), "nobody has taken it over");
+    });
+}
+
+/// A store that is slower than any lease is as good as down: nobody waits for it without end.
+#[test]
+fn store_that_is_always_too_late_is_down() {
+    run(|line| async move {
+        let front = Front::set(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
+        line.late_ms.store(300, Ordering::Relaxed);
+        line.is_always_late.store(true, Ordering::Relaxed);
+        let answer = tokio::time::timeout(Duration::from_secs(20), front.send(Ask::under("a"))).await.expect("an end");
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "store-down"));
+        assert_eq!(front.runs.count("a"), 0);
     });
 }

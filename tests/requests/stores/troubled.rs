@@ -150,8 +150,23 @@ fn postgres_that_refuses_says_what_to_do_without_the_password() {
     let refused = runtime.block_on(Postgres::new(&url, "ratchet").expect("an address").reserve(&wanted(new_id(), 1)));
     let Err(Error::Refused(text)) = refused else { panic!("{refused:?}") };
     assert!(text.contains("password") && !text.contains("wr0ng"), "{text}");
-    let Err(error) = Postgres::new("postgres://ann:hunter2@", "ratchet").map(|_| ()) else { return };
+    let error = Postgres::new("postgres://ann:hunter2@h:port/db", "ratchet").map(|_| ()).expect_err("no port");
     assert!(!error.to_string().contains("hunter2"), "{error}");
+}
+
+#[test]
+fn rows_that_are_over_are_removed_and_no_others() {
+    let (database, runtime) = (crate::database::Database::new(), runtime());
+    let store = Postgres::new(&database.url, "ratchet").expect("an address");
+    for number in 0..30 {
+        let wanted = wanted(new_id(), 1);
+        assert_eq!(runtime.block_on(store.reserve(&wanted)), Ok(NEW));
+        let retention = if number % 3 == 0 { LONG } else { Duration::ZERO };
+        assert_eq!(runtime.block_on(store.complete(wanted.held, &answer(200, "a"), retention)), KEPT);
+    }
+    assert_eq!(runtime.block_on(store.tidy()), Ok(20));
+    assert_eq!(runtime.block_on(store.tidy()), Ok(0));
+    assert_eq!(database.value("select count(*) from ratchet.request"), "10");
 }
 
 /// A role that may not create the table is told what somebody else has to run, and can do everything after that.
