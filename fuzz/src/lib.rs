@@ -30,12 +30,6 @@ mod postgres_url;
 pub mod postgres_verb;
 #[path = "../../src/redis/address.rs"]
 mod redis_address;
-#[path = "../../src/redis/error.rs"]
-mod redis_error;
-
-// By these names the two know each other.
-use redis_address::Address;
-use redis_error::Error;
 
 /// What topologies ask of the room `redis`.
 pub mod redis {

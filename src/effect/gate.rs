@@ -19,6 +19,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+pub use super::{Error, ErrorKind};
+
 /// So that no other digest is the same.
 const DOMAIN: &[u8] = b"ratchet gate 1";
 
@@ -124,25 +126,6 @@ pub trait Session: Send {
 
     /// Whether it can be reached, without asking anything; takes at most some seconds.
     fn reach(&mut self) -> Result<(), Error>;
-}
-
-/// Why a gate gives no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Error {
-    /// What to do about it.
-    pub kind: ErrorKind,
-    /// What happened, in lower case and without a full stop; never holds a secret.
-    pub message: String,
-}
-
-/// What to do about an [`Error`]. Whatever it is, the gate is asked again later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// It is down, slow, full, or busy: it passes, or whoever runs it knows.
-    Unavailable,
-    /// A person has to act: a wrong password, a missing right, a server that is too old.
-    Refused,
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub mod handler;
 pub mod http;
 mod job;
 mod lane;
+pub mod lazy;
 pub mod postgres;
 pub mod provider;
 mod rate;
@@ -155,7 +156,7 @@ pub enum Failed {
     Unknown(Error),
 }
 
-/// What a sink could not do. Nothing has happened.
+/// What a sink, or a gate, could not do. With a sink, nothing has happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -169,9 +170,11 @@ pub struct Error {
 /// a database is down or a right is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// It passes: a deadlock, a serialization failure, a shutdown, a lost connection, a lock that another holds.
+    /// It passes: a deadlock, a serialization failure, a shutdown, a lost connection, a lock that another holds; a server
+    /// that is full, slow or loading.
     Passing,
-    /// A person has to act: a table that does not exist, a missing right, a wrong password, a syntax error.
+    /// A person has to act: a table that does not exist, a missing right, a wrong password, a syntax error; a server that
+    /// is too old.
     Lasting,
 }
 

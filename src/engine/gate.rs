@@ -226,10 +226,10 @@ impl OpenGate {
         let (topology, reason) = (&self.topology, &error.message);
         match (error.kind, is_held) {
             _ if !is_due => tracing::debug!(topology, reason, "the gate does not answer"),
-            (ErrorKind::Unavailable, true) => {
+            (ErrorKind::Passing, true) => {
                 tracing::warn!(topology, reason, "the gate does not answer: records wait for it")
             }
-            (ErrorKind::Refused, true) => {
+            (ErrorKind::Lasting, true) => {
                 tracing::error!(topology, reason, "the gate cannot be asked: records wait for it")
             }
             (_, false) => tracing::warn!(topology, reason, "the gate does not answer: records go on unasked"),

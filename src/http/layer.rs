@@ -4,6 +4,7 @@ use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct Idempotency {
     store: Arc<dyn Store>,
     surroundings: Arc<dyn Surroundings>,
     at_work: AtWork,
+    /// Whether the store is tidied already, by this one or one that was set from the same.
+    is_tidying: Arc<AtomicBool>,
 }
 
 impl Idempotency {
@@ -40,7 +43,8 @@ impl Idempotency {
     /// Keeps answers in a store that others use as well.
     pub fn shared(store: Arc<dyn Store>) -> Self {
         let surroundings = Arc::new(Machine::new());
-        Self { settings: Settings::default(), store, surroundings, at_work: AtWork::new() }
+        let (settings, at_work, is_tidying) = (Settings::default(), AtWork::new(), Arc::default());
+        Self { settings, store, surroundings, at_work, is_tidying }
     }
 
     /// Takes keys from this header instead of `Idempotency-Key`.
@@ -154,7 +158,7 @@ impl Idempotency {
         self
     }
 
-    /// How many requests under a key are at work.
+    /// How many requests under a key are at work, in this layer and in clones of it.
     pub fn at_work(&self) -> usize {
         self.at_work.count()
     }
@@ -177,7 +181,8 @@ impl<S> Layer<S> for Idempotency {
 
     fn layer(&self, inner: S) -> Guard<S> {
         let (store, surroundings) = (Arc::clone(&self.store), Arc::clone(&self.surroundings));
-        let shared = Shared::new(self.settings.clone(), store, surroundings, self.at_work.clone());
+        let (settings, at_work) = (self.settings.clone(), self.at_work.clone());
+        let shared = Shared::new(settings, store, surroundings, at_work, Arc::clone(&self.is_tidying));
         Guard { shared: Arc::new(shared), inner }
     }
 }

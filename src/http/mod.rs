@@ -59,6 +59,7 @@ pub use layer::{Guard, Idempotency};
 pub use outcome::{MayHaveRun, Outcome};
 pub use settings::OnStoreDown;
 pub use time::Surroundings;
+pub(crate) use work::is_stream;
 
 pub use crate::request::{self, OnInDoubt, Store};
 pub use crate::state::requests::Requests;

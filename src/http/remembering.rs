@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::stream;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
+use http_body_util::StreamBody;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -85,18 +87,7 @@ pub(super) fn joined(pieces: &VecDeque<Bytes>) -> Bytes {
 
 /// A body that breaks off with this error.
 pub(super) fn broken(error: BodyError) -> Body {
-    Body::stream(Broken(Some(error)))
-}
-
-struct Broken(Option<BodyError>);
-
-impl http_body::Body for Broken {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Poll::Ready(self.0.take().map(Err))
-    }
+    Body::stream(StreamBody::new(stream::iter([Err::<Frame<Bytes>, _>(error)])))
 }
 
 /// A body that is too large to be remembered, on its way to the client: its digest is remembered when it has ended.

@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub at_work: AtWork,
     pub waiters: Arc<Waiters>,
     fingerprints: Fingerprints,
-    is_tidying: AtomicBool,
+    is_tidying: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Shared {
@@ -57,10 +57,10 @@ impl Shared {
         store: Arc<dyn Store>,
         surroundings: Arc<dyn Surroundings>,
         at_work: AtWork,
+        is_tidying: Arc<AtomicBool>,
     ) -> Self {
         let fingerprints = Fingerprints::new(settings.fingerprint_headers.clone(), settings.fingerprint_except.clone());
-        let (waiters, is_tidying) = (Arc::default(), AtomicBool::new(false));
-        Self { settings, store, surroundings, at_work, waiters, fingerprints, is_tidying }
+        Self { settings, store, surroundings, at_work, waiters: Arc::default(), fingerprints, is_tidying }
     }
 
     /// A store's answer, if it comes in time.
@@ -134,11 +134,12 @@ where
         Err(_) => return problem(Problem::BodyUnread),
     };
     shared.tidy_from_now_on();
-    let guarded = Guarded::of(Arc::clone(&shared), parts, body, &key);
+    let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, &key);
+    let request = whole(parts, body);
     let one = shared.at_work.begin();
     let task = tokio::spawn(async move {
         let _one = one;
-        guarded.carry_out(inner).await
+        guarded.carry_out(inner, request).await
     });
     match task.await {
         Ok(answer) => answer,
@@ -148,6 +149,13 @@ where
             Err(_) => Ok(Problem::StoreDown.answer()),
         },
     }
+}
+
+/// A request whose body is there: it was sent in pieces, or not, and is whole now.
+fn whole(mut parts: Parts, body: Bytes) -> Request<Body> {
+    parts.headers.remove(header::TRANSFER_ENCODING);
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    Request::from_parts(parts, Body::whole(body))
 }
 
 /// Passes a request on, and its answer, as they come.
@@ -167,8 +175,6 @@ pub(super) struct Guarded {
     pub shared: Arc<Shared>,
     pub id: Id,
     fingerprint: Fingerprint,
-    parts: Parts,
-    body: Bytes,
 }
 
 /// What is said to a request that is not carried out now.
@@ -182,14 +188,14 @@ enum Next {
 }
 
 impl Guarded {
-    fn of(shared: Arc<Shared>, parts: Parts, body: Bytes, key: &str) -> Self {
-        let caller = (shared.settings.caller)(&parts);
-        let id = asked::id(caller.as_deref(), &parts, key);
-        let fingerprint = shared.fingerprints.of(&parts, &body);
-        Self { shared, id, fingerprint, parts, body }
+    fn of(shared: Arc<Shared>, parts: &Parts, body: &[u8], key: &str) -> Self {
+        let caller = (shared.settings.caller)(parts);
+        let id = asked::id(caller.as_deref(), parts, key);
+        let fingerprint = shared.fingerprints.of(parts, body);
+        Self { shared, id, fingerprint }
     }
 
-    async fn carry_out<S, R>(self, mut inner: S) -> Result<Response<Body>, S::Error>
+    async fn carry_out<S, R>(self, mut inner: S, mut request: Request<Body>) -> Result<Response<Body>, S::Error>
     where
         S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
         S::Future: Send,
@@ -198,14 +204,11 @@ impl Guarded {
     {
         match self.reserve().await {
             Next::CarryOut(held) => {
-                let request = self.request(held);
+                self.tell(held, &mut request);
                 self.work(held, inner, request).await
             }
             Next::Answer(answer) => Ok(*answer),
-            Next::Pass => {
-                let request = Request::from_parts(self.parts, Body::whole(self.body));
-                pass(&mut inner, request).await
-            }
+            Next::Pass => pass(&mut inner, request).await,
         }
     }
 
@@ -215,6 +218,7 @@ impl Guarded {
         let until = surroundings.now() + settings.wait;
         let mut pause = LOOK_AGAIN;
         let held = Held { id: self.id, token: surroundings.token() };
+        let mut was_late = false;
         loop {
             // Before the store is asked: an end in between is not missed.
             let end = self.shared.waiters.end_of(self.id);
@@ -227,7 +231,14 @@ impl Guarded {
             let problem = match found {
                 // This process was frozen, or the answer was slow: another may have taken over, and be done. If it has
                 // not, the reservation is still this one's, and its lease begins anew.
-                Found::Reserved { .. } if surroundings.now().saturating_sub(asked_at) >= settings.lease / 2 => continue,
+                Found::Reserved { .. } if surroundings.now().saturating_sub(asked_at) >= settings.lease / 2 => {
+                    if was_late {
+                        let error = Error::Unavailable("it takes longer than half a lease".to_owned());
+                        return self.store_down(held, &error);
+                    }
+                    was_late = true;
+                    continue;
+                }
                 Found::Reserved { taken_over } => {
                     if taken_over {
                         tracing::warn!(request = %self.name(), "a request is taken over: its holder let its lease pass");
@@ -273,18 +284,13 @@ impl Guarded {
         }
     }
 
-    /// The request as the service gets it.
-    fn request(&self, held: Held) -> Request<Body> {
-        let mut request = Request::from_parts(self.parts.clone(), Body::whole(self.body.clone()));
-        // It was sent in pieces, or not: now it is whole.
-        request.headers_mut().remove(header::TRANSFER_ENCODING);
-        request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(self.body.len()));
+    /// Tells the service the reservation.
+    fn tell(&self, held: Held, request: &mut Request<Body>) {
         request.extensions_mut().insert(held);
         if let Some(name) = &self.shared.settings.reservation_header {
             let text = format!("{}.{}", format::hex(&held.id.0), format::hex(&held.token.0));
             request.headers_mut().extend(HeaderValue::from_str(&text).ok().map(|value| (name.clone(), value)));
         }
-        request
     }
 
     /// How it is called in logs: the beginning of its id, which is a digest of the key and more.

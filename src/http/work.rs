@@ -236,7 +236,7 @@ impl Shared {
 }
 
 /// An answer that comes bit by bit, for as long as the client wants.
-fn is_stream(headers: &HeaderMap) -> bool {
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }

@@ -22,6 +22,8 @@ use crate::observe::{Metrics, OneConnection, RouteMetrics};
 pub struct App {
     heads: Heads,
     routes: Vec<Served>,
+    /// What the layers of all routes are set from: they count what is at work, and tidy the store, together.
+    layer: Idempotency,
     idle_wait: std::time::Duration,
     metrics: Metrics,
 }
@@ -33,7 +35,7 @@ struct Served {
     metrics: RouteMetrics,
     forward: Forward,
     /// `None` where keys mean nothing.
-    guard: Option<(Idempotency, Guard<Forward>)>,
+    guard: Option<Guard<Forward>>,
 }
 
 /// An answer on its way to the client.
@@ -45,12 +47,14 @@ impl App {
         let upstream = Arc::new(Upstream::new(config.upstream.clone()));
         let reserved = config.routes.iter().filter_map(|route| route.rule.reservation_header.clone());
         let mut reserved: Vec<HeaderName> = reserved.collect();
+        reserved.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         reserved.dedup();
         let heads = Heads {
             trusts_forwarded: config.trusts_forwarded,
             host: config.sets_host.then(|| config.upstream.host_header()).flatten(),
             reserved,
         };
+        let layer = Idempotency::shared(Arc::clone(store)).store_wait(config.store_wait);
         let routes = config.routes.iter().map(|route| {
             let metrics = metrics.route(route.name());
             let forward = Forward {
@@ -59,15 +63,11 @@ impl App {
                 idle_wait: config.bounds.idle_wait,
                 metrics: metrics.clone(),
             };
-            let guard = (route.rule.key != KeyUse::Off).then(|| {
-                let layer = layer(&route.rule, config, store);
-                let guard = layer.layer(forward.clone());
-                (layer, guard)
-            });
+            let guard = (route.rule.key != KeyUse::Off).then(|| set(layer.clone(), &route.rule).layer(forward.clone()));
             Served { path: route.path.clone(), methods: route.methods.clone(), metrics, forward, guard }
         });
         let routes = routes.collect();
-        Self { heads, routes, idle_wait: config.bounds.idle_wait, metrics: metrics.clone() }
+        Self { heads, routes, layer, idle_wait: config.bounds.idle_wait, metrics: metrics.clone() }
     }
 
     /// A client has connected.
@@ -98,18 +98,12 @@ impl App {
 
     /// How many requests under a key are at work.
     pub fn at_work(&self) -> usize {
-        self.layers().map(Idempotency::at_work).sum()
+        self.layer.at_work()
     }
 
     /// Waits until no request under a key is at work.
     pub async fn idle(&self) {
-        for layer in self.layers() {
-            layer.idle().await;
-        }
-    }
-
-    fn layers(&self) -> impl Iterator<Item = &Idempotency> {
-        self.routes.iter().filter_map(|route| Some(&route.guard.as_ref()?.0))
+        self.layer.idle().await;
     }
 }
 
@@ -121,7 +115,7 @@ impl Served {
 
     async fn answer(&self, request: Request<Timed<Incoming>>) -> Response<Body> {
         let answered = match &self.guard {
-            Some((_, guard)) => guard.clone().call(request).await,
+            Some(guard) => guard.clone().call(request).await,
             None => self.forward.clone().call(request.map(Body::stream)).await,
         };
         match answered {
@@ -131,16 +125,15 @@ impl Served {
     }
 }
 
-/// The layer by this rule.
-fn layer(rule: &Rule, config: &Config, store: &Arc<dyn Store>) -> Idempotency {
-    let layer = Idempotency::shared(Arc::clone(store))
+/// The layer, set by this rule.
+fn set(layer: Idempotency, rule: &Rule) -> Idempotency {
+    let layer = layer
         .header(rule.header.clone())
         .required(rule.key == KeyUse::Required)
         .fingerprint_headers(rule.fingerprint_headers.iter().cloned())
         .retention(rule.retention)
         .lease(rule.lease)
         .wait(rule.wait)
-        .store_wait(config.store_wait)
         .request_bytes_max(rule.request_bytes_max)
         .answer_bytes_max(rule.answer_bytes_max)
         .on_store_down(rule.on_store_down)

@@ -1,6 +1,5 @@
 //! Making a connection to the service: the name, TCP, TLS, and HTTP's own beginning. Nothing of a request is sent here.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,10 +10,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::upstream::{Origin, Protocol};
+use crate::effect::http::dial;
 use crate::http::Body;
 use crate::tls::TWO;
 use crate::words::said;
@@ -59,26 +59,6 @@ async fn connect_now(origin: &Origin, needs_one: bool) -> Result<Made, String> {
             if is_two { two(stream).await } else { one(stream).await }
         }
     }
-}
-
-/// Connects to a host, to one of its addresses after the other.
-async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, String> {
-    let found = lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", said(&error)))?;
-    let found: Vec<SocketAddr> = found.collect();
-    // One that does not answer leaves time for the others.
-    let share = wait / u32::try_from(found.len().clamp(1, 4)).unwrap_or(1);
-    let mut trouble = format!("no address of {host}");
-    for address in found {
-        match tokio::time::timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                stream.set_nodelay(true).map_err(|error| format!("no connection to {host}: {}", said(&error)))?;
-                return Ok(stream);
-            }
-            Ok(Err(error)) => trouble = format!("no connection to {host}:{port}: {}", said(&error)),
-            Err(_) => trouble = format!("no connection to {host}:{port} within {share:?}"),
-        }
-    }
-    Err(trouble)
 }
 
 /// Speaks TLS. Says whether HTTP/2 was agreed upon.

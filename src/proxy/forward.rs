@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, UPGRADE};
+use http::header::UPGRADE;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 use hyper::upgrade::OnUpgrade;
@@ -22,8 +22,8 @@ use super::body::{Holding, Sent, Timed};
 use super::connections::Place;
 use super::upstream::Upstream;
 use super::{head, problem};
-use crate::http::Body;
 use crate::http::request::Held;
+use crate::http::{Body, is_stream};
 use crate::observe::RouteMetrics;
 
 /// Hands requests of one route to the service.
@@ -96,19 +96,13 @@ impl Forward {
             return switch(answer.headers(), client.zip(service), place);
         }
         head::answer(answer.headers_mut());
-        let is_timed = is_guarded && !is_events(answer.headers());
+        let is_timed = is_guarded && !is_stream(answer.headers());
         let (timeout, used) = (self.timeout, answered.used);
         answered.answer.map(|body| match is_timed {
             true => Body::stream(Holding::new(Timed::new(body, timeout), used)),
             false => Body::stream(Holding::new(body, used)),
         })
     }
-}
-
-/// An answer that comes bit by bit, with silence between.
-fn is_events(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
 }
 
 /// Both sides change to another protocol: what each of them sends is passed on, until one of them ends it.

@@ -4,8 +4,6 @@ use std::fmt;
 
 use ::redis::{Client, ConnectionAddr, IntoConnectionInfo as _};
 
-use super::Error;
-
 /// Where a server is. Shows neither user nor password.
 #[derive(Clone)]
 pub struct Address {
@@ -66,11 +64,6 @@ impl Address {
     pub(super) fn without_secrets(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
     }
-
-    /// What the crate's error means.
-    pub(super) fn error(&self, error: &::redis::RedisError) -> Error {
-        Error::of(self, error)
-    }
 }
 
 impl fmt::Debug for Address {
@@ -92,7 +85,6 @@ mod tests {
     //! Goal: an address is read as it is meant, and what is wrong with one is said without its password.
 
     use super::*;
-    use crate::redis::ErrorKind;
 
     #[test]
     fn addresses_show_no_password() {
@@ -122,27 +114,6 @@ mod tests {
         ] {
             let problem = Address::read(url).unwrap_err();
             assert!(problem.contains(words) && !problem.contains("ter2"), "{url}: {problem}");
-        }
-    }
-
-    #[test]
-    fn errors_say_what_to_do_and_mask_passwords() {
-        let address = Address::read("redis://ann:hun%40ter2@h").unwrap();
-        for (code, kind, words) in [
-            ("LOADING", ErrorKind::Unavailable, "reading its data"),
-            ("OOM", ErrorKind::Unavailable, "maxmemory"),
-            ("READONLY", ErrorKind::Unavailable, "replica"),
-            ("NOAUTH", ErrorKind::Refused, "add one to the url"),
-            ("WRONGPASS", ErrorKind::Refused, "compare"),
-            ("NOPERM", ErrorKind::Refused, "ACL"),
-            ("MOVED", ErrorKind::Refused, "cluster"),
-            ("ERR", ErrorKind::Refused, "unknown command"),
-        ] {
-            let detail = "unknown command 'AUTH', with args beginning with: 'ann' 'hun@ter2'.";
-            let error = Error::of_server(&address, code, detail);
-            assert_eq!(error.kind, kind, "{error}");
-            assert!(error.message.starts_with("redis at h:6379: ") && error.message.contains(words), "{error}");
-            assert!(!error.message.contains("ter2") && !error.message.ends_with('.'), "{error}");
         }
     }
 }

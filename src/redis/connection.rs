@@ -61,8 +61,7 @@ impl Connecting {
             let _ = sender.send(Connection::open(&to, CONNECT_WAIT));
         };
         let started = thread::Builder::new().name("redis-connect".to_owned()).spawn(connect);
-        started
-            .map_err(|error| Error::new(ErrorKind::Unavailable, address, &format!("no thread to connect: {error}")))?;
+        started.map_err(|error| address.error(ErrorKind::Passing, &format!("no thread to connect: {error}")))?;
         Ok(Self(receiver))
     }
 
@@ -72,7 +71,7 @@ impl Connecting {
             Ok(connected) => Some(connected),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
-                Some(Err(Error::new(ErrorKind::Unavailable, address, "connecting has panicked")))
+                Some(Err(address.error(ErrorKind::Passing, "connecting has panicked")))
             }
         }
     }
@@ -82,10 +81,10 @@ impl Connection {
     /// Connects within a time, once the host's name is resolved, and checks what the server is.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] for a server that is too old or one of a cluster, a wrong password, a missing right.
+    /// [`ErrorKind::Lasting`] for a server that is too old or one of a cluster, a wrong password, a missing right.
     pub fn open(address: &Address, wait: Duration) -> Result<Self, Error> {
         let deadline = Deadline::within(wait);
-        let inner = address.client().get_connection_with_timeout(wait).map_err(|error| address.error(&error))?;
+        let inner = address.client().get_connection_with_timeout(wait).map_err(|error| address.error_of(&error))?;
         let mut connection = Self { inner };
         connection.bound(address, deadline)?;
         let hello = connection.inner.req_command(&::redis::cmd("HELLO"));
@@ -93,7 +92,7 @@ impl Connection {
             Ok(hello) => check(address, &hello)?,
             // Before 6.0 there is no such command.
             Err(error) if error.code() == Some("ERR") => return Err(too_old(address, "older than 6.0")),
-            Err(error) => return Err(address.error(&error)),
+            Err(error) => return Err(address.error_of(&error)),
         }
         Ok(connection)
     }
@@ -110,16 +109,16 @@ impl Connection {
         mut each: impl FnMut(Value) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.bound(address, deadline)?;
-        self.inner.send_packed_command(commands).map_err(|error| address.error(&error))?;
+        self.inner.send_packed_command(commands).map_err(|error| address.error_of(&error))?;
         for number in 0..count {
             // Asking for the time costs about as much as reading an answer.
             if number % 64 == 0 {
                 self.bound(address, deadline)?;
             }
-            let answer = self.inner.recv_response().map_err(|error| address.error(&error))?;
+            let answer = self.inner.recv_response().map_err(|error| address.error_of(&error))?;
             match answer {
                 Value::ServerError(error) => {
-                    return Err(Error::of_server(address, error.code(), error.details().unwrap_or_default()));
+                    return Err(address.error_of_server(error.code(), error.details().unwrap_or_default()));
                 }
                 answer => each(answer)?,
             }
@@ -134,9 +133,9 @@ impl Connection {
 
     /// Waits for the socket no longer than this.
     fn bound(&self, address: &Address, deadline: Deadline) -> Result<(), Error> {
-        let left = deadline.left().ok_or_else(|| Error::new(ErrorKind::Unavailable, address, LATE))?;
+        let left = deadline.left().ok_or_else(|| address.error(ErrorKind::Passing, LATE))?;
         let bounded = self.inner.set_read_timeout(Some(left)).and_then(|()| self.inner.set_write_timeout(Some(left)));
-        bounded.map_err(|error| address.error(&error))
+        bounded.map_err(|error| address.error_of(&error))
     }
 }
 
@@ -151,7 +150,7 @@ pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
         return Err(too_old(address, &version));
     }
     if text_of(hello, "mode").as_deref() == Some("cluster") {
-        return Err(Error::new(ErrorKind::Refused, address, CLUSTER));
+        return Err(address.error(ErrorKind::Lasting, CLUSTER));
     }
     Ok(())
 }
@@ -159,7 +158,7 @@ pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
 fn too_old(address: &Address, version: &str) -> Error {
     let (major, minor) = VERSION_MIN;
     let message = format!("it is version {version}, and {major}.{minor} or later is needed");
-    Error::new(ErrorKind::Refused, address, &message)
+    address.error(ErrorKind::Lasting, &message)
 }
 
 /// The text under a name in what HELLO answers.
@@ -205,7 +204,7 @@ mod tests {
             ("7.2.4", "cluster", "one of a cluster"),
         ] {
             let error = check(&address, &hello(version, mode)).unwrap_err();
-            assert!(error.kind == ErrorKind::Refused && error.message.contains(words), "{error}");
+            assert!(error.kind == ErrorKind::Lasting && error.message.contains(words), "{error}");
         }
     }
 }

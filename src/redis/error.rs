@@ -2,82 +2,63 @@
 
 use ::redis::{ErrorKind as Theirs, RedisError};
 
-use super::Address;
+use super::{Address, Error, ErrorKind};
 
-/// What a server, or the way to it, does not do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Error {
-    /// What to do about it.
-    pub kind: ErrorKind,
-    /// What happened, in lower case and without a full stop, with the server's address; never holds a secret.
-    pub message: String,
-}
-
-/// What to do about an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// It passes: down, slow, full, loading, read-only while another takes over.
-    Unavailable,
-    /// A person has to act: a wrong password, a missing right, a server that is too old.
-    Refused,
-}
-
-use ErrorKind::{Refused, Unavailable};
+use ErrorKind::{Lasting, Passing};
 
 /// What codes of a server's errors mean, and what helps.
 const CODES: &[(&str, ErrorKind, &str)] = &[
-    ("LOADING", Unavailable, "it is reading its data"),
-    ("BUSY", Unavailable, "it runs somebody's script"),
-    ("MASTERDOWN", Unavailable, "it is a replica without its master"),
-    ("READONLY", Unavailable, "it is a replica: name the master in the url, unless another one is taking over"),
-    ("NOREPLICAS", Unavailable, "it lacks the replicas that min-replicas-to-write asks for"),
-    ("OOM", Unavailable, "it is full: raise its maxmemory, or shorten the retention"),
-    ("MISCONF", Unavailable, "it cannot write its data to disk, and so takes nothing: its log says why"),
-    ("CLUSTERDOWN", Unavailable, "its cluster is down"),
-    ("TRYAGAIN", Unavailable, "its cluster moves keys"),
-    ("MOVED", Refused, CLUSTER),
-    ("ASK", Refused, CLUSTER),
-    ("CROSSSLOT", Refused, CLUSTER),
-    ("NOAUTH", Refused, "it wants a password: add one to the url"),
-    ("WRONGPASS", Refused, "compare user and password in the url with the server's"),
-    ("NOPERM", Refused, "give the user of the url the right to it (ACL SETUSER)"),
+    ("LOADING", Passing, "it is reading its data"),
+    ("BUSY", Passing, "it runs somebody's script"),
+    ("MASTERDOWN", Passing, "it is a replica without its master"),
+    ("READONLY", Passing, "it is a replica: name the master in the url, unless another one is taking over"),
+    ("NOREPLICAS", Passing, "it lacks the replicas that min-replicas-to-write asks for"),
+    ("OOM", Passing, "it is full: raise its maxmemory, or shorten the retention"),
+    ("MISCONF", Passing, "it cannot write its data to disk, and so takes nothing: its log says why"),
+    ("CLUSTERDOWN", Passing, "its cluster is down"),
+    ("TRYAGAIN", Passing, "its cluster moves keys"),
+    ("MOVED", Lasting, CLUSTER),
+    ("ASK", Lasting, CLUSTER),
+    ("CROSSSLOT", Lasting, CLUSTER),
+    ("NOAUTH", Lasting, "it wants a password: add one to the url"),
+    ("WRONGPASS", Lasting, "compare user and password in the url with the server's"),
+    ("NOPERM", Lasting, "give the user of the url the right to it (ACL SETUSER)"),
 ];
 
 /// What is said of one server out of several.
 pub(super) const CLUSTER: &str = "it is one of a cluster, whose keys are on several: name a server that stands alone";
 
-impl Error {
-    /// An error of the server at `address`.
-    pub(super) fn new(kind: ErrorKind, address: &Address, what: &str) -> Self {
-        let message = format!("redis at {}: {}", address.shown(), address.without_secrets(what));
-        Self { kind, message }
+impl Address {
+    /// An error of the server here.
+    pub(super) fn error(&self, kind: ErrorKind, what: &str) -> Error {
+        let message = format!("redis at {}: {}", self.shown(), self.without_secrets(what));
+        Error { kind, message }
     }
 
     /// What the crate's error means.
-    pub(super) fn of(address: &Address, error: &RedisError) -> Self {
+    pub(super) fn error_of(&self, error: &RedisError) -> Error {
         if let Some(code) = error.code() {
-            return Self::of_server(address, code, error.detail().unwrap_or_default());
+            return self.error_of_server(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
             Theirs::AuthenticationFailed => {
-                Self::new(Refused, address, "it refuses user and password: compare those in the url with the server's")
+                self.error(Lasting, "it refuses user and password: compare those in the url with the server's")
             }
-            Theirs::InvalidClientConfig => Self::new(Refused, address, &said(&error.to_string())),
-            _ if is_untrusted(error) => Self::new(Refused, address, &said(&error.to_string())),
-            _ if error.is_timeout() => Self::new(Unavailable, address, "it does not answer in time"),
-            _ => Self::new(Unavailable, address, &said(&error.to_string())),
+            Theirs::InvalidClientConfig => self.error(Lasting, &said(&error.to_string())),
+            _ if is_untrusted(error) => self.error(Lasting, &said(&error.to_string())),
+            _ if error.is_timeout() => self.error(Passing, "it does not answer in time"),
+            _ => self.error(Passing, &said(&error.to_string())),
         }
     }
 
     /// What a server's error means, which has this code and these words.
-    pub(super) fn of_server(address: &Address, code: &str, detail: &str) -> Self {
+    pub(super) fn error_of_server(&self, code: &str, detail: &str) -> Error {
         let words = said(&format!("{code} {detail}"));
         match CODES.iter().find(|(known, ..)| *known == code) {
-            Some((_, kind, help)) => Self::new(*kind, address, &format!("{help} ({words})")),
+            Some((_, kind, help)) => self.error(*kind, &format!("{help} ({words})")),
             // What it says of limits passes, and is no mistake in what it was sent.
-            None if detail.contains("max number of clients") => Self::new(Unavailable, address, &words),
-            None => Self::new(Refused, address, &words),
+            None if detail.contains("max number of clients") => self.error(Passing, &words),
+            None => self.error(Lasting, &words),
         }
     }
 }
@@ -95,4 +76,30 @@ fn is_untrusted(error: &RedisError) -> bool {
 /// A foreign message as messages are: on one line, without a full stop.
 fn said(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do_and_mask_passwords() {
+        let address = Address::read("redis://ann:hun%40ter2@h").unwrap();
+        for (code, kind, words) in [
+            ("LOADING", Passing, "reading its data"),
+            ("OOM", Passing, "maxmemory"),
+            ("READONLY", Passing, "replica"),
+            ("NOAUTH", Lasting, "add one to the url"),
+            ("WRONGPASS", Lasting, "compare"),
+            ("NOPERM", Lasting, "ACL"),
+            ("MOVED", Lasting, "cluster"),
+            ("ERR", Lasting, "unknown command"),
+        ] {
+            let detail = "unknown command 'AUTH', with args beginning with: 'ann' 'hun@ter2'.";
+            let error = address.error_of_server(code, detail);
+            assert_eq!(error.kind, kind, "{error}");
+            assert!(error.message.starts_with("redis at h:6379: ") && error.message.contains(words), "{error}");
+            assert!(!error.message.contains("ter2") && !error.message.ends_with('.'), "{error}");
+        }
+    }
 }

@@ -101,14 +101,14 @@ impl Session {
             None => {
                 // Goes on meanwhile.
                 self.connecting = Some(connecting);
-                Err(Error::new(ErrorKind::Unavailable, address, LATE))
+                Err(address.error(ErrorKind::Passing, LATE))
             }
         }
     }
 }
 
 impl gate::Session for Session {
-    fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), gate::Error> {
+    fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), Error> {
         answers.clear();
         if asked.is_empty() {
             return Ok(());
@@ -121,38 +121,30 @@ impl gate::Session for Session {
                 Value::Nil => Answer::First,
                 Value::BulkString(mark) if mark.starts_with(place.as_bytes()) => Answer::Own,
                 Value::BulkString(_) => Answer::Elsewhere,
-                _ => return Err(Error::new(ErrorKind::Refused, &address, "it answers SET with something else")),
+                _ => return Err(address.error(ErrorKind::Lasting, "it answers SET with something else")),
             });
             Ok(())
         });
         self.place = place;
-        answered.map_err(of_gate)
+        answered
     }
 
-    fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), gate::Error> {
+    fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error> {
         if asked.is_empty() {
             return Ok(());
         }
         self.place = place.to_string();
         self.encoder.take_back(&self.place, asked);
-        self.exchange(asked.len(), |_| Ok(())).map_err(of_gate)
+        self.exchange(asked.len(), |_| Ok(()))
     }
 
-    fn reach(&mut self) -> Result<(), gate::Error> {
+    fn reach(&mut self) -> Result<(), Error> {
         let deadline = Deadline::within(WAIT);
-        let mut connection = self.connection(deadline).map_err(of_gate)?;
-        connection.one(&self.settings.address, &::redis::cmd("PING"), deadline).map_err(of_gate)?;
+        let mut connection = self.connection(deadline)?;
+        connection.one(&self.settings.address, &::redis::cmd("PING"), deadline)?;
         self.connection = Some(connection);
         Ok(())
     }
-}
-
-fn of_gate(error: Error) -> gate::Error {
-    let kind = match error.kind {
-        ErrorKind::Unavailable => gate::ErrorKind::Unavailable,
-        ErrorKind::Refused => gate::ErrorKind::Refused,
-    };
-    gate::Error { kind, message: error.message }
 }
 
 /// Writes commands as the server reads them, into memory that is used again: nothing is allocated for a record.

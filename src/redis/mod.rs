@@ -7,8 +7,8 @@
 //! A server is one of Redis 7.0 or later ([`VERSION_MIN`]), the master if there are replicas; not one of a cluster, which
 //! keeps keys on several.
 //!
-//! **Failure**: an [`Error`] says whether it passes ([`ErrorKind::Unavailable`]) or a person has to act
-//! ([`ErrorKind::Refused`]); messages hold no secret. After an error a connection is dropped, since answers may still be
+//! **Failure**: an [`Error`] says whether it passes ([`ErrorKind::Passing`]) or a person has to act
+//! ([`ErrorKind::Lasting`]); messages hold no secret. After an error a connection is dropped, since answers may still be
 //! under way.
 
 mod address;
@@ -17,9 +17,9 @@ mod error;
 pub mod gate;
 pub mod requests;
 
+pub use crate::effect::{Error, ErrorKind};
 pub use address::{Address, check_url};
 pub use connection::Connection;
-pub use error::{Error, ErrorKind};
 
 /// The first release that has all that is asked for: major and minor.
 pub const VERSION_MIN: (u32, u32) = (7, 0);

@@ -18,25 +18,22 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, FromRedisValue, Script, ScriptInvocation, Value};
 use bytes::Bytes;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::connection::check;
 use super::{Address, ErrorKind};
+use crate::effect::lazy::Lazy;
 use crate::format;
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply, Store, Wanted};
 
 /// How long a connection may take, and an answer.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// How long a server that could not be connected to is not tried again.
-const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 const PREFIX: &str = "ratchet:request:";
 
 /// Answers in Redis.
 pub struct Requests {
     address: Address,
-    slot: Mutex<Slot>,
+    connection: Lazy<MultiplexedConnection, Error>,
     scripts: Scripts,
 }
 
@@ -45,13 +42,6 @@ struct Scripts {
     extend: Script,
     complete: Script,
     release: Script,
-}
-
-/// A connection, or why there is none.
-#[derive(Default)]
-struct Slot {
-    open: Option<Arc<MultiplexedConnection>>,
-    failed: Option<(Instant, Error)>,
 }
 
 impl Requests {
@@ -63,30 +53,12 @@ impl Requests {
             complete: Script::new(include_str!("scripts/complete.lua")),
             release: Script::new(include_str!("scripts/release.lua")),
         };
-        Self { address, slot: Mutex::default(), scripts }
+        Self { address, connection: Lazy::default(), scripts }
     }
 
     /// The connection, made if there is none.
     async fn open(&self) -> Result<Arc<MultiplexedConnection>, Error> {
-        let mut slot = self.slot.lock().await;
-        if let Some(open) = &slot.open {
-            return Ok(Arc::clone(open));
-        }
-        if let Some((_, error)) = slot.failed.as_ref().filter(|(at, _)| at.elapsed() < CONNECT_PAUSE) {
-            return Err(error.clone());
-        }
-        match self.connect().await {
-            Ok(open) => {
-                let open = Arc::new(open);
-                (slot.open, slot.failed) = (Some(Arc::clone(&open)), None);
-                Ok(open)
-            }
-            Err(error) => {
-                let error = of(error);
-                slot.failed = Some((Instant::now(), error.clone()));
-                Err(error)
-            }
-        }
+        self.connection.get(|_| true, async || self.connect().await.map_err(of)).await
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, super::Error> {
@@ -95,8 +67,9 @@ impl Requests {
             .set_connection_timeout(Some(CONNECT_WAIT))
             .set_response_timeout(Some(ANSWER_WAIT));
         let connected = address.client().get_multiplexed_async_connection_with_config(&config).await;
-        let mut open = connected.map_err(|error| address.error(&error))?;
-        let hello: Value = ::redis::cmd("HELLO").query_async(&mut open).await.map_err(|error| address.error(&error))?;
+        let mut open = connected.map_err(|error| address.error_of(&error))?;
+        let hello: Value =
+            ::redis::cmd("HELLO").query_async(&mut open).await.map_err(|error| address.error_of(&error))?;
         check(address, &hello)?;
         // Not everybody may ask.
         let policy =
@@ -116,18 +89,10 @@ impl Requests {
             Ok(said) => Ok(said),
             Err(error) => {
                 if error.is_unrecoverable_error() || error.is_connection_dropped() || error.is_timeout() {
-                    self.forget(&open).await;
+                    self.connection.forget(&open).await;
                 }
-                Err(of(self.address.error(&error)))
+                Err(of(self.address.error_of(&error)))
             }
-        }
-    }
-
-    /// Has the next call connect anew.
-    async fn forget(&self, broken: &Arc<MultiplexedConnection>) {
-        let mut slot = self.slot.lock().await;
-        if slot.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, broken)) {
-            slot.open = None;
         }
     }
 
@@ -143,8 +108,8 @@ fn key(id: Id) -> String {
 /// As the layer sees it.
 fn of(error: super::Error) -> Error {
     match error.kind {
-        ErrorKind::Unavailable => Error::Unavailable(error.message),
-        ErrorKind::Refused => Error::Refused(error.message),
+        ErrorKind::Passing => Error::Unavailable(error.message),
+        ErrorKind::Lasting => Error::Refused(error.message),
     }
 }
 
@@ -213,8 +178,8 @@ impl Store for Requests {
             match pong {
                 Ok(_) => Ok(()),
                 Err(error) => {
-                    self.forget(&open).await;
-                    Err(of(self.address.error(&error)))
+                    self.connection.forget(&open).await;
+                    Err(of(self.address.error_of(&error)))
                 }
             }
         })

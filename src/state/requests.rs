@@ -346,11 +346,8 @@ impl Writer {
                 all.push(next);
             }
             let said = self.carry_out(all.iter().map(|waiting| &waiting.asked));
-            for (at, Waiting { reply, .. }) in all.drain(..).enumerate() {
-                let said = match &said {
-                    Ok(said) => said[at].take().unwrap_or_else(|| Err(Error::Unavailable("no answer".to_owned()))),
-                    Err(error) => Err(error.clone()),
-                };
+            let said = said.unwrap_or_else(|error| all.iter().map(|_| Err(error.clone())).collect());
+            for (Waiting { reply, .. }, said) in all.drain(..).zip(said) {
                 // Whoever has asked may be gone.
                 let _ = reply.send(said);
             }
@@ -358,7 +355,7 @@ impl Writer {
     }
 
     /// Carries out some changes, as one batch. What is wrong with one request's entry is that one's trouble.
-    fn carry_out<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>) -> Result<Vec<Answered>, Error> {
+    fn carry_out<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>) -> Result<Vec<Result<Said, Error>>, Error> {
         self.reopen()?;
         let now_ms = self.clock.now_ms();
         let Some(database) = &self.database else { return Err(Error::Unavailable("it is closed".to_owned())) };
@@ -370,7 +367,7 @@ impl Writer {
             batch: WriteBatch::default(),
             sync: false,
         };
-        let said: Vec<_> = asked.map(|asked| Answered::new(open.carry_out(asked))).collect();
+        let said: Vec<_> = asked.map(|asked| open.carry_out(asked)).collect();
         let Open { batch, sync, .. } = open;
         if !batch.is_empty()
             && let Err(error) = database.write(batch, sync)
@@ -405,19 +402,6 @@ impl Writer {
                 Err(error)
             }
         }
-    }
-}
-
-/// The answer to one change, taken once.
-struct Answered(std::cell::Cell<Option<Result<Said, Error>>>);
-
-impl Answered {
-    fn new(said: Result<Said, Error>) -> Self {
-        Self(std::cell::Cell::new(Some(said)))
-    }
-
-    fn take(&self) -> Option<Result<Said, Error>> {
-        self.0.take()
     }
 }
 

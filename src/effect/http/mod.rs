@@ -50,6 +50,8 @@ mod pool;
 mod socket;
 mod tls;
 
+pub(crate) use connect::dial;
+
 use pool::Pool;
 
 /// Up to this many bytes of a body that is not kept are hashed. Beyond them the connection is dropped.

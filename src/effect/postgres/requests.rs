@@ -19,22 +19,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 use tokio_postgres::{Client, Statement};
 
 use super::class::{Class, Trouble};
 use super::connection::{answered, connect, greet};
 use super::url::Target;
 use super::{own_table, quoted};
+use crate::effect::lazy::Lazy;
 use crate::request::{
     Answer, AnswerBody, Error, Fingerprint, Found, Held, Kept, OnInDoubt, Reply, Store, Token, Wanted,
 };
 
 /// How many connections there are at most.
 const CONNECTIONS: usize = 4;
-/// How long a connection that could not be made is not tried again.
-const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// How many rows are removed at once.
 const TIDY_ROWS_MAX: u32 = 1_000;
 /// How often a request is looked at again that others change at the same moment.
@@ -44,15 +41,8 @@ const LOOKS_MAX: usize = 10;
 pub struct Requests {
     target: Target,
     schema: String,
-    slots: [Mutex<Slot>; CONNECTIONS],
+    connections: [Lazy<Open, Error>; CONNECTIONS],
     next: AtomicUsize,
-}
-
-/// A connection, or why there is none.
-#[derive(Default)]
-struct Slot {
-    open: Option<Arc<Open>>,
-    failed: Option<(Instant, Error)>,
 }
 
 /// A connection with its statements.
@@ -84,7 +74,7 @@ impl Requests {
     /// What is wrong with the address; never quotes it.
     pub fn new(url: &str, schema: impl Into<String>) -> Result<Self, Error> {
         let target = Target::read(url).map_err(|error| Error::Refused(format!("the database's address: {error}")))?;
-        Ok(Self { target, schema: schema.into(), slots: Default::default(), next: AtomicUsize::new(0) })
+        Ok(Self { target, schema: schema.into(), connections: Default::default(), next: AtomicUsize::new(0) })
     }
 
     /// The SQL that creates the table and the function, for somebody who may.
@@ -95,27 +85,8 @@ impl Requests {
     /// A connection, made if there is none.
     async fn open(&self) -> Result<Arc<Open>, Error> {
         let number = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
-        let mut slot = self.slots[number].lock().await;
-        if let Some(open) = slot.open.as_ref().filter(|open| !open.client.is_closed()) {
-            return Ok(Arc::clone(open));
-        }
-        slot.open = None;
-        if let Some((at, error)) = slot.failed.as_ref().filter(|(at, _)| at.elapsed() < CONNECT_PAUSE) {
-            tracing::debug!(since_ms = at.elapsed().as_millis(), "the database could not be connected to");
-            return Err(error.clone());
-        }
-        match Open::connect(&self.target, &self.schema).await {
-            Ok(open) => {
-                let open = Arc::new(open);
-                (slot.open, slot.failed) = (Some(Arc::clone(&open)), None);
-                Ok(open)
-            }
-            Err(trouble) => {
-                let error = of(trouble);
-                slot.failed = Some((Instant::now(), error.clone()));
-                Err(error)
-            }
-        }
+        let connect = async || Open::connect(&self.target, &self.schema).await.map_err(of);
+        self.connections[number].get(|open| !open.client.is_closed(), connect).await
     }
 
     async fn reserve(&self, wanted: &Wanted) -> Result<Found, Error> {
