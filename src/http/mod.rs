@@ -58,6 +58,7 @@ pub use body::{Body, BodyError};
 pub use layer::{Guard, Idempotency};
 pub use outcome::{MayHaveRun, Outcome};
 pub use settings::OnStoreDown;
+pub(crate) use settings::{BODY_BYTES_MAX, LEASE, RETENTION};
 pub use time::Surroundings;
 pub(crate) use work::is_stream;
 

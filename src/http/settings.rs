@@ -10,12 +10,18 @@ use http::{Method, StatusCode};
 
 use crate::request::OnInDoubt;
 
+/// How long answers are remembered if nothing is said.
+pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 3_600);
+/// How long a lease is if nothing is said.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// The greatest body of a request, and of an answer that is remembered, if nothing is said.
+pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
+
 /// Whose key it is: what a function makes of a request's head.
 pub(super) type Caller = Arc<dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync>;
 
 /// What is done with a request while the store does not answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreDown {
     /// It is refused with 503, and the service is not run.
     #[default]
@@ -61,12 +67,12 @@ impl Default for Settings {
                 header::LOCATION,
             ],
             reservation_header: None,
-            retention: Duration::from_secs(24 * 3_600),
-            lease: Duration::from_secs(30),
+            retention: RETENTION,
+            lease: LEASE,
             wait: Duration::ZERO,
             store_wait: Duration::from_secs(5),
-            request_bytes_max: 1 << 20,
-            answer_bytes_max: 1 << 20,
+            request_bytes_max: BODY_BYTES_MAX,
+            answer_bytes_max: BODY_BYTES_MAX,
             on_store_down: OnStoreDown::default(),
             on_in_doubt: OnInDoubt::default(),
         }

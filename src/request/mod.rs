@@ -49,8 +49,7 @@ pub struct Held {
 }
 
 /// What becomes of a request whose holder has let its lease pass: it may have been carried out, or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnInDoubt {
     /// It is carried out again: at least once.
     #[default]

@@ -10,8 +10,8 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Bounds, Config, KeyUse, Route, Rule, keys};
 use crate::dedup::Path;
-use crate::http::OnStoreDown;
 use crate::http::request::OnInDoubt;
+use crate::http::{BODY_BYTES_MAX, LEASE, OnStoreDown, RETENTION};
 use crate::observe::logs;
 use crate::proxy::routes::Pattern;
 use crate::proxy::store;
@@ -197,16 +197,16 @@ fn defaults() -> Rule {
         key: KeyUse::Optional,
         header: HeaderName::from_static("idempotency-key"),
         caller: Some(http::header::AUTHORIZATION),
-        retention: Duration::from_secs(24 * 3_600),
+        retention: RETENTION,
         wait: Duration::ZERO,
-        lease: Duration::from_secs(30),
-        on_in_doubt: OnInDoubt::Run,
-        on_store_down: OnStoreDown::Refuse,
+        lease: LEASE,
+        on_in_doubt: OnInDoubt::default(),
+        on_store_down: OnStoreDown::default(),
         fingerprint_headers: Vec::new(),
         fingerprint_except: Vec::new(),
         remember: None,
-        request_bytes_max: 1 << 20,
-        answer_bytes_max: 1 << 20,
+        request_bytes_max: BODY_BYTES_MAX,
+        answer_bytes_max: BODY_BYTES_MAX,
         timeout: Duration::from_secs(60),
         reservation_header: None,
     }
