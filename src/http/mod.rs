@@ -58,8 +58,11 @@ pub use body::{Body, BodyError};
 pub use layer::{Guard, Idempotency};
 pub use outcome::{MayHaveRun, Outcome};
 pub use settings::OnStoreDown;
+// The proxy's, which is a part of the program.
+#[cfg(feature = "program")]
 pub(crate) use settings::{BODY_BYTES_MAX, LEASE, RETENTION};
 pub use time::Surroundings;
+#[cfg(feature = "program")]
 pub(crate) use work::is_stream;
 
 pub use crate::request::{self, OnInDoubt, Store};

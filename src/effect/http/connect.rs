@@ -137,7 +137,10 @@ async fn connect_now(shared: &Shared, origin: &Origin) -> Result<Made, String> {
 }
 
 /// Connects to a host within so long, to one of its addresses after the other.
-pub(crate) async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, String> {
+///
+/// # Errors
+/// Why there is no connection.
+pub async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, String> {
     let found = lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", said(&error)))?;
     let found: Vec<SocketAddr> = found.collect();
     // One that does not answer leaves time for the others.

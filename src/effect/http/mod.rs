@@ -50,7 +50,7 @@ mod pool;
 mod socket;
 mod tls;
 
-pub(crate) use connect::dial;
+pub use connect::dial;
 
 use pool::Pool;
 
