@@ -144,12 +144,9 @@ impl Outside {
 
     /// What a function makes of a step that it has not waited for: whatever comes to its mind. `None`: it goes on as if
     /// nothing were missing.
-    pub fn without_step(&self, body: &str) -> Option<StepError> {
+    pub fn without_step(&self) -> Option<StepError> {
         let mut state = self.process.lock();
         state.reach(coverage::STEP_DROPPED);
-        // Whatever the step was told, its function was not.
-        let own = state.provider.begun.iter_mut().filter(|begun| begun.asked == body.as_bytes());
-        own.for_each(|begun| begun.was_put_off = false);
         match state.random.below(4) {
             0 => Some(StepError::again("the step takes too long")),
             1 => Some(StepError::rejected("the step takes too long")),

@@ -93,7 +93,7 @@ async fn work(outside: &Arc<Outside>, record: &Record, steps: &mut Steps) -> Res
         };
         let came: Result<u64, StepError> = match outside.patiently(step).await {
             Some(came) => came,
-            None => match outside.without_step(&body) {
+            None => match outside.without_step() {
                 Some(error) => return Err(error),
                 // Whatever it does and says now does not count.
                 None => continue,
