@@ -1,7 +1,8 @@
 //! Whether a provider is there, as a lane's answers say it.
 //!
 //! **Down is not poison.** A provider that is down, or refuses the lane's credentials, is tried with one call at a time,
-//! and nothing else is sent before that one is answered. A record whose attempts fail while others succeed is its own
+//! and nothing else is sent before that one is answered. The waits between them grow, whichever call it is: each call has
+//! waits of its own, and a window of calls that have hardly waited yet would knock at the door all the time. A record whose attempts fail while others succeed is its own
 //! trouble.
 
 use std::time::Duration;
@@ -24,6 +25,8 @@ struct Held {
     until: Duration,
     /// The call that is being tried.
     probe: Option<CallNumber>,
+    /// How many were tried in vain.
+    failed: u32,
 }
 
 impl Health {
@@ -42,6 +45,16 @@ impl Health {
         self.held.as_ref().filter(|held| held.probe.is_none()).map(|held| held.until)
     }
 
+    /// Whether this is the call that is being tried.
+    pub fn is_probe(&self, number: CallNumber) -> bool {
+        self.held.as_ref().is_some_and(|held| held.probe == Some(number))
+    }
+
+    /// How many calls were tried in vain since the provider is down.
+    pub fn failed(&self) -> u32 {
+        self.held.as_ref().map_or(0, |held| held.failed)
+    }
+
     /// A call is sent.
     pub fn sent(&mut self, number: CallNumber) {
         if let Some(held) = &mut self.held {
@@ -58,6 +71,7 @@ impl Health {
 
     /// A call is answered. Says whether that ends a hold.
     pub fn answered(&mut self, policy: &Policy, number: CallNumber, answer: &Answer, now: Duration) -> bool {
+        let was_probe = self.is_probe(number);
         self.dropped(number);
         let class = policy.answers.read(answer, policy.key.is_some()).class;
         let is_answer = match answer {
@@ -71,6 +85,7 @@ impl Health {
             Answer::NotSent | Answer::Lost | Answer::TooLate => false,
         };
         if !is_answer {
+            self.held.iter_mut().for_each(|held| held.failed += u32::from(was_probe));
             return false;
         }
         self.alive_at = Some(now);
@@ -90,7 +105,7 @@ impl Health {
                 false
             }
             None => {
-                self.held = Some(Held { until, probe: None });
+                self.held = Some(Held { until, probe: None, failed: 0 });
                 true
             }
         }
@@ -133,12 +148,16 @@ mod tests {
         health.sent(7);
         assert!(!health.may_send(SECOND * 9) && health.tries_at().is_none());
         // Nothing was answered: it is tried again.
+        assert!(health.is_probe(7) && health.failed() == 0);
         assert!(!health.answered(&policy(), 7, &Answer::Lost, SECOND * 9));
+        // What was under way before it was held says nothing more.
+        assert!(!health.answered(&policy(), 6, &Answer::Lost, SECOND * 9));
+        assert!(!health.is_probe(7) && health.failed() == 1);
         health.put_off(SECOND * 12);
         assert!(!health.may_send(SECOND * 11) && health.may_send(SECOND * 12));
         health.sent(8);
         assert!(health.answered(&policy(), 8, &Answer::Status(Status::of(422)), SECOND * 13));
-        assert!(!health.is_held() && health.may_send(SECOND * 13));
+        assert!(!health.is_held() && health.may_send(SECOND * 13) && health.failed() == 0);
     }
 
     #[test]

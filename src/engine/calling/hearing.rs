@@ -1,5 +1,7 @@
 //! What a lane's provider says: answers, and what handlers tell in mid-attempt.
 
+use std::time::Duration;
+
 use crate::effect::call::{Action, Answer, Event, Now, Policy, Stage, Status};
 use crate::effect::provider::{Asks, CallNumber, Heard, Told};
 use crate::engine::context::Context;
@@ -147,7 +149,11 @@ impl Calling {
         called.heard = Some(HeardLast { status, body, message });
         match action {
             Some(Action::Hold(until)) => {
-                self.health.hold(until);
+                let wait = match self.health.failed() {
+                    0 => Duration::ZERO,
+                    failed => terms.policy.retry.wait(failed, &mut |most| self.random.up_to(most)),
+                };
+                self.health.hold(until.max(now.monotonic + wait));
                 let reason = called.heard.as_ref().and_then(HeardLast::words).unwrap_or_default();
                 if self.said.is_due(&reason, now.monotonic) {
                     tracing::warn!(

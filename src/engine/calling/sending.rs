@@ -11,6 +11,7 @@ use crate::engine::share::TaskId;
 use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::Terms;
 
+use super::health::Health;
 use super::window::{Called, SlotStage, Window};
 use super::{Calling, Windows};
 
@@ -25,6 +26,7 @@ const QUEUED_MIN: usize = 64;
 const UNSENT_PER_CALL: usize = 16;
 /// How many are to be there in any case.
 const UNSENT_MIN: usize = 64;
+
 impl Calling {
     /// How many records are worth reading now: none while there are enough calls, so that no window has to be paused,
     /// which has records read twice, and rounds look at few slots.
@@ -32,20 +34,35 @@ impl Calling {
         if self.has_enough { 0 } else { records_max.min(unsent_max(terms)) }
     }
 
-    /// Takes back whatever is not on the wire yet.
+    /// Takes back whatever is not on the wire yet, but for the call that is being tried.
     pub(super) fn withdraw_all(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
+        // It is all that is under way most of the time, and windows are long.
+        if self.under_way.keys().all(|number| self.health.is_probe(*number)) {
+            return;
+        }
         for id in windows.at_work() {
             let Some(window) = windows.window(id) else { continue };
-            self.withdraw(context, terms, window);
+            self.withdraw_if(context, terms, window, |health, number| !health.is_probe(number));
         }
     }
 
     /// Takes back the calls of a window that are not on the wire yet.
     pub fn withdraw(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
+        self.withdraw_if(context, terms, window, |_, _| true);
+    }
+
+    fn withdraw_if(
+        &mut self,
+        context: &Context,
+        terms: &Terms,
+        window: &mut Window,
+        is_meant: impl Fn(&Health, CallNumber) -> bool,
+    ) {
         let now = Self::now(context);
         for at in 0..window.len() {
             let SlotStage::Called(called) = &window.slot(at).stage else { continue };
-            if called.call.stage() != Stage::Sent || !self.calls.withdraw(called.number) {
+            let is_sent = called.call.stage() == Stage::Sent && is_meant(&self.health, called.number);
+            if !is_sent || !self.calls.withdraw(called.number) {
                 continue;
             }
             self.forget(called.number);
