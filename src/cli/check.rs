@@ -1,5 +1,6 @@
 //! `ratchet check`: reports every mistake at once, or what the topologies amount to.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::io::{self, Write as _};
 
@@ -167,15 +168,19 @@ fn folded(text: &str) -> String {
     folded
 }
 
-/// The outputs, unless it ends in a sink, and the changelogs; for a pattern, with `{topic}` in place of the topic.
+/// The outputs, each once, unless it ends in a sink, and the changelogs; for a pattern, with `{topic}` in place of the
+/// topic.
 fn derived(topology: &Topology) -> (Option<String>, String) {
     let topics: Vec<String> = match &topology.input {
         Input::Topics(topics) => topics.clone(),
         Input::Pattern { .. } => vec!["{topic}".to_owned()],
     };
-    let outputs: Option<Vec<String>> = topics.iter().map(|topic| topology.output_topic(topic)).collect();
+    let mut outputs: Vec<String> = topics.iter().filter_map(|topic| topology.output_topic(topic)).collect();
+    // All inputs may go into one output.
+    let mut known = HashSet::new();
+    outputs.retain(|output| known.insert(output.clone()));
     let changelogs: Vec<String> = topics.iter().map(|topic| topology.changelog(topic)).collect();
-    (outputs.map(|outputs| outputs.join(", ")), changelogs.join(", "))
+    ((!outputs.is_empty()).then(|| outputs.join(", ")), changelogs.join(", "))
 }
 
 fn show_places(places: &[Path]) -> String {

@@ -55,7 +55,7 @@ pub use presets::Preset;
 pub use sink::Sink;
 
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Offline, Process, Report};
-use crate::yaml::{File, Node, Place, Reader, read, secrets, units};
+use crate::yaml::{File, Node, Place, Reader, Value, read, secrets, units};
 
 pub mod cases;
 mod compile;
@@ -293,6 +293,12 @@ fn read_one(path: &Path, environment: &dyn Environment) -> (Option<Named>, Resul
     let compiled = read::open(path, "a topology's YAML file", environment, &mut report).and_then(|file| {
         let mut reader = Reader { file: Arc::new(secrets::masked(&file)), environment, report: &mut report };
         let tree = reader.parse_text(file.text())?;
+        if let Some(place) = proxys_key(&tree) {
+            let help = format!("check it with `ratchet proxy --config {} --check`", path.display());
+            let message = "this is a proxy's file, no topology".to_owned();
+            reader.mistake(place, message, "topologies have no such key", help);
+            return None;
+        }
         let file = Arc::clone(&reader.file);
         let (tree, preset) = match presets::apply(tree, &mut reader) {
             Ok((tree, preset)) => (tree, Ok(preset)),
@@ -318,6 +324,13 @@ fn read_one(path: &Path, environment: &dyn Environment) -> (Option<Named>, Resul
         marks,
     });
     (named, loaded)
+}
+
+/// Where a file that is no topology says what `ratchet proxy` does.
+fn proxys_key(tree: &Node) -> Option<Place> {
+    let Value::Mapping(entries) = &tree.value else { return None };
+    let find = |keys: [&str; 2]| entries.iter().find(|entry| keys.contains(&entry.key.as_str()));
+    find(["listen", "upstream"]).filter(|_| find(["name", "input"]).is_none()).map(|entry| entry.key_place)
 }
 
 /// Reads the topologies at these paths, in order; a folder stands for the `*.yaml` files directly in it, sorted by

@@ -167,6 +167,34 @@ fn tables_that_share_an_output_are_warned_about() {
 }
 
 #[test]
+fn output_of_several_inputs_is_listed_once() {
+    let room = Room::new();
+    let several =
+        |output: &str| PAYMENTS.replace("[payments]", "[payments, refunds]").replace("payments.unique", output);
+    room.write("payments.yaml", several("all.unique"));
+    room.run("check payments.yaml").ended(0).said(&["output all.unique dead letter", "refunds.changelog"]);
+    room.write("payments.yaml", several("'{topic}.unique'"));
+    room.run("check payments.yaml").ended(0).said(&["output payments.unique, refunds.unique dead letter"]);
+}
+
+#[test]
+fn file_of_a_proxy_is_recognised() {
+    let room = Room::new();
+    room.write("proxy.yaml", "listen: 127.0.0.1:8080\nupstream: http://127.0.0.1:3000\nstore: {embedded: {dir: d}}\n");
+    let ran = room.run("check proxy.yaml payments.yaml").ended(2);
+    ran.said(&[
+        "proxy.yaml:1:1",
+        "this is a proxy's file, no topology",
+        "ratchet proxy --config proxy.yaml --check",
+        "1 mistake",
+    ])
+    .never_said("is missing");
+    // A topology into which such a key has strayed is still one.
+    room.write("payments.yaml", format!("{PAYMENTS}upstream: http://127.0.0.1:3000\n"));
+    room.run("check payments.yaml").ended(2).said(&["unknown key `upstream`", "1 mistake"]).never_said("proxy");
+}
+
+#[test]
 fn missing_variable_is_named() {
     let room = Room::new();
     room.write("ratchet.yaml", "cluster: kafka\nkafka: {bootstrap.servers: '${env:NO_SUCH_BROKERS}'}\n");
