@@ -81,6 +81,11 @@ docker: ## Build the container image
 compose-check: ## Validate docker-compose.yml
 	@scripts/compose-check.sh
 
+# Needs neither a cluster nor systemd running. Builds helm and kubeconform the first time, which takes some minutes.
+.PHONY: deploy-check
+deploy-check: setup-deploy ## Check the systemd units and the Helm chart
+	@scripts/deploy-check.sh
+
 # Also removes dist/ and the demo's folder; compiled dependencies stay.
 .PHONY: clean
 clean: ## Remove ratchet's own build results
@@ -246,7 +251,7 @@ shell-check: ## Check the shell scripts
 	@scripts/shell-check.sh
 
 # The checks for single recipes.
-.PHONY: setup-build setup-test setup-cdc setup-bench setup-postgres
+.PHONY: setup-build setup-test setup-cdc setup-bench setup-postgres setup-deploy
 setup-build:
 	@scripts/setup.sh build
 setup-test:
@@ -255,5 +260,7 @@ setup-postgres:
 	@scripts/setup.sh build postgres
 setup-cdc:
 	@scripts/setup.sh build cdc
+setup-deploy:
+	@scripts/setup.sh deploy
 setup-bench:
 	@scripts/setup.sh build test bench

@@ -23,6 +23,9 @@ server_program() { # PROGRAM FOLDER...
 }
 have_server() { server_program "$@" >/dev/null; }
 
+# The path of Go, which its own installer does not put on PATH. Returns 1 if it is nowhere.
+go_program() { server_program go /usr/local/go/bin; }
+
 # Runs a command as root: directly, or with sudo if it asks for no password. Returns 1 if neither is possible.
 as_root() {
     if [[ $(id -u) -eq 0 ]]; then

