@@ -17,6 +17,7 @@ mod database;
 mod kafka;
 mod outcomes;
 mod passing;
+#[path = "../support/program.rs"]
 mod program;
 #[path = "../gates/redis.rs"]
 #[allow(dead_code, reason = "its server is all that is needed here")]

@@ -2,29 +2,18 @@
 
 use super::client::{Got, charge, metric, page, send};
 use super::database::Database;
-use super::program::{Proxy, Room, WAIT};
+use super::program::{Keeps, Proxy, Room, WAIT};
 use super::redis_server;
 use super::service::Service;
-
-const POSTGRES: &str = "{postgres: {url: '${env:STORE_URL}'}}";
-const REDIS: &str = "{redis: {url: '${env:STORE_URL}'}}";
 
 fn run<F: Future<Output = ()>>(test: F) {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(test);
 }
 
-/// A proxy with this kind of store, which is there.
-fn start(room: &Room, (store, url): (&str, &str), service: &Service, more: &str) -> Proxy {
-    room.write_with(store, &service.url(), more);
-    let mut command = room.command("proxy --config proxy.yaml");
-    command.env("STORE_URL", url);
-    Proxy::start(command)
-}
-
 /// What one proxy has answered, another one knows.
-async fn shared(store: (&str, &str)) {
+async fn shared(keeps: Keeps) {
     let (one, other, service) = (Room::new(), Room::new(), Service::counting().await);
-    let proxies = [start(&one, store, &service, "wait: 30s"), start(&other, store, &service, "wait: 30s")];
+    let proxies = [&one, &other].map(|room| room.start_on(&keeps, &service.url(), "wait: 30s"));
     let first = send(proxies[0].address, charge("k", "{}")).await;
     assert_eq!((first.status(), first.text()), (201, r#"{"run":1}"#), "{}", proxies[0].log());
     let again = send(proxies[1].address, charge("k", "{}")).await;
@@ -35,20 +24,19 @@ async fn shared(store: (&str, &str)) {
     assert_eq!(service.runs(), 2);
     for proxy in proxies {
         assert!(page(proxy.metrics, "/readyz?verbose").await.text().contains("[+] store: answers"));
-        assert!(!proxy.log().contains(store.1), "the store's address is in the log");
+        assert!(!proxy.log().contains(keeps.url()), "the store's address is in the log");
     }
 }
 
 #[test]
 fn proxies_share_postgres() {
     let database = Database::new();
-    run(shared((POSTGRES, &database.url)));
+    run(shared(Keeps::Postgres(database.url.clone())));
 }
 
 #[test]
 fn proxies_share_redis() {
-    let url = redis_server::Server::shared().url("");
-    run(shared((REDIS, &url)));
+    run(shared(Keeps::Redis(redis_server::Server::shared().url(""))));
 }
 
 async fn until_ready(proxy: &Proxy, status: u16) -> Got {
@@ -66,11 +54,11 @@ async fn until_ready(proxy: &Proxy, status: u16) -> Got {
 #[test]
 fn nothing_is_run_while_the_store_is_down_unless_that_is_chosen() {
     let mut server = redis_server::Server::start(&[]);
-    let url = server.url("");
+    let keeps = Keeps::Redis(server.url(""));
     run(async {
         let (room, service) = (Room::new(), Service::counting().await);
         let more = "store_timeout: 1s\nroutes: [{path: /charges}, {path: '/*', on_store_down: pass}]";
-        let proxy = start(&room, (REDIS, &url), &service, more);
+        let proxy = room.start_on(&keeps, &service.url(), more);
         until_ready(&proxy, 200).await;
         server.kill();
         let refused = send(proxy.address, charge("k", "{}")).await;

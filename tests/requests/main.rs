@@ -1,6 +1,6 @@
 //! Requests that are carried out once: what every store and every way to it must do, on real servers.
 //!
-//! `stores` has one suite for all stores, `layer` one for the layer on each of them.
+//! `stores` has one suite for all stores, `fronts` one for the layer and the proxy on each of them.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests observe a running system from outside: they have a clock and may wait"
@@ -10,6 +10,8 @@
 mod database;
 #[path = "../support/kafka/mod.rs"]
 mod kafka;
+#[path = "../support/program.rs"]
+mod program;
 #[path = "../support/random.rs"]
 mod random;
 #[path = "../gates/redis.rs"]
@@ -20,7 +22,7 @@ mod server;
 #[path = "../support/until.rs"]
 mod until;
 
-mod layer;
+mod fronts;
 mod schedules;
 mod stores;
 mod transaction;

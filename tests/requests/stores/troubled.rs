@@ -9,7 +9,7 @@ use ratchet::redis::Address;
 use ratchet::redis::requests::Requests as Redis;
 
 use super::{KEPT, LONG, NEW, TAKEN_OVER, answer, answered, new_id, wanted};
-use crate::layer::front::{Ask, Front};
+use crate::fronts::front::{Ask, Front};
 use crate::redis_server::Server;
 use crate::until::{DEADLINE, within};
 
@@ -52,7 +52,7 @@ fn redis_that_is_frozen_costs_a_request_no_more_than_the_wait() {
     let (server, runtime) = (Server::start(&[]), runtime());
     runtime.block_on(async {
         let store = std::sync::Arc::new(redis(&server, ""));
-        let front = Front::set(store.clone(), |layer| layer.store_wait(Duration::from_millis(500))).await;
+        let front = Front::layer(store.clone(), |layer| layer.store_wait(Duration::from_millis(500))).await;
         assert_eq!(front.send(Ask::under("a")).await.status, 200);
         server.freeze();
         let began = Instant::now();

@@ -1,4 +1,7 @@
 //! Goal: whatever a store does wrong, nothing is run without it, no true answer is withheld, and all answers are equal.
+//!
+//! On the layer: the store is a line in front of a real one, which only Rust can be. `tests/proxy/troubled.rs` has the
+//! servers' own troubles, for the proxy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -102,7 +105,7 @@ fn run<F: Future<Output = ()>>(test: impl FnOnce(Arc<Line>) -> F) {
 #[test]
 fn nothing_is_run_while_the_store_is_down() {
     run(|line| async move {
-        let front = Front::on(line.clone()).await;
+        let front = Front::layer(line.clone(), |layer| layer).await;
         line.cut(Call::Reserve, true);
         let answer = front.send(Ask::under("a")).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "store-down"));
@@ -116,7 +119,7 @@ fn nothing_is_run_while_the_store_is_down() {
 #[test]
 fn service_is_run_while_the_store_is_down_where_that_is_wanted() {
     run(|line| async move {
-        let front = Front::set(line.clone(), |layer| layer.on_store_down(OnStoreDown::Pass)).await;
+        let front = Front::layer(line.clone(), |layer| layer.on_store_down(OnStoreDown::Pass)).await;
         line.cut(Call::Reserve, true);
         for run in 1..=2 {
             assert_eq!(front.send(Ask::under("a")).await.whole(), (200, format!("run {run} of a").as_str()));
@@ -128,7 +131,7 @@ fn service_is_run_while_the_store_is_down_where_that_is_wanted() {
 #[test]
 fn reservation_whose_answer_was_lost_is_given_back() {
     run(|line| async move {
-        let front = Front::on(line.clone()).await;
+        let front = Front::layer(line.clone(), |layer| layer).await;
         line.arrives.store(true, Ordering::Relaxed);
         line.cut(Call::Reserve, true);
         assert_eq!(front.send(Ask::under("a")).await.status, 503);
@@ -151,7 +154,7 @@ fn answer_that_cannot_be_remembered_is_given_all_the_same() {
         let set = |layer: ratchet::http::Idempotency| {
             layer.store_wait(Duration::from_millis(300)).lease(Duration::from_millis(600))
         };
-        let front = Front::set(line.clone(), set).await;
+        let front = Front::layer(line.clone(), set).await;
         line.cut(Call::Complete, true);
         assert_eq!(front.send(Ask::under("a")).await.whole(), (200, "run 1 of a"));
         line.cut(Call::Complete, false);
@@ -168,7 +171,7 @@ fn answer_that_could_not_be_remembered_is_in_doubt_where_nothing_may_run_twice()
             let layer = layer.store_wait(Duration::from_millis(300)).lease(Duration::from_millis(400));
             layer.on_in_doubt(OnInDoubt::Refuse)
         };
-        let front = Front::set(line.clone(), set).await;
+        let front = Front::layer(line.clone(), set).await;
         line.cut(Call::Complete, true);
         assert_eq!(front.send(Ask::under("a")).await.whole(), (200, "run 1 of a"));
         line.cut(Call::Complete, false);
@@ -183,7 +186,7 @@ fn answer_that_could_not_be_remembered_is_in_doubt_where_nothing_may_run_twice()
 #[test]
 fn completion_whose_answer_was_lost_is_one() {
     run(|line| async move {
-        let front = Front::set(line.clone(), |layer| layer.store_wait(Duration::from_millis(300))).await;
+        let front = Front::layer(line.clone(), |layer| layer.store_wait(Duration::from_millis(300))).await;
         line.arrives.store(true, Ordering::Relaxed);
         line.cut(Call::Complete, true);
         let first = front.send(Ask::under("a")).await;
@@ -198,7 +201,7 @@ fn holder_that_was_taken_over_gives_its_heirs_answer() {
     run(|line| async move {
         let set =
             |layer: ratchet::http::Idempotency| layer.lease(Duration::from_millis(300)).wait(Duration::from_secs(30));
-        let front = Front::set(line.clone(), set).await;
+        let front = Front::layer(line.clone(), set).await;
         // It is not heard of any more, as if it were frozen.
         line.cut(Call::Extend, true);
         let ask = || Ask::under("a").with("x-first-delay-ms", 1_500).with("x-delay-ms", 50);
@@ -219,7 +222,7 @@ fn holder_that_was_silent_still_answers_where_nobody_may_take_over() {
     run(|line| async move {
         let set =
             |layer: ratchet::http::Idempotency| layer.lease(Duration::from_millis(300)).on_in_doubt(OnInDoubt::Refuse);
-        let front = Front::set(line.clone(), set).await;
+        let front = Front::layer(line.clone(), set).await;
         line.cut(Call::Extend, true);
         let ask = || Ask::under("a").with("x-delay-ms", 1_500);
         let (late, during) = tokio::join!(front.send(ask()), async {
@@ -236,7 +239,7 @@ fn holder_that_was_silent_still_answers_where_nobody_may_take_over() {
 #[test]
 fn release_that_fails_ends_with_the_lease() {
     run(|line| async move {
-        let front = Front::set(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
+        let front = Front::layer(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
         line.cut(Call::Release, true);
         let ask = || Ask::under("a").with("x-status", "500 200");
         assert_eq!(front.send(ask()).await.status, 500);
@@ -249,7 +252,7 @@ fn release_that_fails_ends_with_the_lease() {
 #[test]
 fn reservation_that_comes_too_late_is_not_used() {
     run(|line| async move {
-        let front = Front::set(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
+        let front = Front::layer(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
         line.late_ms.store(1_500, Ordering::Relaxed);
         let (late, heir) = tokio::join!(front.send(Ask::under("a")), async {
             tokio::time::sleep(Duration::from_millis(700)).await;
@@ -267,7 +270,7 @@ fn reservation_that_comes_too_late_is_not_used() {
 #[test]
 fn store_that_is_always_too_late_is_down() {
     run(|line| async move {
-        let front = Front::set(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
+        let front = Front::layer(line.clone(), |layer| layer.lease(Duration::from_millis(400))).await;
         line.late_ms.store(300, Ordering::Relaxed);
         line.is_always_late.store(true, Ordering::Relaxed);
         let answer = tokio::time::timeout(Duration::from_secs(20), front.send(Ask::under("a"))).await.expect("an end");

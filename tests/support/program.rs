@@ -1,4 +1,5 @@
-//! The built program as a process.
+//! `ratchet proxy`, the built program, as a process.
+#![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,12 +11,41 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::kafka;
+
 /// How long anything may take on a busy machine.
 pub const WAIT: Duration = Duration::from_secs(60);
 
 /// A folder with a proxy's store and its file.
 pub struct Room {
     folder: TempDir,
+}
+
+/// Where a proxy remembers requests; a server by its address.
+#[derive(Clone, Debug)]
+pub enum Keeps {
+    Embedded,
+    Postgres(String),
+    Redis(String),
+}
+
+impl Keeps {
+    /// As a file has it. The address stands in the environment.
+    fn yaml(&self) -> &'static str {
+        match self {
+            Keeps::Embedded => "{embedded: {dir: requests}}",
+            Keeps::Postgres(_) => "{postgres: {url: '${env:STORE_URL}'}}",
+            Keeps::Redis(_) => "{redis: {url: '${env:STORE_URL}'}}",
+        }
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> &str {
+        match self {
+            Keeps::Embedded => "",
+            Keeps::Postgres(url) | Keeps::Redis(url) => url,
+        }
+    }
 }
 
 /// A running proxy; killed when dropped.
@@ -39,12 +69,11 @@ impl Room {
 
     /// Writes a proxy's file: in front of this service, with these lines beside what is the same for all.
     pub fn write(&self, upstream: &str, more: &str) -> PathBuf {
-        self.write_with("{embedded: {dir: requests}}", upstream, more)
+        self.write_with(&Keeps::Embedded, upstream, more)
     }
 
-    /// The same with another store.
-    pub fn write_with(&self, store: &str, upstream: &str, more: &str) -> PathBuf {
-        let path = self.path().join("proxy.yaml");
+    fn write_with(&self, keeps: &Keeps, upstream: &str, more: &str) -> PathBuf {
+        let (path, store) = (self.path().join("proxy.yaml"), keeps.yaml());
         let text = format!(
             "listen: 127.0.0.1:0\nupstream: {upstream}\nstore: {store}\nhttp: 127.0.0.1:0\n\
              log: {{format: json, level: 'info,ratchet=debug'}}\n{more}\n"
@@ -63,15 +92,29 @@ impl Room {
     /// Starts a proxy in front of this service, and waits until it listens.
     #[track_caller]
     pub fn start(&self, upstream: &str, more: &str) -> Proxy {
-        self.write(upstream, more);
-        Proxy::start(self.command("proxy --config proxy.yaml"))
+        self.start_on(&Keeps::Embedded, upstream, more)
+    }
+
+    /// The same with another store.
+    #[track_caller]
+    pub fn start_on(&self, keeps: &Keeps, upstream: &str, more: &str) -> Proxy {
+        Proxy::start(self.command_on(keeps, upstream, more))
+    }
+
+    /// What would start it, for an environment of its own.
+    pub fn command_on(&self, keeps: &Keeps, upstream: &str, more: &str) -> Command {
+        self.write_with(keeps, upstream, more);
+        let mut command = self.command("proxy --config proxy.yaml");
+        command.env("STORE_URL", keeps.url());
+        command
     }
 }
 
 impl Proxy {
     #[track_caller]
     pub fn start(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        command.stderr(Stdio::piped()).stdin(Stdio::null());
+        let mut child = kafka::spawn(command).unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = follow(&mut child, &log);
         let metrics = listening(&lines, "serving /metrics, /livez and /readyz", &log);
@@ -85,8 +128,7 @@ impl Proxy {
     }
 
     pub fn signal(&self, signal: i32) {
-        // SAFETY: plain numbers; the child has not been waited for.
-        assert_eq!(unsafe { libc::kill(i32::try_from(self.child.id()).unwrap(), signal) }, 0);
+        kafka::signal(&self.child, signal);
     }
 
     /// Kills it as a crash does.

@@ -1,4 +1,4 @@
-//! A service behind the layer on a real socket, and a client before it.
+//! A service behind the layer or the proxy on real sockets, and a client before it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,31 @@ use ratchet::http::{Idempotency, Store};
 use tokio::net::TcpListener;
 
 use super::service::{Runs, service};
+use super::set::Set;
+use crate::program::{Keeps, Proxy, Room};
+use crate::until::DEADLINE;
+
+/// What stands before the service.
+#[derive(Clone)]
+pub enum Place {
+    /// The layer with this store, in the test's own process.
+    Layer(Arc<dyn Store>),
+    /// The built program, which remembers here.
+    Proxy(Keeps),
+}
 
 /// The whole, from the client to the service.
 pub struct Front {
     pub url: String,
     pub runs: Runs,
-    pub idempotency: Idempotency,
+    kind: Kind,
     client: Client<HttpConnector, Full<Bytes>>,
+}
+
+enum Kind {
+    Layer(Idempotency),
+    // In this order: the process ends before its folder is removed.
+    Proxy { _process: Proxy, _room: Room },
 }
 
 /// An answer, read to its end.
@@ -107,29 +125,45 @@ impl Ask {
 }
 
 impl Front {
-    /// A layer with everything as it is if nothing is said.
-    pub async fn on(store: Arc<dyn Store>) -> Front {
-        Front::set(store, |idempotency| idempotency).await
+    /// With everything as it is if nothing is said.
+    pub async fn on(place: Place) -> Front {
+        Front::set(place, &[]).await
     }
 
-    /// A layer that is set like this.
-    pub async fn set(store: Arc<dyn Store>, set: impl FnOnce(Idempotency) -> Idempotency) -> Front {
-        let idempotency = set(Idempotency::shared(store));
-        let runs = Runs::default();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let router = service(&runs).layer(idempotency.clone());
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.expect("a connection");
-                let service = TowerToHyperService::new(router.clone());
-                tokio::spawn(async move {
-                    let builder = auto::Builder::new(TokioExecutor::new());
-                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
-                });
+    /// Set like this.
+    pub async fn set(place: Place, sets: &[Set]) -> Front {
+        match place {
+            Place::Layer(store) => {
+                Front::layer(store, |layer| sets.iter().fold(layer, |layer, set| set.on(layer))).await
             }
-        });
-        Front { url, runs, idempotency, client: Client::builder(TokioExecutor::new()).build_http() }
+            Place::Proxy(keeps) => {
+                let (runs, room) = (Runs::default(), Room::new());
+                let upstream = serve(service(&runs)).await;
+                let lines: String = sets.iter().map(Set::line).collect();
+                let process = room.start_on(&keeps, &upstream, &lines);
+                let url = format!("http://{}", process.address);
+                Front::before(url, runs, Kind::Proxy { _process: process, _room: room })
+            }
+        }
+    }
+
+    /// The layer, set by a function.
+    pub async fn layer(store: Arc<dyn Store>, set: impl FnOnce(Idempotency) -> Idempotency) -> Front {
+        let (idempotency, runs) = (set(Idempotency::shared(store)), Runs::default());
+        let url = serve(service(&runs).layer(idempotency.clone())).await;
+        Front::before(url, runs, Kind::Layer(idempotency))
+    }
+
+    fn before(url: String, runs: Runs, kind: Kind) -> Front {
+        Front { url, runs, kind, client: Client::builder(TokioExecutor::new()).build_http() }
+    }
+
+    /// The layer, where that is what stands before the service.
+    pub fn idempotency(&self) -> Option<&Idempotency> {
+        match &self.kind {
+            Kind::Layer(idempotency) => Some(idempotency),
+            Kind::Proxy { .. } => None,
+        }
     }
 
     /// Sends a request and reads its answer.
@@ -137,6 +171,19 @@ impl Front {
         let (parts, body) = self.begin(ask).await.into_parts();
         let body = tokio::time::timeout(Duration::from_secs(60), body.collect()).await.expect("an end");
         Answered { status: parts.status, headers: parts.headers, body: body.expect("a whole body").to_bytes() }
+    }
+
+    /// Sends a request again and again until it is answered like this.
+    pub async fn until(&self, ask: Ask, is_it: impl Fn(&Answered) -> bool) -> Answered {
+        let until = tokio::time::Instant::now() + DEADLINE;
+        loop {
+            let answer = self.send(ask.clone()).await;
+            if is_it(&answer) {
+                return answer;
+            }
+            assert!(tokio::time::Instant::now() < until, "{answer:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Sends a request and gives its answer as it begins.
@@ -149,4 +196,21 @@ impl Front {
         let answer = tokio::time::timeout(Duration::from_secs(60), self.client.request(request)).await;
         answer.expect("an answer in time").expect("an answer")
     }
+}
+
+/// Serves on a free port; its address.
+async fn serve(router: axum::Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let service = TowerToHyperService::new(router.clone());
+            tokio::spawn(async move {
+                let builder = auto::Builder::new(TokioExecutor::new());
+                let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    url
 }

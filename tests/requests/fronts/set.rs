@@ -1,0 +1,67 @@
+//! What a case sets: on the layer by a call, in a proxy's file by a line.
+
+use std::time::Duration;
+
+use http::HeaderName;
+use ratchet::http::Idempotency;
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub enum Set {
+    Required,
+    Header(&'static str),
+    NoCaller,
+    Caller(&'static str),
+    FingerprintHeader(&'static str),
+    FingerprintExcept(&'static [&'static str]),
+    Remembered(&'static [&'static str]),
+    Retention(Duration),
+    Lease(Duration),
+    Wait(Duration),
+    RequestBytesMax(usize),
+    AnswerBytesMax(usize),
+    ReservationHeader(&'static str),
+}
+
+impl Set {
+    /// The layer, set like this.
+    pub fn on(&self, layer: Idempotency) -> Idempotency {
+        let name = HeaderName::from_static;
+        match *self {
+            Set::Required => layer.required(true),
+            Set::Header(header) => layer.header(name(header)),
+            Set::NoCaller => layer.caller(|_| None),
+            Set::Caller(header) => layer.caller_header(name(header)),
+            Set::FingerprintHeader(header) => layer.fingerprint_headers([name(header)]),
+            Set::FingerprintExcept(fields) => layer.fingerprint_except(fields.iter().copied()).expect("fields"),
+            Set::Remembered(headers) => layer.remembered_headers(headers.iter().copied().map(name)),
+            Set::Retention(length) => layer.retention(length),
+            Set::Lease(length) => layer.lease(length),
+            Set::Wait(length) => layer.wait(length),
+            Set::RequestBytesMax(bytes) => layer.request_bytes_max(bytes),
+            Set::AnswerBytesMax(bytes) => layer.answer_bytes_max(bytes),
+            Set::ReservationHeader(header) => layer.reservation_header(name(header)),
+        }
+    }
+
+    /// The line of a proxy's file.
+    pub fn line(&self) -> String {
+        let ms = |length: Duration| format!("{}ms", length.as_millis());
+        let line = match *self {
+            Set::Required => "key: required".to_owned(),
+            Set::Header(header) => format!("header: {header}"),
+            Set::NoCaller => "caller: none".to_owned(),
+            Set::Caller(header) => format!("caller: {header}"),
+            Set::FingerprintHeader(header) => format!("fingerprint: {{headers: [{header}]}}"),
+            Set::FingerprintExcept(fields) => format!("fingerprint: {{except: [{}]}}", fields.join(", ")),
+            Set::Remembered(headers) => format!("remember: {{headers: [{}]}}", headers.join(", ")),
+            Set::Retention(length) => format!("retention: {}", ms(length)),
+            Set::Lease(length) => format!("lease: {}", ms(length)),
+            Set::Wait(length) => format!("wait: {}", ms(length)),
+            Set::RequestBytesMax(bytes) => format!("request_bytes_max: {bytes}B"),
+            Set::AnswerBytesMax(bytes) => format!("answer_bytes_max: {bytes}B"),
+            Set::ReservationHeader(header) => format!("reservation_header: {header}"),
+        };
+        line + "\n"
+    }
+}
