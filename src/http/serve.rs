@@ -214,44 +214,47 @@ impl Guarded {
 
     /// Reserves it, or finds its answer, or waits until it can do one of the two.
     async fn reserve(&self) -> Next {
+        let held = Held { id: self.id, token: self.shared.surroundings.token() };
+        let problem = match self.find(held).await {
+            Ok(Found::Reserved { taken_over }) => {
+                if taken_over {
+                    tracing::warn!(request = %self.name(), "a request is taken over: its holder let its lease pass");
+                }
+                return Next::CarryOut(held);
+            }
+            Ok(Found::Answered(answer)) => return Next::Answer(Box::new(remembering::replay(&answer))),
+            Ok(Found::Other) => Problem::OtherRequest,
+            Ok(Found::InDoubt) => Problem::InDoubt,
+            Ok(Found::InProgress) => Problem::InProgress,
+            Err(error) => return self.store_down(held, &error),
+        };
+        Next::Answer(Box::new(problem.answer()))
+    }
+
+    /// What the store says of it, when somebody else is not at work any more, or the wait is over.
+    pub async fn find(&self, held: Held) -> Result<Found, Error> {
         let Shared { settings, surroundings, .. } = &*self.shared;
         let until = surroundings.now() + settings.wait;
         let mut pause = LOOK_AGAIN;
-        let held = Held { id: self.id, token: surroundings.token() };
         let mut was_late = false;
         loop {
             // Before the store is asked: an end in between is not missed.
             let end = self.shared.waiters.end_of(self.id);
             let ended = end.as_ref().map(|end| end.notified());
             let asked_at = surroundings.now();
-            let found = match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await {
-                Ok(found) => found,
-                Err(error) => return self.store_down(held, &error),
-            };
-            let problem = match found {
+            match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await? {
                 // This process was frozen, or the answer was slow: another may have taken over, and be done. If it has
                 // not, the reservation is still this one's, and its lease begins anew.
                 Found::Reserved { .. } if surroundings.now().saturating_sub(asked_at) >= settings.lease / 2 => {
                     if was_late {
-                        let error = Error::Unavailable("it takes longer than half a lease".to_owned());
-                        return self.store_down(held, &error);
+                        return Err(Error::Unavailable("it takes longer than half a lease".to_owned()));
                     }
                     was_late = true;
-                    continue;
                 }
-                Found::Reserved { taken_over } => {
-                    if taken_over {
-                        tracing::warn!(request = %self.name(), "a request is taken over: its holder let its lease pass");
-                    }
-                    return Next::CarryOut(held);
-                }
-                Found::Answered(answer) => return Next::Answer(Box::new(remembering::replay(&answer))),
-                Found::Other => Problem::OtherRequest,
-                Found::InDoubt => Problem::InDoubt,
                 Found::InProgress => {
                     let left = until.saturating_sub(surroundings.now());
                     if left.is_zero() {
-                        return Next::Answer(Box::new(Problem::InProgress.answer()));
+                        return Ok(Found::InProgress);
                     }
                     let slept = surroundings.sleep(pause.min(left));
                     match ended {
@@ -259,10 +262,9 @@ impl Guarded {
                         None => slept.await,
                     }
                     pause = (pause * 2).min(LOOK_AGAIN_MAX);
-                    continue;
                 }
-            };
-            return Next::Answer(Box::new(problem.answer()));
+                found => return Ok(found),
+            }
         }
     }
 

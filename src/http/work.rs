@@ -166,12 +166,11 @@ impl Guarded {
         }
     }
 
-    /// Another has taken the request over, and what that one has got is the request's answer: this client gets it, too.
-    /// If that one has left nothing, this answer is.
+    /// Another has taken the request over, and what that one has got is the request's answer: this client gets it, too,
+    /// if it comes within the wait. If that one has left nothing, this answer is.
     async fn fenced(&self, answer: &Answer, given: Response<Body>) -> Response<Body> {
-        let Shared { store, surroundings, .. } = &*self.shared;
-        let held = Held { id: self.id, token: surroundings.token() };
-        match self.shared.in_time(store.reserve(&self.wanted(held))).await {
+        let held = Held { id: self.id, token: self.shared.surroundings.token() };
+        match self.find(held).await {
             Ok(Found::Answered(first)) => remembering::replay(&first),
             Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {
                 Ok(Kept::Yes) => with(Outcome::Done, given),

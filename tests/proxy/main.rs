@@ -13,6 +13,7 @@ mod crashes;
 mod crowd;
 #[path = "../postgres/database.rs"]
 mod database;
+mod frozen;
 #[path = "../support/kafka/mod.rs"]
 mod kafka;
 mod outcomes;
@@ -26,6 +27,7 @@ mod redis_server;
 mod server;
 mod service;
 mod settings;
+mod shop;
 mod stopping;
 mod stores;
 mod switching;
