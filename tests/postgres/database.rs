@@ -92,7 +92,7 @@ impl Server {
     /// Kills the server and starts it again on what it has left.
     pub fn kill_and_restart(&mut self) {
         self.kill();
-        self.process = Some(self.run());
+        self.start_again();
     }
 
     /// Keeps a copy of everything, as a base backup would.
@@ -110,16 +110,33 @@ impl Server {
         self.process = Some(self.run());
     }
 
+    /// Starts it again after it was killed.
+    pub fn start_again(&mut self) {
+        self.process = Some(self.run());
+    }
+
+    /// Stops the server's process and those of its sessions until what is returned is dropped: the system still takes
+    /// connections and what is sent over them.
+    pub fn freeze(&self) -> Frozen {
+        let frozen = Frozen { processes: self.processes() };
+        frozen.signal(libc::SIGSTOP);
+        frozen
+    }
+
+    /// All of the server's processes.
+    fn processes(&self) -> Vec<i32> {
+        let data = self.home.folder().join("data");
+        let all = fs::read_dir("/proc").expect("processes are listed").flatten();
+        let of_it = all.filter(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|folder| folder == data));
+        of_it.filter_map(|process| process.file_name().to_str()?.parse().ok()).collect()
+    }
+
     /// Kills the server's process, and those of its sessions end with it.
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process = None;
         let data = self.home.folder().join("data");
         // They notice on their own that it is gone; a start before that is refused.
-        within(DEADLINE, "the server's sessions to end", || {
-            let processes = fs::read_dir("/proc").expect("processes are listed").flatten();
-            let mut folders = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
-            folders.all(|folder| folder != data).then_some(())
-        });
+        within(DEADLINE, "the server's sessions to end", || self.processes().is_empty().then_some(()));
         // A server that has given up has removed it.
         if let Err(error) = fs::remove_file(data.join("postmaster.pid")) {
             assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
@@ -146,6 +163,26 @@ impl Server {
     /// The url of a database on this server.
     pub fn url(&self, user: &str, database: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+    }
+}
+
+/// A server that is stopped.
+pub struct Frozen {
+    processes: Vec<i32>,
+}
+
+impl Frozen {
+    fn signal(&self, signal: i32) {
+        for process in &self.processes {
+            // SAFETY: a plain system call; they are the server's, and none of them ends while it is stopped.
+            unsafe { libc::kill(*process, signal) };
+        }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.signal(libc::SIGCONT);
     }
 }
 

@@ -13,6 +13,8 @@ mod crashes;
 mod crowd;
 #[path = "../postgres/database.rs"]
 mod database;
+#[path = "../support/disk.rs"]
+mod disk;
 mod frozen;
 #[path = "../support/kafka/mod.rs"]
 mod kafka;
@@ -23,6 +25,7 @@ mod program;
 #[path = "../gates/redis.rs"]
 #[allow(dead_code, reason = "its server is all that is needed here")]
 mod redis_server;
+mod relay;
 #[path = "../support/server.rs"]
 mod server;
 mod service;
@@ -32,5 +35,6 @@ mod stopping;
 mod stores;
 mod switching;
 mod tls;
+mod troubled;
 #[path = "../support/until.rs"]
 mod until;
