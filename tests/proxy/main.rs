@@ -18,6 +18,7 @@ mod disk;
 mod frozen;
 #[path = "../support/kafka/mod.rs"]
 mod kafka;
+mod load;
 mod outcomes;
 mod passing;
 #[path = "../support/program.rs"]
