@@ -189,7 +189,8 @@ bench-stages: setup-build ## Time each stage of a record's way
 soak: setup-test ## Run on three real brokers for HOURS (1), with restarts and kills
 	HOURS=$(HOURS) RATE=$(RATE) $(CARGO) test $(BUILD) --test soak
 
-# Once for each set of formats: FORMAT=format-2, or FORMAT=control-1 for what stands in control topics.
+# Once for each set of formats: FORMAT=format-2, FORMAT=control-1 for what stands in control topics, FORMAT=request-1 for
+# what is remembered of HTTP requests.
 .PHONY: fixtures
 fixtures: setup-build ## Write today's persisted formats to tests/fixtures/FORMAT
 	FORMAT=$(FORMAT) $(CARGO) test $(BUILD) --test formats -- --ignored --exact write::write_fixtures

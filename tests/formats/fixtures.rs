@@ -20,8 +20,8 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The kinds of folders: of what a run has written, and of what stands in control topics.
-pub const KINDS: [&str; 2] = ["format", "control"];
+/// The kinds of folders: of what a run has written, of what stands in control topics, and of HTTP requests.
+pub const KINDS: [&str; 3] = ["format", "control", "request"];
 
 /// The fixtures of all formats that were ever written.
 pub fn all() -> Vec<Fixture> {
@@ -31,6 +31,11 @@ pub fn all() -> Vec<Fixture> {
 /// The same of control topics.
 pub fn of_control() -> Vec<Fixture> {
     of_kind(KINDS[1])
+}
+
+/// The same of HTTP requests.
+pub fn of_requests() -> Vec<Fixture> {
+    of_kind(KINDS[2])
 }
 
 fn of_kind(kind: &str) -> Vec<Fixture> {

@@ -10,8 +10,8 @@ use ratchet::format::{
 };
 use serde_json::{Value, json};
 
-use crate::decode;
 use crate::fixtures::{KINDS, Room, TOPOLOGIES, copy, hex, root};
+use crate::{decode, requests};
 
 /// Files that RocksDB does not need to open a folder.
 const NEEDLESS: [&str; 4] = ["LOG", "OPTIONS-", "LOCK", "lock"];
@@ -22,11 +22,12 @@ fn write_fixtures() {
     let name = std::env::var("FORMAT").expect("FORMAT names the folder");
     let numbered = name.split_once('-').filter(|(_, number)| number.parse::<u32>().is_ok());
     let kind = numbered.map(|(kind, _)| kind).filter(|kind| KINDS.contains(kind));
-    let kind = kind.unwrap_or_else(|| panic!("FORMAT={name:?}: write format-N or control-N"));
+    let kind = kind.unwrap_or_else(|| panic!("FORMAT={name:?}: write format-N, control-N or request-N"));
     let path = root().join(&name);
     assert!(!path.exists(), "{} exists and is never rewritten", path.display());
     match kind {
         "control" => write_control(&path),
+        "request" => requests::write_requests(&path),
         _ => write_format(&path),
     }
 }
@@ -65,12 +66,14 @@ fn write_format(path: &Path) {
     write(&path.join("offsets.jsonl"), &offsets());
 }
 
-fn write(path: &Path, lines: &[Value]) {
+/// Writes lines of JSON.
+pub fn write(path: &Path, lines: &[Value]) {
     let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(path, lines.concat()).unwrap();
 }
 
-fn strip(folder: &Path) {
+/// Removes what RocksDB does not need.
+pub fn strip(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
