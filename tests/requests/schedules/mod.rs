@@ -10,7 +10,8 @@ mod world;
 
 use store::{MISTAKES, Mistake};
 
-const SEEDS: u64 = 400;
+/// So many that each of what is to happen is all but certain to: the rarest of it does in one of a hundred.
+const SEEDS: u64 = 1_500;
 /// How many seeds a mistake is looked for in.
 const MISTAKE_SEEDS: u64 = 3_000;
 
