@@ -198,7 +198,7 @@ pub fn ratchet(spec: &Spec, text: impl FnOnce(&str) -> String) -> Outcome<Comman
 }
 
 /// The program, which `make bench` has built next to this one.
-fn program() -> Outcome<PathBuf> {
+pub fn program() -> Outcome<PathBuf> {
     let program = env::current_exe()?.with_file_name("ratchet");
     if !program.exists() {
         fail!("{} is not there: build it with `make build`", program.display());

@@ -164,7 +164,7 @@ fn large(record: &mut Generated, id: u64) {
 }
 
 /// An event of 160 bytes.
-fn event(record: &mut Generated, id: u64) {
+pub fn event(record: &mut Generated, id: u64) {
     record.partition = (id % PARTITIONS as u64) as i32;
     let account = id % 1_000_000;
     let _ = write!(record.key, "{account:08}");

@@ -13,6 +13,7 @@ mod contender;
 mod failure;
 mod figures;
 mod floor;
+mod gate;
 mod generate;
 mod growth;
 mod guard;
@@ -31,7 +32,12 @@ mod postgres;
 mod progress;
 #[path = "../../tests/support/random.rs"]
 mod random;
+mod redis;
+#[path = "../../tests/gates/redis.rs"]
+#[allow(dead_code, reason = "shared with tests, which use more of it")]
+mod redis_server;
 mod report;
+mod requests;
 mod restore;
 mod results;
 mod runner;

@@ -32,6 +32,9 @@ pub struct Sample {
     pub cpu_us: f64,
     /// CPU time of the broker per record, in microseconds.
     pub broker_cpu_us: f64,
+    /// CPU time per record of a server beside, in microseconds, where there is one.
+    #[serde(default)]
+    pub server_cpu_us: f64,
     /// The contender's peak resident memory.
     pub peak_mib: f64,
     /// Bytes that the contender wrote to disk per record.
@@ -56,19 +59,31 @@ pub struct Task {
 /// Creates the output (and the changelog, if needed), runs the contender, checks its output's count.
 /// The topics stay.
 pub fn run(bench: &Bench, contender: Contender, spec: &Spec, task: Task, label: &str) -> Outcome<Sample> {
+    if contender == Contender::FloorChangelog {
+        bench.broker.create(&spec.changelog, PARTITIONS, &[("cleanup.policy", "compact")])?;
+    }
+    run_beside(bench, spec, task, label, None, || contender.start(spec))
+}
+
+/// The same with whatever `start` starts, and with a server beside, whose CPU time is measured too.
+pub fn run_beside(
+    bench: &Bench,
+    spec: &Spec,
+    task: Task,
+    label: &str,
+    server: Option<u32>,
+    start: impl FnOnce() -> Outcome<Running>,
+) -> Outcome<Sample> {
     let broker = &bench.broker;
     broker.create(&spec.output, PARTITIONS, &[])?;
-    if contender == Contender::FloorChangelog {
-        broker.create(&spec.changelog, PARTITIONS, &[("cleanup.policy", "compact")])?;
-    }
     let watch = broker.watch(&spec.group, &spec.input, PARTITIONS)?;
     // Writes of earlier runs must not count.
     // SAFETY: a plain call.
     unsafe { libc::sync() };
     let before = broker.all_log_bytes();
-    let mut running = contender.start(spec)?;
+    let mut running = start()?;
     let mut step = bench.progress.step(label, task.to - task.from);
-    let mut sample = watched(broker, &watch, &mut running, task, |done| step.at(done))?;
+    let mut sample = watched((broker, server), &watch, &mut running, task, |done| step.at(done))?;
     drop(step);
     running.stop()?;
     let records = (task.to - task.from) as f64;
@@ -86,16 +101,18 @@ struct Mark {
     done: u64,
     own: Usage,
     broker: Usage,
+    server: Usage,
 }
 
 impl Mark {
-    fn now(done: u64, running: &Running, broker: &Broker) -> Mark {
-        Mark { at: Instant::now(), done, own: running.usage(), broker: Usage::of(broker.pid()) }
+    fn now(done: u64, running: &Running, (broker, server): (&Broker, Option<u32>)) -> Mark {
+        let (at, server) = (Instant::now(), server.map(Usage::of).unwrap_or_default());
+        Mark { at, done, own: running.usage(), broker: Usage::of(broker.pid()), server }
     }
 }
 
 fn watched(
-    broker: &Broker,
+    servers: (&Broker, Option<u32>),
     watch: &Watch,
     running: &mut Running,
     task: Task,
@@ -116,14 +133,14 @@ fn watched(
             return Err(running.failure(&format!("committed nothing for {STALL:?}, with {left} records left")));
         }
         if done >= task.to {
-            let end = Mark::now(done, running, broker);
+            let end = Mark::now(done, running, servers);
             let Some((start, age)) = began.zip(first) else {
                 fail!("all was committed at once: too few records to measure")
             };
             return Ok(between(&start, &end, age));
         }
         if began.is_none() && done > task.from && done >= warm {
-            began = Some(Mark::now(done, running, broker));
+            began = Some(Mark::now(done, running, servers));
         }
         std::thread::sleep(ASK_EVERY);
     }
@@ -136,6 +153,7 @@ fn between(start: &Mark, end: &Mark, age: Duration) -> Sample {
         rate: records / (end.at - start.at).as_secs_f64(),
         cpu_us: micros(end.own.cpu_since(&start.own)),
         broker_cpu_us: micros(end.broker.cpu_since(&start.broker)),
+        server_cpu_us: micros(end.server.cpu_since(&start.server)),
         peak_mib: end.own.peak_bytes as f64 / f64::from(1 << 20),
         disk_bytes: end.own.written_since(&start.own) as f64 / records,
         kafka_bytes: 0.0,

@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::progress::Screen;
 use crate::results::{Findings, Results};
-use crate::{calls, growth, latency, moves, postgres, restore, steady, throughput};
+use crate::{calls, gate, growth, latency, moves, postgres, requests, restore, steady, throughput};
 
 /// A part of the benchmarks.
 pub struct Part {
@@ -39,6 +39,8 @@ pub const ALL: &[Part] = &[
     steady::PART,
     postgres::PART,
     calls::PART,
+    requests::PART,
+    gate::PART,
 ];
 
 /// What a part works with.

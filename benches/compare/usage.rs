@@ -31,7 +31,8 @@ impl Usage {
         sum
     }
 
-    fn alone(pid: u32) -> Usage {
+    /// The usage of a process without its descendants.
+    pub fn alone(pid: u32) -> Usage {
         let status = table(pid, "status");
         let kilobytes = |name: &str| {
             let text = status.get(name).map_or("", String::as_str);

@@ -35,6 +35,5 @@ mod crashes;
 mod gated;
 mod redis;
 mod refused;
-mod speed;
 mod suppressed;
 mod unavailable;

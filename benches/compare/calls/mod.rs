@@ -7,7 +7,7 @@
 mod latency;
 pub mod orders;
 mod page;
-mod provider;
+pub mod provider;
 mod turns;
 mod window;
 

@@ -40,7 +40,8 @@ impl Clock {
         self.0.elapsed().as_micros() as u64
     }
 
-    fn sleep_until(self, due_us: u64) {
+    /// Sleeps until then, or a little longer.
+    pub fn sleep_until(self, due_us: u64) {
         let now = self.now_us();
         if now < due_us {
             sleep(Duration::from_micros(due_us - now).max(NAP_MIN));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::seen::Seeing;
-use super::{Data, Place, RATE, Run, Who, Writer};
+use super::{Data, Place, RATE, Run, Who, Writer, accounts};
 use crate::failure::{Failure, Outcome, fail};
 use crate::generate::PARTITIONS;
 use crate::latency::Percentiles;
@@ -61,7 +61,7 @@ fn measure(place: &Place<'_>, who: Who, name: &str) -> Outcome<(Histogram<u64>, 
     let bench = place.bench;
     let input = format!("in-{name}");
     bench.broker.create(&input, PARTITIONS, &[])?;
-    let database = place.server.database(name)?;
+    let database = place.server.database(name, accounts::CREATE)?;
     let clock = Clock::start();
     let (latency, window) = (Arc::new(Mutex::new(histogram())), Arc::new(Mutex::new(0..0)));
     let (theirs, between) = (Arc::clone(&latency), Arc::clone(&window));

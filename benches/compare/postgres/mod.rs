@@ -11,7 +11,7 @@ mod latency;
 mod loader;
 mod page;
 mod seen;
-mod server;
+pub mod server;
 mod turns;
 
 use std::collections::BTreeMap;

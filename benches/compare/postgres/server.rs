@@ -6,7 +6,6 @@ use std::process::Stdio;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
 
-use super::accounts;
 use crate::failure::{Context as _, Failure, Outcome};
 use crate::kafka::Port;
 use crate::server::{Home, Server as Process, program};
@@ -64,13 +63,13 @@ impl Server {
         Ok(format!("PostgreSQL {}", version.split(' ').next().unwrap_or_default()))
     }
 
-    /// A database with an empty table. Nothing of an earlier one is left to be written to disk.
-    pub fn database(&self, name: &str) -> Outcome<Database> {
+    /// A database with what this SQL creates. Nothing of an earlier one is left to be written to disk.
+    pub fn database(&self, name: &str, create: &str) -> Outcome<Database> {
         let admin = Session::open(&self.url("postgres"))?;
         admin.run(&format!("create database \"{name}\""))?;
         let url = self.url(name);
         let session = Session::open(&url)?;
-        session.run(accounts::CREATE)?;
+        session.run(create)?;
         session.run("checkpoint")?;
         let jdbc_url = format!("jdbc:postgresql://127.0.0.1:{}/{name}", self.port);
         Ok(Database { name: name.to_owned(), url, jdbc_url, session, admin })

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::accounts::{Accounts, Form, MARKS, MARKS_SEEN, TOTALS, Totals};
+use super::accounts::{self, Accounts, Form, MARKS, MARKS_SEEN, TOTALS, Totals};
 use super::server::Database;
 use super::{Data, Place, Sample, Who, Writer, lanes};
 use crate::failure::{Outcome, fail};
@@ -74,7 +74,7 @@ fn fill(place: &Place<'_>, topic: &str, records: u64, form: Form) -> Outcome<Inp
 fn turn(place: &Place<'_>, who: Who, input: &Input, round: usize) -> Outcome<Sample> {
     let bench = place.bench;
     let name = format!("turn-{round}-{}", who.plain_name());
-    let database = place.server.database(&name)?;
+    let database = place.server.database(&name, accounts::CREATE)?;
     let mut writer = Writer::start(place, who, &name, &input.topic, &database)?;
     let watched = watch(place, &mut writer, &database, input);
     let stopped = writer.stop();
