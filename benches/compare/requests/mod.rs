@@ -135,6 +135,8 @@ struct Turn {
 struct Data {
     /// The servers, as they name themselves.
     servers: String,
+    /// How long a lone sync took in each round, in microseconds.
+    syncs_us: Vec<u64>,
     turns: Vec<Turn>,
     stores: Vec<stores::Asked>,
 }

@@ -1,7 +1,7 @@
 //! The part's sections of the page, and its goals.
 
 use super::clients::CONNECTIONS;
-use super::stores::{Asked, CALLERS, Store, What};
+use super::stores::{Asked, CALLERS, ENTRY_BYTES, Store, What};
 use super::{BODY_BYTES, Data, RATE, Sample, Who};
 use crate::failure::Outcome;
 use crate::figures::{thousands, with_range};
@@ -21,7 +21,7 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
         text: text(&data),
         tables: [Some(figures(&data)), Some(latency(&data)), ratios(&data)].into_iter().flatten().collect(),
         plots: vec![plot(&data)],
-        notes: notes(),
+        notes: notes(&data),
     };
     Ok(vec![section, stores(&data)])
 }
@@ -52,12 +52,12 @@ type Column = (&'static str, fn(&Sample) -> f64, fn(f64) -> String);
 
 const LOADED: &[Column] = &[
     ("requests/s", |s| s.rate, thousands),
-    ("CPU, us a request", |s| s.cpu_us, one),
-    ("store's CPU, us", |s| s.store_us, one),
+    ("CPU, us a request", |s| if_any(s.cpu_us), one),
+    ("store's CPU, us", |s| if_any(s.store_us), one),
     ("service's CPU, us", |s| s.service_us, one),
     ("p50, ms", |s| s.saturated.p50 as f64, ms),
     ("p99, ms", |s| s.saturated.p99 as f64, ms),
-    ("peak memory, MiB", |s| s.peak_mib, thousands),
+    ("peak memory, MiB", |s| if_any(s.peak_mib), thousands),
 ];
 
 const STEADY: &[Column] = &[
@@ -68,6 +68,11 @@ const STEADY: &[Column] = &[
     ("of which for the store, on average", |s| s.waited_us.unwrap_or(f64::NAN), ms),
     ("generator late, p99", |s| s.lateness_p99_us as f64, ms),
 ];
+
+/// Zero is the figure of what takes no part.
+fn if_any(figure: f64) -> f64 {
+    if figure > 0.0 { figure } else { f64::NAN }
+}
 
 fn figures(data: &Data) -> Table {
     table(data, "as many requests as connections", LOADED)
@@ -123,13 +128,19 @@ fn plot(data: &Data) -> Plot {
     }
 }
 
-fn notes() -> Vec<String> {
+fn notes(data: &Data) -> Vec<String> {
+    let sync =
+        Spread::of(data.syncs_us.iter().map(|us| *us as f64)).map_or(String::new(), |spread| with_range(spread, ms));
     vec![
         "Percentiles of the first table are those of answers under full load: from when a connection sends a request to \
          when it has the answer. Those of the second are from when a request is due, at a rate that waits for nobody. \
-         What is for the store is what the proxy itself measures, its questions of every second included. The embedded \
-         store's CPU is in the proxy's."
+         What is for the store is what the proxy itself measures, over all requests and its own questions of every \
+         second. The embedded store's CPU is in the proxy's."
             .to_owned(),
+        format!(
+            "How long a sync takes is the disk's matter, and may be most of what an answer waits for: an append of \
+             {ENTRY_BYTES} bytes and its sync took {sync} ms at the median before each round, with nobody else at work."
+        ),
     ]
 }
 
@@ -151,13 +162,14 @@ fn stores_text() -> Vec<String> {
              **reserve and complete** is a reservation and then the answer, of {BODY_BYTES} bytes, which is what a request \
              costs its store: counted once for both."
         ),
-        "The bare command keeps a new key once and knows nothing of tokens, leases, fingerprints and answers. It is asked by \
-         as many callers, through the same client library over as many connections. For `postgres` it is `INSERT ... ON \
-         CONFLICT DO NOTHING` of a key of 32 bytes and a value of 48, over 4 connections, on which statements are sent \
-         without waiting for each other; for `redis`, with `appendfsync everysec`, `SET key value NX PX` with the same \
-         value, over one connection; for `embedded`, 400 bytes at the end of a file, by one thread that takes all that \
-         wait, writes them at once, and syncs before anybody hears of it."
-            .to_owned(),
+        format!(
+            "The bare command keeps a new key once and knows nothing of tokens, leases, fingerprints and answers. It is \
+             asked by as many callers, through the same client library over as many connections. For `postgres` it is \
+             `INSERT ... ON CONFLICT DO NOTHING` of a key of 32 bytes and a value of 48, over 4 connections, on which \
+             statements are sent without waiting for each other; for `redis`, with `appendfsync everysec`, `SET key value \
+             NX PX` with the same value, over one connection; for `embedded`, {ENTRY_BYTES} bytes at the end of a file, by \
+             one thread that takes all that wait, writes them at once, and syncs before anybody hears of it."
+        ),
         "A reservation of `embedded` is synced with the next answer only, unless `on_in_doubt: refuse` is set: then by \
          itself, as the bare command is. `postgres` and `redis` make no difference."
             .to_owned(),

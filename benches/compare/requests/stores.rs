@@ -28,6 +28,7 @@ use crate::random::mix;
 use crate::redis::Redis;
 use crate::usage::Usage;
 
+pub use append::ENTRY_BYTES;
 use bare::Bare;
 
 /// How many ask at once.
@@ -131,6 +132,14 @@ pub fn run(place: &Place<'_>, data: &mut Data, failures: &mut Vec<String>) {
             }
         }
     }
+}
+
+/// How long a lone sync takes, in microseconds.
+pub fn sync_us(bench: &Bench) -> Outcome<u64> {
+    let folder = bench.folder.join("sync");
+    let took = append::alone(&folder, MEASURE_QUICK);
+    let _ = std::fs::remove_dir_all(&folder);
+    took
 }
 
 /// Who keeps what is asked for.

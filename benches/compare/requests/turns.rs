@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::clients::{Clients, Load, Took};
 use super::keeper::Keeper;
 use super::proxy::Proxy;
-use super::{Data, Place, RATE, Sample, Turn, Who};
+use super::{Data, Place, RATE, Sample, Turn, Who, stores};
 use crate::calls::provider::Provider;
 use crate::failure::{Context as _, Outcome};
 use crate::latency::Percentiles;
@@ -52,6 +52,10 @@ pub fn run(place: &Place<'_>, data: &mut Data, failures: &mut Vec<String>) {
     }
     let mut order = Who::ALL;
     for round in 1..=place.bench.rounds {
+        match stores::sync_us(place.bench) {
+            Ok(us) => data.syncs_us.push(us),
+            Err(failure) => failures.push(format!("round {round}: a sync: {failure}")),
+        }
         for who in order {
             match turn(place, who, &format!("requests-{round}-{}", who.plain_name()), lengths) {
                 Ok(sample) => {
@@ -125,6 +129,7 @@ impl Stage<'_> {
         let (from, to, steady) = self.watch(who, Some(RATE), lengths.steady)?;
         let requests = (to.answered - from.answered) as f64;
         let waited_us = from.waited.zip(to.waited).map(|(from, to)| (to - from) * 1e6 / requests);
+        let waited_us = waited_us.filter(|_| who != Who::Passing);
         let (from, to, saturated) = self.watch(who, None, lengths.saturated)?;
         let requests = (to.answered - from.answered) as f64;
         let micros = |from: &Usage, to: &Usage| to.cpu_since(from).as_secs_f64() * 1e6 / requests;

@@ -5,10 +5,12 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
 use crate::failure::{Context as _, Failure, Outcome};
+use crate::live::pace::histogram;
 
 /// About what the store's log has of an answer: its entry, twice its id, and what else stands around them.
 pub const ENTRY_BYTES: usize = 400;
@@ -26,8 +28,7 @@ struct Waiting {
 impl Append {
     /// A new file in this folder.
     pub fn open(folder: &Path) -> Outcome<Append> {
-        fs::create_dir_all(folder).context(folder.display())?;
-        let file = File::create(folder.join("entries"))?;
+        let file = create(folder)?;
         let (sender, waiting) = channel();
         std::thread::spawn(move || write(file, &waiting));
         Ok(Append(sender))
@@ -42,6 +43,22 @@ impl Append {
         self.0.send(Waiting { entry, reply }).map_err(|_| gone())?;
         Ok(written.await.map_err(|_| gone())??)
     }
+}
+
+/// How long one entry and its sync take at the median if nobody else writes, in microseconds: measured for so long.
+pub fn alone(folder: &Path, length: Duration) -> Outcome<u64> {
+    let (mut file, mut took_us, began) = (create(folder)?, histogram(), Instant::now());
+    while began.elapsed() < length {
+        let at = Instant::now();
+        file.write_all(&[0; ENTRY_BYTES]).and_then(|()| file.sync_data())?;
+        took_us.saturating_record(at.elapsed().as_micros() as u64);
+    }
+    Ok(took_us.value_at_quantile(0.5))
+}
+
+fn create(folder: &Path) -> Outcome<File> {
+    fs::create_dir_all(folder).context(folder.display())?;
+    Ok(File::create(folder.join("entries"))?)
 }
 
 fn write(mut file: File, waiting: &Receiver<Waiting>) {
