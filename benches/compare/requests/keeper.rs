@@ -1,4 +1,4 @@
-//! Where a turn's requests are remembered: a database of its own, a Redis of its own, or a folder of the proxy's.
+//! Where requests are remembered in a turn: in a database of its own, a Redis of its own, or a folder of whoever asks.
 
 use super::{Place, Who};
 use crate::failure::Outcome;
@@ -6,17 +6,17 @@ use crate::postgres::server::{Database, Server};
 use crate::redis::Redis;
 use crate::usage::Usage;
 
-/// Redis, once a second: what answers survive there by default once it keeps anything on disk.
+/// Redis that syncs once a second, as it does by default where it keeps anything on disk.
 pub const EVERYSEC: [&str; 1] = ["--appendonly yes --appendfsync everysec"];
-/// Redis, with each command.
+/// Redis that syncs before it answers.
 const ALWAYS: [&str; 1] = ["--appendonly yes --appendfsync always"];
 
 /// A store, with whoever runs it.
 pub enum Keeper<'a> {
-    /// A folder of the proxy's.
+    /// A folder of whoever asks.
     Folder,
     /// PostgreSQL.
-    Postgres(&'a Server, Database),
+    Postgres(&'a Server, Box<Database>),
     /// Redis.
     Redis(Redis),
 }
@@ -26,10 +26,20 @@ impl<'a> Keeper<'a> {
     pub fn open(place: &'a Place<'_>, who: Who, name: &str) -> Outcome<Keeper<'a>> {
         Ok(match who {
             Who::Service | Who::Passing | Who::Embedded | Who::Repeated => Keeper::Folder,
-            Who::Postgres => Keeper::Postgres(&place.postgres, place.postgres.database(name, "")?),
-            Who::Redis => Keeper::Redis(Redis::start(&EVERYSEC)?),
-            Who::RedisAlways => Keeper::Redis(Redis::start(&ALWAYS)?),
+            Who::Postgres => Keeper::postgres(place, name, "")?,
+            Who::Redis => Keeper::redis(&EVERYSEC)?,
+            Who::RedisAlways => Keeper::redis(&ALWAYS)?,
         })
+    }
+
+    /// A database under this name with what this SQL creates.
+    pub fn postgres(place: &'a Place<'_>, name: &str, create: &str) -> Outcome<Keeper<'a>> {
+        Ok(Keeper::Postgres(&place.postgres, Box::new(place.postgres.database(name, create)?)))
+    }
+
+    /// A Redis with these settings.
+    pub fn redis(settings: &[&str]) -> Outcome<Keeper<'a>> {
+        Ok(Keeper::Redis(Redis::start(settings)?))
     }
 
     /// As a proxy's file has it; `folder` is the proxy's.

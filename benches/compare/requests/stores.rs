@@ -19,13 +19,11 @@ use ratchet::http::request::{
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::keeper::EVERYSEC;
+use super::keeper::{EVERYSEC, Keeper};
 use super::{BODY_BYTES, Data, Place};
-use crate::failure::{Context as _, Failure, Outcome, fail};
+use crate::failure::{Context as _, Outcome, fail};
 use crate::part::Bench;
-use crate::postgres::server::Database;
 use crate::random::mix;
-use crate::redis::Redis;
 use crate::usage::Usage;
 
 pub use append::ENTRY_BYTES;
@@ -142,25 +140,18 @@ pub fn sync_us(bench: &Bench) -> Outcome<u64> {
     took
 }
 
-/// Who keeps what is asked for.
-enum Server<'a> {
-    None,
-    Postgres(&'a crate::postgres::server::Server, Database),
-    Redis(Redis),
-}
-
 fn measure(place: &Place<'_>, store: Store, what: What, round: usize) -> Outcome<Asked> {
     let name = format!("stores-{round}-{what:?}").to_lowercase();
     let folder = place.bench.folder.join(&name);
-    let server = match store {
-        Store::Embedded => Server::None,
-        Store::Postgres => Server::Postgres(&place.postgres, place.postgres.database(&name, bare::CREATE)?),
-        Store::Redis => Server::Redis(Redis::start(&EVERYSEC)?),
+    let keeper = match store {
+        Store::Embedded => Keeper::Folder,
+        Store::Postgres => Keeper::postgres(place, &name, bare::CREATE)?,
+        Store::Redis => Keeper::redis(&EVERYSEC)?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let measured = runtime.block_on(async {
-        let target = Arc::new(server.target(what, &folder).await?);
-        watch(place.bench, &server, target).await
+        let target = Arc::new(target(&keeper, what, &folder).await?);
+        watch(place.bench, &keeper, target).await
     });
     // What they keep open is closed with them.
     drop(runtime);
@@ -169,37 +160,27 @@ fn measure(place: &Place<'_>, store: Store, what: What, round: usize) -> Outcome
     Ok(Asked { round, store, what, rate, own_us, server_us })
 }
 
-impl Server<'_> {
-    async fn target(&self, what: What, folder: &Path) -> Outcome<Target> {
-        if what == What::Bare {
-            return Ok(Target::Bare(match self {
-                Server::None => Bare::file(folder)?,
-                Server::Postgres(_, database) => Bare::postgres(&database.url).await?,
-                Server::Redis(redis) => Bare::redis(&redis.url()).await?,
-            }));
-        }
-        let refused = |error: ratchet::http::request::Error| Failure(error.to_string());
-        let store: Box<dyn Requests> = match self {
-            Server::None => Box::new(ratchet::http::Requests::open(folder).map_err(refused)?),
-            Server::Postgres(_, database) => {
-                let store = ratchet::effect::postgres::requests::Requests::new(&database.url, "ratchet");
-                Box::new(store.map_err(refused)?)
-            }
-            Server::Redis(redis) => {
-                let address = ratchet::redis::Address::read(&redis.url()).context("an address")?;
-                Box::new(ratchet::redis::requests::Requests::new(address))
-            }
-        };
-        Ok(Target::Store(store, what))
+/// Whom to ask, with a folder for what a folder keeps.
+async fn target(keeper: &Keeper<'_>, what: What, folder: &Path) -> Outcome<Target> {
+    if what == What::Bare {
+        return Ok(Target::Bare(match keeper {
+            Keeper::Folder => Bare::file(folder)?,
+            Keeper::Postgres(_, database) => Bare::postgres(&database.url).await?,
+            Keeper::Redis(redis) => Bare::redis(&redis.url()).await?,
+        }));
     }
-
-    fn usage(&self) -> Usage {
-        match self {
-            Server::None => Usage::default(),
-            Server::Postgres(server, _) => server.usage(),
-            Server::Redis(redis) => redis.usage(),
+    let store: Box<dyn Requests> = match keeper {
+        Keeper::Folder => Box::new(ratchet::http::Requests::open(folder).context("opening")?),
+        Keeper::Postgres(_, database) => {
+            let store = ratchet::effect::postgres::requests::Requests::new(&database.url, "ratchet");
+            Box::new(store.context("opening")?)
         }
-    }
+        Keeper::Redis(redis) => {
+            let address = ratchet::redis::Address::read(&redis.url()).context("an address")?;
+            Box::new(ratchet::redis::requests::Requests::new(address))
+        }
+    };
+    Ok(Target::Store(store, what))
 }
 
 /// What is asked, of whom.
@@ -261,7 +242,7 @@ fn answer() -> Answer {
 }
 
 /// Has all callers ask, and returns how often a second they were answered, and the CPU time of each of it.
-async fn watch(bench: &Bench, server: &Server<'_>, target: Arc<Target>) -> Outcome<[f64; 3]> {
+async fn watch(bench: &Bench, keeper: &Keeper<'_>, target: Arc<Target>) -> Outcome<[f64; 3]> {
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut callers: JoinSet<Outcome<()>> = JoinSet::new();
     for caller in 0..CALLERS as u64 {
@@ -276,7 +257,7 @@ async fn watch(bench: &Bench, server: &Server<'_>, target: Arc<Target>) -> Outco
             Ok(())
         });
     }
-    let mark = || (Instant::now(), done.load(Ordering::Relaxed), Usage::alone(std::process::id()), server.usage());
+    let mark = || (Instant::now(), done.load(Ordering::Relaxed), Usage::alone(std::process::id()), keeper.usage());
     tokio::time::sleep(WARM_UP).await;
     let from = mark();
     tokio::time::sleep(measured_for(bench)).await;

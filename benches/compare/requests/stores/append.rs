@@ -1,8 +1,11 @@
 //! The least that a folder can cost which keeps what it was told: entries at the end of a file, each synced before its
 //! caller hears of it. One thread takes all that wait, writes them at once and syncs once.
+//!
+//! The file's space is reserved at first, as RocksDB does it for its log: so a sync has less of the file system to write.
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -14,6 +17,8 @@ use crate::live::pace::histogram;
 
 /// About what the store's log has of an answer: its entry, twice its id, and what else stands around them.
 pub const ENTRY_BYTES: usize = 400;
+/// More than is written in a run.
+const RESERVED_BYTES: i64 = 256 << 20;
 /// How many entries are written at once, as in the store.
 const BATCH_MAX: usize = 512;
 
@@ -58,7 +63,12 @@ pub fn alone(folder: &Path, length: Duration) -> Outcome<u64> {
 
 fn create(folder: &Path) -> Outcome<File> {
     fs::create_dir_all(folder).context(folder.display())?;
-    Ok(File::create(folder.join("entries"))?)
+    let file = File::create(folder.join("entries"))?;
+    // SAFETY: a plain system call on an open file.
+    if unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, RESERVED_BYTES) } != 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    Ok(file)
 }
 
 fn write(mut file: File, waiting: &Receiver<Waiting>) {
@@ -73,7 +83,7 @@ fn write(mut file: File, waiting: &Receiver<Waiting>) {
         bytes.clear();
         for reply in replies.drain(..) {
             // An error has no copy, but its kind does.
-            let _ = reply.send(written.as_ref().map(|()| ()).map_err(|error| error.kind().into()));
+            let _ = reply.send(written.as_ref().copied().map_err(|error| error.kind().into()));
         }
     }
 }
