@@ -167,8 +167,9 @@ fn stores_text() -> Vec<String> {
              asked by as many callers, through the same client library over as many connections. For `postgres` it is \
              `INSERT ... ON CONFLICT DO NOTHING` of a key of 32 bytes and a value of 48, over 4 connections, on which \
              statements are sent without waiting for each other; for `redis`, with `appendfsync everysec`, `SET key value \
-             NX PX` with the same value, over one connection; for `embedded`, {ENTRY_BYTES} bytes at the end of a file whose space is reserved, by \
-             one thread that takes all that wait, writes them at once, and syncs before anybody hears of it."
+             NX PX` with the same value, over one connection; for `embedded`, {ENTRY_BYTES} bytes at the end of a file \
+             whose space is reserved, by one thread that takes all that wait, writes them at once, and syncs before anybody \
+             hears of it."
         ),
         "A reservation of `embedded` is synced with the next answer only, unless `on_in_doubt: refuse` is set: then by \
          itself, as the bare command is. `postgres` and `redis` make no difference."
