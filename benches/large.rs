@@ -166,7 +166,7 @@ fn run(dir: &Path, entries: u64, memory_bytes: u64, lookups: u64) {
         look(&mut stores, entries, 7 << 40, lookups, Some(1 << 50))
     });
     measured("flushed and closed", STORES, || {
-        stores.iter().for_each(|store| store.flush().expect("there is space"));
+        stores.iter_mut().for_each(|store| store.flush().expect("there is space"));
         stores.clear();
     });
     stores = measured("opened, meta read", STORES, || {

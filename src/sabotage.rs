@@ -62,6 +62,8 @@ acts! {
     LoadPositionAhead,
     /// of a key's records in a load the oldest counts
     LoadOldestWins,
+    /// a memtable that waits for its file is not asked
+    FrozenNotAsked,
     /// a store that is being restored has the committed token
     TokenInRestore,
     /// a store that has come as far as the group's offset is called current

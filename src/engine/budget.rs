@@ -2,7 +2,7 @@
 //!
 //! | share | for |
 //! |---|---|
-//! | 5/8 | the stores: blocks, write buffers, and the buffers of loads, for which blocks are evicted |
+//! | 5/8 | the stores: blocks, memtables, and the buffers of loads; blocks are evicted for the others |
 //! | 1/8 | what members have fetched and lanes have not taken yet, over all lanes |
 //! | 1/8 | what restores have fetched and not taken yet, over all loads of all lanes; what isolated tasks have fetched, and their transactions |
 //! | 1/8 | open transactions: overlays, and records being sent, over all lanes |

@@ -75,7 +75,7 @@ impl Held {
     ) -> Result<Self, Setback> {
         let meta = self.store.meta()?;
         let is_complete = meta.is_some_and(|meta| meta.token.is_some() && meta.partition == partition);
-        let Self { store, lock, .. } = self;
+        let Self { mut store, lock, .. } = self;
         if is_complete {
             // Whatever was set aside goes.
             store.flush()?;
@@ -85,7 +85,7 @@ impl Held {
     }
 
     /// Keeps a copy of the store, which is complete, before a load changes it.
-    pub fn keep_copy(&self, context: &Context) -> Result<(), Setback> {
+    pub fn keep_copy(&mut self, context: &Context) -> Result<(), Setback> {
         let (dir, memory) = (self.lock.path(), &context.memory);
         if aside::stands_aside(dir, memory)? {
             // An earlier one: the process was killed before it was removed, or before the load; or the sink's row was
@@ -93,7 +93,7 @@ impl Held {
             self.store.flush()?;
             aside::remove_aside(dir, memory)?;
         }
-        aside::keep_copy(&self.store, dir, memory)?;
+        aside::keep_copy(&mut self.store, dir, memory)?;
         crash::point(crash::Point::StoreSetAside);
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Held {
     }
 
     /// The store is complete and says so: whatever is set aside is no longer needed.
-    pub fn drop_former(&self, context: &Context) -> Result<(), Setback> {
+    pub fn drop_former(&mut self, context: &Context) -> Result<(), Setback> {
         if !aside::stands_aside(self.lock.path(), &context.memory)? {
             return Ok(());
         }

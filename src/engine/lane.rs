@@ -318,9 +318,9 @@ impl<C: Cluster> Lane<C> {
 
     /// Flushes the store of the next task that is due, if it is still at work.
     fn flush_next(&mut self) {
-        let Some(task) = self.to_flush.pop().and_then(|id| self.tasks.get(&id)) else { return };
-        if let (Phase::Running, Some(held)) = (&task.phase, &task.held)
-            && let Err(error) = held.store.flush()
+        let Some(task) = self.to_flush.pop().and_then(|id| self.tasks.get_mut(&id)) else { return };
+        if let (Phase::Running, Some(held)) = (&task.phase, &mut task.held)
+            && let Err(error) = held.store.begin_flush()
         {
             tracing::warn!(task = %task.input, reason = %error, "store not flushed");
         }

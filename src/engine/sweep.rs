@@ -58,12 +58,16 @@ pub fn slice<C: Cluster>(
     task: &mut Task<C>,
     share: Option<&Share>,
 ) -> Result<Vec<Vec<u8>>, state::Error> {
-    let Some(held) = &task.held else { return Ok(Vec::new()) };
+    let Some(held) = &mut task.held else { return Ok(Vec::new()) };
     let progress = &share.map_or(&task.committed, |share| &share.position).progress;
     let sweep = &mut task.sweep;
     if !sweep.walking {
         (sweep.cursor, sweep.walked_at, sweep.walking) = (None, Some(progress.stream_time), true);
         sweep.walks.begin(context.clock.monotonic(), held.store.entries_estimate());
+        // The walk is over what is flushed; the next one is soon enough for what is not.
+        if let Err(error) = held.store.begin_flush() {
+            tracing::warn!(task = %task.input, reason = %error, "store not flushed");
+        }
     }
     let by_wall = sabotage::is_on(Sabotage::SweepByWallClock)
         .then(|| dedup::Progress { stream_time: context.clock.wall_ms(), ..progress.clone() });

@@ -37,7 +37,7 @@ pub fn set_aside(dir: &Path, memory: &Memory) -> Result<(), Error> {
 }
 
 /// Keeps a copy of the store in `dir`, which is open, aside. There must be none set aside yet.
-pub fn keep_copy(store: &Store, dir: &Path, memory: &Memory) -> Result<(), Error> {
+pub fn keep_copy(store: &mut Store, dir: &Path, memory: &Memory) -> Result<(), Error> {
     store.copy(&aside_of(dir))?;
     sync_above(dir, memory)
 }

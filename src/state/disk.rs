@@ -5,7 +5,9 @@
 //! onto another store.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::memtable::{Budget, Frozen};
 use super::{Error, LoadBuffer};
 use crate::format::StoreMeta;
 
@@ -15,6 +17,17 @@ pub type Records<'a> = dyn Fn(&mut Put<'_>) + 'a;
 
 /// Takes one record: a key, and its value or `None` to delete it.
 pub type Put<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
+
+/// What is to be brought into a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// What is ready.
+    Ready,
+    /// The same, and what could not be brought in is tried again.
+    Retry,
+    /// Everything, waiting for it.
+    All,
+}
 
 /// The storage beneath stores. The caller holds the lock on the folders named.
 pub trait Disk: Send + Sync {
@@ -47,7 +60,10 @@ pub trait Disk: Send + Sync {
     /// A buffer for a load; `None` while other loads have the whole budget.
     fn load_buffer(&self) -> Option<LoadBuffer>;
 
-    /// Bytes of memory in use, write buffers included.
+    /// What the memtables of its stores may take.
+    fn memtables(&self) -> Arc<Budget>;
+
+    /// Bytes of memory in use, memtables included.
     fn used_bytes(&self) -> usize;
 }
 
@@ -85,8 +101,13 @@ pub trait Files: Read + Send {
     /// Takes what a restore has read, to be brought into the store by [`Files::take_over`] in the order of the calls.
     fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error>;
 
-    /// Brings the loads that are ready into the store, or all of them with `wait`; returns how many are not.
-    fn take_over(&mut self, wait: bool) -> Result<usize, Error>;
+    /// Takes a frozen memtable, to be brought into the store by [`Files::take_over`] in the order of the calls: atomically,
+    /// with its meta. Not while there are pending loads.
+    fn add(&mut self, table: Arc<Frozen>) -> Result<(), Error>;
+
+    /// Brings loads or memtables into the store; returns how many are not in it. A memtable that could not be brought in
+    /// is not lost, nor is any that follows: the error is that of the last try.
+    fn take_over(&mut self, take: Take) -> Result<usize, Error>;
 
     /// Drops the pending loads.
     fn drop_loads(&mut self);
@@ -106,7 +127,7 @@ pub trait Files: Read + Send {
     /// The store's folder.
     fn path(&self) -> &Path;
 
-    /// Lets a test have small loads become table files.
+    /// Lets a test have small loads and memtables become table files.
     #[doc(hidden)]
     fn set_file_bytes_min(&mut self, bytes: usize);
 }

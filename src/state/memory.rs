@@ -1,10 +1,12 @@
-//! What all stores of a process share: one block cache, one budget of write buffers charged to it, and
-//! RocksDB's few background threads. And the options with which every store is opened.
+//! What all stores of a process share: one block cache, one budget of write buffers charged to it, one of memtables, for
+//! which the cache shrinks, and RocksDB's few background threads. And the options with which every store is opened.
 //!
 //! They are tuned for many small stores that mostly miss: a task's typical lookup is for an identity that
 //! it has never seen, and a worker may have hundreds of tasks.
 
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rocksdb::{
@@ -15,9 +17,18 @@ use super::background;
 use super::build::Builders;
 use super::disk::Disk;
 use super::load::LoadBuffer;
+use super::memtable::Budget;
 
-/// The fraction for write buffers is 1 / this, the rest is for blocks; a larger one would mean fewer, larger flushes.
-const WRITE_BUFFERS_SHARE: u64 = 4;
+/// The fraction for memtables is 1 / this; a larger one would mean fewer, larger files.
+const MEMTABLES_SHARE: usize = 4;
+/// The bounds of one memtable, whatever its store's share is. A larger one takes too long to write in the end.
+const MEMTABLE_BYTES: RangeInclusive<usize> = 64 << 10..=64 << 20;
+/// The most changelog records in a memtable: after a crash, they are read again.
+const MEMTABLE_RECORDS_MAX: usize = 500_000;
+/// The cache shrinks for memtables in steps of this size.
+const MEMTABLES_STEP: usize = 1 << 20;
+/// The fraction for RocksDB's own write buffers, which take what is too little for a file, is 1 / this.
+const WRITE_BUFFERS_SHARE: u64 = 8;
 /// One store's fraction of the memory before it flushes.
 const WRITE_BUFFER_SHARE: u64 = 64;
 const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
@@ -57,8 +68,8 @@ const LOAD_BUFFER_BYTES_MAX: usize = 64 << 20;
 /// Building a table file takes 1 / this of its buffer's size in addition, for the filter's hashes and blocks.
 const BUILD_SHARE: usize = 5;
 
-/// One memory budget for all stores of a process: the block cache, the write buffers inside it, and the buffers
-/// of loads, for which the cache shrinks while there are any. It also determines where the stores are. Cheap to clone;
+/// One memory budget for all stores of a process: the block cache, the write buffers inside it, and the memtables and
+/// the buffers of loads, for which the cache shrinks while there are any. It also determines where the stores are. Cheap to clone;
 /// all clones are the same budget.
 #[derive(Clone)]
 pub struct Memory(Arc<dyn Disk>);
@@ -73,6 +84,14 @@ impl Memory {
     /// The same without builder threads: for a simulation, whose time does not wait for them.
     pub fn without_builders(bytes: u64) -> Self {
         Self::on(Arc::new(RocksMemory::new(bytes, Builders::none())))
+    }
+
+    /// The same, with memtables of so many bytes and changelog records at most.
+    #[cfg(test)]
+    pub(super) fn with_memtables(bytes: u64, table_bytes: usize, records_max: usize) -> Self {
+        let mut memory = RocksMemory::new(bytes, Builders::default());
+        memory.memtables = Arc::new(Budget::new(usize::MAX, table_bytes..=table_bytes, records_max, |_| {}));
+        Self::on(Arc::new(memory))
     }
 
     /// The memory of stores on another disk.
@@ -91,7 +110,7 @@ impl Memory {
         self.0.load_buffer()
     }
 
-    /// Bytes in use, write buffers included.
+    /// Bytes in use, memtables included.
     pub fn used_bytes(&self) -> usize {
         self.0.used_bytes()
     }
@@ -102,6 +121,7 @@ impl Memory {
 pub(super) struct RocksMemory {
     cache: Cache,
     loads: Arc<Loads>,
+    memtables: Arc<Budget>,
     buffers: WriteBufferManager,
     /// `None` if RocksDB cannot create an environment; its stores then use the default one.
     env: Option<Env>,
@@ -124,8 +144,19 @@ impl RocksMemory {
             env
         });
         let write_buffer_bytes = (bytes / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
-        let loads = Arc::new(Loads::new(cache.clone(), to_usize(bytes), builders));
-        Self { cache, loads, buffers, env, write_buffer_bytes: to_usize(write_buffer_bytes) }
+        let blocks = Arc::new(Blocks::new(cache.clone(), to_usize(bytes)));
+        let loads = Arc::new(Loads::new(Arc::clone(&blocks), to_usize(bytes), builders));
+        let memtables =
+            Budget::new(to_usize(bytes) / MEMTABLES_SHARE, MEMTABLE_BYTES, MEMTABLE_RECORDS_MAX, move |used| {
+                blocks.leave_to_memtables(used);
+            });
+        let (memtables, write_buffer_bytes) = (Arc::new(memtables), to_usize(write_buffer_bytes));
+        Self { cache, loads, memtables, buffers, env, write_buffer_bytes }
+    }
+
+    /// What the memtables may take.
+    pub fn memtables(&self) -> &Arc<Budget> {
+        &self.memtables
     }
 
     /// A share of the budget for a load's buffer; `None` while others have all of it.
@@ -193,48 +224,74 @@ impl RocksMemory {
     }
 }
 
+/// The cache of blocks, which leaves what others need of the whole.
+struct Blocks {
+    cache: Cache,
+    /// What it may take while nobody else needs anything.
+    bytes: usize,
+    for_loads: AtomicUsize,
+    /// In steps.
+    for_memtables: AtomicUsize,
+}
+
+impl Blocks {
+    fn new(cache: Cache, bytes: usize) -> Self {
+        Self { cache, bytes, for_loads: AtomicUsize::new(0), for_memtables: AtomicUsize::new(0) }
+    }
+
+    fn leave_to_loads(&self, bytes: usize) {
+        self.for_loads.store(bytes, Ordering::Relaxed);
+        self.fit();
+    }
+
+    fn leave_to_memtables(&self, bytes: usize) {
+        let bytes = bytes.next_multiple_of(MEMTABLES_STEP);
+        if self.for_memtables.swap(bytes, Ordering::Relaxed) != bytes {
+            self.fit();
+        }
+    }
+
+    /// Two at once may leave a size that is old by one step, until the next change.
+    fn fit(&self) {
+        let others = self.for_loads.load(Ordering::Relaxed) + self.for_memtables.load(Ordering::Relaxed);
+        self.cache.clone().set_capacity(self.bytes.saturating_sub(others));
+    }
+}
+
 /// The memory budget for loads.
 struct Loads {
     buffer_bytes: usize,
     buffers_max: usize,
-    /// What blocks may take while nothing is being loaded.
-    cache_bytes: usize,
-    taken: Mutex<Taken>,
+    blocks: Arc<Blocks>,
+    /// How many buffers are in use.
+    taken: Mutex<usize>,
     builders: Builders,
 }
 
-/// How many buffers are in use, and the cache that shrinks for them.
-struct Taken {
-    count: usize,
-    cache: Cache,
-}
-
 impl Loads {
-    fn new(cache: Cache, cache_bytes: usize, builders: Builders) -> Self {
+    fn new(blocks: Arc<Blocks>, cache_bytes: usize, builders: Builders) -> Self {
         let bytes = cache_bytes / LOADS_SHARE;
         let of_one = |buffer_bytes: usize| buffer_bytes + buffer_bytes / BUILD_SHARE;
         let share = bytes / LOAD_BUFFERS * BUILD_SHARE / (BUILD_SHARE + 1);
         let buffer_bytes = share.clamp(LOAD_BUFFER_BYTES_MIN, LOAD_BUFFER_BYTES_MAX);
         let buffers_max = (bytes / of_one(buffer_bytes)).max(LOAD_BUFFERS_MIN);
-        let taken = Mutex::new(Taken { count: 0, cache });
-        Self { buffer_bytes, buffers_max, cache_bytes, taken, builders }
+        Self { buffer_bytes, buffers_max, blocks, taken: Mutex::new(0), builders }
     }
 
     fn take(loads: &Arc<Self>) -> Option<BudgetShare> {
         let mut taken = loads.taken();
-        (taken.count < loads.buffers_max).then(|| {
+        (*taken < loads.buffers_max).then(|| {
             loads.set(&mut taken, |count| count + 1);
             BudgetShare { loads: Arc::clone(loads) }
         })
     }
 
-    fn set(&self, taken: &mut Taken, count: impl Fn(usize) -> usize) {
-        taken.count = count(taken.count);
-        let loads_bytes = taken.count * (self.buffer_bytes + self.buffer_bytes / BUILD_SHARE);
-        taken.cache.set_capacity(self.cache_bytes.saturating_sub(loads_bytes));
+    fn set(&self, taken: &mut usize, count: impl Fn(usize) -> usize) {
+        *taken = count(*taken);
+        self.blocks.leave_to_loads(*taken * (self.buffer_bytes + self.buffer_bytes / BUILD_SHARE));
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, usize> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

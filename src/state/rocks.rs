@@ -1,13 +1,15 @@
 //! RocksDB on this machine's disk: see [`super::disk`].
 //!
 //! There is no write-ahead log. A write batch goes whole into one write buffer, write buffers reach the disk in
-//! order, and all keys share them; table files reach the disk at once.
+//! order, and all keys share them; table files reach the disk at once. A frozen memtable's file has the meta's key among
+//! its own, which every write batch has, too: so RocksDB flushes what was written before it ingests the file.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -16,17 +18,18 @@ use rocksdb::{
     ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
-use super::build::{self, Built, PendingLoad, Work};
-use super::disk::{Disk, Files, Put, Read, Records};
+use super::build::{self, Loaded, Pending, TableFile};
+use super::disk::{Disk, Files, Put, Read, Records, Take};
 use super::load::LoadBuffer;
 use super::memory::RocksMemory;
+use super::memtable::{Budget, Frozen};
 use super::stalls::DiskCall;
 use super::{Error, dir};
 use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
 
 /// Maximum number of keys looked up at once: more saves nothing and holds more blocks.
 const GET_KEYS_MAX: usize = 512;
-/// A load of at least this size becomes a table file.
+/// A load or a memtable of at least this size becomes a table file.
 const INGEST_BYTES_MIN: usize = 2 << 20;
 /// From this number of table files in one load on, they are compacted during the load: each is part of every lookup.
 const LOAD_FILES_MAX: usize = 64;
@@ -36,16 +39,28 @@ const STALL_STEPS_MAX: u32 = 30_000;
 /// With less free space than this, failed background work is attributed to a lack of space.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
-/// An open RocksDB and its pending loads.
+/// An open RocksDB, and what is on its way into it.
 pub(super) struct Rocks {
-    /// Loads that were submitted and not yet ingested, in order. Dropped before the rest, as they use the folder.
-    pending: VecDeque<PendingLoad>,
+    /// Loads that were submitted and not yet ingested, in order, each with the meta to be written after it. Dropped
+    /// before the rest, as they use the folder.
+    loads: VecDeque<(Pending<Loaded>, StoreMeta)>,
+    /// Memtables that are not in the database yet, in order; none while there are loads. Dropped before the rest, too.
+    tables: VecDeque<(Arc<Frozen>, Building)>,
     /// How many table files the load has made, `None` if compactions run as usual.
     load_files: Option<usize>,
     db: DB,
     dir: PathBuf,
     memory: RocksMemory,
     ingest_bytes_min: usize,
+}
+
+/// How far a memtable's file is.
+enum Building {
+    /// There will be none: it is small.
+    Small,
+    UnderWay(Pending<TableFile>),
+    /// The table could not be brought in.
+    Failed,
 }
 
 /// The only column family, which holds everything.
@@ -62,10 +77,8 @@ impl Rocks {
         let _call = DiskCall::begin(&dir, "open");
         let db = open_db(&dir, memory)?;
         let memory = memory.clone();
-        let opened =
-            Self { pending: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min: INGEST_BYTES_MIN };
-        build::remove_leftovers(&opened.dir)?;
-        Ok(opened)
+        build::remove_leftovers(&dir)?;
+        Ok(Self::of(db, dir, memory))
     }
 
     /// Opens the database in `dir` as it is on the disk, read-only; `None` if none was created yet.
@@ -77,9 +90,63 @@ impl Rocks {
         let family = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         let db = DB::open_cf_with_opts_for_read_only(&options, dir, family, false)
             .map_err(|error| Error::from_opening(dir, &error))?;
-        let (dir, memory) = (dir.to_owned(), memory.clone());
-        let ingest_bytes_min = INGEST_BYTES_MIN;
-        Ok(Some(Self { pending: VecDeque::new(), load_files: None, db, dir, memory, ingest_bytes_min }))
+        Ok(Some(Self::of(db, dir.to_owned(), memory.clone())))
+    }
+
+    fn of(db: DB, dir: PathBuf, memory: RocksMemory) -> Self {
+        let (loads, tables) = (VecDeque::new(), VecDeque::new());
+        Self { loads, tables, load_files: None, db, dir, memory, ingest_bytes_min: INGEST_BYTES_MIN }
+    }
+
+    /// Brings in the loads that are ready, or all of them.
+    fn take_loads(&mut self, wait: bool) -> Result<(), Error> {
+        while let Some(outcome) = self.loads.front().and_then(|(first, _)| first.outcome(wait)) {
+            let (_, meta) = self.loads.pop_front().expect("it is the first");
+            match outcome? {
+                Loaded::Records(buffer) => self.write(&all_of(&buffer), buffer.bytes(), &meta)?,
+                Loaded::File(file, position) => {
+                    let _call = DiskCall::begin(&self.dir, "load");
+                    self.hold_compactions()?;
+                    build::ingest(&self.db, &self.dir, &file)?;
+                    // After the file: a crash in between leaves the older meta, from which everything is read again.
+                    self.write(&all_of(&position), position.bytes(), &meta)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings in the memtables that are ready, or all of them. One that could not be brought in stays the first.
+    fn take_tables(&mut self, take: Take) -> Result<(), Error> {
+        while let Some((table, building)) = self.tables.front_mut() {
+            let table = Arc::clone(table);
+            match building {
+                Building::Small => {
+                    *building = Building::Failed;
+                    self.write(&|put| table.each(put), table.bytes(), table.meta())?;
+                }
+                Building::Failed if take == Take::Ready => return Ok(()),
+                Building::Failed => {
+                    let building = self.build(table)?;
+                    self.tables[0].1 = building;
+                    continue;
+                }
+                Building::UnderWay(pending) => {
+                    let _call = DiskCall::begin(&self.dir, "write");
+                    let Some(built) = pending.outcome(take == Take::All) else { return Ok(()) };
+                    *building = Building::Failed;
+                    build::ingest(&self.db, &self.dir, &built?)?;
+                }
+            }
+            self.tables.pop_front();
+        }
+        Ok(())
+    }
+
+    fn build(&self, table: Arc<Frozen>) -> Result<Building, Error> {
+        let (dir, options) = (self.dir.clone(), self.memory.options());
+        let work = move || build::frozen(&table, (&dir, &options));
+        Ok(Building::UnderWay(self.memory.builders().begin(&self.dir, work)?))
     }
 
     /// Counts a load's table file. The first ones are not compacted until the load has ended: compacting them at
@@ -228,31 +295,30 @@ impl Files for Rocks {
 
     /// Submits what was read, to be sorted and made into a file by another thread.
     fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
-        let (dir, options) = (self.dir.clone(), self.memory.options());
-        let work = Work { buffer, dir, options, file_bytes_min: self.ingest_bytes_min };
-        self.pending.push_back(self.memory.builders().begin(work, meta)?);
+        let (dir, options, file_bytes_min) = (self.dir.clone(), self.memory.options(), self.ingest_bytes_min);
+        let work = move || build::load(buffer, (&dir, &options), file_bytes_min);
+        self.loads.push_back((self.memory.builders().begin(&self.dir, work)?, meta));
         Ok(())
     }
 
-    fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
-        while let Some(outcome) = self.pending.front().and_then(|first| first.outcome(wait)) {
-            let meta = self.pending.pop_front().expect("it is the first").meta.clone();
-            match outcome? {
-                Built::Records(buffer) => self.write(&all_of(&buffer), buffer.bytes(), &meta)?,
-                Built::File(file, position) => {
-                    let _call = DiskCall::begin(&self.dir, "load");
-                    self.hold_compactions()?;
-                    build::ingest(&self.db, &self.dir, &file)?;
-                    // After the file: a crash in between leaves the older meta, from which everything is read again.
-                    self.write(&all_of(&position), position.bytes(), &meta)?;
-                }
-            }
-        }
-        Ok(self.pending.len())
+    /// A small one is written; another thread makes a file of a large one.
+    fn add(&mut self, table: Arc<Frozen>) -> Result<(), Error> {
+        debug_assert!(self.loads.is_empty(), "what is loaded does not pass through a memtable");
+        let is_small = table.bytes() < self.ingest_bytes_min;
+        let building = if is_small { Ok(Building::Small) } else { self.build(Arc::clone(&table)) };
+        // Nothing is lost if the threads could not be started: that is tried again.
+        self.tables.push_back((table, building.unwrap_or(Building::Failed)));
+        Ok(())
+    }
+
+    fn take_over(&mut self, take: Take) -> Result<usize, Error> {
+        self.take_loads(take == Take::All)?;
+        self.take_tables(take)?;
+        Ok(self.loads.len() + self.tables.len())
     }
 
     fn drop_loads(&mut self) {
-        self.pending.clear();
+        self.loads.clear();
     }
 
     /// Lets compactions run as usual: nothing is being loaded any more.
@@ -347,8 +413,12 @@ impl Disk for RocksMemory {
         self.share_for_load().map(LoadBuffer::within)
     }
 
+    fn memtables(&self) -> Arc<Budget> {
+        Arc::clone(RocksMemory::memtables(self))
+    }
+
     fn used_bytes(&self) -> usize {
-        self.cache_bytes()
+        self.cache_bytes() + RocksMemory::memtables(self).used_bytes()
     }
 }
 
@@ -356,7 +426,8 @@ impl Drop for Rocks {
     /// Closing flushes what was written since the last flush: it may stall like any call.
     fn drop(&mut self) {
         let _call = DiskCall::begin(&self.dir, "close");
-        self.drop_loads();
+        self.loads.clear();
+        self.tables.clear();
         // A failure has already shown in the writes, and the next time the store is opened, what it lacks is read
         // again.
         let _ = self.db.flush_cf_opt(&column_family(&self.db), &FlushOptions::default());

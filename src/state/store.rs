@@ -1,7 +1,7 @@
 //! A task's RocksDB: the entries, the position record and the store's own meta in one column family.
 //!
-//! There is no write-ahead log: the changelog is one. A write batch goes whole into one write buffer, write
-//! buffers reach the disk in order, and all keys share them: so what is on disk after a crash is
+//! There is no write-ahead log: the changelog is one. A commit goes whole into one memtable ([`super::memtable`]),
+//! memtables reach the disk in order, each as a whole, and all keys share them: so what is on disk after a crash is
 //! some earlier commit as a whole, with the meta that belongs to it.
 //!
 //! A load breaks that rule, because table files reach the disk at once: so [`Store::begin_load`] first makes sure
@@ -15,8 +15,9 @@
 use std::fmt;
 use std::path::Path;
 
-use super::disk::{Files, Put, Records};
-use super::load::{LoadBuffer, key_head};
+use super::disk::{Files, Put, Records, Take};
+use super::load::LoadBuffer;
+use super::memtable::Memtable;
 use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
@@ -26,18 +27,20 @@ const BATCH_RECORD_BYTES: usize = 12;
 
 /// A task's store. Only one may be open per folder, in all processes.
 pub struct Store {
+    /// Newer than the files. Empty while the store is being loaded into.
+    memtable: Memtable,
     files: Box<dyn Files>,
     /// Whether the meta names no transaction, on disk too: loaded data cannot make the store look current.
     loading: bool,
-    /// The overlay's keys in order; reused from commit to commit.
-    order: Vec<(u128, u32)>,
 }
 
 impl Store {
     /// Opens the store in `dir`, creating an empty one if there is none. [`Error::Damaged`] means that it
     /// has to be rebuilt, using [`super::aside`].
     pub fn open(dir: &Path, memory: &Memory) -> Result<Self, Error> {
-        let mut store = Self { files: memory.disk().open(dir)?, loading: false, order: Vec::new() };
+        let files = memory.disk().open(dir)?;
+        let memtable = Memtable::new(memory.disk().memtables());
+        let mut store = Self { memtable, files, loading: false };
         match store.meta()? {
             Some(meta) => store.loading = meta.token.is_none(),
             None => store.expect_empty()?,
@@ -47,42 +50,71 @@ impl Store {
 
     /// How far the store has got; `None` for one that was never written to.
     pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
-        self.get(STORE_META_KEY)?
+        if let Some(meta) = self.memtable.meta() {
+            return Ok(Some(meta.clone()));
+        }
+        self.files
+            .get(STORE_META_KEY)?
             .map(|bytes| StoreMeta::decode(&bytes).map_err(|error| self.damaged(error.to_string())))
             .transpose()
     }
 
     /// The value under `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.files.get(key)
+        match self.memtable.get(key) {
+            Some(value) => Ok(value.map(<[u8]>::to_vec)),
+            None => self.files.get(key),
+        }
     }
 
     /// Looks up `keys`, which must ascend; duplicates are allowed. `found` is called for each, in order, with
     /// its index and value.
     pub fn get_sorted(&self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&[u8]>)) -> Result<(), Error> {
         debug_assert!(keys.is_sorted(), "keys must ascend");
-        self.files.get_sorted(keys, &mut found)
+        if self.memtable.is_blank() {
+            return self.files.get_sorted(keys, &mut found);
+        }
+        let mut known: Vec<(usize, Option<&[u8]>)> = Vec::new();
+        let (mut others, mut places) = (Vec::new(), Vec::new());
+        for (at, key) in keys.iter().enumerate() {
+            match self.memtable.get(key) {
+                Some(value) => known.push((at, value)),
+                None => {
+                    others.push(*key);
+                    places.push(at);
+                }
+            }
+        }
+        let mut known = known.into_iter().peekable();
+        if !others.is_empty() {
+            self.files.get_sorted(&others, &mut |other, value| {
+                while let Some((at, value)) = known.next_if(|(at, _)| *at < places[other]) {
+                    found(at, value);
+                }
+                found(places[other], value);
+            })?;
+        }
+        known.for_each(|(at, value)| found(at, value));
+        Ok(())
     }
 
     /// Applies a transaction that Kafka has committed, and the new meta, atomically. In memory
-    /// only, until RocksDB's write buffers are flushed: a crash undoes whole commits, the last ones.
+    /// only, until the memtable has reached the disk: a crash undoes whole commits, the last ones.
     pub fn commit(&mut self, overlay: &Overlay, meta: &StoreMeta) -> Result<(), Error> {
         assert!(overlay.get(STORE_META_KEY).is_none(), "the store's meta is written by the store");
-        let mut order = std::mem::take(&mut self.order);
-        order.clear();
-        order.extend(overlay.iter().zip(0..).map(|((key, _), index)| (key_head(key), index)));
-        // RocksDB's write buffer is a sorted list: in order, each key is found starting from the one before.
-        let key = |index: u32| overlay.at(index as usize).0;
-        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
-        let sorted = |put: &mut Put<'_>| {
-            for &(_, index) in &order {
-                let (key, value) = overlay.at(index as usize);
-                put(key, value);
-            }
-        };
-        let written = self.write(&sorted, overlay.bytes() + overlay.len() * BATCH_RECORD_BYTES, meta);
-        self.order = order;
-        written
+        if self.loading {
+            let mut order = Vec::new();
+            overlay.sort_into(&mut order);
+            let sorted = |put: &mut Put<'_>| {
+                for &(_, index) in &order {
+                    let (key, value) = overlay.at(index as usize);
+                    put(key, value);
+                }
+            };
+            return self.write(&sorted, overlay.bytes() + overlay.len() * BATCH_RECORD_BYTES, meta);
+        }
+        self.memtable.put(overlay, meta);
+        self.go_on()
     }
 
     /// Marks the store as being restored: `meta` names no transaction. On disk when this returns, before
@@ -90,10 +122,14 @@ impl Store {
     pub fn begin_load(&mut self, meta: &StoreMeta) -> Result<(), Error> {
         let is_restored = meta.token.is_none() || sabotage::is_on(Sabotage::TokenInRestore);
         assert!(is_restored, "a store that is being restored is the result of no transaction");
-        // What is pending from an earlier load is read again by this one, and must not follow it.
-        self.files.drop_loads();
+        if self.loading {
+            // What is pending from an earlier load is read again by this one, and must not follow it.
+            self.files.drop_loads();
+        }
         self.set_meta(meta)?;
         self.flush()?;
+        // What is loaded does not pass through it.
+        self.memtable.drop_cached();
         self.loading = true;
         Ok(())
     }
@@ -117,37 +153,63 @@ impl Store {
     /// [`Store::begin_load`].
     pub fn apply(&mut self, mut buffer: LoadBuffer, meta: &StoreMeta) -> Result<(), Error> {
         buffer.sort(self.path())?;
-        self.write(&|put| buffer.iter().for_each(|(key, value)| put(key, value)), buffer.bytes(), meta)
+        if self.loading {
+            return self.write(&|put| buffer.iter().for_each(|(key, value)| put(key, value)), buffer.bytes(), meta);
+        }
+        self.memtable.put_each(buffer.iter(), meta);
+        self.go_on()
     }
 
     /// Copies the store to the folder `to`, which must not exist; complete and on the disk when this returns.
-    pub(super) fn copy(&self, to: &Path) -> Result<(), Error> {
+    pub(super) fn copy(&mut self, to: &Path) -> Result<(), Error> {
+        self.flush()?;
         self.files.copy(to)
     }
 
     /// Brings the loads that are ready into the store; returns how many are not. After an error the store has
     /// to be reopened.
     pub fn take_loaded(&mut self) -> Result<usize, Error> {
-        self.files.take_over(false)
+        if self.loading { self.files.take_over(Take::Ready) } else { Ok(0) }
     }
 
     /// Brings all loads into the store, waiting for them.
     pub fn finish_loads(&mut self) -> Result<(), Error> {
-        self.files.take_over(true).map(|_| ())
+        if self.loading { self.files.take_over(Take::All).map(|_| ()) } else { Ok(()) }
     }
 
     /// Writes the meta alone.
     pub fn set_meta(&mut self, meta: &StoreMeta) -> Result<(), Error> {
-        self.write(&|_| {}, 0, meta)
+        if self.loading {
+            return self.write(&|_| {}, 0, meta);
+        }
+        self.memtable.put_each(std::iter::empty(), meta);
+        self.go_on()
     }
 
-    /// Flushes everything that was written to the disk.
-    pub fn flush(&self) -> Result<(), Error> {
+    /// Flushes everything that was written to the disk, and waits for it.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if !self.loading {
+            self.freeze()?;
+            self.take_over(Take::All)?;
+        }
+        self.files.flush()
+    }
+
+    /// Has everything that was written flushed to the disk, and does not wait for what takes long: a later call brings
+    /// it into the files, or says that it failed.
+    pub fn begin_flush(&mut self) -> Result<(), Error> {
+        if !self.loading {
+            self.freeze()?;
+            if self.take_over(Take::Retry)? > 0 {
+                return Ok(());
+            }
+        }
         self.files.flush()
     }
 
     /// Passes up to `keys_max` (at least 1) entries to `visit`, in key order, starting with the first after `after`.
-    /// Returns where to continue, `None` if there are no more. The position record is not an entry.
+    /// Returns where to continue, `None` if there are no more. The position record is not an entry. A key that is new
+    /// since the last flush may be missing; every value is the last one.
     pub fn scan(
         &self,
         after: Option<&[u8]>,
@@ -155,18 +217,22 @@ impl Store {
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
         assert!(keys_max > 0, "a scan makes progress");
-        self.files.scan(after, keys_max, &mut visit)
+        self.files.scan(after, keys_max, &mut |key, value| match self.memtable.get(key) {
+            None => visit(key, value),
+            Some(Some(newer)) => visit(key, newer),
+            Some(None) => {}
+        })
     }
 
     /// The approximate number of entries: overwritten and deleted ones count until a compaction has removed
     /// them.
     pub fn entries_estimate(&self) -> u64 {
-        self.files.entries_estimate()
+        self.files.entries_estimate() + self.memtable.len() as u64
     }
 
-    /// The bytes of table files and write buffers.
+    /// The bytes of table files and memtables.
     pub fn bytes(&self) -> u64 {
-        self.files.bytes()
+        self.files.bytes() + self.memtable.bytes() as u64
     }
 
     /// The store's folder.
@@ -174,7 +240,34 @@ impl Store {
         self.files.path()
     }
 
-    /// One write batch: `records`, then `meta`.
+    /// After a write to the memtable: freezes the table if it is full, and brings into the files what is ready for them.
+    /// A failure is one only once there is no room for what could not be written.
+    fn go_on(&mut self) -> Result<(), Error> {
+        if self.memtable.is_full() {
+            if self.memtable.is_backed_up() {
+                self.take_over(Take::All)?;
+            }
+            self.freeze()?;
+        }
+        if let Err(error) = self.take_over(Take::Ready) {
+            tracing::warn!(store = %self.path().display(), %error, "a memtable could not be written; that is tried again");
+        }
+        Ok(())
+    }
+
+    /// Passes what is in the memtable to the files, which take it in when it is ready for them.
+    fn freeze(&mut self) -> Result<(), Error> {
+        self.memtable.freeze().map_or(Ok(()), |frozen| self.files.add(frozen))
+    }
+
+    /// Brings frozen tables into the files; returns how many are not in them.
+    fn take_over(&mut self, take: Take) -> Result<usize, Error> {
+        let waiting = self.files.take_over(take)?;
+        self.memtable.set_waiting(waiting);
+        Ok(waiting)
+    }
+
+    /// One write batch, past the memtable: `records`, then `meta`.
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
         self.files.write(records, bytes, meta)?;
         // Loading starts only in begin_load, which makes sure that the meta is on disk.
@@ -194,10 +287,26 @@ impl Store {
         Error::Damaged { path: self.path().to_owned(), reason }
     }
 
-    /// Lets a test have small loads become table files.
+    /// Every key in the memtable.
+    #[cfg(test)]
+    pub(super) fn keys_in_memory(&self) -> Vec<Vec<u8>> {
+        self.memtable.keys()
+    }
+
+    /// Lets a test have small loads and memtables become table files.
     #[cfg(test)]
     pub(super) fn set_ingest_bytes_min(&mut self, bytes: usize) {
         self.files.set_file_bytes_min(bytes);
+    }
+}
+
+impl Drop for Store {
+    /// Closing flushes, as far as that can be done.
+    fn drop(&mut self) {
+        if !self.loading {
+            // A failure leaves an earlier commit; what the store lacks then is read again when it is next opened.
+            let _ = self.flush();
+        }
     }
 }
 

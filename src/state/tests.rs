@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
-use crate::format::{ChangelogOffset, KIND_IDENTITY, POSITION_KEY, StoreMeta, Token};
+use crate::format::{ChangelogOffset, KIND_IDENTITY, KIND_IDENTITY_DIGEST, POSITION_KEY, StoreMeta, Token};
 
 mod crash;
 mod damage;
 mod dir;
 mod load;
+mod memtable;
 mod model;
 mod overlay;
 mod set_aside;
@@ -90,6 +91,13 @@ fn contents(store: &Store) -> Result<Map, Error> {
     }
     if let Some(position) = store.get(POSITION_KEY)? {
         map.insert(POSITION_KEY.to_owned(), position);
+    }
+    // A scan may miss those that are not flushed.
+    let is_entry = |key: &Vec<u8>| matches!(key[..], [KIND_IDENTITY..=KIND_IDENTITY_DIGEST, ..]);
+    for key in store.keys_in_memory().into_iter().filter(is_entry) {
+        if let Some(value) = store.get(&key)? {
+            map.insert(key, value);
+        }
     }
     Ok(map)
 }

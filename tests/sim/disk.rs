@@ -3,9 +3,9 @@
 //! compares it with RocksDB.
 //!
 //! As with RocksDB, a write goes to memory first, and when the process is killed any prefix of the writes has reached
-//! the disk, in whole batches; a load's table files are on disk at once, whatever came before, except that writes
-//! which they overlap are flushed first. Loads are built on the calling thread, and are ready when checked for the
-//! second time.
+//! the disk, in whole batches; the table files of loads and memtables are on disk at once, whatever came before, except
+//! that writes which they overlap are flushed first. They are built on the calling thread, and are ready when checked for
+//! the second time.
 //!
 //! **Failure**: as on a real disk. On a full disk a store can be neither opened nor flushed, and accepts writes until
 //! its buffers are full; then it must be reopened. A damaged store fails when it is opened, or later, when the damage
@@ -17,27 +17,41 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ratchet::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
-use ratchet::state::disk::{self, Files, Read};
-use ratchet::state::{Bound, Error, LoadBuffer, Memory, StateDir};
+use ratchet::state::disk::{self, Files, Read, Take};
+use ratchet::state::{Bound, Budget, Error, Frozen, LoadBuffer, Memory, StateDir};
 
 type Map = BTreeMap<Box<[u8]>, Box<[u8]>>;
 type Records = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
 
 /// A disk with the stores of one process. Cheap to clone; all clones are the same disk.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct SimulatedDisk(Arc<Mutex<Disk>>);
 
-#[derive(Default)]
 struct Disk {
     folders: BTreeMap<PathBuf, Folder>,
     /// How many more writes each store accepts while nothing can be flushed; `None` while there is space.
     full: Option<u32>,
     loads: Loads,
+    memtables: Arc<Budget>,
     /// A place for each existing buffer.
     buffers: Vec<Weak<()>>,
     /// How often no buffer was free.
     turned_away: u64,
     opened: u64,
+}
+
+/// The bounds of a memtable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memtables {
+    /// Its bytes at most, of one store; 0 freezes each commit.
+    pub bytes: usize,
+    /// Its changelog records at most.
+    pub records: usize,
+}
+
+impl Memtables {
+    /// Nothing fills one.
+    pub const UNBOUNDED: Self = Self { bytes: usize::MAX, records: usize::MAX };
 }
 
 /// How loads behave.
@@ -82,10 +96,13 @@ impl StoreCopy {
 
 impl SimulatedDisk {
     /// An empty disk with enough space.
-    pub fn new(loads: Loads) -> Self {
-        let disk = Self::default();
-        disk.lock().loads = loads;
-        disk
+    pub fn new(loads: Loads, memtables: Memtables) -> Self {
+        let Memtables { bytes, records } = memtables;
+        // More than all stores together would take if each had one, another before it, and two that wait.
+        let all = if bytes == 0 { 0 } else { usize::MAX };
+        let memtables = Arc::new(Budget::new(all, bytes..=bytes, records, |_| {}));
+        let (folders, buffers) = (BTreeMap::new(), Vec::new());
+        Self(Arc::new(Mutex::new(Disk { folders, full: None, loads, memtables, buffers, turned_away: 0, opened: 0 })))
     }
 
     /// The memory to open stores on this disk with.
@@ -252,8 +269,12 @@ impl disk::Disk for SimulatedDisk {
         Some(LoadBuffer::bounded_by(Box::new(BufferPermit { one_read: loads.one_read, _place: place })))
     }
 
+    fn memtables(&self) -> Arc<Budget> {
+        Arc::clone(&self.lock().memtables)
+    }
+
     fn used_bytes(&self) -> usize {
-        0
+        self.lock().memtables.used_bytes()
     }
 }
 
@@ -312,7 +333,17 @@ struct Simulated {
     /// What reads return.
     live: Map,
     under_way: VecDeque<UnderWay>,
+    /// Memtables that are not in the store yet, in order.
+    tables: VecDeque<(Arc<Frozen>, Stage)>,
     file_bytes_min: usize,
+}
+
+/// How far a memtable is that is not in its store yet.
+enum Stage {
+    New,
+    /// Its file is there the next time.
+    LookedAt,
+    Failed,
 }
 
 /// A load in progress.
@@ -342,7 +373,8 @@ impl Simulated {
         let (number, file_bytes_min, live) = (disk.opened, disk.loads.file_bytes_min, folder.kept.clone());
         drop(guard);
         let (disk, dir) = (simulated.clone(), dir.to_owned());
-        Ok(Self { disk, dir, number, live, under_way: VecDeque::new(), file_bytes_min })
+        let (under_way, tables) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { disk, dir, number, live, under_way, tables, file_bytes_min })
     }
 
     /// Changes the folder, while this store has it open.
@@ -367,8 +399,7 @@ impl Simulated {
     }
 
     /// Adds a table file, after flushing the writes that it overlaps.
-    fn ingest(&mut self, buffer: &LoadBuffer) -> Result<(), Error> {
-        let records = owned(buffer.iter());
+    fn ingest(&mut self, records: Records) -> Result<(), Error> {
         let (Some((first, _)), Some((last, _))) = (records.first(), records.last()) else { return Ok(()) };
         self.with(|folder, is_full| {
             if is_full.is_some() {
@@ -465,9 +496,37 @@ impl Files for Simulated {
         Ok(())
     }
 
-    fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
+    fn add(&mut self, table: Arc<Frozen>) -> Result<(), Error> {
+        self.tables.push_back((table, Stage::New));
+        Ok(())
+    }
+
+    fn take_over(&mut self, take: Take) -> Result<usize, Error> {
+        while let Some((table, stage)) = self.tables.front_mut() {
+            let is_file = table.bytes() >= self.file_bytes_min;
+            match stage {
+                Stage::New if is_file && take != Take::All => {
+                    *stage = Stage::LookedAt;
+                    break;
+                }
+                Stage::Failed if take == Take::Ready => break,
+                Stage::New | Stage::LookedAt | Stage::Failed => *stage = Stage::Failed,
+            }
+            let table = Arc::clone(table);
+            if is_file {
+                let mut records = Records::new();
+                let added: Result<(), Error> = table.try_each_with_meta(|key, value| {
+                    records.push((key.into(), value.map(Into::into)));
+                    Ok(())
+                });
+                added.and_then(|()| self.ingest(records))?;
+            } else {
+                self.write(&|put| table.each(put), table.bytes(), table.meta())?;
+            }
+            self.tables.pop_front();
+        }
         while let Some(first) = self.under_way.front_mut() {
-            if !wait && !first.was_looked_at {
+            if take != Take::All && !first.was_looked_at {
                 first.was_looked_at = true;
                 break;
             }
@@ -475,12 +534,12 @@ impl Files for Simulated {
             let mut buffer = built?;
             if is_file {
                 let position = buffer.split_position();
-                self.ingest(&buffer)?;
+                self.ingest(owned(buffer.iter()))?;
                 buffer = position;
             }
             self.write(&|put| buffer.iter().for_each(|(key, value)| put(key, value)), buffer.bytes(), &meta)?;
         }
-        Ok(self.under_way.len())
+        Ok(self.under_way.len() + self.tables.len())
     }
 
     fn drop_loads(&mut self) {

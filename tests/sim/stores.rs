@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::disk::{Loads, SimulatedDisk};
+use crate::disk::{Loads, Memtables, SimulatedDisk};
 use ratchet::state::{Memory, StateDir};
 use tempfile::TempDir;
 
@@ -44,7 +44,11 @@ impl Stores {
             let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
             Self::Real(Arc::new(folder.expect("a temporary folder")), Memory::without_builders(MEMORY_BYTES))
         } else {
-            Self::Simulated(SimulatedDisk::new(loads))
+            // From separate generators, so that other draws stay the same.
+            let mut others = Random::new(seed.rotate_left(32));
+            let bytes = [0, 1 << 10, 8 << 10, usize::MAX][others.below(4) as usize];
+            let records = [20, 200, usize::MAX][others.below(3) as usize];
+            Self::Simulated(SimulatedDisk::new(loads, Memtables { bytes, records }))
         }
     }
 

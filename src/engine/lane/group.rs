@@ -229,7 +229,7 @@ impl<C: Cluster> Lane<C> {
             _ => {}
         }
         let running = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
-        if let (true, Some(held)) = (running, &task.held)
+        if let (true, Some(held)) = (running, &mut task.held)
             && let Err(error) = held.store.flush()
         {
             tracing::warn!(task = %task.input, reason = %error, "store not flushed; it will be restored from further back");

@@ -60,7 +60,7 @@ impl<C: Cluster> Lane<C> {
             Relation::Same => {
                 task.claim = Some(Claim { key, mark: claimed.row.mark });
                 task.doubted_row = None;
-                if let Some(held) = &task.held {
+                if let Some(held) = &mut task.held {
                     held.drop_former(context)?;
                 }
                 Ok(true)

@@ -65,6 +65,7 @@ fn scan_continues_where_it_stopped_and_shows_entries_only() {
     overlay.put(&digest, Some(b"digest"));
     overlay.put(&[KIND_IDENTITY], Some(b"the shortest key"));
     store.commit(&overlay, &meta(9)).unwrap();
+    store.flush().unwrap();
     let mut expected: Vec<_> = (0..4000).step_by(2).map(numbered).collect();
     expected.insert(0, vec![KIND_IDENTITY]);
     expected.push(digest.to_vec());

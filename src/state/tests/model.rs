@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::state::tests::disk_in_memory::{Loads, SimulatedDisk};
+use crate::state::tests::disk_in_memory::{Loads, Memtables, SimulatedDisk};
 
 type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -69,16 +69,20 @@ struct World {
     overlay: Overlay,
     changelog: Records,
     flushed: usize,
+    /// Whether each memtable becomes a file.
+    has_table_files: bool,
     /// Dropped last: RocksDB keeps trying for a second to write into a folder that is gone.
     root: tempfile::TempDir,
 }
 
 impl World {
-    fn new(disk: Option<SimulatedDisk>) -> Self {
+    fn new(disk: Option<SimulatedDisk>, Memtables { bytes, records }: Memtables, has_table_files: bool) -> Self {
         let root = folder();
-        let memory = disk.as_ref().map_or_else(small_memory, SimulatedDisk::memory);
+        let real = || Memory::with_memtables(8 << 20, bytes, records);
+        let memory = disk.as_ref().map_or_else(real, SimulatedDisk::memory);
         let store = Some(Store::open(&root.path().join("0"), &memory).unwrap());
-        Self { root, lives: 0, memory, disk, store, overlay: Overlay::new(), changelog: Vec::new(), flushed: 0 }
+        let (overlay, changelog) = (Overlay::new(), Vec::new());
+        Self { root, lives: 0, memory, disk, store, overlay, changelog, flushed: 0, has_table_files }
     }
 
     fn store(&mut self) -> &mut Store {
@@ -125,6 +129,8 @@ impl World {
         let written = self.overlay.iter().map(|(key, value)| (key.to_owned(), value.map(<[u8]>::to_owned)));
         self.changelog.extend(written);
         let meta = meta(self.changelog.len());
+        let file_bytes_min = if self.has_table_files { 0 } else { usize::MAX };
+        self.store().set_ingest_bytes_min(file_bytes_min);
         self.store.as_mut().unwrap().commit(&self.overlay, &meta).unwrap();
         self.overlay.clear();
         self.check_current();
@@ -245,12 +251,21 @@ fn follow(mut world: World, ops: Vec<Op>) {
     world.run(Op::Commit);
 }
 
+fn memtables() -> impl Strategy<Value = Memtables> {
+    let sizes = (prop_oneof![Just(0), 100..2000_usize, Just(usize::MAX)], prop_oneof![1..30_usize, Just(usize::MAX)]);
+    sizes.prop_map(|(bytes, records)| Memtables { bytes, records })
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn store_is_always_the_state_after_some_commit(ops in proptest::collection::vec(op(), 1..60)) {
-        follow(World::new(None), ops);
+    fn store_is_always_the_state_after_some_commit(
+        ops in proptest::collection::vec(op(), 1..60),
+        memtables in memtables(),
+        has_table_files: bool,
+    ) {
+        follow(World::new(None, memtables, has_table_files), ops);
     }
 }
 
@@ -258,8 +273,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn simulated_store_is_always_the_state_after_some_commit(ops in proptest::collection::vec(op(), 1..60), one_read: bool) {
-        let disk = SimulatedDisk::new(Loads { one_read, ..Loads::default() });
-        follow(World::new(Some(disk)), ops);
+    fn simulated_store_is_always_the_state_after_some_commit(
+        ops in proptest::collection::vec(op(), 1..60),
+        one_read: bool,
+        memtables in memtables(),
+        has_table_files: bool,
+    ) {
+        let disk = SimulatedDisk::new(Loads { one_read, ..Loads::default() }, memtables);
+        follow(World::new(Some(disk), memtables, has_table_files), ops);
     }
 }

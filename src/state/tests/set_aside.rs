@@ -47,8 +47,8 @@ fn copy_equals_the_store_and_is_independent_of_it() {
     aside::recover(&dir, &memory).unwrap();
     assert!(!unfinished.exists());
     let mut store = Store::open(&dir, &memory).unwrap();
-    aside::keep_copy(&store, &dir, &memory).unwrap();
-    assert!(aside::keep_copy(&store, &dir, &memory).is_err(), "the first copy is never overwritten");
+    aside::keep_copy(&mut store, &dir, &memory).unwrap();
+    assert!(aside::keep_copy(&mut store, &dir, &memory).is_err(), "the first copy is never overwritten");
     store.commit(&overlay_of(&[("a", Some("2")), ("b", None)]), &meta(2)).unwrap();
     drop(store);
     assert_eq!(holds(&aside::aside_of(&dir)), before);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::format::KIND_IDENTITY_DIGEST;
-use crate::state::tests::disk_in_memory::{Loads, SimulatedDisk};
+use crate::state::tests::disk_in_memory::{Loads, Memtables, SimulatedDisk};
 
 type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -205,12 +205,18 @@ proptest! {
     fn simulated_store_behaves_like_rocksdb(ops in proptest::collection::vec(op(), 1..50)) {
         let (_root, _state, dir) = task_dir();
         let mut real = Side::new(small_memory(), dir);
-        let disk = SimulatedDisk::new(Loads::default());
+        let disk = SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED);
         let mut simulated = Side::new(disk.memory(), PathBuf::from("/simulated/payments/orders-3"));
         for op in &ops {
             prop_assert_eq!(simulated.run(op), real.run(op), "{:?}", op);
         }
     }
+}
+
+/// A disk to which each commit is written at once, though not flushed.
+fn disk_without_memtables() -> SimulatedDisk {
+    let loads = Loads { file_bytes_min: usize::MAX, ..Loads::default() };
+    SimulatedDisk::new(loads, Memtables { bytes: 0, records: usize::MAX })
 }
 
 /// An open store with three commits, of which the first was flushed.
@@ -235,14 +241,15 @@ fn stands_at(disk: &SimulatedDisk, dir: &Path) -> usize {
 #[test]
 fn crash_undoes_the_chosen_number_of_unflushed_commits() {
     for kept in 0..=2 {
-        let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+        let (disk, dir) = (disk_without_memtables(), Path::new("a"));
         let mut store = three_commits(&disk, dir);
         disk.crash(|batches| {
             assert_eq!(batches, 2);
             kept
         });
         // The dead process's further calls have no effect.
-        assert!(store.set_meta(&meta(9)).is_err());
+        store.set_meta(&meta(9)).unwrap();
+        assert!(store.flush().is_err());
         assert_eq!(stands_at(&disk, dir), 1 + kept);
         drop(store);
         assert_eq!(stands_at(&disk, dir), 1 + kept);
@@ -251,7 +258,7 @@ fn crash_undoes_the_chosen_number_of_unflushed_commits() {
 
 #[test]
 fn table_files_survive_a_crash_and_are_ahead_of_the_meta() {
-    let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+    let (disk, dir) = (SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED), Path::new("a"));
     let mut store = Store::open(dir, &disk.memory()).unwrap();
     store.begin_load(&loading(0)).unwrap();
     for number in 1..=2 {
@@ -270,10 +277,11 @@ fn table_files_survive_a_crash_and_are_ahead_of_the_meta() {
 
 #[test]
 fn full_disk_is_reported_and_leaves_an_earlier_commit() {
-    let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+    let (disk, dir) = (disk_without_memtables(), Path::new("a"));
     let mut store = three_commits(&disk, dir);
     disk.set_full(Some(1));
-    store.set_meta(&meta(3)).unwrap();
+    // One is written, two wait in memory, and there is no room for a fourth.
+    (0..3).for_each(|_| store.set_meta(&meta(3)).unwrap());
     assert!(matches!(store.set_meta(&meta(3)), Err(Error::Full { .. })));
     assert!(matches!(store.flush(), Err(Error::Full { .. })));
     drop(store);
@@ -284,7 +292,7 @@ fn full_disk_is_reported_and_leaves_an_earlier_commit() {
 
 #[test]
 fn damage_is_reported_on_open_or_read_and_gone_after_a_wipe() {
-    let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+    let (disk, dir) = (SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED), Path::new("a"));
     assert!(!disk.damage(dir, 0), "there is nothing");
     drop(three_commits(&disk, dir));
     assert!(disk.damage(dir, 3));
@@ -301,7 +309,7 @@ fn damage_is_reported_on_open_or_read_and_gone_after_a_wipe() {
 
 #[test]
 fn old_copy_is_unchanged() {
-    let (disk, dir) = (SimulatedDisk::default(), Path::new("a"));
+    let (disk, dir) = (SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED), Path::new("a"));
     let store = three_commits(&disk, dir);
     let copy = disk.copy(dir);
     drop(store);

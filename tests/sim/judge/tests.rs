@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::disk::{Loads, SimulatedDisk};
+use crate::disk::{Loads, Memtables, SimulatedDisk};
 use ratchet::format::{ChangelogOffset, StoreMeta};
 use ratchet::record::TopicPartition;
 use ratchet::state::Store;
@@ -381,7 +381,7 @@ fn stores_differing_from_the_changelog_are_caught() {
 /// Stores that the engine could not open are judged too.
 #[test]
 fn damaged_store_on_a_simulated_disk_can_be_judged() {
-    let disk = SimulatedDisk::new(Loads::default());
+    let disk = SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED);
     let dir = disk.state_dir().task_dir(SHOP.name, &TopicPartition::new(SHOP.input, 0));
     let mut store = Store::open(&dir, &disk.memory()).unwrap();
     let meta = StoreMeta {

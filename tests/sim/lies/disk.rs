@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ratchet::format::{STORE_META_KEY, StoreMeta};
-use ratchet::state::disk::{Disk, Files, Read, Records};
-use ratchet::state::{Error, LoadBuffer};
+use ratchet::state::disk::{Disk, Files, Read, Records, Take};
+use ratchet::state::{Budget, Error, Frozen, LoadBuffer};
 
 use super::{Lie, is_told};
 
@@ -50,6 +50,10 @@ impl Disk for LyingDisk {
 
     fn load_buffer(&self) -> Option<LoadBuffer> {
         self.0.load_buffer()
+    }
+
+    fn memtables(&self) -> Arc<Budget> {
+        self.0.memtables()
     }
 
     fn used_bytes(&self) -> usize {
@@ -116,8 +120,16 @@ impl Files for Lying {
         self.0.load(buffer, meta)
     }
 
-    fn take_over(&mut self, wait: bool) -> Result<usize, Error> {
-        self.0.take_over(wait)
+    fn add(&mut self, table: Arc<Frozen>) -> Result<(), Error> {
+        if is_told(Lie::MetaBeforeEntries) {
+            self.0.write(&|_| {}, 0, table.meta())?;
+        }
+        self.0.add(table)
+    }
+
+    fn take_over(&mut self, take: Take) -> Result<usize, Error> {
+        let taken = self.0.take_over(take);
+        if is_told(Lie::StoreErrorIgnored) { Ok(taken.unwrap_or_default()) } else { taken }
     }
 
     fn drop_loads(&mut self) {

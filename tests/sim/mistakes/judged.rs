@@ -104,6 +104,7 @@ const CASES: [Case; 98] = [
     (Told(Lie::RestoreToLastRecord), "falling", 50),
     (Done(Sabotage::LoadPositionAhead), "sick", 1_000),
     (Done(Sabotage::LoadOldestWins), "falling", 100),
+    (Done(Sabotage::FrozenNotAsked), "calm", 500),
     (Told(Lie::RestoreFromOtherPartition), "falling", 50),
     (Done(Sabotage::TokenInRestore), "sick", 2_000),
     (Done(Sabotage::SourceOffsetAlone), "upset", 500),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::disk::{Loads, SimulatedDisk};
+use crate::disk::{Loads, Memtables, SimulatedDisk};
 use ratchet::cluster::{Cluster, Inquiry, Member as _};
 use ratchet::config::Commit;
 use ratchet::engine::claims::Ids;
@@ -129,7 +129,7 @@ impl<'a> Site<'a> {
             provider: None,
         };
         let sim = Sim::new(process.clone());
-        let disk = SimulatedDisk::new(Loads::default());
+        let disk = SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED);
         let stores = Stores::Simulated(disk.clone());
         let admitted = instance::admit(&sim, &plan.topology, &stores).expect("no faults are injected");
         let context = instance::context(process, &plan, &stores, admitted);

@@ -1,0 +1,150 @@
+//! Memtables: what is in one, what is in files, and what they take together.
+
+use super::*;
+use crate::state::memtable::Memtable;
+use std::sync::Arc;
+
+const MANY: usize = usize::MAX;
+
+fn put(store: &mut Store, at: usize, records: &[(&str, Option<&str>)]) {
+    store.commit(&overlay_of(records), &meta(at)).unwrap();
+}
+
+fn looked_up(store: &Store, keys: &[&str]) -> Vec<(usize, Option<String>)> {
+    let keys: Vec<Vec<u8>> = keys.iter().map(|key| entry_key(key)).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut found = Vec::new();
+    let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+    store.get_sorted(&keys, |at, value| found.push((at, value.map(text)))).unwrap();
+    found
+}
+
+/// What a crash would leave.
+fn on_disk(store: &Store, memory: &Memory) -> Option<StoreMeta> {
+    let files = memory.disk().open_to_read(store.path()).unwrap()?;
+    files.get(crate::format::STORE_META_KEY).unwrap().map(|bytes| StoreMeta::decode(&bytes).unwrap())
+}
+
+#[test]
+fn newest_value_wins_wherever_it_is() {
+    let (_root, _state, dir) = task_dir();
+    let memory = Memory::with_memtables(8 << 20, MANY, MANY);
+    let mut store = Store::open(&dir, &memory).unwrap();
+    put(&mut store, 1, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1")), ("d", Some("1")), ("f", Some("1"))]);
+    store.flush().unwrap();
+    put(&mut store, 2, &[("b", Some("2")), ("c", None), ("e", Some("2"))]);
+    store.flush().unwrap();
+    put(&mut store, 3, &[("a", None), ("e", Some("3"))]);
+    let found = looked_up(&store, &["a", "b", "c", "d", "d", "e", "f", "g"]);
+    let value = |text: &str| Some(text.to_owned());
+    let expected = [None, value("2"), None, value("1"), value("1"), value("3"), value("1"), None];
+    assert_eq!(found, expected.into_iter().enumerate().collect::<Vec<_>>());
+    // All of them in memory.
+    assert_eq!(looked_up(&store, &["a", "e"]), [(0, None), (1, value("3"))]);
+    let mut seen = Vec::new();
+    store.scan(None, 10, |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
+    let entry = |key: &str, value: &str| (entry_key(key), value.as_bytes().to_vec());
+    assert_eq!(seen, [entry("b", "2"), entry("d", "1"), entry("e", "3"), entry("f", "1")]);
+}
+
+#[test]
+fn full_table_reaches_the_disk_whole() {
+    let (_root, _state, dir) = task_dir();
+    for (bytes, records) in [(1 << 10, MANY), (MANY, 40)] {
+        let memory = Memory::with_memtables(8 << 20, bytes, records);
+        let mut store = Store::open(&dir, &memory).unwrap();
+        store.set_ingest_bytes_min(0);
+        let mut reached = 0;
+        for at in 1..=200 {
+            // The same key again and again: a hot set never fills a table but by its changelog records.
+            put(&mut store, at, &[("hot", Some(&at.to_string())), (&at.to_string(), Some("x"))]);
+            if let Some(found) = on_disk(&store, &memory) {
+                reached = offset(&found);
+                assert!(reached <= at && found == meta(reached), "{found:?}");
+            }
+        }
+        assert!(reached > 100, "{reached} of 200 on the disk");
+        drop(store);
+        aside::remove_built(&dir, &memory).unwrap();
+    }
+}
+
+#[test]
+fn flush_that_is_begun_ends_without_another() {
+    let (_root, _state, dir) = task_dir();
+    let memory = Memory::with_memtables(8 << 20, MANY, MANY);
+    let mut store = Store::open(&dir, &memory).unwrap();
+    store.set_ingest_bytes_min(0);
+    put(&mut store, 1, &[("a", Some("1"))]);
+    store.begin_flush().unwrap();
+    let mut at = 1;
+    while on_disk(&store, &memory).is_none() {
+        at += 1;
+        put(&mut store, at, &[("b", Some("2"))]);
+        std::thread::yield_now();
+    }
+    assert_eq!(on_disk(&store, &memory), Some(meta(1)));
+    assert_eq!(store.meta().unwrap(), Some(meta(at)));
+}
+
+#[test]
+fn load_follows_what_was_in_memory() {
+    let (_root, _state, dir) = task_dir();
+    let memory = Memory::with_memtables(8 << 20, MANY, MANY);
+    let mut store = Store::open(&dir, &memory).unwrap();
+    put(&mut store, 1, &[("a", Some("1")), ("b", Some("1"))]);
+    store.begin_load(&loading(1)).unwrap();
+    assert_eq!(on_disk(&store, &memory), Some(loading(1)));
+    let mut buffer = LoadBuffer::new();
+    buffer.put(&entry_key("a"), Some(b"2"));
+    store.load(buffer, loading(2)).unwrap();
+    store.finish_loads().unwrap();
+    store.set_meta(&meta(2)).unwrap();
+    put(&mut store, 3, &[("c", Some("3"))]);
+    let value = |text: &str| Some(text.to_owned());
+    assert_eq!(looked_up(&store, &["a", "b", "c"]), [(0, value("2")), (1, value("1")), (2, value("3"))]);
+}
+
+#[test]
+fn budget_is_shared_and_given_back() {
+    let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let theirs = Arc::clone(&told);
+    let tell = move |used| theirs.store(used, std::sync::atomic::Ordering::Relaxed);
+    let budget = Arc::new(Budget::new(64 << 10, 1 << 10..=16 << 10, MANY, tell));
+    let filled = |records: usize| {
+        let mut memtable = Memtable::new(Arc::clone(&budget));
+        let mut at = 0;
+        while !memtable.is_full() && at < records {
+            at += 1;
+            memtable.put(&overlay_of(&[(&format!("{at:0100}"), Some("1"))]), &meta(at));
+        }
+        (memtable, at)
+    };
+    let (one, alone) = filled(MANY);
+    let others: Vec<_> = (0..15).map(|_| filled(MANY)).collect();
+    let together = others.last().expect("there are some").1;
+    assert!(together * 4 < alone, "{together} records where 16 share it, {alone} where one has it");
+    let sum = one.bytes() + others.iter().map(|(memtable, _)| memtable.bytes()).sum::<usize>();
+    assert_eq!((budget.used_bytes(), told.load(std::sync::atomic::Ordering::Relaxed)), (sum, sum));
+    drop((one, others));
+    assert_eq!((budget.used_bytes(), told.load(std::sync::atomic::Ordering::Relaxed)), (0, 0));
+}
+
+#[test]
+fn last_table_stays_as_a_cache_while_there_is_memory() {
+    for (budget_bytes, is_kept) in [(MANY, true), (0, false)] {
+        let budget = Arc::new(Budget::new(budget_bytes, 0..=MANY, MANY, |_| {}));
+        let mut memtable = Memtable::new(budget);
+        for at in 1..=3 {
+            memtable.put(&overlay_of(&[("key", Some(&at.to_string()))]), &meta(at));
+            assert_eq!(memtable.freeze().map(|frozen| frozen.meta().clone()), Some(meta(at)));
+            assert_eq!(memtable.meta(), Some(&meta(at)), "it is not in the files yet");
+            memtable.set_waiting(0);
+            assert_eq!(memtable.meta(), None, "it is in the files");
+        }
+        let expected = is_kept.then_some(Some(&b"3"[..]));
+        assert_eq!(memtable.get(&entry_key("key")), expected);
+        assert_eq!(memtable.keys().len(), usize::from(is_kept));
+        assert_eq!(memtable.len(), 0, "nothing is in memory alone");
+    }
+}
