@@ -69,7 +69,7 @@ enum Command {
     Effects(effects::Args),
     /// Decide by hand what has become of a call
     Settle(settle::Args),
-    /// Carry HTTP requests out once, in front of any service
+    /// Stand in front of an HTTP service: a repeated request gets the first answer
     Proxy(proxy::Args),
     /// Show a run, a crash and a recovery on the embedded cluster
     Demo(demo::Args),

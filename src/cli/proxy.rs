@@ -20,6 +20,11 @@ use crate::yaml::units::show_duration_ms;
 /// Signals within this time are one request: `timeout` of coreutils signals the process and then its whole group.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
+/// The store that is meant if none is named.
+const EMBEDDED: &str = "embedded";
+/// Its folder if none is named.
+const DIR: &str = "ratchet-requests";
+
 const EXAMPLES: &str = "\
 Examples:
   # in front of a service, remembering answers in a folder
@@ -57,12 +62,12 @@ pub struct Args {
     upstream: Option<String>,
 
     /// Where requests and their answers are remembered
-    #[arg(long, value_name = "STORE", default_value = "embedded", value_parser = proxy::store::KINDS.to_vec())]
+    #[arg(long, value_name = "STORE", default_value = EMBEDDED, value_parser = proxy::store::KINDS.to_vec())]
     store: String,
 
-    /// The folder of the embedded store: a new or an empty one
-    #[arg(long, value_name = "PATH", default_value = "ratchet-requests")]
-    dir: String,
+    /// The folder of the embedded store: a new or an empty one [default: ratchet-requests]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<String>,
 
     /// The address of the store in PostgreSQL or Redis, best as `${env:NAME}`
     #[arg(long, value_name = "URL", required_if_eq_any([("store", "postgres"), ("store", "redis")]))]
@@ -103,9 +108,25 @@ fn load(args: &Args) -> Result<Config, Failure> {
     if let Some(path) = &args.config {
         return Ok(proxy::load(path, &Process)?);
     }
+    expect_of_store(args)?;
     let [listen, upstream] = [&args.listen, &args.upstream].map(|given| given.as_deref().unwrap_or_default());
-    let text = proxy::written(listen, upstream, &args.http, (&args.store, &args.dir, args.url.as_deref()));
+    let dir = args.dir.as_deref().unwrap_or(DIR);
+    let text = proxy::written(listen, upstream, &args.http, (&args.store, dir, args.url.as_deref()));
     Ok(proxy::load_text("the command line", &text, &Process)?)
+}
+
+/// An option of another store would be ignored: two proxies that were to share a database would each have a folder.
+fn expect_of_store(args: &Args) -> Result<(), Failure> {
+    let is_embedded = args.store == EMBEDDED;
+    if is_embedded && args.url.is_some() {
+        let help = "add `--store postgres` or `--store redis`, or leave `--url` out";
+        return Err(Failure::input("`--url` is of a store in PostgreSQL or Redis, and this one is a folder", help));
+    }
+    if !is_embedded && args.dir.is_some() {
+        let what = format!("`--dir` is of the embedded store, and this one is `{}`", args.store);
+        return Err(Failure::input(what, "leave `--dir` out, or add `--store embedded`"));
+    }
+    Ok(())
 }
 
 /// SIGINT and SIGTERM: the first one stops, the second one cuts that short.

@@ -59,6 +59,22 @@ fn options_are_for_the_simple_case_and_not_beside_a_file() {
     assert!(said.contains("[the command line:1:9]") && said.contains("2 mistakes"), "{said}");
     let (code, said) = ran(room.command("proxy --listen 127.0.0.1:0 --upstream http://a --check"));
     assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("ratchet-requests"), "{said}");
+}
+
+#[test]
+fn options_of_another_store_are_refused() {
+    let room = Room::new();
+    for (words, needle) in [
+        ("--url redis://localhost", "`--url` is of a store in PostgreSQL or Redis"),
+        ("--store redis --url redis://localhost --dir here", "`--dir` is of the embedded store"),
+        ("--store postgres", "--url"),
+    ] {
+        let (code, said) =
+            ran(room.command(&format!("proxy --listen 127.0.0.1:0 --upstream http://a --check {words}")));
+        assert_eq!(code, Some(2), "{words}: {said}");
+        assert!(said.contains(needle), "{words}: {said}");
+    }
 }
 
 #[test]
