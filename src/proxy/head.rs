@@ -8,8 +8,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Version};
 
 /// What is for one connection only (RFC 9110, 7.6.1), beside what `Connection` names. `Trailer` is passed on: so are
 /// trailers.
-const HOP_BY_HOP: [HeaderName; 5] = [
+const HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
+    // Goes with an upgrade to HTTP/2 that is never passed on.
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::TRANSFER_ENCODING,
@@ -98,10 +100,13 @@ pub fn answer(headers: &mut HeaderMap) {
     remove_hop_by_hop(headers);
 }
 
-/// The protocol that a head wants to change to.
+/// The protocol that a head wants to change to, if that may be: web sockets, and nothing beside them. By another
+/// version of HTTP requests would go past every rule.
 pub fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
     let asks = headers.get_all(header::CONNECTION).iter().any(|value| has_word(value, "upgrade"));
-    headers.get(header::UPGRADE).filter(|_| asks).cloned()
+    let mut protocols = headers.get_all(header::UPGRADE).iter();
+    let only = protocols.next().filter(|_| asks && protocols.next().is_none())?;
+    only.as_bytes().eq_ignore_ascii_case(b"websocket").then(|| only.clone())
 }
 
 fn has_word(value: &HeaderValue, word: &str) -> bool {
@@ -175,6 +180,7 @@ mod tests {
             ("te", "gzip, trailers"),
             ("trailer", "x-sum"),
             ("upgrade", "websocket"),
+            ("http2-settings", "AAMAAABk"),
             ("expect", "100-continue"),
             ("x-reservation", "made up"),
             ("x-kept", "2"),
@@ -183,7 +189,7 @@ mod tests {
         for name in ["connection", "x-own", "keep-alive", "proxy-connection", "transfer-encoding", "content-length"] {
             assert_eq!(value(&after, name), None, "{name}");
         }
-        for name in ["upgrade", "expect", "x-reservation"] {
+        for name in ["upgrade", "http2-settings", "expect", "x-reservation"] {
             assert_eq!(value(&after, name), None, "{name}");
         }
         assert_eq!((value(&after, "te"), value(&after, "trailer")), (Some("trailers"), Some("x-sum")));
@@ -220,6 +226,20 @@ mod tests {
         assert!(asks(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]));
         assert!(!asks(&[("connection", "keep-alive"), ("upgrade", "websocket")]));
         assert!(!asks(&[("connection", "upgrade")]));
+    }
+
+    #[test]
+    fn only_web_sockets_are_changed_to() {
+        let asks = |protocols: &[&str]| {
+            let lines = protocols.iter().map(|protocol| ("upgrade", *protocol));
+            let lines: Vec<_> = [("connection", "Upgrade, HTTP2-Settings")].into_iter().chain(lines).collect();
+            heads(false).request(&mut request(&lines), FROM).is_some()
+        };
+        assert!(asks(&["websocket"]) && asks(&["WebSocket"]));
+        for other in ["h2c", "HTTP/2.0", "TLS/1.0", "websocket, h2c", "h2c, websocket", "websocket/13", ""] {
+            assert!(!asks(&[other]), "{other}");
+        }
+        assert!(!asks(&["websocket", "h2c"]) && !asks(&["websocket", "websocket"]));
     }
 
     #[test]

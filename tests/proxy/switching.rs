@@ -75,3 +75,38 @@ async fn web_socket_goes_through() {
     stream.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, [0x88, 0], "the service's own end");
 }
+
+/// By HTTP/2 within a connection that has changed to it, requests would go past every rule.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_other_protocol_is_changed_to() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let (room, address) = (Room::new(), listener.local_addr().unwrap());
+    // It changes to whatever it is asked for.
+    let served = tokio::spawn(async move {
+        let mut asked = Vec::new();
+        while asked.len() < 4 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let head = head(&mut stream).await;
+            let said = match head.contains("upgrade:") {
+                true => "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
+                false => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            };
+            stream.write_all(said.as_bytes()).await.unwrap();
+            asked.push(head);
+        }
+        asked
+    });
+    let proxy = room.start(&format!("http://{address}"), "key: required");
+    for protocols in ["h2c", "h2c, websocket", "websocket, h2c", "websocket\r\nUpgrade: h2c"] {
+        let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+        let asked = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {protocols}\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
+        );
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        let said = head(&mut stream).await;
+        assert!(said.starts_with("http/1.1 200"), "{protocols}: {said}");
+    }
+    for asked in served.await.unwrap() {
+        assert!(!asked.contains("upgrade") && !asked.contains("http2-settings"), "{asked}");
+    }
+}
