@@ -1,13 +1,14 @@
 //! What a request asks for, and by what name: its id and its fingerprint.
 //!
-//! The **id** is the SHA-256 of the caller, the method, the path and the key: a key is its caller's, on one resource. The
-//! **fingerprint** is the SHA-256 of the method, the path with its query, chosen headers and the body. JSON is taken by
+//! The **id** is the SHA-256 of the scope, the host if that counts, the caller, the method, the path and the key: a key is
+//! its caller's, on one resource of one service. Without scope and host it is digested as if there were no such things.
+//! The **fingerprint** is the SHA-256 of the method, the path with its query, chosen headers and the body. JSON is taken by
 //! its meaning: the order of fields and blanks do not matter, and chosen fields are left out; any other body counts byte
 //! by byte.
 
 use std::sync::{Mutex, PoisonError};
 
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
+use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName};
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
@@ -18,6 +19,7 @@ use crate::request::{Fingerprint, Id};
 const DEPTH_MAX: usize = 128;
 /// Begins what is digested, so that ids of another kind are never the same.
 const ID: &[u8] = b"ratchet request 1";
+const SCOPED_ID: &[u8] = b"ratchet request in a scope 1";
 const FINGERPRINT: &[u8] = b"ratchet request's fingerprint 1";
 
 /// Takes fingerprints.
@@ -70,11 +72,35 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
+/// Whose keys they are: those of this service, on this host, of this caller.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Of<'a> {
+    pub scope: &'a str,
+    /// `None` where it does not count.
+    pub host: Option<&'a [u8]>,
+    pub caller: Option<&'a [u8]>,
+}
+
+/// The host that a request is for, as it says: in its address, or by `Host`.
+pub(super) fn host(parts: &Parts) -> Option<Vec<u8>> {
+    let host = match parts.uri.authority() {
+        Some(authority) => authority.as_str().as_bytes(),
+        None => parts.headers.get(HOST)?.as_bytes(),
+    };
+    Some(host.to_ascii_lowercase())
+}
+
 /// The id of a request.
-pub(super) fn id(caller: Option<&[u8]>, parts: &Parts, key: &str) -> Id {
-    let mut digest = Lengths::new(ID);
-    digest.add(&[u8::from(caller.is_some())]);
-    digest.add(caller.unwrap_or_default());
+pub(super) fn id(of: Of<'_>, parts: &Parts, key: &str) -> Id {
+    let mut digest = if of.scope.is_empty() && of.host.is_none() {
+        Lengths::new(ID)
+    } else {
+        let mut digest = Lengths::new(SCOPED_ID);
+        digest.add(of.scope.as_bytes());
+        digest.add_optional(of.host);
+        digest
+    };
+    digest.add_optional(of.caller);
     digest.add(parts.method.as_str().as_bytes());
     digest.add(parts.uri.path().as_bytes());
     digest.add(key.as_bytes());
@@ -94,6 +120,11 @@ impl Lengths {
     fn add(&mut self, value: &[u8]) {
         self.0.update((value.len() as u64).to_be_bytes());
         self.0.update(value);
+    }
+
+    fn add_optional(&mut self, value: Option<&[u8]>) {
+        self.add(&[u8::from(value.is_some())]);
+        self.add(value.unwrap_or_default());
     }
 
     fn end(self) -> [u8; 32] {
@@ -121,18 +152,48 @@ mod tests {
     #[test]
     fn keys_are_their_callers_own_on_one_resource() {
         let charge = parts("POST", "/charges?a=1", &[]);
-        let known = id(Some(b"alice"), &charge, "k");
-        assert_eq!(id(Some(b"alice"), &parts("POST", "/charges", &[]), "k"), known);
+        let by = |caller| Of { caller, ..Of::default() };
+        let known = id(by(Some(b"alice")), &charge, "k");
+        assert_eq!(id(by(Some(b"alice")), &parts("POST", "/charges", &[]), "k"), known);
         let others = [
-            id(Some(b"bob"), &charge, "k"),
-            id(None, &charge, "k"),
-            id(Some(b""), &charge, "k"),
-            id(Some(b"alice"), &parts("PUT", "/charges", &[]), "k"),
-            id(Some(b"alice"), &parts("POST", "/charge", &[]), "sk"),
-            id(Some(b"alice"), &charge, "K"),
+            id(by(Some(b"bob")), &charge, "k"),
+            id(by(None), &charge, "k"),
+            id(by(Some(b"")), &charge, "k"),
+            id(by(Some(b"alice")), &parts("PUT", "/charges", &[]), "k"),
+            id(by(Some(b"alice")), &parts("POST", "/charge", &[]), "sk"),
+            id(by(Some(b"alice")), &charge, "K"),
         ];
         assert!(others.iter().all(|other| *other != known), "{others:?}");
         assert_ne!(others[1], others[2], "nobody is not somebody without a name");
+    }
+
+    /// The digests are a part of the format: stores remember requests by them. Those without a scope and a host are in
+    /// tests/fixtures.
+    #[test]
+    fn keys_are_those_of_one_service_and_host() {
+        let charge = parts("POST", "/charges", &[]);
+        let of = |scope, host, caller| Of { scope, host, caller };
+        let all = [
+            of("", None, None),
+            of("shop", None, None),
+            of("", Some(&b"shop"[..]), None),
+            of("", Some(b""), None),
+            of("shop", Some(b""), None),
+            of("", None, Some(b"shop")),
+            of("", Some(b""), Some(b"shop")),
+        ];
+        let ids: Vec<Id> = all.into_iter().map(|of| id(of, &charge, "k")).collect();
+        assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), all.len(), "{ids:?}");
+        let hex = crate::format::hex(&id(of("shop", Some(b"api.example"), Some(b"ann")), &charge, "k").0);
+        assert_eq!(hex, "c89e64d8bb0233298062f180856d8575713dafc51834106ba5c7cca49997c56f");
+    }
+
+    #[test]
+    fn host_is_that_of_the_address_before_that_of_the_head() {
+        let of = |uri: &str, headers: &[(&str, &str)]| host(&parts("POST", uri, headers));
+        assert_eq!(of("/a", &[("host", "Shop.Example:80")]), Some(b"shop.example:80".to_vec()));
+        assert_eq!(of("http://Api.Example/a", &[("host", "shop.example")]), Some(b"api.example".to_vec()));
+        assert_eq!(of("/a", &[]), None);
     }
 
     #[test]

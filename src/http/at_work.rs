@@ -1,4 +1,4 @@
-//! What is at work in this process: counted for a graceful stop, and by id for those who wait for it.
+//! What is at work in this process: counted for a graceful stop and for its bounds, and by id for those who wait for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,40 +7,94 @@ use tokio::sync::{Notify, watch};
 
 use crate::request::Id;
 
-/// How many requests are at work; all clones count together.
+/// How much is at work; all clones count together.
 #[derive(Clone, Debug)]
-pub(super) struct AtWork(Arc<watch::Sender<usize>>);
+pub(super) struct AtWork(Arc<watch::Sender<Counts>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Requests that are carried out, or wait to be.
+    requests: usize,
+    /// Answers whose digest is still to be remembered; that they were given is.
+    digests: usize,
+    /// Bytes of requests' bodies.
+    body_bytes: usize,
+}
+
+/// What is counted until it is dropped.
+#[derive(Debug)]
+pub(super) struct Counted {
+    all: AtWork,
+    one: Counts,
+}
 
 impl AtWork {
     pub fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
+        Self(Arc::new(watch::Sender::new(Counts::default())))
     }
 
-    /// One more, until what is returned is dropped.
-    pub fn begin(&self) -> OneAtWork {
-        self.0.send_modify(|count| *count += 1);
-        OneAtWork(self.clone())
+    /// One request more, unless there are so many.
+    pub fn begin(&self, max: usize) -> Option<Counted> {
+        self.add(Counts { requests: 1, ..Counts::default() }, |all| all.requests <= max)
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        *self.0.borrow()
+    /// One digest more.
+    pub fn begin_digest(&self) -> Option<Counted> {
+        self.add(Counts { digests: 1, ..Counts::default() }, |_| true)
     }
 
-    /// Waits until there is none.
+    /// Nothing of a body yet.
+    pub fn begin_body(&self) -> Counted {
+        Counted { all: self.clone(), one: Counts::default() }
+    }
+
+    fn add(&self, one: Counts, fits: impl FnOnce(&Counts) -> bool) -> Option<Counted> {
+        let mut is_added = false;
+        self.0.send_if_modified(|all| {
+            let sum = Counts {
+                requests: all.requests + one.requests,
+                digests: all.digests + one.digests,
+                body_bytes: all.body_bytes.saturating_add(one.body_bytes),
+            };
+            is_added = fits(&sum);
+            if is_added {
+                *all = sum;
+            }
+            is_added
+        });
+        is_added.then(|| Counted { all: self.clone(), one })
+    }
+
+    /// How many requests there are.
+    pub fn requests(&self) -> usize {
+        self.0.borrow().requests
+    }
+
+    /// Waits until there is nothing.
     pub async fn none(&self) {
         // An error means that the sender is gone, which this holds.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+        let _ = self.0.subscribe().wait_for(|all| all.requests == 0 && all.digests == 0).await;
     }
 }
 
-/// A request at work.
-#[derive(Debug)]
-pub(super) struct OneAtWork(AtWork);
+impl Counted {
+    /// So much of a body more; says whether that fits into this.
+    pub fn grow(&mut self, bytes: usize, max: usize) -> bool {
+        let more = Counts { body_bytes: bytes, ..Counts::default() };
+        let Some(mut more) = self.all.add(more, |all| all.body_bytes <= max) else { return false };
+        self.one.body_bytes += std::mem::take(&mut more.one.body_bytes);
+        true
+    }
+}
 
-impl Drop for OneAtWork {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.0.send_modify(|count| *count = count.saturating_sub(1));
+        let one = self.one;
+        self.all.0.send_modify(|all| {
+            all.requests -= one.requests;
+            all.digests -= one.digests;
+            all.body_bytes -= one.body_bytes;
+        });
     }
 }
 
@@ -83,5 +137,39 @@ impl Drop for Waited {
         }
         drop(all);
         self.done.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_at_work_is_bounded_and_counted_until_it_ends() {
+        let all = AtWork::new();
+        let one = all.begin(2).unwrap();
+        let other = all.clone().begin(2).unwrap();
+        assert!(all.begin(2).is_none());
+        drop(one);
+        assert_eq!(all.requests(), 1);
+        let digest = all.begin_digest().unwrap();
+        assert!(all.begin(2).is_some(), "a digest takes nobody's place");
+        drop(other);
+        let none = || futures_util::FutureExt::now_or_never(all.none());
+        assert_eq!((all.requests(), none()), (0, None));
+        drop(digest);
+        assert_eq!(none(), Some(()));
+    }
+
+    #[test]
+    fn bodies_are_bounded_together() {
+        let all = AtWork::new();
+        let (mut one, mut other) = (all.begin_body(), all.begin_body());
+        assert!(one.grow(60, 100) && other.grow(30, 100) && one.grow(10, 100));
+        assert!(!other.grow(1, 100));
+        drop(one);
+        assert!(other.grow(70, 100) && !other.grow(1, 100));
+        drop(other);
+        assert_eq!(all.0.borrow().body_bytes, 0);
     }
 }

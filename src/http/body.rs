@@ -82,7 +82,10 @@ impl http_body::Body for Body {
         let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(ready));
-        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(ready)) {
+        // HTTP/1.1 has trailers only after pieces: with a length they would be left out.
+        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(ready))
+            && self.trailers.is_none()
+        {
             hint.set_upper(upper);
         }
         hint

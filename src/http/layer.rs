@@ -47,6 +47,21 @@ impl Idempotency {
         Self { settings, store, surroundings, at_work, is_tidying }
     }
 
+    /// The name of the service, where others keep their answers in the same store: keys are those of one service. Two
+    /// layers within one program need names of their own as well where both get the same paths, as those below two
+    /// places of a router do. None if nothing is said.
+    pub fn scope(mut self, name: impl Into<String>) -> Self {
+        self.settings.scope = name.into();
+        self
+    }
+
+    /// Whether keys are also those of one host, by its name in the request: for a service that is several, by their
+    /// hosts. They are not if nothing is said, so that a client may repeat a request by another of the service's names.
+    pub fn by_host(mut self, counts: bool) -> Self {
+        self.settings.by_host = counts;
+        self
+    }
+
     /// Takes keys from this header instead of `Idempotency-Key`.
     pub fn header(mut self, name: HeaderName) -> Self {
         self.settings.header = name;
@@ -59,14 +74,19 @@ impl Idempotency {
         self
     }
 
-    /// Takes those for one caller who send the same value of this header, instead of `Authorization`. Keys are their
-    /// caller's own: nobody gets an answer to somebody else.
+    /// Takes those for one caller who send the same values of this header, instead of `Authorization`. Keys are their
+    /// caller's own; all who do not send it are one caller.
+    ///
+    /// A repeated request is answered without the service being run, so nobody looks again at who sends it: whoever
+    /// sends this header's value, and a key that was used, gets the answer. `Authorization` is a secret by itself. Any
+    /// other header, such as a tenant's name, has to be set by what has authenticated the client, before this layer.
     pub fn caller_header(mut self, name: HeaderName) -> Self {
         self.settings.caller = by_header(name);
         self
     }
 
-    /// Asks this function who the caller is. `None`: nobody in particular.
+    /// Asks this function who the caller is. `None`: nobody in particular, which is one caller for all of these: with
+    /// cookies, keys of an API or certificates of clients, this says whose they are.
     pub fn caller(mut self, caller: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.settings.caller = Arc::new(caller);
         self
@@ -139,6 +159,21 @@ impl Idempotency {
         self
     }
 
+    /// How many requests under a key may be at work at once, in this layer and in clones of it: 1024 if nothing is said.
+    /// More are refused with 503. A request goes on when its client is gone, so the bound on connections is none on these.
+    pub fn at_work_max(mut self, requests: usize) -> Self {
+        self.settings.at_work_max = requests;
+        self
+    }
+
+    /// How much the bodies of all requests under a key may take together while they come and while they are at work, in
+    /// this layer and in clones of it: 256 MiB if nothing is said, and never less than one body may. What does not fit is
+    /// refused with 503.
+    pub fn bodies_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.bodies_bytes_max = bytes;
+        self
+    }
+
     /// What is done with requests while the store does not answer; they are refused if nothing is said.
     pub fn on_store_down(mut self, choice: OnStoreDown) -> Self {
         self.settings.on_store_down = choice;
@@ -158,13 +193,13 @@ impl Idempotency {
         self
     }
 
-    /// How many requests under a key are at work, in this layer and in clones of it.
+    /// How many requests under a key are at work, in this layer and in clones of it: what is cut off now may be in doubt.
     pub fn at_work(&self) -> usize {
-        self.at_work.count()
+        self.at_work.requests()
     }
 
-    /// Waits until no request under a key is at work: for a graceful stop, after no more are accepted. Requests go on
-    /// when their clients are gone.
+    /// Waits until no request under a key is at work, and until large answers that are on their way to their clients
+    /// have ended: for a graceful stop, after no more are accepted. Requests go on when their clients are gone.
     pub async fn idle(&self) {
         self.at_work.none().await;
     }

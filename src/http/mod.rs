@@ -26,9 +26,10 @@
 //! | again, while the first one is at work | 409 and `Retry-After`, or after a [wait](Idempotency::wait) as the first one |
 //! | under a key that stands for another request | 422, whether that one is done or not |
 //! | while the store is down | 503, and the service is not run |
+//! | while as many are at work as [may be](Idempotency::at_work_max) | 503, and the service is not run |
 //!
 //! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 500 or more
-//! is not: the request is released, and the next one is carried out. Whoever carries a request out has a reservation,
+//! is not, nor one of 401, 408, 425 or 429: the request is released, and the next one is carried out. Whoever carries a request out has a reservation,
 //! with a token and a lease, which is extended while it works. When it is frozen for longer and another one takes over,
 //! what it would remember is refused.
 //!
@@ -60,7 +61,7 @@ pub use outcome::{MayHaveRun, Outcome};
 pub use settings::OnStoreDown;
 // The proxy's, which is a part of the program.
 #[cfg(feature = "program")]
-pub(crate) use settings::{BODY_BYTES_MAX, LEASE, RETENTION};
+pub(crate) use settings::{AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, LEASE, RETENTION};
 pub use time::Surroundings;
 #[cfg(feature = "program")]
 pub(crate) use work::is_stream;

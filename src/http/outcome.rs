@@ -5,6 +5,8 @@
 pub enum Outcome {
     /// It was not looked at: it has no key, or needs none.
     Passed,
+    /// It was carried out without being looked at, since the store does not answer.
+    Unprotected,
     /// It was carried out, and its answer is remembered.
     Done,
     /// It was carried out, and is forgotten: the next one under its key is carried out as well.
@@ -27,12 +29,15 @@ pub enum Outcome {
     InDoubt,
     /// The store does not answer.
     StoreDown,
+    /// As many as may be are at work.
+    TooMany,
 }
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Passed,
+        Self::Unprotected,
         Self::Done,
         Self::Released,
         Self::NotRemembered,
@@ -44,12 +49,14 @@ impl Outcome {
         Self::BodyRefused,
         Self::InDoubt,
         Self::StoreDown,
+        Self::TooMany,
     ];
 
     /// Its word in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
+            Self::Unprotected => "unprotected",
             Self::Done => "done",
             Self::Released => "released",
             Self::NotRemembered => "not_remembered",
@@ -61,6 +68,7 @@ impl Outcome {
             Self::BodyRefused => "body_refused",
             Self::InDoubt => "in_doubt",
             Self::StoreDown => "store_down",
+            Self::TooMany => "too_many",
         }
     }
 }

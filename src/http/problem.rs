@@ -28,8 +28,12 @@ pub(super) enum Problem {
     InProgress,
     /// The first one under its key may have been carried out, or not.
     InDoubt,
+    /// The service has begun, and its answer is lost.
+    AnswerLost,
     /// The store does not answer.
     StoreDown,
+    /// As many as may be are at work.
+    TooMany,
 }
 
 #[derive(Serialize)]
@@ -49,8 +53,9 @@ impl Problem {
             Self::BodyUnread | Self::BodyTooLarge(_) => Outcome::BodyRefused,
             Self::OtherRequest => Outcome::OtherRequest,
             Self::InProgress => Outcome::InProgress,
-            Self::InDoubt => Outcome::InDoubt,
+            Self::InDoubt | Self::AnswerLost => Outcome::InDoubt,
             Self::StoreDown => Outcome::StoreDown,
+            Self::TooMany => Outcome::TooMany,
         }
     }
 
@@ -105,6 +110,18 @@ impl Problem {
                 "an earlier one under this key was cut off, and is not carried out again; look whether it was done"
                     .to_owned(),
             ),
+            Self::AnswerLost => (
+                StatusCode::BAD_GATEWAY,
+                "urn:ratchet:idempotency:answer-lost",
+                "The service's answer was lost",
+                "the request may have been carried out; send it again with the same key".to_owned(),
+            ),
+            Self::TooMany => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "urn:ratchet:idempotency:too-many",
+                "Too many requests are being carried out",
+                "nothing was done; send it again later, with the same key".to_owned(),
+            ),
             Self::StoreDown => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "urn:ratchet:idempotency:store-down",
@@ -123,7 +140,7 @@ impl Problem {
         let mut answer = Response::new(Body::whole(body));
         *answer.status_mut() = status;
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if matches!(self, Self::InProgress | Self::StoreDown) {
+        if matches!(self, Self::InProgress | Self::StoreDown | Self::TooMany) {
             answer.headers_mut().insert(RETRY_AFTER, RETRY_S);
         }
         answer.extensions_mut().insert(self.outcome());

@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::stream;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
-use http_body_util::StreamBody;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::at_work::OneAtWork;
+use super::at_work::Counted;
 use super::body::{Body, BodyError};
 use super::outcome::Outcome;
 use super::serve::Shared;
@@ -27,7 +25,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const OF_BODIES: [HeaderName; 5] =
     [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_LENGTH, header::ETAG];
 
-/// What stands in place of a body that was too large to be remembered.
+/// What stands in place of a body that was not remembered.
 #[derive(Serialize)]
 struct NotKept {
     /// Says so in words.
@@ -39,15 +37,18 @@ struct NotKept {
 /// The answer as it is given again.
 pub(super) fn replay(answer: &Answer) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(answer.headers.len() + 2);
-    let not_kept = |bytes, sha256| NotKept {
-        idempotency: "the request was carried out; its answer was too large to be kept",
-        bytes,
-        sha256,
-    };
     let instead = match &answer.body {
         AnswerBody::Whole(_) => None,
-        AnswerBody::Digest { length, sha256 } => Some(not_kept(Some(*length), Some(format::hex(sha256)))),
-        AnswerBody::CutOff => Some(not_kept(None, None)),
+        AnswerBody::Digest { length, sha256 } => Some(NotKept {
+            idempotency: "the request was carried out; its answer was too large to be kept, or had trailers",
+            bytes: Some(*length),
+            sha256: Some(format::hex(sha256)),
+        }),
+        AnswerBody::CutOff => Some(NotKept {
+            idempotency: "the request was carried out; its answer was too large to be kept, or a stream, and is not known to have reached its end",
+            bytes: None,
+            sha256: None,
+        }),
     };
     for (name, value) in &answer.headers {
         let (name, value) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_maybe_shared(value.clone()));
@@ -85,23 +86,18 @@ pub(super) fn joined(pieces: &VecDeque<Bytes>) -> Bytes {
     }
 }
 
-/// A body that breaks off with this error.
-pub(super) fn broken(error: BodyError) -> Body {
-    Body::stream(StreamBody::new(stream::iter([Err::<Frame<Bytes>, _>(error)])))
-}
-
 /// A body that is too large to be remembered, on its way to the client: its digest is remembered when it has ended.
 pub(super) struct Digested {
     body: Body,
     digest: Sha256,
     length: u64,
     /// What is to be remembered at the end.
-    end: Option<(Answer, Held, Arc<Shared>, OneAtWork)>,
+    end: Option<(Answer, Held, Arc<Shared>, Option<Counted>)>,
 }
 
 impl Digested {
     pub fn new(body: Body, answer: Answer, held: Held, shared: Arc<Shared>) -> Self {
-        let one = shared.at_work.begin();
+        let one = shared.at_work.begin_digest();
         Self { body, digest: Sha256::new(), length: 0, end: Some((answer, held, shared, one)) }
     }
 

@@ -3,8 +3,10 @@
 //! A request that is guarded goes on in a task of its own from the moment its body is there: a client that goes away
 //! must not stop half of it. The client's side only waits for what comes of it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,11 +15,11 @@ use bytes::Bytes;
 use futures_util::future::{self, Either};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use tower_service::Service;
 
-use super::asked::{self, Fingerprints};
-use super::at_work::{AtWork, Waiters};
+use super::asked::{self, Fingerprints, Of};
+use super::at_work::{AtWork, Counted, Waiters};
 use super::body::{Body, BodyError};
 use super::outcome::Outcome;
 use super::problem::Problem;
@@ -66,10 +68,34 @@ impl Shared {
     /// A store's answer, if it comes in time.
     pub async fn in_time<T>(&self, reply: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
         let wait = self.settings.store_wait;
-        match future::select(std::pin::pin!(reply), self.surroundings.sleep(wait)).await {
+        match future::select(pin!(reply), self.surroundings.sleep(wait)).await {
             Either::Left((reply, _)) => reply,
             Either::Right(_) => Err(Error::Unavailable(format!("no answer within {} ms", wait.as_millis()))),
         }
+    }
+
+    /// The whole body of a request, counted until what is returned with it is dropped.
+    async fn take<B>(&self, body: B) -> Result<(Bytes, Counted), Problem>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BodyError>,
+    {
+        let (bytes_max, all_max) = (self.settings.request_bytes_max, self.settings.bodies_bytes_max);
+        let (mut body, mut counted) = (pin!(body), self.at_work.begin_body());
+        let (mut pieces, mut length) = (VecDeque::new(), 0);
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return Err(Problem::BodyUnread) };
+            let Ok(data) = frame.into_data() else { continue };
+            length += data.len();
+            if length > bytes_max {
+                return Err(Problem::BodyTooLarge(bytes_max));
+            }
+            if !counted.grow(data.len(), all_max.max(bytes_max)) {
+                return Err(Problem::TooMany);
+            }
+            pieces.push_back(data);
+        }
+        Ok((remembering::joined(&pieces), counted))
     }
 
     /// Has answers removed when their time has come, as long as anybody uses the layer.
@@ -123,30 +149,29 @@ where
         Ok(None) if settings.required && settings.guards(&parts.method) => {
             return problem(Problem::KeyMissing(settings.header.to_string()));
         }
-        Ok(None) => return pass(&mut inner, Request::from_parts(parts, Body::stream(body))).await,
+        Ok(None) => {
+            return pass(&mut inner, Request::from_parts(parts, Body::stream(body)), Outcome::Passed).await;
+        }
         Err(error) => return problem(Problem::KeyInvalid(settings.header.to_string(), error)),
     };
-    let body = match Limited::new(body, settings.request_bytes_max).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            return problem(Problem::BodyTooLarge(settings.request_bytes_max));
-        }
-        Err(_) => return problem(Problem::BodyUnread),
+    let (body, counted) = match shared.take(body).await {
+        Ok(taken) => taken,
+        Err(refused) => return problem(refused),
     };
+    let Some(one) = shared.at_work.begin(settings.at_work_max) else { return problem(Problem::TooMany) };
     shared.tidy_from_now_on();
     let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, &key);
     let request = whole(parts, body);
-    let one = shared.at_work.begin();
     let task = tokio::spawn(async move {
-        let _one = one;
+        let _counted = (one, counted);
         guarded.carry_out(inner, request).await
     });
     match task.await {
         Ok(answer) => answer,
         Err(error) => match error.try_into_panic() {
             Ok(panicked) => panic::resume_unwind(panicked),
-            // The runtime is being shut down.
-            Err(_) => Ok(Problem::StoreDown.answer()),
+            // The runtime is being shut down: how far it has come is not known.
+            Err(_) => problem(Problem::AnswerLost),
         },
     }
 }
@@ -159,14 +184,14 @@ fn whole(mut parts: Parts, body: Bytes) -> Request<Body> {
 }
 
 /// Passes a request on, and its answer, as they come.
-async fn pass<S, R>(inner: &mut S, request: Request<Body>) -> Result<Response<Body>, S::Error>
+async fn pass<S, R>(inner: &mut S, request: Request<Body>, outcome: Outcome) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<R>>,
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
     let mut answer = inner.call(request).await?.map(Body::stream);
-    answer.extensions_mut().insert(Outcome::Passed);
+    answer.extensions_mut().insert(outcome);
     Ok(answer)
 }
 
@@ -189,8 +214,10 @@ enum Next {
 
 impl Guarded {
     fn of(shared: Arc<Shared>, parts: &Parts, body: &[u8], key: &str) -> Self {
-        let caller = (shared.settings.caller)(parts);
-        let id = asked::id(caller.as_deref(), parts, key);
+        let settings = &shared.settings;
+        let (host, caller) = (settings.by_host.then(|| asked::host(parts)).flatten(), (settings.caller)(parts));
+        let of = Of { scope: &settings.scope, host: host.as_deref(), caller: caller.as_deref() };
+        let id = asked::id(of, parts, key);
         let fingerprint = shared.fingerprints.of(parts, body);
         Self { shared, id, fingerprint }
     }
@@ -208,7 +235,7 @@ impl Guarded {
                 self.work(held, inner, request).await
             }
             Next::Answer(answer) => Ok(*answer),
-            Next::Pass => pass(&mut inner, request).await,
+            Next::Pass => pass(&mut inner, request, Outcome::Unprotected).await,
         }
     }
 
@@ -258,7 +285,7 @@ impl Guarded {
                     }
                     let slept = surroundings.sleep(pause.min(left));
                     match ended {
-                        Some(ended) => drop(future::select(std::pin::pin!(ended), slept).await),
+                        Some(ended) => drop(future::select(pin!(ended), slept).await),
                         None => slept.await,
                     }
                     pause = (pause * 2).min(LOOK_AGAIN_MAX);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::{self, HeaderName};
 use http::request::Parts;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use crate::request::OnInDoubt;
 
@@ -16,6 +16,10 @@ pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 3_600);
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// The greatest body of a request, and of an answer that is remembered, if nothing is said.
 pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// How many requests are at work at most if nothing is said, and how much their bodies take together.
+pub(crate) const AT_WORK_MAX: usize = 1_024;
+pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
 
 /// Whose key it is: what a function makes of a request's head.
 pub(super) type Caller = Arc<dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync>;
@@ -33,6 +37,9 @@ pub enum OnStoreDown {
 /// How the layer is set.
 #[derive(Clone)]
 pub(super) struct Settings {
+    pub scope: String,
+    /// Whether keys are those of one host.
+    pub by_host: bool,
     pub header: HeaderName,
     pub required: bool,
     pub caller: Caller,
@@ -46,6 +53,8 @@ pub(super) struct Settings {
     pub store_wait: Duration,
     pub request_bytes_max: usize,
     pub answer_bytes_max: usize,
+    pub at_work_max: usize,
+    pub bodies_bytes_max: usize,
     pub on_store_down: OnStoreDown,
     pub on_in_doubt: OnInDoubt,
 }
@@ -53,6 +62,8 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            scope: String::new(),
+            by_host: false,
             header: HeaderName::from_static("idempotency-key"),
             required: false,
             caller: by_header(header::AUTHORIZATION),
@@ -73,6 +84,8 @@ impl Default for Settings {
             store_wait: Duration::from_secs(5),
             request_bytes_max: BODY_BYTES_MAX,
             answer_bytes_max: BODY_BYTES_MAX,
+            at_work_max: AT_WORK_MAX,
+            bodies_bytes_max: BODIES_BYTES_MAX,
             on_store_down: OnStoreDown::default(),
             on_in_doubt: OnInDoubt::default(),
         }
@@ -94,13 +107,24 @@ impl Settings {
         !method.is_safe() && *method != Method::CONNECT
     }
 
-    /// Whether an answer of this status is remembered: all but those of servers that have failed.
+    /// Whether an answer of this status is remembered: all but those of servers that have failed, and those that say
+    /// that nothing was looked at yet, by which the same request is to be sent again.
     pub fn remembers(&self, status: StatusCode) -> bool {
-        !status.is_server_error() && !status.is_informational()
+        const NOT_YET: [StatusCode; 4] = [
+            StatusCode::UNAUTHORIZED,
+            StatusCode::REQUEST_TIMEOUT,
+            StatusCode::TOO_EARLY,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        !status.is_server_error() && !status.is_informational() && !NOT_YET.contains(&status)
     }
 }
 
-/// Whoever sends the same value of a header is one caller; nobody, who does not send it.
+/// Whoever sends the same values of a header is one caller; nobody, who does not send it.
 pub(super) fn by_header(name: HeaderName) -> Caller {
-    Arc::new(move |parts| parts.headers.get(&name).map(|value| value.as_bytes().to_vec()))
+    Arc::new(move |parts| {
+        let values: Vec<&[u8]> = parts.headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+        // No value has a line's end in it.
+        (!values.is_empty()).then(|| values.join(&b'\n'))
+    })
 }

@@ -13,6 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::response::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
+use sha2::{Digest, Sha256};
 use tower_service::Service;
 
 use super::body::{Body, BodyError};
@@ -123,7 +124,12 @@ impl Guarded {
         trailers: Option<HeaderMap>,
     ) -> Response<Body> {
         let whole = remembering::joined(&body);
-        let answer = self.shared.answer_of(&parts, AnswerBody::Whole(whole.clone()));
+        // Without its trailers, in which gRPC has its status, it would be another answer.
+        let body = match &trailers {
+            None => AnswerBody::Whole(whole.clone()),
+            Some(_) => AnswerBody::Digest { length: whole.len() as u64, sha256: Sha256::digest(&whole).into() },
+        };
+        let answer = self.shared.answer_of(&parts, body);
         let given = Response::from_parts(parts, Body::begun(VecDeque::from([whole]), trailers, None));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => with(Outcome::Done, given),
@@ -213,9 +219,13 @@ impl Shared {
                     length += data.len();
                     begun.push_back(data);
                 }
-                Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
-                // The service has run, and said so: the client gets what there is, and how it broke off.
-                Err(error) => return Ran::Large(parts, begun, remembering::broken(error)),
+                Ok(Err(frame)) => trailers = frame.into_trailers().ok().filter(|trailers| !trailers.is_empty()),
+                // Nobody was given anything of it yet, and half of it must not be given to all.
+                Err(error) => {
+                    let why = error.to_string();
+                    tracing::warn!(%why, "an answer under a key broke off: the request is in doubt");
+                    return Ran::InDoubt(Unknown::Answer(Box::new(Problem::AnswerLost.answer())));
+                }
             }
             if length > self.settings.answer_bytes_max {
                 return Ran::Large(parts, begun, body);
