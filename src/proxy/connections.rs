@@ -1,7 +1,8 @@
 //! Clients' connections: a bounded number of them, each closed when it is silent for too long.
 //!
 //! **Invariant.** No more than [`Bounds::connections_max`] are open: whoever comes then waits in the system's queue until
-//! one is closed. A client has so long to begin a request, and so long without one.
+//! one is closed. A client has so long to begin a request, and so long without one; and so long in which it takes nothing
+//! of what there is for it.
 //!
 //! **Failure**: an error on a connection ends that connection and affects no other.
 
@@ -19,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
@@ -32,6 +33,9 @@ use crate::tls::TWO;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long a connection that was silent has to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// How often a client is asked by HTTP/2 whether it is still there, and how long that may take.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_WAIT: Duration = Duration::from_secs(20);
 /// How many requests a client may have at work on one connection by HTTP/2.
 const STREAMS_MAX: u32 = 100;
 /// How much of a body may be on its way over HTTP/2, for one request and for all of a connection.
@@ -123,7 +127,8 @@ impl One {
     async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: T, is_two: bool) {
         let Self { app, place, from, bounds, mut stop } = self;
         let activity = Arc::new(Activity::new(is_two));
-        let stream = TokioIo::new(Heard { stream, activity: Arc::clone(&activity) });
+        let heard = Heard { stream, activity: Arc::clone(&activity), write_wait: bounds.idle_wait, blocked: None };
+        let stream = TokioIo::new(heard);
         let answering = Arc::clone(&activity);
         let service = service_fn(move |request| {
             let busy = answering.begin(request.version() == Version::HTTP_2);
@@ -133,15 +138,19 @@ impl One {
         let builder = builder(bounds);
         let connection = builder.serve_connection_with_upgrades(stream, service);
         tokio::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => return log(ended),
-            () = activity.silent(bounds.head_wait, bounds.idle_wait) => {
-                connection.as_mut().graceful_shutdown();
-                tokio::time::timeout(CLOSE_WAIT, connection).await
-            }
-            () = stopped(&mut stop) => {
-                connection.as_mut().graceful_shutdown();
-                Ok(connection.await)
+        let mut stops = false;
+        let ended = loop {
+            tokio::select! {
+                ended = connection.as_mut() => break Ok(ended),
+                // Also during a stop: half a head must not hold that up.
+                () = activity.silent(bounds.head_wait, bounds.idle_wait) => {
+                    connection.as_mut().graceful_shutdown();
+                    break tokio::time::timeout(CLOSE_WAIT, connection.as_mut()).await;
+                }
+                () = stopped(&mut stop), if !stops => {
+                    connection.as_mut().graceful_shutdown();
+                    stops = true;
+                }
             }
         };
         log(ended.unwrap_or(Ok(())));
@@ -162,6 +171,8 @@ fn builder(bounds: Bounds) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(bounds.head_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(STREAMS_MAX)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_WAIT)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     builder
@@ -251,10 +262,26 @@ impl Drop for Busy {
     }
 }
 
-/// A stream that says when something was heard.
+/// A stream that says when something was heard, and fails when nothing of what is to be written was taken for so long.
 struct Heard<T> {
     stream: T,
     activity: Arc<Activity>,
+    write_wait: Duration,
+    /// The end of that time, while something waits to be written.
+    blocked: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Heard<T> {
+    fn in_time<R>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if written.is_ready() {
+            self.blocked = None;
+            return written;
+        }
+        let wait = self.write_wait;
+        let blocked = self.blocked.get_or_insert_with(|| Box::pin(tokio::time::sleep(wait)));
+        std::task::ready!(blocked.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
@@ -271,7 +298,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, from)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(context, from);
+        this.in_time(context, written)
     }
 
     fn poll_write_vectored(
@@ -279,7 +308,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
         context: &mut Context<'_>,
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, from)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(context, from);
+        this.in_time(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -287,7 +318,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(context);
+        this.in_time(context, flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

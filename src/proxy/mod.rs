@@ -12,7 +12,7 @@
 //! - `forward`, `upstream`, `connect`, `problem`: the side of the service
 //!
 //! **Invariant.** What has no key, or needs none, passes as it comes: bodies are not held back, streams and trailers and
-//! changes of protocol go through. A request is sent once: it goes to another connection only if the first one has not
+//! web sockets go through. A request is sent once: it goes to another connection only if the first one has not
 //! begun to write it.
 //!
 //! **Stop.** No more connections are taken, requests at work are waited for, for [`Config::stop_wait`] at most, then the
@@ -132,10 +132,18 @@ where
         drop(serving.await);
         app.idle().await;
     };
-    let ended = tokio::select! {
-        () = all => Ok(()),
-        () = cut_off => Err(Error::CutOff(app.at_work())),
-        () = tokio::time::sleep(config.stop_wait) => Err(Error::CutOff(app.at_work())),
+    let is_cut_off = tokio::select! {
+        () = all => false,
+        () = cut_off => true,
+        () = tokio::time::sleep(config.stop_wait) => true,
+    };
+    let ended = match app.at_work() {
+        _ if !is_cut_off => Ok(()),
+        0 => {
+            tracing::info!("cut off what was still on its way; no request under a key is in doubt by that");
+            Ok(())
+        }
+        count => Err(Error::CutOff(count)),
     };
     checking.abort();
     server.into_iter().for_each(Server::stop);
@@ -167,5 +175,7 @@ fn quoted(text: &str) -> String {
 /// of store with its folder or its address.
 pub fn written(listen: &str, upstream: &str, http: &str, (kind, dir, url): (&str, &str, Option<&str>)) -> String {
     let line = |key: &str, value: &str| format!("{key}: {}\n", quoted(value));
-    line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &store::written(kind, dir, url)
+    // What is odd about the file that this stands for is nothing that the command line could say better.
+    let store = store::written(kind, dir, url);
+    line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &store + "caller: Authorization\n"
 }

@@ -60,6 +60,37 @@ async fn large_heads_are_refused() {
     assert_eq!(send(proxy.address, request("GET", "/", &[("x-large", &fits)], "")).await.status(), 201);
 }
 
+/// Its place, and the service's answer, would be held for as long as it likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_takes_nothing_is_given_up() {
+    let room = Room::new();
+    let service = Service::start(async |_| super::service::answer(200, vec![b'x'; 64 << 20])).await;
+    let proxy = room.start(&service.url(), "idle_timeout: 2s");
+    let mut deaf = TcpStream::connect(proxy.address).await.unwrap();
+    deaf.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    deaf.readable().await.unwrap();
+    let open = async || metric(proxy.metrics, "ratchet_http_connections").await;
+    assert_eq!(open().await, 1.0);
+    let start = Instant::now();
+    while open().await > 0.0 {
+        assert!(start.elapsed() < Duration::from_secs(30), "it is still open");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(start.elapsed() > Duration::from_secs(1), "it had its time: {:?}", start.elapsed());
+    // One that is slow gets all of it.
+    let mut slow = TcpStream::connect(proxy.address).await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+    let (mut length, mut piece) = (0, vec![0; 8 << 20]);
+    loop {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        match slow.read(&mut piece).await.unwrap() {
+            0 => break,
+            more => length += more,
+        }
+    }
+    assert!(length > 64 << 20, "{length}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_beyond_the_bound_wait_their_turn() {
     let (room, service) = (Room::new(), Service::counting().await);

@@ -2,11 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::client::{begin, charge, send, whole};
 use super::program::{Room, WAIT};
-use super::service::{Service, answer};
+use super::service::{Broken, Service, answer};
 
 async fn slow(length: Duration) -> Service {
     Service::start(move |_| async move {
@@ -65,6 +71,43 @@ async fn stop_is_bounded_and_says_what_was_cut_off() {
     assert!(proxy.log().contains("1 request under a key was cut off, and is in doubt"), "{}", proxy.log());
     let proxy = room.start(&service.url(), "on_in_doubt: refuse");
     assert_eq!(send(proxy.address, charge("k", "{}")).await.problem(), "urn:ratchet:idempotency:in-doubt");
+}
+
+/// A stream under a key is remembered when it begins: where it is cut off, nothing is in doubt.
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_that_a_stop_cuts_off_is_no_failure() {
+    let (room, service) = (
+        Room::new(),
+        Service::start(async |_| {
+            let first = futures_util::stream::iter([Ok::<_, Broken>(Frame::data(Bytes::from_static(b"data: 1\n\n")))]);
+            let endless = StreamBody::new(first.chain(futures_util::stream::pending())).boxed_unsync();
+            Response::builder().header("content-type", "text/event-stream").body(endless).unwrap()
+        })
+        .await,
+    );
+    let mut proxy = room.start(&service.url(), "stop_timeout: 1s\non_in_doubt: refuse");
+    let mut stream = begin(proxy.address, charge("k", "{}")).await.unwrap().into_body();
+    stream.frame().await.unwrap().unwrap();
+    proxy.signal(libc::SIGTERM);
+    let ended = proxy.ended(Duration::from_secs(20)).expect("it ends");
+    assert!(ended.success(), "{}", proxy.log());
+    assert!(proxy.log().contains("cut off what was still on its way") && !proxy.log().contains("and is in doubt"));
+    assert!(stream.frame().await.unwrap().is_err(), "it was open until then");
+    let proxy = room.start(&service.url(), "on_in_doubt: refuse");
+    assert!(send(proxy.address, charge("k", "{}")).await.is_replayed());
+    assert_eq!(service.runs(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_a_head_does_not_hold_up_a_stop() {
+    let (room, service) = (Room::new(), slow(Duration::ZERO).await);
+    let mut proxy = room.start(&service.url(), "head_timeout: 2s\nstop_timeout: 60s");
+    let mut half = TcpStream::connect(proxy.address).await.unwrap();
+    half.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-slow: ").await.unwrap();
+    // The connection after it was taken, so it was too.
+    assert_eq!(send(proxy.address, charge("k", "{}")).await.status(), 201);
+    proxy.signal(libc::SIGTERM);
+    assert!(proxy.ended(Duration::from_secs(20)).expect("it ends").success(), "{}", proxy.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
