@@ -22,6 +22,7 @@ use super::body::{Holding, Sent, Timed};
 use super::connections::Place;
 use super::upstream::Upstream;
 use super::{head, problem};
+use crate::format;
 use crate::http::request::Held;
 use crate::http::{Body, is_stream};
 use crate::observe::RouteMetrics;
@@ -67,7 +68,8 @@ impl Service<Request<Body>> for Forward {
 
 impl Forward {
     async fn carry(self, mut request: Request<Body>) -> Response<Body> {
-        let is_guarded = request.extensions_mut().remove::<Held>().is_some();
+        let held = request.extensions_mut().remove::<Held>();
+        let is_guarded = held.is_some();
         let known = request.extensions_mut().remove::<Known>();
         let upgrade = known.as_ref().filter(|_| !is_guarded).and_then(|known| known.upgrade.clone());
         let client = upgrade.as_ref().and_then(|_| request.extensions_mut().remove::<OnUpgrade>());
@@ -82,7 +84,9 @@ impl Forward {
         let mut answered = match self.upstream.send(request, upgrade.is_some(), late).await {
             Ok(answered) => answered,
             Err(failure) => {
-                tracing::warn!(?failure, "a request was not answered by the service");
+                // By the beginning of its digest, as the layer calls it.
+                let name = held.map(|held| format::hex(&held.id.0[..6]));
+                tracing::warn!(request = name, %failure, "a request was not answered by the service");
                 self.metrics.upstream_failed(failure.as_str());
                 return problem::of_failure(&failure);
             }

@@ -117,13 +117,16 @@ impl Origin {
 }
 
 /// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Nothing of the request was sent.
+    #[error("nothing was sent: {0}")]
     NotSent(String),
     /// It may have been sent, and the connection has ended.
+    #[error("the answer was lost: {0}")]
     Lost(String),
     /// It may have been sent, and there is no answer in time.
+    #[error("there is no answer in time")]
     Late,
 }
 
