@@ -55,6 +55,9 @@ impl App {
             reserved,
         };
         let layer = Idempotency::shared(Arc::clone(store)).store_wait(config.store_wait);
+        // A service that is told another host than the client's is one service, whatever clients call it.
+        let layer = layer.scope(config.scope.clone()).by_host(!config.sets_host);
+        let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
         let routes = config.routes.iter().map(|route| {
             let metrics = metrics.route(route.name());
             let forward = Forward {
@@ -81,8 +84,8 @@ impl App {
         let route = self.routes.iter().find(|route| route.fits(request.method(), request.uri().path()));
         let route = route.unwrap_or(&self.routes[self.routes.len() - 1]);
         let one = route.metrics.begin();
-        let answer = if request.method() == Method::CONNECT {
-            problem::no_tunnels()
+        let answer = if let Some(refused) = problem::of_head(&request) {
+            refused
         } else {
             let upgrade = self.heads.request(&mut request, from);
             let sent = Sent::default();

@@ -1,11 +1,11 @@
 //! What the proxy answers by itself: problems, as `application/problem+json` (RFC 9457).
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::upstream::Failure;
-use crate::http::{Body, MayHaveRun, Outcome};
+use crate::http::{Body, MayHaveRun};
 
 #[derive(Serialize)]
 struct Text<'a> {
@@ -43,16 +43,37 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
     }
 }
 
-/// The answer to `CONNECT`.
-pub fn no_tunnels() -> Response<Body> {
-    let mut answer = problem(
-        StatusCode::NOT_IMPLEMENTED,
-        "urn:ratchet:proxy:no-tunnels",
-        "This is no forward proxy",
-        "CONNECT is not taken here",
-    );
-    answer.extensions_mut().insert(Outcome::Passed);
-    answer
+/// The answer to a request that is not passed on, by its head; `None` if it is.
+pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
+    let headers = request.headers();
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let (first, is_one) = (codings.next(), codings.next().is_none());
+    if request.method() == Method::CONNECT {
+        return Some(problem(
+            StatusCode::NOT_IMPLEMENTED,
+            "urn:ratchet:proxy:no-tunnels",
+            "This is no forward proxy",
+            "CONNECT is not taken here",
+        ));
+    }
+    if headers.get_all(HOST).iter().nth(1).is_some() {
+        return Some(problem(
+            StatusCode::BAD_REQUEST,
+            "urn:ratchet:proxy:several-hosts",
+            "The request is for several hosts",
+            "send the header Host once",
+        ));
+    }
+    // The pieces are put together on the way, and what else was done to the body would not be said any more.
+    if first.is_some_and(|coding| !is_one || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+        return Some(problem(
+            StatusCode::NOT_IMPLEMENTED,
+            "urn:ratchet:proxy:transfer-coding",
+            "The request's transfer coding is not known",
+            "send the body as it is, or with `Transfer-Encoding: chunked` alone",
+        ));
+    }
+    None
 }
 
 fn may_have_run(mut answer: Response<Body>) -> Response<Body> {

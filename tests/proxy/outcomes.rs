@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::client::{charge, metric, outcomes, page, request, send};
+use super::client::{charge, for_two, metric, outcomes, page, request, send, two, whole};
 use super::program::Room;
 use super::service::{Service, answer};
 
@@ -53,6 +53,32 @@ async fn first_answer_is_given_again_and_something_else_is_refused() {
     assert!(ready.text().contains("[+] store: answers") && ready.text().contains("[+] listening"), "{}", ready.text());
     let log = proxy.log();
     assert!(log.contains("outcome") && !log.contains("amount"), "no body is logged: {log}");
+}
+
+/// Found by a review: behind one proxy may be several services, by their hosts.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_those_of_one_host_unless_the_service_has_only_one() {
+    let under = |host: &str| {
+        let mut request = charge("k", "{}");
+        request.headers_mut().insert("host", host.parse().unwrap());
+        request
+    };
+    let (room, service) = (Room::new(), Service::counting().await);
+    let proxy = room.start(&service.url(), "");
+    for host in ["shop.example", "bank.example"] {
+        assert!(!send(proxy.address, under(host)).await.is_replayed(), "{host}");
+        assert!(send(proxy.address, under(host)).await.is_replayed(), "{host}");
+    }
+    assert!(send(proxy.address, under("Shop.Example")).await.is_replayed());
+    let mut sender = two(proxy.address).await;
+    let again = whole(sender.send_request(for_two(charge("k", "{}"))).await.unwrap()).await;
+    assert!(again.is_replayed(), "the same by HTTP/2");
+    assert_eq!(service.runs(), 2);
+    let (room, service) = (Room::new(), Service::counting().await);
+    let proxy = room.start(&service.url(), "host: upstream");
+    assert!(!send(proxy.address, under("shop.example")).await.is_replayed());
+    assert!(send(proxy.address, under("bank.example")).await.is_replayed());
+    assert_eq!(service.runs(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,6 +160,8 @@ async fn answer_that_was_lost_is_in_doubt() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     assert_eq!(doubt.status(), 409);
+    let line = proxy.log().lines().find(|line| line.contains("not answered by the service")).unwrap().to_owned();
+    assert!(line.contains(r#""failure":"the answer was lost: "#) && line.contains(r#""request":""#), "{line}");
     assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), 1, "it is not carried out again");
     // Where it is to be carried out again, it is at once.
     for run in 2..4 {

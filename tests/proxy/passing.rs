@@ -184,6 +184,46 @@ async fn connect_is_refused_and_a_body_of_two_lengths_is_no_way_in() {
     assert!(service.runs() <= 1, "{}", String::from_utf8_lossy(&said));
 }
 
+/// What a raw client is answered.
+async fn said(proxy: std::net::SocketAddr, asked: &str) -> String {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    stream.write_all(asked.as_bytes()).await.unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).await.unwrap();
+    String::from_utf8(said).unwrap()
+}
+
+/// By which of two hosts a service goes, and by which the proxy, would be a matter of taste.
+#[tokio::test(flavor = "multi_thread")]
+async fn request_of_two_hosts_is_refused() {
+    let (room, service) = (Room::new(), Service::start(echo).await);
+    let proxy = room.start(&service.url(), "");
+    let got = said(proxy.address, "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+    assert!(got.starts_with("HTTP/1.1 400") && got.contains("urn:ratchet:proxy:several-hosts"), "{got}");
+    let got = said(proxy.address, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+    assert!(got.starts_with("HTTP/1.1 200"), "{got}");
+    assert_eq!(service.runs(), 1);
+}
+
+/// The service would get compressed bytes that nobody says are compressed.
+#[tokio::test(flavor = "multi_thread")]
+async fn transfer_coding_beside_pieces_is_refused() {
+    let (room, service) = (Room::new(), Service::start(echo).await);
+    let proxy = room.start(&service.url(), "");
+    let coded = |coding: &str| {
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: {coding}\r\nConnection: close\r\n\r\n2\r\nab\r\n0\r\n\r\n"
+        )
+    };
+    for coding in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked"] {
+        let got = said(proxy.address, &coded(coding)).await;
+        assert!(got.starts_with("HTTP/1.1 501") && got.contains("transfer-coding"), "{coding}: {got}");
+    }
+    let got = said(proxy.address, &coded("Chunked")).await;
+    assert!(got.starts_with("HTTP/1.1 200") && got.contains("ab"), "{got}");
+    assert_eq!(service.runs(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn host_and_words_about_others_are_as_the_file_says() {
     let (room, service) = (Room::new(), Service::start(echo).await);

@@ -66,6 +66,8 @@ fn nothing_is_run_while_the_store_is_down_unless_that_is_chosen() {
         assert_eq!(service.runs(), 0);
         let passed = super::client::request("POST", "/other", &[("idempotency-key", "k")], "{}");
         assert_eq!(send(proxy.address, passed).await.status(), 201);
+        let unprotected = r#"ratchet_http_requests_total{outcome="unprotected",route="/*"}"#;
+        assert_eq!(metric(proxy.metrics, unprotected).await, 1.0);
         assert!(until_ready(&proxy, 503).await.text().contains("[-] store: does not answer"));
         assert_eq!(page(proxy.metrics, "/livez").await.status(), 200);
         assert!(metric(proxy.metrics, r#"ratchet_http_store_errors_total{operation="reserve"}"#).await >= 2.0);

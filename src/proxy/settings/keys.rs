@@ -41,6 +41,13 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "[where requests and their answers are remembered](#the-proxys-store)",
     ),
     Key::optional(
+        "scope",
+        Type::Pattern("a name of up to 100 letters, digits, `-`, `_` and `.`", "^[A-Za-z0-9._-]{1,100}$"),
+        "scope: shop",
+        "the service's name, where proxies of several services [share a store](#the-proxys-store): keys are those of one \
+         service",
+    ),
+    Key::optional(
         "routes",
         Type::ListOrNone("a list of routes", &Type::Mapping("a mapping", &ROUTE)),
         "routes: [{path: '/charges/*', key: required}]",
@@ -59,7 +66,7 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         words!["auto", "http1", "http2"],
         "upstream_protocol: http2",
         "what is spoken with the service: `http1`, `http2` (without TLS too, as gRPC needs it), or `auto`: HTTP/2 where TLS \
-         agrees upon it. Upgrades, such as web sockets, go by HTTP/1.1",
+         agrees upon it. Web sockets go by HTTP/1.1",
     )
     .or(Omitted::Is("auto")),
     Key::optional(
@@ -93,6 +100,22 @@ pub static TOP: Mapping = Mapping::of(with_rule![
     )
     .or(Omitted::Is("1024")),
     Key::optional(
+        "at_work_max",
+        Type::Integer("a whole number from 1 to 1000000", 1, 1_000_000),
+        "at_work_max: 1024",
+        "how many requests under a key are at work at once, those that wait for another one and those of clients that are \
+         gone included; more are refused with 503",
+    )
+    .or(Omitted::Is("1024")),
+    Key::optional(
+        "bodies_bytes_max",
+        Type::Size("a size from 1B to 64GiB"),
+        "bodies_bytes_max: 256MiB",
+        "how much the bodies of requests under a key take in memory together; what does not fit is refused with 503. At \
+         least one always fits",
+    )
+    .or(Omitted::Is("256MiB")),
+    Key::optional(
         "head_bytes_max",
         Type::Size("a size from 8KiB to 1MiB"),
         "head_bytes_max: 64KiB",
@@ -110,7 +133,8 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "idle_timeout",
         Type::Duration,
         "idle_timeout: 60s",
-        "how long a client's connection is kept without a request, and how long the next piece of a request's body may take",
+        "how long a client's connection is kept without a request, how long the next piece of a request's body may take, \
+         and how long a client may take nothing of what is written to it",
     )
     .or(Omitted::Is("60s")),
     Key::optional(
@@ -166,7 +190,8 @@ const CALLER: Key = Key::optional(
     "caller",
     HEADER_NAME,
     "caller: X-Tenant",
-    "the header by which callers are told apart, each with keys of its own; `none` if all are one",
+    "the header by which [callers](#what-is-answered) are told apart, each with keys of its own; those who do not send it \
+     are one; `none` if all are",
 )
 .or(Omitted::Is("Authorization"));
 const RETENTION: Key = Key::optional("retention", Type::Duration, "retention: 24h", "how long answers are remembered")
@@ -204,7 +229,7 @@ const FINGERPRINT_OF: Key = Key::optional(
     "fingerprint",
     Type::mapping(&FINGERPRINT),
     "fingerprint: {except: [sent_at]}",
-    "[what a request asks for](#what-counts-as-the-same-request), beside method, path, query and body: `headers` that \
+    "[what a request asks for](#what-is-answered), beside method, path, query and body: `headers` that \
      count too, and `except`, fields of JSON that do not",
 )
 .or(Omitted::Words("all of the body, no header"));

@@ -31,6 +31,8 @@ pub struct Config {
     pub upstream: Origin,
     /// Where requests are remembered.
     pub store: StoreConfig,
+    /// Whose requests they are, where several services share the store; empty if nothing is said.
+    pub scope: String,
     /// TLS with clients.
     pub tls: Option<Arc<ServerConfig>>,
     /// The address of metrics and health; `None` to serve neither.
@@ -60,11 +62,15 @@ pub struct Config {
 pub struct Bounds {
     /// Open connections.
     pub connections_max: usize,
+    /// Requests under a key that are at work.
+    pub at_work_max: usize,
+    /// Bytes of their bodies, together.
+    pub bodies_bytes_max: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
     /// How long a head may take.
     pub head_wait: Duration,
-    /// How long a connection may be silent.
+    /// How long a connection may be silent, or take nothing of what is written to it.
     pub idle_wait: Duration,
 }
 

@@ -11,20 +11,23 @@ use tracing_subscriber::EnvFilter;
 use super::{Bounds, Config, KeyUse, Route, Rule, keys};
 use crate::dedup::Path;
 use crate::http::request::OnInDoubt;
-use crate::http::{BODY_BYTES_MAX, LEASE, OnStoreDown, RETENTION};
+use crate::http::{AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, LEASE, OnStoreDown, RETENTION};
 use crate::observe::logs;
 use crate::proxy::routes::Pattern;
 use crate::proxy::store;
 use crate::proxy::upstream::{Origin, Protocol};
 use crate::tls::{self, ONE, TWO};
-use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, units};
+use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, units};
 
 /// The shortest lease: it is extended three times before it ends.
 const LEASE_MS_MIN: i64 = 1_000;
 const HEAD_BYTES: (u64, u64) = (8 << 10, 1 << 20);
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-const CONNECTIONS_MAX: usize = 1_000_000;
+/// Of connections, and of requests at work.
+const COUNT_MAX: usize = 1_000_000;
+const BODIES_BYTES: u64 = 64 << 30;
+const SCOPE_BYTES_MAX: usize = 100;
 
 /// The whole file; `None` after mistakes, which are reported.
 pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
@@ -33,6 +36,7 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
         top.require("listen", reader).and_then(|field| reader.parsed(field, |text| text.parse::<SocketAddr>().ok()));
     let origin = upstream(&top, reader);
     let store = top.require("store", reader).and_then(|field| store::read(field, reader));
+    let scope = top.get("scope").and_then(|field| reader.parsed(field, scope));
     let tls = top.get("tls").map(|field| with_clients(field, reader));
     let http = match top.get("http") {
         None => "127.0.0.1:9464".parse().ok().map(Some),
@@ -59,6 +63,7 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
         listen: listen?.value,
         upstream: origin?,
         store: store?,
+        scope: scope.map(|scope| scope.value).unwrap_or_default(),
         tls: tls.map_or(Some(None), |tls| tls.map(Some))?,
         http: http?,
         sets_host: sets_host.unwrap_or(false),
@@ -71,6 +76,12 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
         routes,
         warnings: Vec::new(),
     })
+}
+
+/// A service's name.
+fn scope(text: &str) -> Option<String> {
+    let is_character = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (text.len() <= SCOPE_BYTES_MAX && !text.is_empty() && text.bytes().all(is_character)).then(|| text.to_owned())
 }
 
 fn upstream(top: &Fields<'_>, reader: &mut Reader<'_>) -> Option<Origin> {
@@ -109,12 +120,14 @@ fn with_clients(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Arc<rustls
 }
 
 fn bounds(top: &Fields<'_>, reader: &mut Reader<'_>) -> Bounds {
-    let connections = top.get("connections_max").and_then(|field| {
-        let parse = |text: &str| text.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
-        reader.parsed(field, parse)
-    });
+    let mut count = |key: &str, default: usize| {
+        let parse = |text: &str| text.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count));
+        top.get(key).and_then(|field| reader.parsed(field, parse)).map_or(default, |count| count.value)
+    };
     Bounds {
-        connections_max: connections.map_or(1_024, |count| count.value),
+        connections_max: count("connections_max", 1_024),
+        at_work_max: count("at_work_max", AT_WORK_MAX),
+        bodies_bytes_max: size(top, "bodies_bytes_max", (1, BODIES_BYTES), reader).unwrap_or(BODIES_BYTES_MAX),
         head_bytes_max: size(top, "head_bytes_max", HEAD_BYTES, reader).unwrap_or(64 << 10),
         head_wait: duration(top, "head_timeout", 10_000, reader),
         idle_wait: duration(top, "idle_timeout", 60_000, reader),
@@ -152,6 +165,8 @@ fn routes(top: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Vec<Route> 
         },
         None => (&no_items, None),
     };
+    // Whether any rule takes it as given how callers are told apart.
+    let mut is_taken_as_given = base.key != KeyUse::Off;
     for item in items.0 {
         let Some(field) = items.1.map(|field| field.item(item).described("a mapping")) else { continue };
         let Some(fields) = reader.fields(&field, &keys::ROUTE) else { continue };
@@ -164,6 +179,7 @@ fn routes(top: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Vec<Route> 
         let methods =
             methods.iter().filter_map(|field| reader.parsed(field, method)).map(|method| method.value).collect();
         let rule = rule(&fields, base, reader);
+        is_taken_as_given |= rule.key != KeyUse::Off && fields.get("caller").is_none();
         let Some(path) = path else { continue };
         let route = Route { path: Some(path.value), methods, rule };
         if let Some(before) = routes.iter().find(|before| hides(before, &route)) {
@@ -174,7 +190,29 @@ fn routes(top: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Vec<Route> 
         routes.push(route);
     }
     routes.push(Route { path: None, methods: Vec::new(), rule: base.clone() });
+    if is_taken_as_given && top.get("caller").is_none() {
+        warn_of_unsaid_callers(top, reader);
+    }
     routes
+}
+
+/// Who a caller is decides who gets whose answers: whoever writes a file has to have looked at it.
+fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
+    let Some(place) = top.get("upstream").map(Field::place) else { return };
+    let message = "it is not said how callers are told apart: all who send no `Authorization` are one, and get each other's answers";
+    let help = "write `caller: Authorization` if all clients send it, the header that a gateway in front sets, or \
+                `caller: none` if all clients are one";
+    reader.report.warning((&reader.file, place), message.to_owned(), "the service that they call", help);
+}
+
+/// A header that is no secret lets whoever sends it have the answers.
+fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
+    let message = format!(
+        "`caller` is a header that clients may make up: whoever sends another's `{name}` and key gets the answer, without \
+         the service being asked"
+    );
+    let help = "have a gateway in front authenticate clients, set this header, and remove what they send in it";
+    reader.report.warning((&reader.file, place), message, "not `Authorization`", help);
 }
 
 /// Whether every request of a route is one of another's that comes before it.
@@ -220,6 +258,11 @@ fn rule(fields: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Rule {
     let caller = fields.get("caller").and_then(|field| {
         reader.parsed(field, |text| if text == "none" { Some(None) } else { header_name(text).map(Some) })
     });
+    if let Some(Placed { value: Some(name), place }) = &caller
+        && *name != http::header::AUTHORIZATION
+    {
+        warn_of_named_callers(name, *place, reader);
+    }
     let wait = fields.get("wait").and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value));
     let lease = fields.get("lease").and_then(|field| {
         let parse = |text: &str| units::duration_ms(text).filter(|ms| *ms >= LEASE_MS_MIN);

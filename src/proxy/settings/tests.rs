@@ -48,12 +48,12 @@ fn routes_have_what_they_say_and_the_rest_from_the_top() {
 
 #[test]
 fn explicit_default_changes_nothing() {
-    let plain = loaded(SMALL);
+    let shown = |text: &str| format!("{:?}", Config { warnings: Vec::new(), ..loaded(text) });
+    let plain = shown(SMALL);
     let mut tried = 0;
     for key in keys::TOP.keys {
         let Omitted::Is(default) = key.default else { continue };
-        let config = loaded(&format!("{SMALL}{}: {default}\n", key.name));
-        assert_eq!(format!("{config:?}"), format!("{plain:?}"), "{}", key.name);
+        assert_eq!(shown(&format!("{SMALL}{}: {default}\n", key.name)), plain, "{}", key.name);
         tried += 1;
     }
     assert!(tried >= 18, "only {tried} defaults are tried");
@@ -63,9 +63,10 @@ fn explicit_default_changes_nothing() {
 fn all_mistakes_are_shown_at_once_each_with_its_place() {
     let text = "listen: 8080\nupstream: http://a/path\nstore: {}\nretension: 1h\nroutes:\n  - path: charges\n    \
                 methods: [post]\n  - {path: /a, lease: 10ms, header: 'a b'}\n  - {path: /b, on_in_doubt: again}\n\
-                connections_max: 0\nhead_bytes_max: 1KiB\nlog: {level: loud}\n";
+                connections_max: 0\nhead_bytes_max: 1KiB\nlog: {level: loud}\nat_work_max: 0\nbodies_bytes_max: 0B\n\
+                caller: none\n";
     let lines: Vec<usize> = mistakes(text).iter().map(|(line, _)| *line).collect();
-    assert_eq!(lines, [1, 2, 3, 4, 6, 7, 8, 8, 9, 10, 11, 12], "{:#?}", mistakes(text));
+    assert_eq!(lines, [1, 2, 3, 4, 6, 7, 8, 8, 9, 10, 11, 12, 13, 14], "{:#?}", mistakes(text));
 }
 
 #[track_caller]
@@ -82,11 +83,49 @@ fn what_cannot_be_meant_is_refused() {
     refused("http: 127.0.0.1:8080\n", "`http` is the address that clients connect to");
     refused("reservation_header: idempotency-key\n", "`reservation_header` is the header of the key");
     refused("retention: 10s\n", "`retention`, `lease`");
+    refused("scope: the shop\n", "`scope` must be a name of up to 100 letters");
+    refused(&format!("scope: {}\n", "s".repeat(101)), "`scope` must be a name");
     refused("tls: {certificate: nowhere.pem, key: nowhere.key}\n", "the certificate in nowhere.pem cannot be used");
     refused("tls: {certificate: nowhere.pem}\n", "`tls.key` is missing");
     assert_eq!(mistakes("").len(), 1);
     let absent = load("nowhere.yaml".as_ref(), &Fake::default()).expect_err("there is none");
     assert!(absent.mistakes()[0].message().contains("nowhere.yaml"));
+}
+
+/// What is odd about a text: each warning's line and message.
+#[track_caller]
+fn warned(more: &str) -> Vec<(usize, String)> {
+    let config = loaded(&format!("{SMALL}{more}"));
+    let line = |odd: &Mistake| (odd.position().map_or(0, |(_, line, _)| line), odd.message().to_owned());
+    config.warnings.iter().map(line).collect()
+}
+
+#[test]
+fn how_callers_are_told_apart_is_to_be_said() {
+    let unsaid = |more: &str| match &warned(more)[..] {
+        [] => false,
+        [(2, message)] => message.starts_with("it is not said how callers are told apart"),
+        other => panic!("{other:?}"),
+    };
+    for more in [
+        "",
+        "key: required\n",
+        "routes: [{path: /a, caller: none}]\n",
+        "key: off\nroutes: [{path: /a, key: required}]\n",
+    ] {
+        assert!(unsaid(more), "{more}");
+    }
+    for more in [
+        "caller: Authorization\n",
+        "caller: none\n",
+        "key: off\n",
+        "key: off\nroutes: [{path: /a, key: required, caller: Authorization}, {path: /b}]\n",
+    ] {
+        assert!(!unsaid(more), "{more}");
+    }
+    let named = warned("caller: authorization\nroutes:\n  - {path: /a, caller: X-Tenant}\n");
+    assert_eq!(named.len(), 1, "{named:?}");
+    assert!(named[0].0 == 6 && named[0].1.contains("whoever sends another's `x-tenant` and key"), "{named:?}");
 }
 
 #[test]
@@ -123,6 +162,7 @@ fn what_the_command_line_says_reads_as_it_was_meant() {
     let config = loaded(&text);
     assert_eq!(config.store, StoreConfig::Embedded { dir: PathBuf::from("a \"folder\": #1") });
     assert_eq!((config.listen.port(), config.http, config.upstream.url().as_str()), (0, None, "http://[::1]:3000"));
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     let text = crate::proxy::written("a", "b", "c", ("postgres", "d", Some("${env:NONE}")));
     let all = load_text("the command line", &text, &Fake::default()).expect_err("nothing is right");
     assert_eq!(all.mistakes().len(), 4, "{}", all.render(false));
@@ -178,7 +218,7 @@ fn shipped_file_is_read_and_matches_the_schema() {
     let text = std::fs::read_to_string(repository().join("config/proxy.yaml")).unwrap();
     assert!(text.starts_with("# yaml-language-server: $schema=proxy.schema.json\n"), "it does not name its schema");
     let config = loaded(&text);
-    assert!(config.routes.len() > 1, "{config:?}");
+    assert!(config.routes.len() > 1 && config.warnings.is_empty(), "{config:?}");
     let validator = jsonschema::validator_for(&schema::schema()).unwrap();
     let refusals = |text: &str| validator.iter_errors(&crate::topology::tests::json_of(text)).count();
     assert_eq!(refusals(&text), 0);

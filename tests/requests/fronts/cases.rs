@@ -115,6 +115,19 @@ pub async fn failure_of_the_service_is_not_remembered(place: Place) {
     }
 }
 
+/// Found by a review: a client that has no token yet, or comes too soon, sends the same request again, and is heard then.
+pub async fn refusal_that_asks_to_come_again_is_not_remembered(place: Place) {
+    let front = Front::on(place).await;
+    for status in [401, 408, 425, 429] {
+        let key = new_key();
+        let ask = || Ask::under(&key).with("x-status", format!("{status} 201"));
+        assert_eq!(front.send(ask()).await.status, status);
+        let second = front.send(ask()).await;
+        assert_eq!((second.status.as_u16(), second.is_replayed()), (201, false), "{status}");
+        assert!(front.send(ask()).await.is_replayed(), "{status}");
+    }
+}
+
 /// The draft: same key, other payload: 422. rocket-rides-atomic: other params.
 pub async fn other_request_under_a_key_is_refused(place: Place) {
     let (front, key) = (Front::set(place, &[Set::FingerprintHeader("api-version")]).await, new_key());
@@ -249,6 +262,28 @@ pub async fn keys_are_those_of_one_resource(place: Place) {
     assert_eq!(front.runs.count(&key), 4);
 }
 
+/// Found by a review: several services share a store.
+pub async fn keys_are_those_of_one_scope(place: Place) {
+    let key = new_key();
+    let scopes: [&[Set]; 3] = [&[], &[Set::Scope("shop")], &[Set::Scope("bank")]];
+    for scope in scopes {
+        let front = Front::set(place.clone(), scope).await;
+        let answer = front.send(Ask::under(&key)).await;
+        assert_eq!((answer.whole(), answer.is_replayed()), ((200, format!("run 1 of {key}").as_str()), false));
+        assert!(front.send(Ask::under(&key)).await.is_replayed(), "{scope:?}");
+    }
+}
+
+/// Found by a review: what is added beside a caller's own header makes nobody the caller.
+pub async fn all_values_of_a_callers_header_count(place: Place) {
+    let (front, key) = (Front::set(place, &[Set::Caller("tenant")]).await, new_key());
+    let ask = |tenants: &[&str]| tenants.iter().fold(Ask::under(&key), |ask, tenant| ask.with("tenant", tenant));
+    for tenants in [&["a"][..], &["a", "b"], &["b", "a"], &["a, b"], &["ab"], &[""], &[]] {
+        assert!(!front.send(ask(tenants)).await.is_replayed(), "{tenants:?}");
+        assert!(front.send(ask(tenants)).await.is_replayed(), "{tenants:?}");
+    }
+}
+
 /// Powertools, end to end: two in parallel: one result, one in-progress error.
 pub async fn hundred_at_once_are_carried_out_once(place: Place) {
     let (front, key) = (Front::set(place.clone(), &[Set::Wait(Duration::from_secs(60))]).await, new_key());
@@ -355,6 +390,63 @@ pub async fn answer_that_is_too_large_is_given_once(place: Place) {
         (front.send(at_most.clone()).await.body, front.send(at_most).await.body.len()),
         (vec![b'x'; 1_000].into(), 1_000)
     );
+}
+
+/// Found by a review: an answer of gRPC has its status in its trailers, and without them it is another answer.
+pub async fn answer_with_trailers_is_given_once(place: Place) {
+    let (front, key) = (Front::on(place).await, new_key());
+    let ask = || Ask::under(&key).with("x-trailers", "yes").with("te", "trailers");
+    let first = front.begin(ask()).await.into_body().collect().await.expect("a whole body");
+    assert_eq!(first.trailers().and_then(|trailers| trailers.get("x-sum")).expect("trailers"), "7");
+    assert_eq!(first.to_bytes(), format!("run 1 of {key}"));
+    let again = front.send(ask()).await;
+    assert_eq!((again.status.as_u16(), again.is_replayed()), (200, true));
+    let said: serde_json::Value = serde_json::from_slice(&again.body).expect("JSON, and not half of an answer");
+    assert_eq!(said["bytes"], format!("run 1 of {key}").len());
+    assert!(said["idempotency"].as_str().expect("words").contains("trailers"), "{said}");
+    assert_eq!(front.runs.count(&key), 1);
+}
+
+/// Found by a review: half of an answer was remembered as one that is too large.
+pub async fn answer_that_breaks_off_is_in_doubt(place: Place) {
+    let (front, key) = (Front::on(place).await, new_key());
+    let ask = || Ask::under(&key).with("x-breaks-off", "yes");
+    let lost = front.send(ask()).await;
+    assert_eq!((lost.status.as_u16(), lost.problem().as_str()), (502, "answer-lost"));
+    let second = front.send(ask()).await;
+    assert_eq!((second.whole(), second.is_replayed()), ((200, format!("run 2 of {key}").as_str()), false));
+    assert!(front.send(ask()).await.is_replayed());
+}
+
+/// Found by a review: a client that goes away leaves a request behind, and may send another one at once.
+pub async fn what_is_at_work_is_bounded_also_when_its_client_is_gone(place: Place) {
+    let (front, key) = (Front::set(place, &[Set::AtWorkMax(1)]).await, new_key());
+    let gone =
+        tokio::time::timeout(Duration::from_millis(300), front.send(Ask::under(&key).with("x-first-delay-ms", 1_500)));
+    assert!(gone.await.is_err(), "it was still at work");
+    let other = new_key();
+    let refused = front.send(Ask::under(&other)).await;
+    assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (503, "too-many"));
+    assert_eq!((refused.header("retry-after"), front.runs.count(&other)), (Some("1"), 0));
+    assert_eq!(front.send(Ask::plain("plain")).await.status, 200, "without a key nothing is held");
+    let answer = front.until(Ask::under(&other), |answer| answer.status != 503).await;
+    assert_eq!(answer.whole(), (200, format!("run 1 of {other}").as_str()));
+    assert!(front.send(Ask::under(&key)).await.is_replayed());
+}
+
+/// Found by a review: and what it has sent is held for as long.
+pub async fn bodies_are_bounded_together(place: Place) {
+    let sets = [Set::RequestBytesMax(1_000), Set::BodiesBytesMax(1_500)];
+    let (front, key) = (Front::set(place, &sets).await, new_key());
+    let ask = |key: &str, bytes: usize| Ask::under(key).body(vec![b'x'; bytes]);
+    let (first, ()) = tokio::join!(front.send(ask(&key, 1_000).with("x-delay-ms", 1_500)), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let refused = front.send(ask(&new_key(), 600)).await;
+        assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (503, "too-many"));
+        assert_eq!(front.send(ask(&new_key(), 400)).await.status, 200, "it fits");
+    });
+    assert_eq!(first.status, 200);
+    front.until(ask(&new_key(), 1_000), |answer| answer.status == 200).await;
 }
 
 /// Streams pass as they come.

@@ -37,7 +37,7 @@ pub struct Front {
 }
 
 enum Kind {
-    Layer(Idempotency),
+    Layer(Box<Idempotency>),
     // In this order: the process ends before its folder is removed.
     Proxy { _process: Proxy, _room: Room },
 }
@@ -151,7 +151,7 @@ impl Front {
     pub async fn layer(store: Arc<dyn Store>, set: impl FnOnce(Idempotency) -> Idempotency) -> Front {
         let (idempotency, runs) = (set(Idempotency::shared(store)), Runs::default());
         let url = serve(service(&runs).layer(idempotency.clone())).await;
-        Front::before(url, runs, Kind::Layer(idempotency))
+        Front::before(url, runs, Kind::Layer(Box::new(idempotency)))
     }
 
     fn before(url: String, runs: Runs, kind: Kind) -> Front {
@@ -161,7 +161,7 @@ impl Front {
     /// The layer, where that is what stands before the service.
     pub fn idempotency(&self) -> Option<&Idempotency> {
         match &self.kind {
-            Kind::Layer(idempotency) => Some(idempotency),
+            Kind::Layer(idempotency) => Some(idempotency.as_ref()),
             Kind::Proxy { .. } => None,
         }
     }

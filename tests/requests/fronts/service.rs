@@ -43,6 +43,8 @@ impl Runs {
 /// - `x-delay-ms`: how long it takes; `x-first-delay-ms`: how long it takes the first time
 /// - `x-status`: what it answers, or what it answers the first time, second time, ..., with blanks between
 /// - `x-bytes`: how large its answer is; otherwise it says which run of the word this is
+/// - `x-trailers`: its answer has trailers
+/// - `x-breaks-off`: its first answer breaks off after its first piece
 /// - `x-panic`: it panics
 /// - `x-stream`: it sends one event, and the next one when it is run for the word `next`
 pub fn service(runs: &Runs) -> Router {
@@ -72,13 +74,32 @@ async fn run(State(runs): State<Runs>, request: Request) -> Response<Body> {
         .header("location", format!("/{word}/{run}"))
         .header("set-cookie", "session=secret")
         .header("x-run", run);
+    let answer = if text("x-trailers").is_some() { answer.header("trailer", "x-sum") } else { answer };
+    let piece = Bytes::from(format!("run {run} of {word}"));
     let body = match number("x-bytes") {
+        _ if text("x-trailers").is_some() => in_pieces([Ok(Frame::data(piece)), Ok(Frame::trailers(trailers()))]),
+        _ if text("x-breaks-off").is_some() && run == 1 => {
+            in_pieces([Ok(Frame::data(piece)), Err(std::io::Error::other("it breaks off"))])
+        }
         _ if text("x-stream").is_some() => events(runs),
         Some(bytes) => Body::from(vec![b'x'; bytes as usize]),
         None if status == "204" => Body::empty(),
         None => Body::from(format!("run {run} of {word}")),
     };
     answer.body(body).expect("an answer")
+}
+
+fn in_pieces(frames: [Result<Frame<Bytes>, std::io::Error>; 2]) -> Body {
+    // The first piece is on its way before the second one is there.
+    let frames = futures_util::stream::iter(frames.into_iter().enumerate());
+    Body::new(StreamBody::new(futures_util::StreamExt::then(frames, async |(number, frame)| {
+        tokio::time::sleep(Duration::from_millis(50 * number as u64)).await;
+        frame
+    })))
+}
+
+fn trailers() -> HeaderMap {
+    HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), http::HeaderValue::from_static("7"))])
 }
 
 fn events(runs: Runs) -> Body {

@@ -8,6 +8,7 @@ use ratchet::http::Idempotency;
 /// A setting.
 #[derive(Clone, Copy, Debug)]
 pub enum Set {
+    Scope(&'static str),
     Required,
     Header(&'static str),
     NoCaller,
@@ -20,6 +21,8 @@ pub enum Set {
     Wait(Duration),
     RequestBytesMax(usize),
     AnswerBytesMax(usize),
+    AtWorkMax(usize),
+    BodiesBytesMax(usize),
     ReservationHeader(&'static str),
 }
 
@@ -28,6 +31,7 @@ impl Set {
     pub fn on(&self, layer: Idempotency) -> Idempotency {
         let name = HeaderName::from_static;
         match *self {
+            Set::Scope(scope) => layer.scope(scope),
             Set::Required => layer.required(true),
             Set::Header(header) => layer.header(name(header)),
             Set::NoCaller => layer.caller(|_| None),
@@ -40,6 +44,8 @@ impl Set {
             Set::Wait(length) => layer.wait(length),
             Set::RequestBytesMax(bytes) => layer.request_bytes_max(bytes),
             Set::AnswerBytesMax(bytes) => layer.answer_bytes_max(bytes),
+            Set::AtWorkMax(requests) => layer.at_work_max(requests),
+            Set::BodiesBytesMax(bytes) => layer.bodies_bytes_max(bytes),
             Set::ReservationHeader(header) => layer.reservation_header(name(header)),
         }
     }
@@ -48,6 +54,7 @@ impl Set {
     pub fn line(&self) -> String {
         let ms = |length: Duration| format!("{}ms", length.as_millis());
         let line = match *self {
+            Set::Scope(scope) => format!("scope: {scope}"),
             Set::Required => "key: required".to_owned(),
             Set::Header(header) => format!("header: {header}"),
             Set::NoCaller => "caller: none".to_owned(),
@@ -60,6 +67,8 @@ impl Set {
             Set::Wait(length) => format!("wait: {}", ms(length)),
             Set::RequestBytesMax(bytes) => format!("request_bytes_max: {bytes}B"),
             Set::AnswerBytesMax(bytes) => format!("answer_bytes_max: {bytes}B"),
+            Set::AtWorkMax(requests) => format!("at_work_max: {requests}"),
+            Set::BodiesBytesMax(bytes) => format!("bodies_bytes_max: {bytes}B"),
             Set::ReservationHeader(header) => format!("reservation_header: {header}"),
         };
         line + "\n"
