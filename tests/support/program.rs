@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -56,6 +57,8 @@ pub struct Proxy {
     /// Where it serves metrics.
     pub metrics: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
+    /// Reads what it logs, until it ends.
+    reading: Option<JoinHandle<()>>,
 }
 
 impl Room {
@@ -116,10 +119,10 @@ impl Proxy {
         command.stderr(Stdio::piped()).stdin(Stdio::null());
         let mut child = kafka::spawn(command).unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
-        let lines = follow(&mut child, &log);
+        let (lines, reading) = follow(&mut child, &log);
         let metrics = listening(&lines, "serving /metrics, /livez and /readyz", &log);
         let address = listening(&lines, "serving", &log);
-        Self { child, address, metrics, log }
+        Self { child, address, metrics, log, reading: Some(reading) }
     }
 
     /// What it has logged so far.
@@ -137,11 +140,12 @@ impl Proxy {
         self.child.wait().unwrap();
     }
 
-    /// How it has ended, if it has within so long.
+    /// How it has ended, if it has within so long. Then all that it has logged is there.
     pub fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         while start.elapsed() < within {
             if let Some(status) = self.child.try_wait().unwrap() {
+                self.reading.take().into_iter().for_each(|reading| reading.join().unwrap());
                 return Some(status);
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -157,16 +161,16 @@ impl Drop for Proxy {
     }
 }
 
-fn follow(child: &mut Child, log: &Arc<Mutex<Vec<String>>>) -> Receiver<String> {
+fn follow(child: &mut Child, log: &Arc<Mutex<Vec<String>>>) -> (Receiver<String>, JoinHandle<()>) {
     let (stderr, log) = (child.stderr.take().unwrap(), Arc::clone(log));
     let (tell, lines) = mpsc::channel();
-    std::thread::spawn(move || {
+    let reading = std::thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             log.lock().unwrap().push(line.clone());
             let _ = tell.send(line);
         }
     });
-    lines
+    (lines, reading)
 }
 
 /// The address in the line with this message.
