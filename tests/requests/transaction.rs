@@ -109,3 +109,86 @@ fn work_of_a_zombie_is_rolled_back() {
     }
     assert_eq!(calls.soon(store.reserve(&wanted(zombie.held.id, 1))).map(|found| answered(found).status), Ok(201));
 }
+
+fn answer_request(database: &Database, parameters: &str) -> Result<(), String> {
+    let session = database.session();
+    let answered =
+        session.wait(session.client().batch_execute(&format!("select ratchet.answer_request({parameters})")));
+    answered.map_err(|error| error.as_db_error().expect("the database says so").message().to_owned())
+}
+
+/// An answer of nothing but a status, `204` say, has neither a type nor a body: it is remembered as that.
+#[test]
+fn answer_without_a_type_or_a_body_is_remembered() {
+    let ((database, store), calls) = (service(), Calls::new());
+    let kind = || vec![("content-type".to_owned(), Bytes::from_static(b"text/plain"))];
+    for (given, headers, body) in [
+        ("204, null, null", Vec::new(), ""),
+        ("200, null, 'a'", Vec::new(), "a"),
+        ("202, 'text/plain', null", kind(), ""),
+        ("404, 'text/plain', ''", kind(), ""),
+    ] {
+        let first = wanted(new_id(), 1);
+        assert_eq!(calls.soon(store.reserve(&first)), Ok(NEW));
+        assert_eq!(answer_request(&database, &format!("'{}', {given}", reservation(first.held))), Ok(()), "{given}");
+        let found = answered(calls.soon(store.reserve(&wanted(first.held.id, 1))).expect("the database is there"));
+        let status = given[..3].parse().expect("a status");
+        assert_eq!(found, Answer { status, headers, body: AnswerBody::Whole(Bytes::from(body)) }, "{given}");
+    }
+}
+
+/// What is no answer is refused, and the request stays its holder's.
+#[test]
+fn answer_that_is_none_is_refused() {
+    let ((database, store), calls) = (service(), Calls::new());
+    let first = wanted(new_id(), 1);
+    assert_eq!(calls.soon(store.reserve(&first)), Ok(NEW));
+    for status in ["null", "0", "100", "600", "-1", "70000"] {
+        let refused = answer_request(&database, &format!("'{}', {status}, null, null", reservation(first.held)));
+        assert!(refused.is_err_and(|error| error.contains("the status is no final one")), "{status}");
+    }
+    let refused = answer_request(&database, "null, 200, null, null");
+    assert!(refused.is_err_and(|error| error.contains("the reservation is null")));
+    assert_eq!(calls.soon(store.complete(first.held, &answer(201, "later"), LONG)), KEPT);
+    let found = calls.soon(store.reserve(&wanted(first.held.id, 1)));
+    assert_eq!(found.map(answered), Ok(answer(201, "later")));
+}
+
+/// A function of another release's is replaced by whoever may; the store of one who may not works all the same.
+#[test]
+fn function_of_another_release_is_replaced() {
+    let ((database, store), calls) = (service(), Calls::new());
+    assert_eq!(calls.soon(store.check()), Ok(()));
+    let others = "create or replace function ratchet.answer_request(reservation text, status int, content_type text, \
+                  body bytea) returns void language plpgsql as $$ begin end $$";
+    database
+        .run(&format!("{others}; grant usage on schema ratchet to limited; grant all on ratchet.request to limited"));
+    let limited = Requests::new(&database.url.replace("postgres@", "limited@"), "ratchet").expect("an address");
+    let first = wanted(new_id(), 1);
+    assert_eq!(calls.soon(limited.reserve(&first)), Ok(NEW));
+    let answer = format!("'{}', 204, null, null", reservation(first.held));
+    assert_eq!(answer_request(&database, &answer), Ok(()), "the other release's does nothing");
+    assert_eq!(calls.soon(limited.reserve(&wanted(first.held.id, 1))), Ok(Found::InProgress));
+    let renewed = Requests::new(&database.url, "ratchet").expect("an address");
+    assert_eq!(calls.soon(renewed.check()), Ok(()));
+    assert_eq!(answer_request(&database, &answer), Ok(()));
+    let found = calls.soon(limited.reserve(&wanted(first.held.id, 1)));
+    assert_eq!(found.map(|found| answered(found).status), Ok(204));
+}
+
+/// The rights that the page names are enough for the service's own role.
+#[test]
+fn documented_rights_of_the_services_role_are_enough() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/http-idempotency.md")).expect("the page");
+    let (_, rights) = page.split_once("```sql\ngrant ").expect("the rights");
+    let (rights, _) = rights.split_once("```").expect("their end");
+    let ((database, store), calls) = (service(), Calls::new());
+    let first = wanted(new_id(), 1);
+    assert_eq!(calls.soon(store.reserve(&first)), Ok(NEW));
+    database.run(&format!("grant {}", rights.replace("SERVICE", "limited")));
+    let answer = format!("'{}', 204, null, null", reservation(first.held));
+    database.run(&format!("set role limited; select ratchet.answer_request({answer}); reset role"));
+    let found = calls.soon(store.reserve(&wanted(first.held.id, 1)));
+    assert_eq!(found.map(|found| answered(found).status), Ok(204));
+}

@@ -31,14 +31,26 @@ pub(super) async fn ensure(client: &Client, schema: &str, name: &str, ddl: &str)
     Ok(())
 }
 
-async fn create(client: &Client, schema: &str, ddl: &str) -> Result<(), Trouble> {
+/// Runs what creates or replaces something in the schema, if that is allowed; otherwise nothing has changed.
+pub(super) async fn replace(client: &Client, schema: &str, ddl: &str) -> Result<(), Trouble> {
+    begin(client, schema).await?;
+    if let Err(error) = client.batch_execute(&format!("{ddl}; commit")).await {
+        client.batch_execute("rollback").await?;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// Begins a transaction, one process after the other: `if not exists` alone fails where two create at the same moment.
+async fn begin(client: &Client, schema: &str) -> Result<(), Trouble> {
     let lock = constant(&format!("ratchet schema {schema}"));
-    // One process after the other: `if not exists` alone fails where two create at the same moment.
-    client
-        .batch_execute(&format!(
-            "begin; set local client_min_messages = warning; select pg_advisory_xact_lock(hashtextextended({lock}, 0))"
-        ))
-        .await?;
+    let lock = format!("select pg_advisory_xact_lock(hashtextextended({lock}, 0))");
+    client.batch_execute(&format!("begin; set local client_min_messages = warning; {lock}")).await?;
+    Ok(())
+}
+
+async fn create(client: &Client, schema: &str, ddl: &str) -> Result<(), Trouble> {
+    begin(client, schema).await?;
     // `create schema if not exists` wants the right to create one even where it exists.
     let exists = client.query("select from pg_catalog.pg_namespace where nspname = $1::text", &[&schema]).await?;
     if exists.is_empty() {

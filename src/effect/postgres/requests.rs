@@ -120,6 +120,7 @@ impl Open {
         let prepared = answered(async {
             greet(&client).await?;
             own_table::ensure(&client, schema, "request", &ddl(&quoted(schema))).await?;
+            renew_function(&client, schema).await?;
             let mut all = Vec::with_capacity(7);
             for sql in statements(&quoted(schema)) {
                 all.push(client.prepare(&sql).await?);
@@ -280,6 +281,7 @@ fn statements(schema: &str) -> [String; 7] {
 
 /// The SQL that creates the table and the function in a schema, whose name is quoted.
 fn ddl(schema: &str) -> String {
+    let function = function_ddl(schema);
     format!(
         "create table if not exists {schema}.request (
     id bytea not null primary key,
@@ -288,21 +290,64 @@ fn ddl(schema: &str) -> String {
     lease_until timestamptz,
     until timestamptz not null,
     answer bytea,
-    is_whole boolean not null default false
+    is_whole boolean not null default false,
+    check (answer is not null or not is_whole)
 );
 create index if not exists request_until on {schema}.request (until);
-create or replace function {schema}.answer_request(reservation text, status int, content_type text, body bytea) returns void
-language plpgsql as $ratchet$
+{function}"
+    )
+}
+
+fn function_ddl(schema: &str) -> String {
+    let body = function_body(schema);
+    format!(
+        "create or replace function {schema}.answer_request(reservation text, status int, content_type text, body bytea) \
+         returns void
+language plpgsql as $ratchet${body}$ratchet$"
+    )
+}
+
+/// What `answer_request` does. An answer without a type has no such header; one without a body has an empty one. Each
+/// part has to be something: with one NULL among them the whole would be NULL, and no answer.
+fn function_body(schema: &str) -> String {
+    format!(
+        "
+declare
+    kind bytea := convert_to(content_type, 'UTF8');
 begin
+    if reservation is null then
+        raise exception 'the reservation is null: hand over what the header said';
+    end if;
+    if status is null or status not between 200 and 599 then
+        raise exception 'the status is no final one of HTTP: %', status;
+    end if;
     update {schema}.request set lease_until = null, is_whole = true,
-        answer = '\\x01'::bytea || int2send(status::int2) || int2send(1::int2) || int2send(12::int2) || 'content-type'::bytea
-            || int4send(octet_length(convert_to(content_type, 'UTF8'))) || convert_to(content_type, 'UTF8') || '\\x00'::bytea || body
+        answer = '\\x01'::bytea || int2send(status::int2) || case when kind is null then int2send(0::int2)
+            else int2send(1::int2) || int2send(12::int2) || 'content-type'::bytea || int4send(octet_length(kind)) || kind end
+            || '\\x00'::bytea || coalesce(body, ''::bytea)
     where id = decode(split_part(reservation, '.', 1), 'hex') and token = decode(split_part(reservation, '.', 2), 'hex')
         and until > clock_timestamp() and not is_whole;
     if not found then
         raise exception 'the request was taken over, or has an answer';
     end if;
 end
-$ratchet$"
+"
     )
+}
+
+/// Replaces a function that another release has left, or somebody has removed. One who may not is told what to run:
+/// the store itself does not need the function.
+async fn renew_function(client: &Client, schema: &str) -> Result<(), Trouble> {
+    let quoted = quoted(schema);
+    let (name, body) = (format!("{quoted}.answer_request(text, integer, text, bytea)"), function_body(&quoted));
+    let is_current = "select exists (select from pg_catalog.pg_proc where oid = to_regprocedure($1) and prosrc = $2)";
+    if client.query_one(is_current, &[&name, &body]).await?.try_get(0)? {
+        return Ok(());
+    }
+    let sql = function_ddl(&quoted);
+    if let Err(trouble) = own_table::replace(client, schema, &sql).await {
+        let error = trouble.message;
+        tracing::warn!(%error, "the function {name} is not this release's; let its owner run this:\n{sql};");
+    }
+    Ok(())
 }
