@@ -1,93 +1,279 @@
 //! A connection that is made when it is needed first, shared by all who need it, and made anew when it is of no use any
-//! more. After one that could not be made, nobody tries for some moments: whoever asks then is told why at once.
+//! more.
+//!
+//! It is made by a task of its own: whoever stops waiting for it does not stop the making, and the next one who asks
+//! finds what has come of it.
+//!
+//! **Failure.** After a connection that could not be made, nobody tries for some moments: whoever asks then is told why
+//! at once. The same goes for one that was of no use as soon as it was made. One that leaves answers out for too long is
+//! of no use, however soon those who ask stop waiting; until then they share it, so that what they send stays in order.
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a connection that could not be made is not tried again.
+/// How long a connection that could not be made is not tried again, and the least time between two connections.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a connection may leave a question unanswered that nobody waits for any more.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// A connection, or why there is none.
+/// A connection, or why there is none. Answers come over it in the order of the questions.
 #[derive(Debug)]
-pub struct Lazy<T, E>(Mutex<State<T, E>>);
+pub struct Lazy<T, E>(Arc<Mutex<State<T, E>>>);
 
 #[derive(Debug)]
 struct State<T, E> {
-    open: Option<Arc<T>>,
+    open: Option<Open<T>>,
     failed: Option<(Instant, E)>,
+    /// What is being made.
+    making: Option<watch::Receiver<Made<T, E>>>,
+}
+
+#[derive(Debug)]
+struct Open<T> {
+    connection: Arc<T>,
+    made_at: Instant,
+    /// Since when an answer has been missing that nobody waits for any more.
+    silent_since: Option<Instant>,
+}
+
+/// What has come of a connection that is made, once it is there.
+type Made<T, E> = Option<Result<Arc<T>, E>>;
+
+/// A connection, for one question. Dropped without a word, it was not answered while somebody waited.
+#[derive(Debug)]
+pub struct Asked<'a, T, E> {
+    lazy: &'a Lazy<T, E>,
+    connection: Arc<T>,
+    is_over: bool,
 }
 
 impl<T, E> Default for Lazy<T, E> {
     fn default() -> Self {
-        Self(Mutex::new(State { open: None, failed: None }))
+        Self(Arc::new(Mutex::new(State { open: None, failed: None, making: None })))
     }
 }
 
-impl<T, E: Clone> Lazy<T, E> {
+impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Lazy<T, E> {
     /// The connection, if it can still be used; otherwise one that `connect` makes.
-    pub async fn get(
-        &self,
-        is_usable: impl FnOnce(&T) -> bool,
-        connect: impl AsyncFnOnce() -> Result<T, E>,
-    ) -> Result<Arc<T>, E> {
-        let mut state = self.0.lock().await;
-        drop(state.open.take_if(|open| !is_usable(open)));
-        if let Some(open) = &state.open {
-            return Ok(Arc::clone(open));
-        }
-        if let Some((_, error)) = state.failed.as_ref().filter(|(at, _)| at.elapsed() < PAUSE) {
-            return Err(error.clone());
-        }
-        match connect().await {
-            Ok(open) => {
-                let open = Arc::new(open);
-                (state.open, state.failed) = (Some(Arc::clone(&open)), None);
-                Ok(open)
+    pub async fn get<F>(&self, is_usable: impl Fn(&T) -> bool, connect: impl Fn() -> F) -> Result<Asked<'_, T, E>, E>
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let asked = |connection: &Arc<T>| Asked { lazy: self, connection: Arc::clone(connection), is_over: false };
+        loop {
+            let mut making = {
+                let mut state = lock(&self.0);
+                drop(state.open.take_if(|open| open.is_silent() || !is_usable(&open.connection)));
+                if let Some(open) = &state.open {
+                    return Ok(asked(&open.connection));
+                }
+                if let Some((_, error)) = state.failed.as_ref().filter(|(at, _)| at.elapsed() < PAUSE) {
+                    return Err(error.clone());
+                }
+                state.making.get_or_insert_with(|| self.make(connect())).clone()
+            };
+            let made = making.wait_for(Option::is_some).await.map(|made| made.clone());
+            if let Ok(Some(made)) = made {
+                return made.as_ref().map(asked).map_err(E::clone);
             }
-            Err(error) => {
-                state.failed = Some((Instant::now(), error.clone()));
-                Err(error)
-            }
+            // The task has ended without a word, as its runtime has.
+            drop(lock(&self.0).making.take_if(|other| other.same_channel(&making)));
+            tokio::task::yield_now().await;
         }
     }
 
-    /// Has the next one who asks connect anew, if this is still the connection.
-    pub async fn forget(&self, broken: &Arc<T>) {
-        let mut state = self.0.lock().await;
-        drop(state.open.take_if(|open| Arc::ptr_eq(open, broken)));
+    /// Begins to connect.
+    fn make(&self, connecting: impl Future<Output = Result<T, E>> + Send + 'static) -> watch::Receiver<Made<T, E>> {
+        let (sender, making) = watch::channel(None);
+        let state = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let made = connecting.await.map(Arc::new);
+            let now = Instant::now();
+            {
+                let mut state = lock(&state);
+                state.making = None;
+                match &made {
+                    Ok(connection) => {
+                        let connection = Arc::clone(connection);
+                        state.open = Some(Open { connection, made_at: now, silent_since: None });
+                        state.failed = None;
+                    }
+                    Err(error) => state.failed = Some((now, error.clone())),
+                }
+            }
+            // Nobody may wait for it any more.
+            let _ = sender.send(Some(made));
+        });
+        making
     }
+}
+
+impl<T> Open<T> {
+    fn is_silent(&self) -> bool {
+        self.silent_since.is_some_and(|since| since.elapsed() >= SILENCE_MAX)
+    }
+}
+
+impl<T, E: Clone> Asked<'_, T, E> {
+    /// There is an answer, whatever it says.
+    pub fn answered(self) {
+        self.over(|state, _| {
+            if let Some(open) = &mut state.open {
+                open.silent_since = None;
+            }
+        });
+    }
+
+    /// The connection is of no use any more, because of this: the next one who asks connects anew.
+    pub fn broken(self, error: &E) {
+        self.over(|state, made_at| {
+            state.open = None;
+            state.failed = Some((made_at, error.clone()));
+        });
+    }
+}
+
+impl<T, E> Asked<'_, T, E> {
+    /// Changes what is known of the connection, if it is still the one; and when it was made.
+    fn over(mut self, change: impl FnOnce(&mut State<T, E>, Instant)) {
+        self.is_over = true;
+        self.change(change);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State<T, E>, Instant)) {
+        let mut state = lock(&self.lazy.0);
+        let same = state.open.as_ref().filter(|open| Arc::ptr_eq(&open.connection, &self.connection));
+        if let Some(made_at) = same.map(|open| open.made_at) {
+            change(&mut state, made_at);
+        }
+    }
+}
+
+impl<T, E> Deref for Asked<'_, T, E> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.connection
+    }
+}
+
+impl<T, E> Drop for Asked<'_, T, E> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.change(|state, _| {
+                if let Some(open) = &mut state.open {
+                    open.silent_since.get_or_insert_with(Instant::now);
+                }
+            });
+        }
+    }
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    //! Goal: one connection is made for all, whoever waits for it, and another one as soon as it is of no use, but not
+    //! again and again.
+
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
+    fn run<F: Future<Output = ()>>(test: F) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    }
+
+    /// Connections by their numbers, each of which takes so long to be made.
+    fn numbered(
+        takes: Duration,
+    ) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>> {
+        let made = Arc::new(AtomicU32::new(0));
+        move || {
+            let made = Arc::clone(&made);
+            Box::pin(async move {
+                let number = made.fetch_add(1, Ordering::Relaxed) + 1;
+                tokio::time::sleep(takes).await;
+                Ok(number)
+            })
+        }
+    }
+
     #[test]
     fn connection_is_made_once_and_anew_when_it_is_of_no_use() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (lazy, made) = (Lazy::<u32, &str>::default(), Cell::new(0));
-        let next = async || {
-            made.set(made.get() + 1);
-            Ok(made.get())
-        };
-        runtime.block_on(async {
-            assert_eq!(*lazy.get(|_| true, next).await.unwrap(), 1);
-            let open = lazy.get(|_| true, next).await.unwrap();
-            assert_eq!(*open, 1);
-            assert_eq!(*lazy.get(|_| false, next).await.unwrap(), 2);
-            lazy.forget(&open).await;
-            let open = lazy.get(|_| true, next).await.unwrap();
-            assert_eq!(*open, 2, "another one was broken");
-            lazy.forget(&open).await;
-            assert_eq!(lazy.get(|_| true, async || Err("down")).await, Err("down"));
-            assert_eq!(lazy.get(|_| true, next).await, Err("down"), "it is not tried again at once");
+        let (lazy, next) = (Lazy::<u32, &str>::default(), numbered(Duration::ZERO));
+        run(async {
+            let first = lazy.get(|_| true, &next).await.unwrap();
+            let again = lazy.get(|_| true, &next).await.unwrap();
+            assert_eq!((*first, *again), (1, 1));
+            again.answered();
+            let second = lazy.get(|number| *number != 1, &next).await.unwrap();
+            assert_eq!(*second, 2);
+            first.broken(&"broken");
+            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "another one was broken");
+            second.broken(&"broken");
+            assert_eq!(lazy.get(|_| true, &next).await.map(|_| ()), Err("broken"), "it was just made");
             tokio::time::sleep(PAUSE).await;
-            assert_eq!(*lazy.get(|_| true, next).await.unwrap(), 3);
+            let third = lazy.get(|_| true, &next).await.unwrap();
+            assert_eq!(*third, 3);
+            tokio::time::sleep(PAUSE).await;
+            third.broken(&"broken");
+            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 4, "it was of use for a while");
+        });
+    }
+
+    #[test]
+    fn connection_that_could_not_be_made_is_not_tried_again_at_once() {
+        let (lazy, next) = (Lazy::<u32, &str>::default(), numbered(Duration::ZERO));
+        run(async {
+            assert_eq!(lazy.get(|_| true, || async { Err("down") }).await.map(|_| ()), Err("down"));
+            assert_eq!(lazy.get(|_| true, &next).await.map(|_| ()), Err("down"));
+            tokio::time::sleep(PAUSE).await;
+            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn connection_is_made_to_its_end_whoever_waits_for_it() {
+        let (lazy, slowly) = (Lazy::<u32, &str>::default(), numbered(PAUSE));
+        run(async {
+            for _ in 0..2 {
+                assert!(tokio::time::timeout(PAUSE / 5, lazy.get(|_| true, &slowly)).await.is_err());
+            }
+            let both = futures_util::future::join(lazy.get(|_| true, &slowly), lazy.get(|_| true, &slowly)).await;
+            assert_eq!((*both.0.unwrap(), *both.1.unwrap()), (1, 1));
+        });
+    }
+
+    /// Each of these calls has a runtime of its own, whose end breaks off what it has begun.
+    #[test]
+    fn connection_is_made_again_where_making_it_was_broken_off() {
+        let (lazy, never) = (Lazy::<u32, &str>::default(), numbered(Duration::MAX));
+        run(async { assert!(tokio::time::timeout(PAUSE / 5, lazy.get(|_| true, &never)).await.is_err()) });
+        run(async { assert_eq!(*lazy.get(|_| true, numbered(Duration::ZERO)).await.unwrap(), 1) });
+    }
+
+    #[test]
+    fn connection_that_leaves_answers_out_is_of_no_use_in_the_end() {
+        let (lazy, next) = (Lazy::<u32, &str>::default(), numbered(Duration::ZERO));
+        run(async {
+            drop(lazy.get(|_| true, &next).await);
+            tokio::time::sleep(SILENCE_MAX / 2).await;
+            lazy.get(|_| true, &next).await.unwrap().answered();
+            tokio::time::sleep(SILENCE_MAX / 2).await;
+            let open = lazy.get(|_| true, &next).await.unwrap();
+            assert_eq!(*open, 1, "it has answered since");
+            drop(open);
+            tokio::time::sleep(SILENCE_MAX / 2).await;
+            drop(lazy.get(|_| true, &next).await);
+            tokio::time::sleep(SILENCE_MAX / 2).await;
+            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "the first question that was left out counts");
         });
     }
 }

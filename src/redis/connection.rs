@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::redis::{Cmd, ConnectionLike as _, Value};
 
-use super::error::CLUSTER;
+use super::error::{CLUSTER, REPLICA};
 use super::{Address, Error, ErrorKind, VERSION_MIN};
 
 /// How long a thread tries to connect at most, once a name is resolved.
@@ -153,6 +153,14 @@ pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
         return Err(address.error(ErrorKind::Lasting, CLUSTER));
     }
     Ok(())
+}
+
+/// Checks that a server says of itself that it is no replica, which takes no changes.
+pub(super) fn check_master(address: &Address, hello: &Value) -> Result<(), Error> {
+    match text_of(hello, "role").as_deref() {
+        Some("replica" | "slave") => Err(address.error(ErrorKind::Passing, REPLICA)),
+        _ => Ok(()),
+    }
 }
 
 fn too_old(address: &Address, version: &str) -> Error {

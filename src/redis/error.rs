@@ -11,7 +11,7 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("LOADING", Passing, "it is reading its data"),
     ("BUSY", Passing, "it runs somebody's script"),
     ("MASTERDOWN", Passing, "it is a replica without its master"),
-    ("READONLY", Passing, "it is a replica: name the master in the url, unless another one is taking over"),
+    ("READONLY", Passing, REPLICA),
     ("NOREPLICAS", Passing, "it lacks the replicas that min-replicas-to-write asks for"),
     ("OOM", Passing, "it is full: raise its maxmemory, or shorten the retention"),
     ("MISCONF", Passing, "it cannot write its data to disk, and so takes nothing: its log says why"),
@@ -24,6 +24,9 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("WRONGPASS", Lasting, "compare user and password in the url with the server's"),
     ("NOPERM", Lasting, "give the user of the url the right to it (ACL SETUSER)"),
 ];
+
+/// What is said of one that takes no changes.
+pub(super) const REPLICA: &str = "it is a replica: name the master in the url, unless another one is taking over";
 
 /// What is said of one server out of several.
 pub(super) const CLUSTER: &str = "it is one of a cluster, whose keys are on several: name a server that stands alone";

@@ -9,25 +9,26 @@
 //! with less it may be lost, and a replica that takes over may lack it. A server that evicts keys forgets requests: that
 //! is warned about.
 //!
-//! **Failure.** A connection that is lost is made anew by the next call; if that fails, the calls of some moments fail
-//! at once.
+//! **Failure.** A connection that is lost, or whose server has become a replica, is made anew by the next call; if that
+//! fails, the calls of some moments fail at once. A replica is refused.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, FromRedisValue, Script, ScriptInvocation, Value};
+use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisError, Script, ScriptInvocation, Value};
 use bytes::Bytes;
 
-use super::connection::check;
+use super::connection::{check, check_master};
 use super::{Address, ErrorKind};
-use crate::effect::lazy::Lazy;
+use crate::effect::lazy::{Asked, Lazy};
 use crate::format;
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply, Store, Wanted};
 
 /// How long a connection may take, and an answer.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// What a replica says to a change, and one that has lost its master to any question.
+const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
 const PREFIX: &str = "ratchet:request:";
 
 /// Answers in Redis.
@@ -57,48 +58,63 @@ impl Requests {
     }
 
     /// The connection, made if there is none.
-    async fn open(&self) -> Result<Arc<MultiplexedConnection>, Error> {
-        self.connection.get(|_| true, async || self.connect().await.map_err(of)).await
+    async fn open(&self) -> Result<Asked<'_, MultiplexedConnection, Error>, Error> {
+        let connect = || {
+            let address = self.address.clone();
+            async move { connect(&address).await.map_err(of) }
+        };
+        self.connection.get(|_| true, connect).await
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, super::Error> {
-        let address = &self.address;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_WAIT))
-            .set_response_timeout(Some(ANSWER_WAIT));
-        let connected = address.client().get_multiplexed_async_connection_with_config(&config).await;
-        let mut open = connected.map_err(|error| address.error_of(&error))?;
-        let hello: Value =
-            ::redis::cmd("HELLO").query_async(&mut open).await.map_err(|error| address.error_of(&error))?;
-        check(address, &hello)?;
-        // Not everybody may ask.
-        let policy =
-            ::redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async::<Vec<String>>(&mut open).await;
-        if let Some(policy) =
-            policy.ok().and_then(|policy| policy.into_iter().nth(1)).filter(|policy| policy != "noeviction")
-        {
-            tracing::warn!(server = address.shown(), %policy, "this Redis forgets requests when it is full: set its maxmemory-policy to noeviction");
+    /// What was said over a connection, and whether that one is of use after it.
+    fn said<T>(&self, open: Asked<'_, MultiplexedConnection, Error>, said: Result<T, RedisError>) -> Result<T, Error> {
+        let error = match said {
+            Ok(said) => {
+                open.answered();
+                return Ok(said);
+            }
+            Err(error) => error,
+        };
+        let shown = of(self.address.error_of(&error));
+        let is_demoted = error.code().is_some_and(|code| DEMOTED.contains(&code));
+        if is_demoted || error.is_unrecoverable_error() || error.is_connection_dropped() {
+            open.broken(&shown);
+        } else if error.is_timeout() {
+            // As if nobody had waited for it.
+            drop(open);
+        } else {
+            open.answered();
         }
-        Ok(open)
+        Err(shown)
     }
 
     async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Error> {
         let open = self.open().await?;
-        let said = script.invoke_async(&mut (*open).clone()).await;
-        match said {
-            Ok(said) => Ok(said),
-            Err(error) => {
-                if error.is_unrecoverable_error() || error.is_connection_dropped() || error.is_timeout() {
-                    self.connection.forget(&open).await;
-                }
-                Err(of(self.address.error_of(&error)))
-            }
-        }
+        let said = script.invoke_async(&mut open.clone()).await;
+        self.said(open, said)
     }
 
     async fn kept(&self, script: &ScriptInvocation<'_>) -> Result<Kept, Error> {
         Ok(if self.run::<bool>(script).await? { Kept::Yes } else { Kept::Fenced })
     }
+}
+
+async fn connect(address: &Address) -> Result<MultiplexedConnection, super::Error> {
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_WAIT)).set_response_timeout(Some(ANSWER_WAIT));
+    let connected = address.client().get_multiplexed_async_connection_with_config(&config).await;
+    let mut open = connected.map_err(|error| address.error_of(&error))?;
+    let hello: Value = ::redis::cmd("HELLO").query_async(&mut open).await.map_err(|error| address.error_of(&error))?;
+    check(address, &hello)?;
+    check_master(address, &hello)?;
+    // Not everybody may ask.
+    let policy = ::redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async::<Vec<String>>(&mut open).await;
+    if let Some(policy) =
+        policy.ok().and_then(|policy| policy.into_iter().nth(1)).filter(|policy| policy != "noeviction")
+    {
+        tracing::warn!(server = address.shown(), %policy, "this Redis forgets requests when it is full: set its maxmemory-policy to noeviction");
+    }
+    Ok(open)
 }
 
 fn key(id: Id) -> String {
@@ -174,14 +190,17 @@ impl Store for Requests {
     fn check(&self) -> Reply<'_, ()> {
         Box::pin(async {
             let open = self.open().await?;
-            let pong = ::redis::cmd("PING").query_async::<String>(&mut (*open).clone()).await;
-            match pong {
-                Ok(_) => Ok(()),
-                Err(error) => {
-                    self.connection.forget(&open).await;
-                    Err(of(self.address.error_of(&error)))
-                }
+            let hello = ::redis::cmd("HELLO").query_async::<Value>(&mut open.clone()).await;
+            let hello = match hello {
+                Ok(hello) => hello,
+                Err(error) => return self.said(open, Err(error)),
+            };
+            let checked = check_master(&self.address, &hello).map_err(of);
+            match &checked {
+                Ok(()) => open.answered(),
+                Err(error) => open.broken(error),
             }
+            checked
         })
     }
 }

@@ -1,7 +1,9 @@
-//! A relay between a proxy and its store's server: it can be slow, silent, or cut.
+//! A relay between a proxy and its store's server: it can be slow, silent, or cut, and lead to another server.
+#![allow(dead_code, reason = "each test binary has its own bad lines")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
@@ -15,6 +17,10 @@ pub enum Line {
     Clear,
     /// Each piece takes so long.
     Slow(Duration),
+    /// Each new connection takes so long until anything passes, and is clear then.
+    Late(Duration),
+    /// What the server says comes in so many bytes at a time, each after such a pause.
+    Trickle(usize, Duration),
     /// Nothing passes. Connections stay open, and what was sent arrives afterwards.
     Silent,
     /// Connections end, and new ones end at once.
@@ -25,6 +31,9 @@ pub enum Line {
 pub struct Relay {
     pub port: u16,
     line: Arc<Mutex<Line>>,
+    server: Arc<AtomicU16>,
+    /// How often connections were abandoned.
+    abandoned: Arc<AtomicUsize>,
 }
 
 impl Relay {
@@ -32,20 +41,44 @@ impl Relay {
     pub fn to(server: u16) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, line) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Line::Clear)));
-        let of_all = Arc::clone(&line);
+        let relay = Relay { port, line, server: Arc::new(AtomicU16::new(server)), abandoned: Arc::default() };
+        let (of_all, server, abandoned) = (relay.line.clone(), relay.server.clone(), relay.abandoned.clone());
         spawn(move || {
             for client in listener.incoming().flatten() {
-                if *of_all.lock().unwrap() == Line::Cut {
+                let line = *of_all.lock().unwrap();
+                if line == Line::Cut {
                     continue;
                 }
-                let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
-                let (client_too, server_too) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (out, back) = (Arc::clone(&of_all), Arc::clone(&of_all));
-                spawn(move || carry(client, server, &out));
-                spawn(move || carry(server_too, client_too, &back));
+                let server = server.load(Ordering::Relaxed);
+                let way = Way {
+                    line: of_all.clone(),
+                    abandoned: abandoned.clone(),
+                    since: abandoned.load(Ordering::Relaxed),
+                    is_back: false,
+                };
+                spawn(move || {
+                    if let Line::Late(length) = line {
+                        sleep(length);
+                    }
+                    let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
+                    let (client_too, server_too) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                    let back = Way { is_back: true, ..way.clone() };
+                    spawn(move || carry(client, server, &way));
+                    carry(server_too, client_too, &back);
+                });
             }
         });
-        Relay { port, line }
+        relay
+    }
+
+    /// New connections lead to this port.
+    pub fn lead_to(&self, server: u16) {
+        self.server.store(server, Ordering::Relaxed);
+    }
+
+    /// Nothing passes any more over the connections that there are, which stay open; new ones are as the line is.
+    pub fn abandon(&self) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn set(&self, line: Line) {
@@ -53,11 +86,28 @@ impl Relay {
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, line: &Mutex<Line>) {
+/// What a connection goes by.
+#[derive(Clone)]
+struct Way {
+    line: Arc<Mutex<Line>>,
+    abandoned: Arc<AtomicUsize>,
+    since: usize,
+    /// Whether it is the server that speaks.
+    is_back: bool,
+}
+
+impl Way {
+    fn line(&self) -> Line {
+        let is_abandoned = self.abandoned.load(Ordering::Relaxed) > self.since;
+        if is_abandoned { Line::Silent } else { *self.line.lock().unwrap() }
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, way: &Way) {
     from.set_read_timeout(Some(LOOK)).unwrap();
     let mut chunk = vec![0; 64 << 10];
     loop {
-        let now = *line.lock().unwrap();
+        let now = way.line();
         if now == Line::Cut {
             break;
         }
@@ -65,19 +115,22 @@ fn carry(mut from: TcpStream, mut to: TcpStream, line: &Mutex<Line>) {
             sleep(LOOK);
             continue;
         }
-        let length = match from.read(&mut chunk) {
+        let (most, pause) = match now {
+            Line::Slow(pause) => (chunk.len(), pause),
+            Line::Trickle(most, pause) if way.is_back => (most, pause),
+            _ => (chunk.len(), Duration::ZERO),
+        };
+        let length = match from.read(&mut chunk[..most]) {
             Ok(0) => break,
             Ok(length) => length,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
             Err(_) => break,
         };
-        if let Line::Slow(length) = now {
-            sleep(length);
-        }
-        while *line.lock().unwrap() == Line::Silent {
+        sleep(pause);
+        while way.line() == Line::Silent {
             sleep(LOOK);
         }
-        if *line.lock().unwrap() == Line::Cut || to.write_all(&chunk[..length]).is_err() {
+        if way.line() == Line::Cut || to.write_all(&chunk[..length]).is_err() {
             break;
         }
     }

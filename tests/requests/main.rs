@@ -17,6 +17,8 @@ mod random;
 #[path = "../gates/redis.rs"]
 #[allow(dead_code, reason = "no gate is asked here")]
 mod redis_server;
+#[path = "../proxy/relay.rs"]
+mod relay;
 #[path = "../support/server.rs"]
 mod server;
 #[path = "../support/until.rs"]

@@ -192,3 +192,38 @@ fn documented_rights_of_the_services_role_are_enough() {
     let found = calls.soon(store.reserve(&wanted(first.held.id, 1)));
     assert_eq!(found.map(|found| answered(found).status), Ok(204));
 }
+
+/// An answer that is to be remembered waits for the service's transaction, and nobody waits with it.
+#[test]
+fn transaction_that_stays_open_holds_up_its_own_request_only() {
+    let ((database, store), calls) = (service(), Calls::new());
+    let (first, given) = (wanted(new_id(), 1), answer(201, "the layer's"));
+    assert_eq!(calls.soon(store.reserve(&first)), Ok(NEW));
+    let session = database.session();
+    charge(&session, first.held);
+    let others = async {
+        for _ in 0..40 {
+            // On the same connection.
+            let mut other = wanted(new_id(), 1);
+            other.held.id.0[0] = first.held.id.0[0];
+            assert_eq!(store.reserve(&other).await, Ok(NEW));
+            assert_eq!(store.complete(other.held, &given, LONG).await, KEPT);
+        }
+    };
+    let completed = calls.soon(async {
+        let (completed, ()) = futures_util::future::join(store.complete(first.held, &given, LONG), others).await;
+        completed
+    });
+    let Err(ratchet::http::request::Error::Unavailable(text)) = completed else { panic!("{completed:?}") };
+    assert!(text.contains("has not committed"), "{text}");
+    // It is tried again, and waits for an end that comes soon.
+    let completed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            session.run("rollback");
+        });
+        calls.soon(store.complete(first.held, &given, LONG))
+    });
+    assert_eq!(completed, KEPT);
+    assert_eq!(calls.soon(store.reserve(&wanted(first.held.id, 1))).map(answered), Ok(given));
+}

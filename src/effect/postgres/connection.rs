@@ -27,7 +27,7 @@ const LOCK_WAIT: &str = "5s";
 /// up its heir.
 const SILENCE_MAX: &str = "10s";
 /// How long the server is given to hear that a session ends.
-const FAREWELL_WAIT: Duration = Duration::from_millis(200);
+pub(super) const FAREWELL_WAIT: Duration = Duration::from_millis(200);
 
 /// A connection, used by one session.
 pub(super) struct Connection {

@@ -7,47 +7,62 @@
 //! the service does its work, and raises an error if the reservation is not its any more: so both are there or neither
 //! is, and nothing is done twice. What the layer would remember later changes nothing then.
 //!
-//! No statement but the one that remembers an answer waits for such a transaction: rows that are locked are passed over.
+//! No statement waits for such a transaction, since others wait behind it: rows that are locked are passed over, and
+//! looked at again where an answer is to be remembered.
 //!
-//! Statements are sent one after the other on a few connections without waiting for each other's answers.
+//! Statements are sent one after the other on a few connections without waiting for each other's answers; those of one
+//! request on one connection, so that they come in the order in which they were sent.
 //!
-//! **Failure.** A connection that is lost is made anew by the next call that needs it; if that fails, the calls of some
-//! moments fail at once.
+//! **Failure.** A connection that is lost, or whose server takes no writes or has other statements by now, is made anew by
+//! the next call that needs it; if that fails, the calls of some moments fail at once. A standby is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio_postgres::{Client, Statement};
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
 use super::class::{Class, Trouble};
-use super::connection::{answered, connect, greet};
+use super::connection::{FAREWELL_WAIT, answered, connect, greet};
 use super::url::Target;
 use super::{own_table, quoted};
-use crate::effect::lazy::Lazy;
+use crate::effect::lazy::{Asked, Lazy};
 use crate::request::{
     Answer, AnswerBody, Error, Fingerprint, Found, Held, Kept, OnInDoubt, Reply, Store, Token, Wanted,
 };
 
+mod sql;
+
+use sql::{ddl, function_body, function_ddl, statements};
+
 /// How many connections there are at most.
 const CONNECTIONS: usize = 4;
-/// How many rows are removed at once.
-const TIDY_ROWS_MAX: u32 = 1_000;
 /// How often a request is looked at again that others change at the same moment.
 const LOOKS_MAX: usize = 10;
+/// How often, and how soon at first, a row is looked at again that is locked where an answer is to be remembered; each
+/// pause is twice as long as the one before. Together more than a second.
+const LOCKED_LOOKS_MAX: usize = 9;
+const LOCKED_PAUSE: Duration = Duration::from_millis(5);
 
 /// Answers in PostgreSQL.
 pub struct Requests {
-    target: Target,
-    schema: String,
+    place: Arc<Place>,
     connections: [Lazy<Open, Error>; CONNECTIONS],
     next: AtomicUsize,
+}
+
+/// Where the table is.
+struct Place {
+    target: Target,
+    schema: String,
 }
 
 /// A connection with its statements.
 struct Open {
     client: Client,
+    task: JoinHandle<()>,
     insert: Statement,
     look: Statement,
     take: Statement,
@@ -74,7 +89,8 @@ impl Requests {
     /// What is wrong with the address; never quotes it.
     pub fn new(url: &str, schema: impl Into<String>) -> Result<Self, Error> {
         let target = Target::read(url).map_err(|error| Error::Refused(format!("the database's address: {error}")))?;
-        Ok(Self { target, schema: schema.into(), connections: Default::default(), next: AtomicUsize::new(0) })
+        let place = Arc::new(Place { target, schema: schema.into() });
+        Ok(Self { place, connections: Default::default(), next: AtomicUsize::new(0) })
     }
 
     /// The SQL that creates the table and the function, for somebody who may.
@@ -82,23 +98,42 @@ impl Requests {
         ddl(&quoted(schema))
     }
 
-    /// A connection, made if there is none.
-    async fn open(&self) -> Result<Arc<Open>, Error> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
-        let connect = async || Open::connect(&self.target, &self.schema).await.map_err(of);
-        self.connections[number].get(|open| !open.client.is_closed(), connect).await
+    /// The connection of a request, made if there is none.
+    async fn of(&self, held: &Held) -> Result<Asked<'_, Open, Error>, Error> {
+        self.open(held.id.0[0].into()).await
     }
 
-    async fn reserve(&self, wanted: &Wanted) -> Result<Found, Error> {
-        let open = self.open().await?;
-        for _ in 0..LOOKS_MAX {
-            if let Some(found) = open.reserve(wanted).await? {
-                return Ok(found);
-            }
-        }
-        // Somebody is at it, again and again.
-        Ok(Found::InProgress)
+    /// One connection after the other, for what is no request's.
+    async fn any(&self) -> Result<Asked<'_, Open, Error>, Error> {
+        self.open(self.next.fetch_add(1, Ordering::Relaxed)).await
     }
+
+    async fn open(&self, number: usize) -> Result<Asked<'_, Open, Error>, Error> {
+        let connect = || {
+            let place = Arc::clone(&self.place);
+            async move { Open::connect(&place).await.map_err(of) }
+        };
+        self.connections[number % CONNECTIONS].get(|open| !open.client.is_closed(), connect).await
+    }
+}
+
+/// What was said over a connection, and whether that one is of use after it.
+fn said<T>(open: Asked<'_, Open, Error>, said: Result<T, Trouble>) -> Result<T, Error> {
+    let trouble = match said {
+        Ok(said) => {
+            open.answered();
+            return Ok(said);
+        }
+        Err(trouble) => trouble,
+    };
+    let is_broken = trouble.is_fatal || matches!(trouble.class, Class::Anew | Class::Lost);
+    let error = of(trouble);
+    if is_broken {
+        open.broken(&error)
+    } else {
+        open.answered()
+    }
+    Err(error)
 }
 
 /// As the layer sees it.
@@ -109,16 +144,13 @@ fn of(trouble: Trouble) -> Error {
     }
 }
 
-fn failed(error: tokio_postgres::Error) -> Error {
-    of(Trouble::from(error))
-}
-
 impl Open {
-    async fn connect(target: &Target, schema: &str) -> Result<Self, Trouble> {
-        // Its task ends with the client.
-        let (client, _task, _) = connect(target, "requests").await?;
+    async fn connect(place: &Place) -> Result<Self, Trouble> {
+        let Place { target, schema } = place;
+        let (client, task, _) = connect(target, "requests").await?;
         let prepared = answered(async {
             greet(&client).await?;
+            check_writable(&client).await.map_err(|trouble| trouble.of(&target.shown()))?;
             own_table::ensure(&client, schema, "request", &ddl(&quoted(schema))).await?;
             renew_function(&client, schema).await?;
             let mut all = Vec::with_capacity(7);
@@ -131,16 +163,26 @@ impl Open {
         else {
             return Err(Trouble::lasting("a statement was not prepared"));
         };
-        Ok(Self { client, insert, look, take, extend, complete, release, tidy })
+        Ok(Self { client, task, insert, look, take, extend, complete, release, tidy })
+    }
+
+    /// Reserves, or says why not.
+    async fn reserve(&self, wanted: &Wanted) -> Result<Found, Trouble> {
+        for _ in 0..LOOKS_MAX {
+            if let Some(found) = self.try_to_reserve(wanted).await? {
+                return Ok(found);
+            }
+        }
+        // Somebody is at it, again and again.
+        Ok(Found::InProgress)
     }
 
     /// Tries to reserve; `None` if another has changed the row meanwhile.
-    async fn reserve(&self, wanted: &Wanted) -> Result<Option<Found>, Error> {
+    async fn try_to_reserve(&self, wanted: &Wanted) -> Result<Option<Found>, Trouble> {
         let Wanted { held, fingerprint, .. } = wanted;
         let (id, token, fingerprint) = (&held.id.0[..], &held.token.0[..], &fingerprint.0[..]);
         let (lease, until) = (wanted.lease.as_secs_f64(), wanted.retention.max(wanted.lease).as_secs_f64());
-        let inserted =
-            self.client.execute(&self.insert, &[&id, &token, &fingerprint, &lease, &until]).await.map_err(failed)?;
+        let inserted = self.client.execute(&self.insert, &[&id, &token, &fingerprint, &lease, &until]).await?;
         if inserted == 1 {
             return Ok(Some(Found::Reserved { taken_over: false }));
         }
@@ -157,182 +199,143 @@ impl Open {
         let former = &row.token.0[..];
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
             [&id, &token, &fingerprint, &lease, &until, &former];
-        let taken = self.client.execute(&self.take, &parameters).await.map_err(failed)?;
+        let taken = self.client.execute(&self.take, &parameters).await?;
         Ok((taken == 1).then_some(Found::Reserved { taken_over }))
     }
 
-    async fn look(&self, held: &Held) -> Result<Option<Row>, Error> {
-        let found = self.client.query_opt(&self.look, &[&&held.id.0[..]]).await.map_err(failed)?;
+    async fn look(&self, held: &Held) -> Result<Option<Row>, Trouble> {
+        let found = self.client.query_opt(&self.look, &[&&held.id.0[..]]).await?;
         let Some(found) = found else { return Ok(None) };
-        let damaged = || Error::Refused("a row of the table `request` is not as it was written".to_owned());
-        let bytes = |column| found.try_get::<_, &[u8]>(column).map_err(failed);
-        let answer: Option<&[u8]> = found.try_get(4).map_err(failed)?;
+        let damaged = || Trouble::lasting("a row of the table `request` is not as it was written");
+        let bytes = |column| found.try_get::<_, &[u8]>(column);
+        let answer: Option<&[u8]> = found.try_get(4)?;
         let answer = answer.map(|bytes| Answer::decode(&Bytes::copy_from_slice(bytes))).transpose();
         Ok(Some(Row {
             token: Token(bytes(0)?.try_into().map_err(|_| damaged())?),
             fingerprint: Fingerprint(bytes(1)?.try_into().map_err(|_| damaged())?),
-            is_over: found.try_get(2).map_err(failed)?,
-            is_forgotten: found.try_get(3).map_err(failed)?,
-            answer: answer.map_err(|error| Error::Refused(error.to_string()))?,
+            is_over: found.try_get(2)?,
+            is_forgotten: found.try_get(3)?,
+            answer: answer.map_err(|error| Trouble::lasting(error.to_string()))?,
         }))
     }
 
-    /// Whether the holder has it, where nothing was changed.
-    async fn kept(&self, held: &Held, changed: bool) -> Result<Kept, Error> {
-        if changed {
-            return Ok(Kept::Yes);
-        }
-        let row = self.look(held).await?.filter(|row| !row.is_forgotten && row.token == held.token);
-        Ok(if row.is_some() { Kept::Yes } else { Kept::Fenced })
+    /// The row, if it is this holder's.
+    async fn look_for(&self, held: &Held) -> Result<Option<Row>, Trouble> {
+        Ok(self.look(held).await?.filter(|row| !row.is_forgotten && row.token == held.token))
     }
+
+    async fn extend(&self, held: &Held, lease: Duration) -> Result<Kept, Trouble> {
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&&held.id.0[..], &&held.token.0[..], &lease.as_secs_f64()];
+        let is_kept =
+            self.client.execute(&self.extend, &parameters).await? == 1 || self.look_for(held).await?.is_some();
+        Ok(if is_kept { Kept::Yes } else { Kept::Fenced })
+    }
+
+    /// Remembers an answer: it must not be lost because the service's transaction still has the row.
+    async fn complete(&self, held: &Held, answer: &Answer, retention: Duration) -> Result<Kept, Trouble> {
+        let (bytes, is_whole) = (answer.encode(), answer.body != AnswerBody::CutOff);
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&&held.id.0[..], &&held.token.0[..], &bytes, &is_whole, &retention.as_secs_f64()];
+        let mut pause = LOCKED_PAUSE;
+        for look in 0..LOCKED_LOOKS_MAX {
+            if look > 0 {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            if self.client.execute(&self.complete, &parameters).await? == 1 {
+                return Ok(Kept::Yes);
+            }
+            match self.look_for(held).await? {
+                None => return Ok(Kept::Fenced),
+                Some(Row { answer: Some(answer), .. }) if answer.body != AnswerBody::CutOff => return Ok(Kept::Yes),
+                // It should have been changed, and is locked.
+                Some(_) => {}
+            }
+        }
+        Err(Trouble::passing("the request's row is locked: the service has not committed yet"))
+    }
+
+    async fn release(&self, held: &Held) -> Result<Kept, Trouble> {
+        let released = self.client.execute(&self.release, &[&&held.id.0[..], &&held.token.0[..]]).await?;
+        Ok(if released == 1 { Kept::Yes } else { Kept::Fenced })
+    }
+}
+
+impl Drop for Open {
+    /// What is still to be sent is sent; a server that does not listen is not waited for.
+    fn drop(&mut self) {
+        let task = self.task.abort_handle();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                tokio::time::sleep(FAREWELL_WAIT).await;
+                task.abort();
+            });
+        }
+    }
+}
+
+/// Refuses a standby, which would take no reservation.
+async fn check_writable(client: &Client) -> Result<(), Trouble> {
+    let said = client.simple_query("select pg_is_in_recovery()").await?;
+    let is_standby =
+        said.iter().any(|message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
+    if is_standby {
+        let message = "it is a standby, which takes no writes: name the primary in the url, or several hosts and \
+                       target_session_attrs=read-write";
+        return Err(Trouble { class: Class::Anew, ..Trouble::passing(message) });
+    }
+    Ok(())
 }
 
 impl Store for Requests {
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found> {
-        Box::pin(self.reserve(wanted))
+        Box::pin(async {
+            let open = self.of(&wanted.held).await?;
+            let found = open.reserve(wanted).await;
+            said(open, found)
+        })
     }
 
     fn extend(&self, held: Held, lease: Duration) -> Reply<'_, Kept> {
         Box::pin(async move {
-            let open = self.open().await?;
-            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-                [&&held.id.0[..], &&held.token.0[..], &lease.as_secs_f64()];
-            let extended = open.client.execute(&open.extend, &parameters).await.map_err(failed)?;
-            open.kept(&held, extended == 1).await
+            let open = self.of(&held).await?;
+            let kept = open.extend(&held, lease).await;
+            said(open, kept)
         })
     }
 
     fn complete<'a>(&'a self, held: Held, answer: &'a Answer, retention: Duration) -> Reply<'a, Kept> {
         Box::pin(async move {
-            let open = self.open().await?;
-            let (bytes, is_whole) = (answer.encode(), answer.body != AnswerBody::CutOff);
-            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-                [&&held.id.0[..], &&held.token.0[..], &bytes, &is_whole, &retention.as_secs_f64()];
-            let completed = open.client.execute(&open.complete, &parameters).await.map_err(failed)?;
-            open.kept(&held, completed == 1).await
+            let open = self.of(&held).await?;
+            let kept = open.complete(&held, answer, retention).await;
+            said(open, kept)
         })
     }
 
     fn release(&self, held: Held) -> Reply<'_, Kept> {
         Box::pin(async move {
-            let open = self.open().await?;
-            let released = open.client.execute(&open.release, &[&&held.id.0[..], &&held.token.0[..]]).await;
-            Ok(if released.map_err(failed)? == 1 { Kept::Yes } else { Kept::Fenced })
+            let open = self.of(&held).await?;
+            let kept = open.release(&held).await;
+            said(open, kept)
         })
     }
 
     fn tidy(&self) -> Reply<'_, usize> {
         Box::pin(async {
-            let open = self.open().await?;
-            let removed = open.client.execute(&open.tidy, &[]).await.map_err(failed)?;
-            Ok(usize::try_from(removed).unwrap_or(usize::MAX))
+            let open = self.any().await?;
+            let removed = open.client.execute(&open.tidy, &[]).await.map_err(Trouble::from);
+            said(open, removed).map(|removed| usize::try_from(removed).unwrap_or(usize::MAX))
         })
     }
 
     fn check(&self) -> Reply<'_, ()> {
         Box::pin(async {
-            let open = self.open().await?;
-            open.client.simple_query("").await.map(drop).map_err(failed)
+            let open = self.any().await?;
+            let checked = check_writable(&open.client).await;
+            said(open, checked)
         })
     }
-}
-
-/// Each statement, in the order of [`Open`]'s fields. The schema's name is quoted.
-fn statements(schema: &str) -> [String; 7] {
-    let table = format!("{schema}.request");
-    let now = "clock_timestamp()";
-    // A row that another transaction has locked is passed over: its service is about to answer.
-    let locked =
-        |condition: &str| format!("id = (select id from {table} where id = $1 and {condition} for update skip locked)");
-    let kept = locked(&format!("token = $2 and until > {now} and lease_until is not null"));
-    [
-        // A row that is there is only read: an insert that finds it would wait for whoever has locked it.
-        format!(
-            "insert into {table} (id, token, fingerprint, lease_until, until) select $1, $2, $3, \
-             {now} + make_interval(secs => $4), {now} + make_interval(secs => $5) \
-             where not exists (select from {table} where id = $1) on conflict (id) do nothing"
-        ),
-        format!(
-            "select token, fingerprint, coalesce(lease_until <= {now}, false), until <= {now}, answer from {table} where id = $1"
-        ),
-        format!(
-            "update {table} set token = $2, fingerprint = $3, lease_until = {now} + make_interval(secs => $4), \
-             until = {now} + make_interval(secs => $5), answer = null, is_whole = false where {}",
-            locked(&format!(
-                "token = $6 and (until <= {now} or (answer is null and (lease_until <= {now} or token = $2)))"
-            ))
-        ),
-        format!(
-            "update {table} set lease_until = {now} + make_interval(secs => $3), \
-             until = greatest(until, {now} + make_interval(secs => $3)) where {kept}"
-        ),
-        // The one that waits for its row: an answer must not be lost.
-        format!(
-            "update {table} set answer = $3, is_whole = $4, lease_until = null, until = {now} + make_interval(secs => $5) \
-             where id = $1 and token = $2 and until > {now} and not is_whole"
-        ),
-        format!("delete from {table} where {kept}"),
-        format!(
-            "delete from {table} where id in (select id from {table} where until <= {now} \
-             order by until limit {TIDY_ROWS_MAX} for update skip locked)"
-        ),
-    ]
-}
-
-/// The SQL that creates the table and the function in a schema, whose name is quoted.
-fn ddl(schema: &str) -> String {
-    let function = function_ddl(schema);
-    format!(
-        "create table if not exists {schema}.request (
-    id bytea not null primary key,
-    token bytea not null,
-    fingerprint bytea not null,
-    lease_until timestamptz,
-    until timestamptz not null,
-    answer bytea,
-    is_whole boolean not null default false,
-    check (answer is not null or not is_whole)
-);
-create index if not exists request_until on {schema}.request (until);
-{function}"
-    )
-}
-
-fn function_ddl(schema: &str) -> String {
-    let body = function_body(schema);
-    format!(
-        "create or replace function {schema}.answer_request(reservation text, status int, content_type text, body bytea) \
-         returns void
-language plpgsql as $ratchet${body}$ratchet$"
-    )
-}
-
-/// What `answer_request` does. An answer without a type has no such header; one without a body has an empty one. Each
-/// part has to be something: with one NULL among them the whole would be NULL, and no answer.
-fn function_body(schema: &str) -> String {
-    format!(
-        "
-declare
-    kind bytea := convert_to(content_type, 'UTF8');
-begin
-    if reservation is null then
-        raise exception 'the reservation is null: hand over what the header said';
-    end if;
-    if status is null or status not between 200 and 599 then
-        raise exception 'the status is no final one of HTTP: %', status;
-    end if;
-    update {schema}.request set lease_until = null, is_whole = true,
-        answer = '\\x01'::bytea || int2send(status::int2) || case when kind is null then int2send(0::int2)
-            else int2send(1::int2) || int2send(12::int2) || 'content-type'::bytea || int4send(octet_length(kind)) || kind end
-            || '\\x00'::bytea || coalesce(body, ''::bytea)
-    where id = decode(split_part(reservation, '.', 1), 'hex') and token = decode(split_part(reservation, '.', 2), 'hex')
-        and until > clock_timestamp() and not is_whole;
-    if not found then
-        raise exception 'the request was taken over, or has an answer';
-    end if;
-end
-"
-    )
 }
 
 /// Replaces a function that another release has left, or somebody has removed. One who may not is told what to run:
