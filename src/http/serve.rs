@@ -115,7 +115,7 @@ impl Shared {
                     Ok(0) => TIDY,
                     Ok(_) => TIDY_PAUSE,
                     Err(error) => {
-                        tracing::debug!(%error, "requests that are over could not be removed");
+                        tracing::warn!(%error, "requests that are over could not be removed");
                         TIDY
                     }
                 };
@@ -306,7 +306,7 @@ impl Guarded {
         tracing::warn!(request = %self.name(), %error, "a request could not be reserved");
         let shared = Arc::clone(&self.shared);
         // It may have: then nobody is at work under it. If that fails too, its lease ends.
-        tokio::spawn(async move { shared.in_time(shared.store.release(held)).await });
+        tokio::spawn(async move { shared.release(held).await });
         match self.shared.settings.on_store_down {
             OnStoreDown::Refuse => Next::Answer(Box::new(Problem::StoreDown.answer())),
             OnStoreDown::Pass => Next::Pass,
@@ -322,8 +322,13 @@ impl Guarded {
         }
     }
 
-    /// How it is called in logs: the beginning of its id, which is a digest of the key and more.
+    /// How it is called in logs.
     pub fn name(&self) -> String {
-        format::hex(&self.id.0[..6])
+        name(self.id)
     }
+}
+
+/// How a request is called in logs: the beginning of its id, which is a digest of the key and more.
+pub(super) fn name(id: Id) -> String {
+    format::hex(&id.0[..6])
 }

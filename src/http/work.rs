@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,14 +21,14 @@ use super::body::{Body, BodyError};
 use super::outcome::{MayHaveRun, Outcome};
 use super::problem::Problem;
 use super::remembering::{self, Digested};
-use super::serve::{Guarded, Shared};
-use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt};
+use super::serve::{Guarded, Shared, name};
+use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply};
 
 /// A lease is extended so many times before it would end.
 const EXTENSIONS: u32 = 3;
-/// The pause before an answer is tried to be remembered again, at first and at last.
-const REMEMBER_AGAIN: Duration = Duration::from_millis(50);
-const REMEMBER_AGAIN_MAX: Duration = Duration::from_secs(1);
+/// The pause before an answer is tried to be remembered again, or a reservation to be released, at first and at last.
+const AGAIN: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(1);
 
 /// What the service has made of a request.
 enum Ran<E> {
@@ -79,13 +80,13 @@ impl Guarded {
             Ran::Whole(parts, body, trailers) => Ok(self.remember_whole(held, parts, body, trailers).await),
             Ran::Large(parts, begun, rest) => Ok(self.remember_large(held, parts, begun, rest).await),
             Ran::Forgotten(answer) => {
-                self.release(held).await;
+                self.shared.release(held).await;
                 Ok(with(Outcome::Released, answer))
             }
             Ran::InDoubt(unknown) => {
                 // Otherwise its lease ends, and it is one in doubt then.
                 if self.shared.settings.on_in_doubt == OnInDoubt::Run {
-                    self.release(held).await;
+                    self.shared.release(held).await;
                 }
                 unknown.give().map(|answer| with(Outcome::Released, answer))
             }
@@ -107,12 +108,6 @@ impl Guarded {
                 }
                 Err(error) => tracing::warn!(request = %self.name(), %error, "a lease could not be extended"),
             }
-        }
-    }
-
-    async fn release(&self, held: Held) {
-        if let Err(error) = self.shared.in_time(self.shared.store.release(held)).await {
-            tracing::warn!(request = %self.name(), %error, "a request could not be released: its lease has to end");
         }
     }
 
@@ -144,7 +139,7 @@ impl Guarded {
         let body = Body::begun(begun, None, Some(rest));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => {
-                let digested = Digested::new(body, answer, held, std::sync::Arc::clone(&self.shared));
+                let digested = Digested::new(body, answer, held, Arc::clone(&self.shared));
                 with(Outcome::Done, Response::from_parts(parts, Body::stream(digested)))
             }
             Ok(Kept::Fenced) => self.fenced(&answer, Response::from_parts(parts, body)).await,
@@ -159,17 +154,8 @@ impl Guarded {
 
     /// Tries to remember the answer, for as long as the store may take.
     async fn remember(&self, held: Held, answer: &Answer) -> Result<Kept, Error> {
-        let Shared { settings, store, surroundings, .. } = &*self.shared;
-        let until = surroundings.now() + settings.store_wait;
-        let mut pause = REMEMBER_AGAIN;
-        loop {
-            let kept = self.shared.in_time(store.complete(held, answer, settings.retention)).await;
-            if !matches!(kept, Err(Error::Unavailable(_))) || surroundings.now() + pause >= until {
-                return kept;
-            }
-            surroundings.sleep(pause).await;
-            pause = (pause * 2).min(REMEMBER_AGAIN_MAX);
-        }
+        let Shared { settings, store, .. } = &*self.shared;
+        self.shared.again(|| store.complete(held, answer, settings.retention)).await
     }
 
     /// Another has taken the request over, and what that one has got is the request's answer: this client gets it, too,
@@ -191,6 +177,39 @@ impl Guarded {
 }
 
 impl Shared {
+    /// Releases a reservation; nobody has to wait for it if the store does not do so at once.
+    pub async fn release(self: &Arc<Self>, held: Held) {
+        let told = move |released| {
+            if let Err(error) = released {
+                let request = name(held.id);
+                tracing::warn!(%request, %error, "a request could not be released: its lease has to end");
+            }
+        };
+        match self.in_time(self.store.release(held)).await {
+            Err(Error::Unavailable(_)) => {
+                let shared = Arc::clone(self);
+                tokio::spawn(async move { told(shared.again(|| shared.store.release(held)).await) });
+            }
+            released => told(released),
+        }
+    }
+
+    /// Asks the store again and again while it is not available, for as long as it may take. Begun within that time, a
+    /// question is waited for as long as any other.
+    async fn again<'a>(&self, ask: impl Fn() -> Reply<'a, Kept> + Sync) -> Result<Kept, Error> {
+        let Shared { settings, surroundings, .. } = self;
+        let until = surroundings.now() + settings.store_wait;
+        let mut pause = AGAIN;
+        loop {
+            let kept = self.in_time(ask()).await;
+            if !matches!(kept, Err(Error::Unavailable(_))) || surroundings.now() + pause >= until {
+                return kept;
+            }
+            surroundings.sleep(pause).await;
+            pause = (pause * 2).min(AGAIN_MAX);
+        }
+    }
+
     /// Runs the service, and takes its answer as far as it is remembered.
     async fn answer<S, R>(&self, mut inner: S, request: Request<Body>) -> Ran<S::Error>
     where
