@@ -21,26 +21,26 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use rocksdb::{DB, IteratorMode, WriteBatch, WriteOptions};
+use rocksdb::WriteBatch;
 use tokio::sync::oneshot;
 
 use super::dir;
-use crate::format::request::{REQUEST_FORMAT, RequestEntry};
+use crate::format::request::RequestEntry;
 use crate::lock::FileLock;
 use crate::request::entry::{self, Change};
 use crate::request::{Answer, Error, Found, Held, Id, Kept, OnInDoubt, Reply, Store, Wanted};
 
+mod database;
 mod options;
+
+use database::{Database, FORMAT_KEY, entry_key, until_key};
 
 /// How many changes may wait.
 const WAITING_MAX: usize = 4_096;
 /// How many changes are written at once, and how many bytes of answers.
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// How many entries are removed at once.
-const TIDY_MAX: usize = 1_000;
 /// How long a database that failed is left alone before it is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -49,11 +49,6 @@ const MARKER: &str = ".ratchet-requests";
 const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds the answers to HTTP requests that must not be carried out twice.\n\
     They are nowhere else. Keep nothing else here.\n";
 const LOCK: &str = "lock";
-const DATABASE: &str = "requests";
-
-const FORMAT_KEY: &[u8] = &[0x00];
-const ENTRY: u8 = 0x10;
-const UNTIL: u8 = 0x20;
 
 /// Answers in a folder.
 pub struct Requests {
@@ -229,99 +224,6 @@ impl Clock {
     }
 }
 
-/// The open database.
-struct Database {
-    db: DB,
-    synced: WriteOptions,
-    unsynced: WriteOptions,
-}
-
-impl Database {
-    fn open(dir: &Path) -> Result<Self, Error> {
-        let path = dir.join(DATABASE);
-        let db = DB::open(&options::of_requests(), &path).map_err(|error| from_rocksdb(&path, &error))?;
-        let (mut synced, unsynced) = (WriteOptions::default(), WriteOptions::default());
-        synced.set_sync(true);
-        let database = Self { db, synced, unsynced };
-        match database.get(FORMAT_KEY)?.as_deref() {
-            Some([REQUEST_FORMAT]) => {}
-            Some(_) => {
-                return Err(Error::Refused(format!(
-                    "{} was written by a later release; run that one, or name another folder",
-                    dir.display()
-                )));
-            }
-            None => {
-                let mut batch = WriteBatch::default();
-                batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
-                database.write(batch, true)?;
-            }
-        }
-        Ok(database)
-    }
-
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
-        let found = self.db.get(key).map_err(|error| from_rocksdb(self.db.path(), &error))?;
-        Ok(found.map(Bytes::from))
-    }
-
-    fn entry(&self, id: Id) -> Result<Option<RequestEntry>, Error> {
-        let Some(bytes) = self.get(&entry_key(id))? else { return Ok(None) };
-        let decoded = RequestEntry::decode(&bytes);
-        decoded.map(Some).map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display())))
-    }
-
-    fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
-        let options = if sync { &self.synced } else { &self.unsynced };
-        self.db.write_opt(batch, options).map_err(|error| from_rocksdb(self.db.path(), &error))
-    }
-
-    /// Times at which entries were to be forgotten, and which have come; the oldest first.
-    fn due(&self, now_ms: i64) -> Result<Vec<(i64, Id)>, Error> {
-        let from = [UNTIL];
-        let mut due = Vec::new();
-        for item in self.db.iterator(IteratorMode::From(&from, rocksdb::Direction::Forward)).take(TIDY_MAX) {
-            let (key, _) = item.map_err(|error| from_rocksdb(self.db.path(), &error))?;
-            let Some((until_ms, id)) = read_until(&key) else { break };
-            if until_ms > now_ms {
-                break;
-            }
-            due.push((until_ms, id));
-        }
-        Ok(due)
-    }
-}
-
-fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Error {
-    let text = format!("{}: {}", path.display(), error.as_ref());
-    match error.kind() {
-        rocksdb::ErrorKind::Corruption | rocksdb::ErrorKind::NotSupported | rocksdb::ErrorKind::InvalidArgument => {
-            Error::Refused(text)
-        }
-        _ => Error::Unavailable(text),
-    }
-}
-
-fn entry_key(id: Id) -> [u8; 33] {
-    let mut key = [ENTRY; 33];
-    key[1..].copy_from_slice(&id.0);
-    key
-}
-
-/// Times sort as their bytes do, because none is before the epoch.
-fn until_key(until_ms: i64, id: Id) -> [u8; 41] {
-    let mut key = [UNTIL; 41];
-    key[1..9].copy_from_slice(&until_ms.max(0).to_be_bytes());
-    key[9..].copy_from_slice(&id.0);
-    key
-}
-
-fn read_until(key: &[u8]) -> Option<(i64, Id)> {
-    let (&UNTIL, rest) = key.split_first()? else { return None };
-    let (until, id) = rest.split_first_chunk::<8>()?;
-    Some((i64::from_be_bytes(*until), Id(id.try_into().ok()?)))
-}
-
 /// The thread's own.
 struct Writer {
     dir: PathBuf,
@@ -481,14 +383,18 @@ impl Open<'_> {
         self.written.insert(id, after);
     }
 
+    /// A time and its entry are written together. So what has become of the time, the entry need not be read for it: an
+    /// answer may be large, or damaged.
     fn tidy(&mut self) -> Result<Said, Error> {
         let due = self.database.due(self.now_ms)?;
         let count = due.len();
         for (until_ms, id) in due {
-            match self.entry(id)? {
-                Some(entry) if entry.until_ms == until_ms => self.write(id, Some(entry), Change::Remove),
-                // Written anew by this very batch, which has removed the time already.
-                _ => self.batch.delete(until_key(until_ms, id)),
+            self.batch.delete(until_key(until_ms, id));
+            // This very batch may have written it anew, for longer.
+            let anew = self.written.get(&id).and_then(Option::as_ref);
+            if anew.is_none_or(|entry| entry.until_ms == until_ms) {
+                self.batch.delete(entry_key(id));
+                self.written.insert(id, None);
             }
         }
         Ok(Said::Removed(count))

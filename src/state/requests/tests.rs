@@ -2,7 +2,12 @@
 
 use std::future::Future;
 
+use bytes::Bytes;
+use rocksdb::{DB, IteratorMode};
+
+use super::database::{DATABASE, ENTRY, UNTIL};
 use super::*;
+use crate::format::request::REQUEST_FORMAT;
 use crate::request::{AnswerBody, Fingerprint, Token};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -117,4 +122,30 @@ fn what_is_over_leaves_nothing_behind() {
     let keys: Vec<u8> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0[0]).collect();
     let count = |kind| keys.iter().filter(|key| **key == kind).count();
     assert_eq!((count(0), count(ENTRY), count(UNTIL)), (1, 50, 50), "an entry and a time for each that is kept");
+}
+
+/// One that cannot be read stops nobody, and is forgotten like any other when its time has come: nothing of it is read.
+#[test]
+fn damaged_entry_is_removed_when_it_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    let store = Requests::open(&dir).unwrap();
+    let (over, kept) = (wanted(2, 1), wanted(3, 1));
+    for (wanted, retention) in [(&over, Duration::ZERO), (&kept, LONG)] {
+        assert_eq!(wait(store.reserve(wanted)), Ok(Found::Reserved { taken_over: false }));
+        assert_eq!(wait(store.complete(wanted.held, &answer("a"), retention)), Ok(Kept::Yes));
+    }
+    drop(store);
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    db.put(entry_key(Id([1; 32])), [REQUEST_FORMAT, 0, 0]).unwrap();
+    db.put(until_key(1, Id([1; 32])), []).unwrap();
+    drop(db);
+    let store = Requests::open(&dir).unwrap();
+    assert!(wait(store.reserve(&wanted(1, 1))).is_err());
+    assert_eq!(wait(store.tidy()), Ok(2));
+    assert_eq!(wait(store.tidy()), Ok(0));
+    for id in [1, 2] {
+        assert_eq!(wait(store.reserve(&wanted(id, 1))), Ok(Found::Reserved { taken_over: false }));
+    }
+    assert_eq!(wait(store.reserve(&wanted(3, 2))), Ok(Found::Answered(answer("a"))));
 }
