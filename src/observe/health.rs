@@ -6,6 +6,7 @@
 //! says its own conditions. A restore after an aborted transaction does not
 //! make an instance unready: it is short, and nobody else could do the work meanwhile.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +30,7 @@ struct Known {
     /// Whether a disk does not respond.
     disk_stalls: bool,
     /// What else has to be so, by name.
-    conditions: BTreeMap<&'static str, (bool, &'static str)>,
+    conditions: BTreeMap<&'static str, (bool, Cow<'static, str>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub struct Check {
     /// Whether the condition holds.
     pub ok: bool,
     /// What was found.
-    pub detail: &'static str,
+    pub detail: Cow<'static, str>,
 }
 
 impl Health {
@@ -81,8 +82,8 @@ impl Health {
     }
 
     /// Something else than lanes and tasks that has to be so, and what was found.
-    pub fn condition(&self, name: &'static str, ok: bool, detail: &'static str) {
-        self.known().conditions.insert(name, (ok, detail));
+    pub fn condition(&self, name: &'static str, ok: bool, detail: impl Into<Cow<'static, str>>) {
+        self.known().conditions.insert(name, (ok, detail.into()));
     }
 
     /// Whether a disk does not respond.
@@ -166,7 +167,7 @@ impl Health {
     pub fn ready(&self) -> Vec<Check> {
         let known = self.known();
         if known.lanes.is_empty() && known.conditions.is_empty() {
-            return vec![Check { name: "lanes".to_owned(), ok: false, detail: "none was started yet" }];
+            return vec![Check { name: "lanes".to_owned(), ok: false, detail: "none was started yet".into() }];
         }
         let lanes = known.lanes.iter().map(|((topology, lane), &state)| Check {
             name: format!("lane {topology}/{lane}"),
@@ -175,7 +176,8 @@ impl Health {
                 Lane::Joined => "joined",
                 Lane::Outside => "has not joined",
                 Lane::Panicked => "has panicked; the log says where",
-            },
+            }
+            .into(),
         });
         let tasks = known.tasks.iter().map(|((topology, partition), task)| Check {
             name: format!("task {topology}/{partition}"),
@@ -188,26 +190,29 @@ impl Health {
                 Task { gated: true, .. } => "waits: the gate does not answer; the log says why",
                 Task { restored: true, .. } => "restored",
                 Task { .. } => "is being restored for the first time",
-            },
+            }
+            .into(),
         });
         let refused = known.refused.iter().map(|(topology, topic)| Check {
             name: format!("topic {topology}/{topic}"),
             ok: false,
-            detail: "was refused; the log says why",
+            detail: "was refused; the log says why".into(),
         });
         let panicked = known.panicked.iter().map(|topology| Check {
             name: format!("watch {topology}"),
             ok: false,
-            detail: "has panicked; the log says where",
+            detail: "has panicked; the log says where".into(),
         });
         let disk = known.disk_stalls.then(|| Check {
             name: "disk".to_owned(),
             ok: false,
-            detail: "does not answer; the log says which",
+            detail: "does not answer; the log says which".into(),
         });
-        let condition =
-            |(name, &(ok, detail)): (&&str, &(bool, &'static str))| Check { name: (*name).to_owned(), ok, detail };
-        let conditions = known.conditions.iter().map(condition);
+        let conditions = known.conditions.iter().map(|(name, (ok, detail))| Check {
+            name: (*name).to_owned(),
+            ok: *ok,
+            detail: detail.clone(),
+        });
         lanes.chain(tasks).chain(refused).chain(panicked).chain(disk).chain(conditions).collect()
     }
 

@@ -157,11 +157,29 @@ fn observe(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option
     Ok(Some(server))
 }
 
-/// Asks the store again and again whether it would answer.
+/// Asks the store again and again whether it would answer, and says why it does not, once for each reason.
 async fn check(store: Arc<dyn Store>, health: Health, wait: Duration) {
+    let mut known = None;
     loop {
-        let answers = matches!(tokio::time::timeout(wait, store.check()).await, Ok(Ok(())));
-        health.condition("store", answers, if answers { "answers" } else { "does not answer" });
+        let problem = match tokio::time::timeout(wait, store.check()).await {
+            Ok(checked) => checked.err().map(|error| error.to_string()),
+            Err(_) => Some(format!("no answer within {} ms", wait.as_millis())),
+        };
+        match &problem {
+            // A message may go on with what somebody has to run.
+            Some(problem) => {
+                let line = problem.lines().next().unwrap_or_default();
+                health.condition("store", false, format!("does not answer: {line}"));
+            }
+            None => health.condition("store", true, "answers"),
+        }
+        if problem != known {
+            match &problem {
+                Some(problem) => tracing::warn!(%problem, "the store does not answer"),
+                None => tracing::info!("the store answers again"),
+            }
+            known = problem;
+        }
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }

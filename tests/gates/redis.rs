@@ -88,17 +88,22 @@ impl Server {
         Client::open(self.url(user)).expect("a url")
     }
 
-    pub fn connect(&self) -> Connection {
-        self.client("").get_connection().expect("it runs")
+    fn connect(&self, user: &str) -> Connection {
+        self.client(user).get_connection().expect("it runs")
     }
 
     /// What a command answers.
     pub fn ask<T: FromRedisValue>(&self, command: &str) -> T {
+        self.ask_as("", command)
+    }
+
+    /// What it answers this user.
+    pub fn ask_as<T: FromRedisValue>(&self, user: &str, command: &str) -> T {
         let mut asked = Cmd::new();
         for word in command.split(' ') {
             asked.arg(word);
         }
-        asked.query(&mut self.connect()).unwrap_or_else(|error| panic!("{command}: {error}"))
+        asked.query(&mut self.connect(user)).unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
     /// How many marks it keeps of a gate.

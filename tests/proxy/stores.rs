@@ -39,6 +39,29 @@ fn proxies_share_redis() {
     run(shared(Keeps::Redis(redis_server::Server::shared().url(""))));
 }
 
+/// What is wrong with the store is said where somebody looks, once for each reason, and without the password.
+#[test]
+fn store_that_refuses_says_why() {
+    let server = redis_server::Server::start(&["--requirepass s3cret"]);
+    let keeps = Keeps::Redis(server.url(":wr0ng@"));
+    run(async {
+        let (room, service) = (Room::new(), Service::counting().await);
+        let proxy = room.start_on(&keeps, &service.url(), "");
+        let why = "[-] store: does not answer: the store refuses: redis at 127.0.0.1:";
+        let said = until_ready(&proxy, 503).await;
+        assert!(said.text().contains(why) && said.text().contains("compare"), "{}", said.text());
+        // It goes on being asked.
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        let log = proxy.log();
+        let told: Vec<_> = log.lines().filter(|line| line.contains("the store does not answer")).collect();
+        assert!(told.len() == 1 && told[0].contains("compare"), "{log}");
+        assert!(!log.contains("wr0ng") && !said.text().contains("wr0ng"), "{log}");
+        server.ask_as::<String>(":s3cret@", "CONFIG SET requirepass wr0ng");
+        until_ready(&proxy, 200).await;
+        assert!(proxy.log().contains("the store answers again"));
+    });
+}
+
 async fn until_ready(proxy: &Proxy, status: u16) -> Got {
     let start = std::time::Instant::now();
     loop {
