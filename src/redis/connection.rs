@@ -16,6 +16,9 @@ use super::{Address, Error, ErrorKind, VERSION_MIN};
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// No time at all cannot be waited for.
 const WAIT_MIN: Duration = Duration::from_millis(1);
+/// How much later than its deadline an answer may come: the socket is told of the time that is left whenever so much has
+/// passed, since telling it costs more than reading an answer.
+const BOUND_STEP: Duration = Duration::from_millis(100);
 
 /// A connection to a server.
 pub struct Connection {
@@ -110,10 +113,11 @@ impl Connection {
     ) -> Result<(), Error> {
         self.bound(address, deadline)?;
         self.inner.send_packed_command(commands).map_err(|error| address.error_of(&error))?;
-        for number in 0..count {
-            // Asking for the time costs about as much as reading an answer.
-            if number % 64 == 0 {
-                self.bound(address, deadline)?;
+        let mut bound = self.bound(address, deadline)?;
+        for _ in 0..count {
+            // However slowly one answer comes after the other.
+            if deadline.left().is_none_or(|left| left + BOUND_STEP <= bound) {
+                bound = self.bound(address, deadline)?;
             }
             let answer = self.inner.recv_response().map_err(|error| address.error_of(&error))?;
             match answer {
@@ -131,11 +135,11 @@ impl Connection {
         self.exchange(address, (&command.get_packed_command(), 1), deadline, |_| Ok(()))
     }
 
-    /// Waits for the socket no longer than this.
-    fn bound(&self, address: &Address, deadline: Deadline) -> Result<(), Error> {
+    /// Waits for the socket no longer than this; how long that is.
+    fn bound(&self, address: &Address, deadline: Deadline) -> Result<Duration, Error> {
         let left = deadline.left().ok_or_else(|| address.error(ErrorKind::Passing, LATE))?;
         let bounded = self.inner.set_read_timeout(Some(left)).and_then(|()| self.inner.set_write_timeout(Some(left)));
-        bounded.map_err(|error| address.error_of(&error))
+        bounded.map(|()| left).map_err(|error| address.error_of(&error))
     }
 }
 

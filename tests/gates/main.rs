@@ -23,6 +23,8 @@ mod load;
 mod operator;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../proxy/relay.rs"]
+mod relay;
 #[path = "../support/screen.rs"]
 #[allow(dead_code, reason = "no operator draws here")]
 mod screen;

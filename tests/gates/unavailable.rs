@@ -2,13 +2,18 @@
 //! stays in its group, and it says what it waits for.
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use ratchet::effect::gate::{Asked, Gate, IDENTITY_BYTES, Identity, Place};
+use ratchet::redis::Address;
+use ratchet::redis::gate::{Redis, Settings};
 
 use crate::gated::{assert_each_once, counted, gated};
 use crate::job::{Job, SESSION_TIMEOUT};
 use crate::load::things;
 use crate::operator::Operator;
 use crate::redis::Server;
+use crate::relay::{Line, Relay};
 use crate::until::{DEADLINE, within};
 
 /// Has an operator hold its records, for longer than a member of the group may be silent, and says how it looks then.
@@ -135,4 +140,24 @@ fn frozen_server_holds_up_no_member_of_the_group_where_records_go_on_unasked() {
     assert_eq!(operator.metric("ratchet_gate_unasked_total", &[]), 160.0);
     server.thaw();
     operator.stop();
+}
+
+/// A lane serves its group only between two calls.
+#[test]
+fn call_is_over_in_time_however_slowly_answers_come() {
+    let server = Server::start(&[]);
+    let relay = Relay::to(server.port.number());
+    let address = Address::read(&format!("redis://127.0.0.1:{}", relay.port)).expect("an address");
+    let mut session = Redis::new(Settings { address, name: "slow".to_owned(), retention_ms: 60_000 }).session();
+    session.reach().expect("it is there");
+    let asked: Vec<_> =
+        (0..60).map(|number| Asked { identity: Identity([number; IDENTITY_BYTES]), offset: number.into() }).collect();
+    let place = Place { topology: "t", topic: "in", topic_id: [1; 16], partition: 0 };
+    // An answer, `$-1\r\n`, each time: all of them take 6 s, and a call 2 s at most.
+    relay.set(Line::Trickle(5, Duration::from_millis(100)));
+    let (began, mut answers) = (Instant::now(), Vec::new());
+    let late = session.ask(&place, &asked, &mut answers).expect_err("it takes too long");
+    assert!(late.message.contains("does not answer in time"), "{late}");
+    assert!((1..60).contains(&answers.len()), "the answers did not come one by one: {}", answers.len());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
