@@ -101,6 +101,15 @@ impl Way {
         let is_abandoned = self.abandoned.load(Ordering::Relaxed) > self.since;
         if is_abandoned { Line::Silent } else { *self.line.lock().unwrap() }
     }
+
+    /// Passes a piece on after a pause; whether the connection goes on.
+    fn pass(&self, piece: &[u8], pause: Duration, to: &mut TcpStream) -> bool {
+        sleep(pause);
+        while self.line() == Line::Silent {
+            sleep(LOOK);
+        }
+        self.line() != Line::Cut && to.write_all(piece).is_ok()
+    }
 }
 
 fn carry(mut from: TcpStream, mut to: TcpStream, way: &Way) {
@@ -115,22 +124,19 @@ fn carry(mut from: TcpStream, mut to: TcpStream, way: &Way) {
             sleep(LOOK);
             continue;
         }
-        let (most, pause) = match now {
-            Line::Slow(pause) => (chunk.len(), pause),
-            Line::Trickle(most, pause) if way.is_back => (most, pause),
-            _ => (chunk.len(), Duration::ZERO),
-        };
-        let length = match from.read(&mut chunk[..most]) {
+        let length = match from.read(&mut chunk) {
             Ok(0) => break,
             Ok(length) => length,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
             Err(_) => break,
         };
-        sleep(pause);
-        while way.line() == Line::Silent {
-            sleep(LOOK);
-        }
-        if way.line() == Line::Cut || to.write_all(&chunk[..length]).is_err() {
+        // As the line is now: it may have become another one meanwhile.
+        let (most, pause) = match way.line() {
+            Line::Slow(pause) => (length, pause),
+            Line::Trickle(most, pause) if way.is_back => (most, pause),
+            _ => (length, Duration::ZERO),
+        };
+        if !chunk[..length].chunks(most).all(|piece| way.pass(piece, pause, &mut to)) {
             break;
         }
     }
