@@ -48,7 +48,7 @@ fn store_that_refuses_says_why() {
         let (room, service) = (Room::new(), Service::counting().await);
         let proxy = room.start_on(&keeps, &service.url(), "");
         let why = "[-] store: does not answer: the store refuses: redis at 127.0.0.1:";
-        let said = until_ready(&proxy, 503).await;
+        let said = until(&proxy, |ready| ready.text().contains("[-] store")).await;
         assert!(said.text().contains(why) && said.text().contains("compare"), "{}", said.text());
         // It goes on being asked.
         tokio::time::sleep(std::time::Duration::from_secs(3)).await;
@@ -63,10 +63,14 @@ fn store_that_refuses_says_why() {
 }
 
 async fn until_ready(proxy: &Proxy, status: u16) -> Got {
+    until(proxy, |ready| ready.status() == status).await
+}
+
+async fn until(proxy: &Proxy, is_it: impl Fn(&Got) -> bool) -> Got {
     let start = std::time::Instant::now();
     loop {
         let ready = page(proxy.metrics, "/readyz?verbose").await;
-        if ready.status() == status {
+        if is_it(&ready) {
             return ready;
         }
         assert!(start.elapsed() < WAIT, "{}", ready.text());

@@ -56,8 +56,7 @@ pub(super) fn ddl(schema: &str) -> String {
     lease_until timestamptz,
     until timestamptz not null,
     answer bytea,
-    is_whole boolean not null default false,
-    check (answer is not null or not is_whole)
+    is_whole boolean not null default false
 );
 create index if not exists request_until on {schema}.request (until);
 {function}"
