@@ -160,10 +160,13 @@ pub async fn request_that_means_the_same_is_the_same(place: Place) {
 /// The draft: outstanding: 409. ietf-wg-httpapi/idempotency#11: with a hint when to come back.
 pub async fn request_in_progress_is_a_conflict(place: Place) {
     let (front, key) = (Front::on(place).await, new_key());
-    let ask = || Ask::under(&key).with("x-delay-ms", 500);
+    let go = format!("{key}-go");
+    let ask = || Ask::under(&key).with("x-until", &go);
     let (first, second) = tokio::join!(front.send(ask()), async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
-        front.send(ask()).await
+        front.runs.begun(&key).await;
+        let second = front.send(ask()).await;
+        front.send(Ask::plain(&go)).await;
+        second
     });
     assert_eq!((second.status.as_u16(), second.problem().as_str()), (409, "in-progress"));
     assert_eq!(second.header("retry-after"), Some("1"));
@@ -175,10 +178,13 @@ pub async fn request_in_progress_is_a_conflict(place: Place) {
 /// idempot-js#183: processing + other body: 422, not 409.
 pub async fn other_request_is_told_before_a_conflict(place: Place) {
     let (front, key) = (Front::on(place).await, new_key());
-    let ask = |body: &str| Ask::under(&key).with("x-delay-ms", 500).json(body);
+    let go = format!("{key}-go");
+    let ask = |body: &str| Ask::under(&key).with("x-until", &go).json(body);
     let (_, other) = tokio::join!(front.send(ask("1")), async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
-        front.send(ask("2")).await
+        front.runs.begun(&key).await;
+        let other = front.send(ask("2")).await;
+        front.send(Ask::plain(&go)).await;
+        other
     });
     assert_eq!((other.status.as_u16(), other.problem().as_str()), (422, "key-used"));
 }
@@ -314,11 +320,14 @@ pub async fn thousand_keys_ten_times_each_are_carried_out_once(place: Place) {
 /// Found nowhere: a client that gives up must not leave half of a request behind.
 pub async fn client_that_goes_away_stops_nothing(place: Place) {
     let (front, key) = (Front::set(place, &[Set::Wait(Duration::from_secs(30))]).await, new_key());
-    let ask = || Ask::under(&key).with("x-delay-ms", 400);
-    let gone = tokio::time::timeout(Duration::from_millis(150), front.send(ask())).await;
-    assert!(gone.is_err(), "it was still at work");
+    let go = format!("{key}-go");
+    let ask = || Ask::under(&key).with("x-until", &go);
+    tokio::select! {
+        answered = front.send(ask()) => panic!("it is still at work: {answered:?}"),
+        () = front.runs.begun(&key) => {}
+    }
     assert_eq!(front.idempotency().map_or(1, |layer| layer.at_work()), 1);
-    let again = front.send(ask()).await;
+    let (again, _) = tokio::join!(front.send(ask()), front.send(Ask::plain(&go)));
     assert_eq!((again.whole(), again.is_replayed()), ((200, format!("run 1 of {key}").as_str()), true));
     if let Some(layer) = front.idempotency() {
         layer.idle().await;

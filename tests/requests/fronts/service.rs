@@ -31,6 +31,13 @@ impl Runs {
         self.of(word).len()
     }
 
+    /// Waits until it was run for `word`.
+    pub async fn begun(&self, word: &str) {
+        while self.count(word) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// What it was run with for `word`.
     pub fn of(&self, word: &str) -> Vec<Run> {
         self.0.lock().expect("no panic").get(word).cloned().unwrap_or_default()
@@ -41,6 +48,7 @@ impl Runs {
 ///
 /// - `x-word`: under which word its runs are counted
 /// - `x-delay-ms`: how long it takes; `x-first-delay-ms`: how long it takes the first time
+/// - `x-until`: it answers once it is run for this word
 /// - `x-status`: what it answers, or what it answers the first time, second time, ..., with blanks between
 /// - `x-bytes`: how large its answer is; otherwise it says which run of the word this is
 /// - `x-trailers`: its answer has trailers
@@ -65,6 +73,9 @@ async fn run(State(runs): State<Runs>, request: Request) -> Response<Body> {
     };
     let delay = number("x-first-delay-ms").filter(|_| run == 1).or(number("x-delay-ms")).unwrap_or(0);
     tokio::time::sleep(Duration::from_millis(delay)).await;
+    if let Some(until) = text("x-until") {
+        runs.begun(&until).await;
+    }
     assert!(text("x-panic").is_none(), "the service was told to panic");
     let statuses = text("x-status").unwrap_or_else(|| "200".to_owned());
     let status = statuses.split(' ').nth(run - 1).or_else(|| statuses.split(' ').next_back()).expect("a status");
@@ -106,9 +117,7 @@ fn events(runs: Runs) -> Body {
     let (events, mut received) = mpsc::channel::<Bytes>(1);
     tokio::spawn(async move {
         events.send(Bytes::from_static(b"data: first\n\n")).await.expect("somebody listens");
-        while runs.count("next") == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        runs.begun("next").await;
         let _ = events.send(Bytes::from_static(b"data: second\n\n")).await;
     });
     let frames = futures_util::stream::poll_fn(move |context| {
