@@ -248,6 +248,21 @@ fn release_that_fails_ends_with_the_lease() {
     });
 }
 
+/// The store was away for a moment: nobody has to wait for the end of the lease.
+#[test]
+fn release_that_fails_is_tried_again() {
+    run(|line| async move {
+        let front = Front::layer(line.clone(), |layer| layer.lease(Duration::from_secs(600))).await;
+        line.cut(Call::Release, true);
+        let ask = || Ask::under("a").with("x-status", "500 200");
+        assert_eq!(front.send(ask()).await.status, 500);
+        assert_eq!(front.send(ask()).await.problem(), "in-progress");
+        line.cut(Call::Release, false);
+        let again = front.until(ask(), |answer| answer.status != 409).await;
+        assert_eq!(again.whole(), (200, "run 2 of a"));
+    });
+}
+
 /// Found by a seed: a reservation whose answer comes after its lease may be another's by now, who is done.
 #[test]
 fn reservation_that_comes_too_late_is_not_used() {
