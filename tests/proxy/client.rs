@@ -58,17 +58,20 @@ pub fn charge(key: &str, body: &str) -> Request<Full<Bytes>> {
     request("POST", "/charges", &[("idempotency-key", key), ("content-type", "application/json")], body.to_owned())
 }
 
+/// Why there was no answer: a proxy that is killed resets connections at any moment.
+pub type Unanswered = Box<dyn std::error::Error + Send + Sync>;
+
 /// The head of the answer to a request, and its body as it comes.
-pub async fn begin<B>(address: SocketAddr, request: Request<B>) -> hyper::Result<Response<Incoming>>
+pub async fn begin<B>(address: SocketAddr, request: Request<B>) -> Result<Response<Incoming>, Unanswered>
 where
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection.with_upgrades());
-    sender.send_request(request).await
+    Ok(sender.send_request(request).await?)
 }
 
 /// The answer to a request.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 
-use super::client::{Got, begin, charge, request, send};
+use super::client::{Got, Unanswered, begin, charge, request, send};
 use super::program::{Proxy, Room, WAIT};
 use super::service::{Service, answer};
 
@@ -36,7 +36,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A charge, begun while the proxy is running, which nobody may see the end of.
-fn begun(proxy: &Proxy, key: &'static str) -> tokio::task::JoinHandle<hyper::Result<()>> {
+fn begun(proxy: &Proxy, key: &'static str) -> tokio::task::JoinHandle<Result<(), Unanswered>> {
     let address = proxy.address;
     tokio::spawn(async move { begin(address, charge(key, "{}")).await.map(drop) })
 }
