@@ -189,6 +189,16 @@ fn reference_has_the_tables_of_the_keys() {
 }
 
 #[test]
+fn example_of_the_documentation_has_no_mistakes() {
+    let page = std::fs::read_to_string(repository().join("docs/http-idempotency.md")).expect("the page");
+    let (_, file) = page.split_once("\n### The file\n").expect("a section on the file");
+    let (text, _) = file.split_once("```yaml\n").and_then(|(_, rest)| rest.split_once("```")).expect("an example");
+    let known = Fake::default().with_variable("DATABASE_URL", "postgres://shop@localhost/shop");
+    let config = load_text("proxy.yaml", text, &known).unwrap_or_else(|all| panic!("{text}\n{}", all.render(false)));
+    assert_eq!((config.routes.len(), config.warnings.len()), (2, 0), "the route and the rest");
+}
+
+#[test]
 fn every_key_is_described_in_one_clause_or_more() {
     let all = keys::ALL.iter().chain(crate::proxy::store::ALL);
     for key in all.clone().flat_map(|mapping| mapping.keys) {
