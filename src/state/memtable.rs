@@ -6,8 +6,8 @@
 //! The table that was taken in last stays as a cache, as long as there is memory: a hot set is not read from the files
 //! after each freeze.
 //!
-//! RocksDB has a memtable of its own, a sorted list, in which finding a place costs more than everything else that a
-//! store does for an update. It keeps what is too little for a table file.
+//! RocksDB has a memtable of its own, a sorted list in which each write searches for its place. It gets what is too little
+//! for a table file.
 //!
 //! All memtables of a process share a [`Budget`].
 
@@ -56,23 +56,17 @@ impl Frozen {
 
     /// Passes on its records in the order of their keys, its meta in its place among them; up to the first failure.
     pub fn try_each_with_meta<E>(&self, mut put: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
-        let mut order = Vec::new();
-        self.records.sort_into(&mut order);
-        let of = |&(_, index): &(u128, u32)| self.records.at(index as usize);
-        let behind = order.partition_point(|record| of(record).0 < STORE_META_KEY);
-        order[..behind].iter().map(of).try_for_each(|(key, value)| put(key, value))?;
+        let mut records = self.records.in_order().peekable();
+        while let Some((key, value)) = records.next_if(|(key, _)| *key < STORE_META_KEY) {
+            put(key, value)?;
+        }
         put(STORE_META_KEY, Some(&self.meta.encode()))?;
-        order[behind..].iter().map(of).try_for_each(|(key, value)| put(key, value))
+        records.try_for_each(|(key, value)| put(key, value))
     }
 
     /// Passes on its records in the order of their keys, without its meta.
     pub fn each(&self, put: &mut Put<'_>) {
-        let mut order = Vec::new();
-        self.records.sort_into(&mut order);
-        for (_, index) in order {
-            let (key, value) = self.records.at(index as usize);
-            put(key, value);
-        }
+        self.records.in_order().for_each(|(key, value)| put(key, value));
     }
 }
 

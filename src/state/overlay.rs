@@ -119,18 +119,15 @@ impl Overlay {
         self.entries.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
     }
 
-    /// The key and value at `index`, in the order of [`Overlay::iter`].
-    pub(super) fn at(&self, index: usize) -> (&[u8], Option<&[u8]>) {
-        let entry = &self.entries[index];
-        (entry.key(&self.bytes), entry.value(&self.bytes))
-    }
-
-    /// The numbers of its keys, for [`Overlay::at`], in the keys' order.
-    pub(super) fn sort_into(&self, order: &mut Vec<(u128, u32)>) {
-        order.clear();
-        order.extend(self.entries.iter().zip(0..).map(|(entry, index)| (key_head(entry.key(&self.bytes)), index)));
+    /// Every key with its last value, in the keys' order.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         let key = |index: u32| self.entries[index as usize].key(&self.bytes);
+        let mut order: Vec<(u128, u32)> = (0..).take(self.len()).map(|index| (key_head(key(index)), index)).collect();
         order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
+        order.into_iter().map(|(_, index)| {
+            let entry = &self.entries[index as usize];
+            (entry.key(&self.bytes), entry.value(&self.bytes))
+        })
     }
 
     /// How many keys were written.

@@ -103,14 +103,7 @@ impl Store {
     pub fn commit(&mut self, overlay: &Overlay, meta: &StoreMeta) -> Result<(), Error> {
         assert!(overlay.get(STORE_META_KEY).is_none(), "the store's meta is written by the store");
         if self.loading {
-            let mut order = Vec::new();
-            overlay.sort_into(&mut order);
-            let sorted = |put: &mut Put<'_>| {
-                for &(_, index) in &order {
-                    let (key, value) = overlay.at(index as usize);
-                    put(key, value);
-                }
-            };
+            let sorted = |put: &mut Put<'_>| overlay.in_order().for_each(|(key, value)| put(key, value));
             return self.write(&sorted, overlay.bytes() + overlay.len() * BATCH_RECORD_BYTES, meta);
         }
         self.memtable.put(overlay, meta);
@@ -189,6 +182,9 @@ impl Store {
     /// Flushes everything that was written to the disk, and waits for it.
     pub fn flush(&mut self) -> Result<(), Error> {
         if !self.loading {
+            if self.memtable.is_backed_up() {
+                self.take_over(Take::All)?;
+            }
             self.freeze()?;
             self.take_over(Take::All)?;
         }
@@ -196,10 +192,13 @@ impl Store {
     }
 
     /// Has everything that was written flushed to the disk, and does not wait for what takes long: a later call brings
-    /// it into the files, or says that it failed.
+    /// it into the files, or says that it failed. While too much waits already, what is newer goes on growing in memory
+    /// until a commit finds it full: a disk without space must not have tables pile up.
     pub fn begin_flush(&mut self) -> Result<(), Error> {
         if !self.loading {
-            self.freeze()?;
+            if !self.memtable.is_backed_up() {
+                self.freeze()?;
+            }
             if self.take_over(Take::Retry)? > 0 {
                 return Ok(());
             }

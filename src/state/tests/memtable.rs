@@ -1,8 +1,10 @@
 //! Memtables: what is in one, what is in files, and what they take together.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::state::memtable::Memtable;
-use std::sync::Arc;
+use crate::state::tests::disk_in_memory::{Loads, Memtables, SimulatedDisk};
 
 const MANY: usize = usize::MAX;
 
@@ -85,6 +87,25 @@ fn flush_that_is_begun_ends_without_another() {
     }
     assert_eq!(on_disk(&store, &memory), Some(meta(1)));
     assert_eq!(store.meta().unwrap(), Some(meta(at)));
+}
+
+#[test]
+fn tables_do_not_pile_up_while_the_disk_is_full() {
+    let (disk, dir) = (SimulatedDisk::new(Loads::default(), Memtables::UNBOUNDED), Path::new("a"));
+    let memory = disk.memory();
+    let mut store = Store::open(dir, &memory).unwrap();
+    disk.set_full(Some(0));
+    for at in 1..=20 {
+        put(&mut store, at, &[("hot", Some(&at.to_string()))]);
+        // As a lane does now and then.
+        let _ = if at.is_multiple_of(2) { store.begin_flush() } else { store.flush() };
+    }
+    // One that is written to, and two that wait.
+    assert!(store.keys_in_memory().len() <= 3, "{} tables", store.keys_in_memory().len());
+    disk.set_full(None);
+    store.flush().unwrap();
+    assert_eq!(on_disk(&store, &memory), Some(meta(20)));
+    assert_eq!(looked_up(&store, &["hot"]), [(0, Some("20".to_owned()))]);
 }
 
 #[test]
