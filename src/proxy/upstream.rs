@@ -1,7 +1,8 @@
 //! The service behind: its address, and the connections to it.
 //!
-//! A connection by HTTP/1.1 carries one request at a time, and is kept for the next one for a short time. One by HTTP/2
-//! carries as many as the service allows, each that is too many gets a connection of its own.
+//! A connection by HTTP/1.1 carries one request at a time, and is kept for the next one for a short time. It is free a
+//! moment after its answer has ended, for which the next request waits rather than connect anew. One by HTTP/2 carries as
+//! many as the service allows, each that is too many gets a connection of its own.
 //!
 //! **Whether a request may have arrived** is told apart by who has it: until a connection has begun to write it, it comes
 //! back, and goes to another connection. From then on nobody knows, so it is not repeated, and its answer says so.
@@ -17,6 +18,8 @@ use http::{HeaderValue, Request, Response, Version, header};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use rustls::ClientConfig;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connect::{Made, connect};
@@ -29,6 +32,9 @@ use crate::words::said;
 const IDLE_MAX: Duration = Duration::from_secs(4);
 /// How many connections are kept that nobody uses.
 const KEPT_MAX: usize = 256;
+/// How long a request waits at most for a connection whose answer has ended. It is free at once, unless the service has
+/// answered before it had read the whole request.
+const RETURN_WAIT: Duration = Duration::from_millis(50);
 /// How many connections may give a request back, one after the other.
 const GIVEN_BACK_MAX: usize = 3;
 
@@ -145,6 +151,8 @@ impl Failure {
 pub struct Upstream {
     origin: Origin,
     kept: Mutex<Kept>,
+    /// Tells those who wait for a connection that one is free, or will not be soon.
+    returned: Notify,
 }
 
 #[derive(Default)]
@@ -153,6 +161,8 @@ struct Kept {
     ones: VecDeque<(http1::SendRequest<Body>, Instant)>,
     /// By HTTP/2, each with how many use it.
     twos: Vec<Two>,
+    /// How many by HTTP/1.1 are about to be free.
+    returning: usize,
 }
 
 #[derive(Clone)]
@@ -167,8 +177,24 @@ struct Two {
 pub struct Answer {
     /// Its head, and the rest as it comes.
     pub answer: Response<Incoming>,
-    /// To be held until the rest has come: a place on its connection.
-    pub used: Option<Arc<()>>,
+    /// To be held until the rest has come.
+    pub used: Used,
+}
+
+/// A place on a connection, which is free again when this is dropped.
+pub struct Used {
+    /// All of a connection by HTTP/1.1, and whose that is.
+    one: Option<(http1::SendRequest<Body>, Arc<Upstream>)>,
+    /// One of a connection's by HTTP/2.
+    _two: Option<Arc<()>>,
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        if let Some((one, upstream)) = self.one.take() {
+            upstream.give_back(one);
+        }
+    }
 }
 
 /// A connection for one request.
@@ -180,7 +206,7 @@ enum Lease {
 impl Upstream {
     /// Connects to nothing yet.
     pub fn new(origin: Origin) -> Self {
-        Self { origin, kept: Mutex::default() }
+        Self { origin, kept: Mutex::default(), returned: Notify::new() }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -199,7 +225,7 @@ impl Upstream {
         let mut why = String::new();
         for round in 0..GIVEN_BACK_MAX {
             // After one that was of no use, what else was kept is not worth another try.
-            let kept = if round == 0 { self.kept().take(needs_one) } else { None };
+            let kept = if round == 0 { self.take(needs_one).await } else { None };
             let lease = match kept {
                 Some(kept) => kept,
                 None => self.connect(needs_one).await.map_err(Failure::NotSent)?,
@@ -228,25 +254,58 @@ impl Upstream {
             Lease::One(mut one) => {
                 let sent = one.try_send_request(request).await;
                 let answer = sent.map_err(|mut error| (error.take_message(), error.into_error()))?;
-                self.keep(one);
-                Ok(Answer { answer, used: None })
+                Ok(Answer { answer, used: Used { one: Some((one, Arc::clone(self))), _two: None } })
             }
             Lease::Two(mut two, used) => {
                 let sent = two.try_send_request(request).await;
                 let answer = sent.map_err(|mut error| (error.take_message(), error.into_error()))?;
-                Ok(Answer { answer, used: Some(used) })
+                Ok(Answer { answer, used: Used { one: None, _two: Some(used) } })
             }
         }
     }
 
-    /// Keeps a connection once the answer on it has ended, if it can be used again.
-    fn keep(self: &Arc<Self>, mut one: http1::SendRequest<Body>) {
+    /// A connection that is kept, or will be in a moment.
+    async fn take(&self, needs_one: bool) -> Option<Lease> {
+        let until = Instant::now() + RETURN_WAIT;
+        loop {
+            // Before it is looked for: one that comes in between is not missed.
+            let mut returned = std::pin::pin!(self.returned.notified());
+            returned.as_mut().enable();
+            {
+                let mut kept = self.kept();
+                if let Some(lease) = kept.take(needs_one) {
+                    return Some(lease);
+                }
+                if kept.returning == 0 {
+                    return None;
+                }
+            }
+            tokio::time::timeout_at(until, returned).await.ok()?;
+        }
+    }
+
+    /// Keeps a connection on which the answer has ended, once it can be used again.
+    fn give_back(self: &Arc<Self>, mut one: http1::SendRequest<Body>) {
         if one.is_ready() {
             return self.kept().put(one);
         }
+        // Without one, the program ends.
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.kept().returning += 1;
         let upstream = Arc::clone(self);
-        tokio::spawn(async move {
-            if one.ready().await.is_ok() {
+        runtime.spawn(async move {
+            let soon = tokio::time::timeout(RETURN_WAIT, one.ready()).await;
+            {
+                let mut kept = upstream.kept();
+                kept.returning -= 1;
+                if matches!(soon, Ok(Ok(()))) {
+                    kept.put(one);
+                    upstream.returned.notify_waiters();
+                    return;
+                }
+            }
+            upstream.returned.notify_waiters();
+            if soon.is_err() && one.ready().await.is_ok() {
                 upstream.kept().put(one);
             }
         });

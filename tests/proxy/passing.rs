@@ -1,7 +1,7 @@
 //! What passes through as it comes: bodies, streams, trailers, heads.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -242,9 +242,10 @@ async fn host_and_words_about_others_are_as_the_file_says() {
 async fn connections_to_the_service_are_used_again() {
     let (room, service) = (Room::new(), Service::start(echo).await);
     let proxy = room.start(&service.url(), "");
-    for _ in 0..200 {
+    let started = Instant::now();
+    for _ in 0..20 {
         assert_eq!(send(proxy.address, request("POST", "/", &[], "a")).await.status(), StatusCode::OK.as_u16());
     }
-    // One is free again a moment after its answer has ended, which is too late for a client in a hurry now and then.
-    assert!(service.connections() <= 4, "{} connections for 200 requests", service.connections());
+    // One is kept for 4 s.
+    assert!(service.connections() == 1 || started.elapsed() > Duration::from_secs(4), "{}", service.connections());
 }
