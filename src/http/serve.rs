@@ -3,7 +3,6 @@
 //! A request that is guarded goes on in a task of its own from the moment its body is there: a client that goes away
 //! must not stop half of it. The client's side only waits for what comes of it.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::panic;
 use std::pin::pin;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::{self, Either};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, header};
@@ -82,20 +81,20 @@ impl Shared {
     {
         let (bytes_max, all_max) = (self.settings.request_bytes_max, self.settings.bodies_bytes_max);
         let (mut body, mut counted) = (pin!(body), self.at_work.begin_body());
-        let (mut pieces, mut length) = (VecDeque::new(), 0);
+        // Put together at once: a body of many small pieces would take far more than its bytes.
+        let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return Err(Problem::BodyUnread) };
             let Ok(data) = frame.into_data() else { continue };
-            length += data.len();
-            if length > bytes_max {
+            if data.len() > bytes_max - whole.len() {
                 return Err(Problem::BodyTooLarge(bytes_max));
             }
             if !counted.grow(data.len(), all_max.max(bytes_max)) {
                 return Err(Problem::TooMany);
             }
-            pieces.push_back(data);
+            whole.extend_from_slice(&data);
         }
-        Ok((remembering::joined(&pieces), counted))
+        Ok((whole.freeze(), counted))
     }
 
     /// Has answers removed when their time has come, as long as anybody uses the layer.
@@ -245,7 +244,7 @@ impl Guarded {
         let problem = match self.find(held).await {
             Ok(Found::Reserved { taken_over }) => {
                 if taken_over {
-                    tracing::warn!(request = %self.name(), "a request is taken over: its holder let its lease pass");
+                    tracing::warn!(request = %self.id.short(), "a request is taken over: its holder let its lease pass");
                 }
                 return Next::CarryOut(held);
             }
@@ -303,7 +302,7 @@ impl Guarded {
 
     /// The store did not answer whether it has reserved the request.
     fn store_down(&self, held: Held, error: &Error) -> Next {
-        tracing::warn!(request = %self.name(), %error, "a request could not be reserved");
+        tracing::warn!(request = %self.id.short(), %error, "a request could not be reserved");
         let shared = Arc::clone(&self.shared);
         // It may have: then nobody is at work under it. If that fails too, its lease ends.
         tokio::spawn(async move { shared.release(held).await });
@@ -321,14 +320,4 @@ impl Guarded {
             request.headers_mut().extend(HeaderValue::from_str(&text).ok().map(|value| (name.clone(), value)));
         }
     }
-
-    /// How it is called in logs.
-    pub fn name(&self) -> String {
-        name(self.id)
-    }
-}
-
-/// How a request is called in logs: the beginning of its id, which is a digest of the key and more.
-pub(super) fn name(id: Id) -> String {
-    format::hex(&id.0[..6])
 }

@@ -21,7 +21,7 @@ use super::body::{Body, BodyError};
 use super::outcome::{MayHaveRun, Outcome};
 use super::problem::Problem;
 use super::remembering::{self, Digested};
-use super::serve::{Guarded, Shared, name};
+use super::serve::{Guarded, Shared};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply};
 
 /// A lease is extended so many times before it would end.
@@ -103,10 +103,10 @@ impl Guarded {
             match self.shared.in_time(store.extend(held, settings.lease)).await {
                 Ok(Kept::Yes) => {}
                 Ok(Kept::Fenced) => {
-                    tracing::warn!(request = %self.name(), "a request that is at work was taken over: it was silent beyond its lease");
+                    tracing::warn!(request = %self.id.short(), "a request that is at work was taken over: it was silent beyond its lease");
                     return future::pending().await;
                 }
-                Err(error) => tracing::warn!(request = %self.name(), %error, "a lease could not be extended"),
+                Err(error) => tracing::warn!(request = %self.id.short(), %error, "a lease could not be extended"),
             }
         }
     }
@@ -148,7 +148,7 @@ impl Guarded {
     }
 
     fn not_remembered(&self, error: &Error, given: Response<Body>) -> Response<Body> {
-        tracing::error!(request = %self.name(), %error, "a request was carried out and its answer could not be remembered");
+        tracing::error!(request = %self.id.short(), %error, "a request was carried out and its answer could not be remembered");
         with(Outcome::NotRemembered, given)
     }
 
@@ -181,7 +181,7 @@ impl Shared {
     pub async fn release(self: &Arc<Self>, held: Held) {
         let told = move |released| {
             if let Err(error) = released {
-                let request = name(held.id);
+                let request = held.id.short();
                 tracing::warn!(%request, %error, "a request could not be released: its lease has to end");
             }
         };

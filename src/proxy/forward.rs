@@ -22,7 +22,6 @@ use super::body::{Holding, Sent, Timed};
 use super::connections::Place;
 use super::upstream::Upstream;
 use super::{head, problem};
-use crate::format;
 use crate::http::request::Held;
 use crate::http::{Body, is_stream};
 use crate::observe::RouteMetrics;
@@ -84,8 +83,7 @@ impl Forward {
         let mut answered = match self.upstream.send(request, upgrade.is_some(), late).await {
             Ok(answered) => answered,
             Err(failure) => {
-                // By the beginning of its digest, as the layer calls it.
-                let name = held.map(|held| format::hex(&held.id.0[..6]));
+                let name = held.map(|held| held.id.short());
                 tracing::warn!(request = name, %failure, "a request was not answered by the service");
                 self.metrics.upstream_failed(failure.as_str());
                 return problem::of_failure(&failure);

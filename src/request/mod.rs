@@ -31,6 +31,13 @@ pub use crate::format::request::{Answer, AnswerBody};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(pub [u8; 32]);
 
+impl Id {
+    /// How a request is called in logs: the beginning of its id, which is a digest of the key and more.
+    pub fn short(&self) -> String {
+        crate::format::hex(&self.0[..6])
+    }
+}
+
 /// SHA-256 of what a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 32]);
