@@ -29,9 +29,9 @@
 //! | while as many are at work as [may be](Idempotency::at_work_max) | 503, and the service is not run |
 //!
 //! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 500 or more
-//! is not, nor one of 401, 408, 425 or 429: the request is released, and the next one is carried out. Whoever carries a request out has a reservation,
-//! with a token and a lease, which is extended while it works. When it is frozen for longer and another one takes over,
-//! what it would remember is refused.
+//! is not, nor one of 401, 408, 425 or 429: the request is released, and the next one is carried out. Whoever carries a
+//! request out has a reservation, with a token and a lease, which is extended while it works. When it is frozen for longer
+//! and another one takes over, what it would remember is refused.
 //!
 //! **What is promised.** While the store keeps what it was told, a request under a key is not carried out again once it
 //! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves

@@ -44,16 +44,6 @@ impl Frozen {
         self.records.bytes()
     }
 
-    /// How many keys it has, without the meta's.
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// Whether it has nothing but its meta.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
     /// Passes on its records in the order of their keys, its meta in its place among them; up to the first failure.
     pub fn try_each_with_meta<E>(&self, mut put: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
         let mut records = self.records.in_order().peekable();
@@ -179,7 +169,7 @@ impl Memtable {
     /// How many keys it has that may not be in the files.
     pub fn len(&self) -> usize {
         let waiting = self.frozen.iter().rev().take(self.waiting);
-        self.active.len() + waiting.map(|frozen| frozen.len()).sum::<usize>()
+        self.active.len() + waiting.map(|frozen| frozen.records.len()).sum::<usize>()
     }
 
     /// Every key in it, as often as it is in a table.

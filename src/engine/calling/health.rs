@@ -2,8 +2,8 @@
 //!
 //! **Down is not poison.** A provider that is down, or refuses the lane's credentials, is tried with one call at a time,
 //! and nothing else is sent before that one is answered. The waits between them grow, whichever call it is: each call has
-//! waits of its own, and a window of calls that have hardly waited yet would knock at the door all the time. A record whose attempts fail while others succeed is its own
-//! trouble.
+//! waits of its own, and a window of calls that have hardly waited yet would knock at the door all the time. A record
+//! whose attempts fail while others succeed is its own trouble.
 
 use std::time::Duration;
 
