@@ -16,7 +16,7 @@ pub struct LyingDisk(pub Arc<dyn Disk>);
 
 impl Disk for LyingDisk {
     fn open(&self, dir: &Path) -> Result<Box<dyn Files>, Error> {
-        Ok(Box::new(Lying(self.0.open(dir)?)))
+        Ok(Box::new(Lying { files: self.0.open(dir)?, has_lied: false }))
     }
 
     fn open_to_read(&self, dir: &Path) -> Result<Option<Box<dyn Read>>, Error> {
@@ -62,7 +62,11 @@ impl Disk for LyingDisk {
 }
 
 /// An open store.
-struct Lying(Box<dyn Files>);
+struct Lying {
+    files: Box<dyn Files>,
+    /// Whether a memtable that could not be written was said to be.
+    has_lied: bool,
+}
 
 /// The meta as if it belonged to the partition that the store's folder is named after.
 fn of_this_partition(bytes: &[u8], dir: &Path) -> Option<Vec<u8>> {
@@ -72,7 +76,7 @@ fn of_this_partition(bytes: &[u8], dir: &Path) -> Option<Vec<u8>> {
 
 impl Read for Lying {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let value = self.0.get(key)?;
+        let value = self.files.get(key)?;
         let altered = value.as_deref().filter(|_| key == STORE_META_KEY && is_told(Lie::PartitionNotCompared));
         Ok(altered.and_then(|bytes| of_this_partition(bytes, self.path())).or(value))
     }
@@ -83,7 +87,7 @@ impl Read for Lying {
         keys_max: usize,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.0.scan(after, keys_max, visit)
+        self.files.scan(after, keys_max, visit)
     }
 }
 
@@ -93,70 +97,71 @@ impl Files for Lying {
             (0..keys.len()).for_each(|at| found(at, None));
             return Ok(());
         }
-        self.0.get_sorted(keys, found)
+        self.files.get_sorted(keys, found)
     }
 
     fn write(&mut self, records: &Records<'_>, bytes: usize, meta: &StoreMeta) -> Result<(), Error> {
         if is_told(Lie::MetaBeforeEntries) {
-            self.0.write(&|_| {}, 0, meta)?;
+            self.files.write(&|_| {}, 0, meta)?;
         }
-        let written = self.0.write(records, bytes, meta);
+        let written = self.files.write(records, bytes, meta);
         if is_told(Lie::StoreErrorIgnored) { Ok(()) } else { written }
     }
 
     fn flush(&self) -> Result<(), Error> {
-        self.0.flush()
+        self.files.flush()
     }
 
     fn copy(&self, to: &Path) -> Result<(), Error> {
-        self.0.copy(to)
+        self.files.copy(to)
     }
 
     fn takes_at_once(&self, buffer: &LoadBuffer) -> bool {
-        self.0.takes_at_once(buffer)
+        self.files.takes_at_once(buffer)
     }
 
     fn load(&mut self, buffer: LoadBuffer, meta: StoreMeta) -> Result<(), Error> {
-        self.0.load(buffer, meta)
+        self.files.load(buffer, meta)
     }
 
     fn add(&mut self, table: Arc<Frozen>) -> Result<(), Error> {
         if is_told(Lie::MetaBeforeEntries) {
-            self.0.write(&|_| {}, 0, table.meta())?;
+            self.files.write(&|_| {}, 0, table.meta())?;
         }
-        self.0.add(table)
+        self.files.add(table)
     }
 
     fn take_over(&mut self, take: Take) -> Result<usize, Error> {
-        let taken = self.0.take_over(take);
-        if is_told(Lie::StoreErrorIgnored) { Ok(taken.unwrap_or_default()) } else { taken }
+        let taken = self.files.take_over(take);
+        self.has_lied |= taken.is_err() && is_told(Lie::StoreErrorIgnored);
+        if self.has_lied { Ok(0) } else { taken }
     }
 
     fn drop_loads(&mut self) {
-        self.0.drop_loads();
+        self.files.drop_loads();
     }
 
     fn end_load(&mut self) -> Result<(), Error> {
-        self.0.end_load()
+        self.files.end_load()
     }
 
     fn is_empty(&self) -> Result<bool, Error> {
-        self.0.is_empty()
+        self.files.is_empty()
     }
 
     fn entries_estimate(&self) -> u64 {
-        self.0.entries_estimate()
+        self.files.entries_estimate()
     }
 
     fn bytes(&self) -> u64 {
-        self.0.bytes()
+        self.files.bytes()
     }
 
     fn path(&self) -> &Path {
-        self.0.path()
+        self.files.path()
     }
 
     fn set_file_bytes_min(&mut self, bytes: usize) {
-        self.0.set_file_bytes_min(bytes);
+        self.files.set_file_bytes_min(bytes);
     }
 }

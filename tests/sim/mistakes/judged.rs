@@ -141,7 +141,7 @@ const CASES: [Case; 99] = [
     (Done(Sabotage::ReplayTakenForResult), "called", 500),
     (Done(Sabotage::TwoOfIdentity), "called", 200),
     (Done(Sabotage::ReservedAfterCall), "called", 500),
-    (Done(Sabotage::KeyOfPlace), "called_odd", 20_000),
+    (Done(Sabotage::KeyOfPlace), "called_odd", 5_000),
     (Done(Sabotage::WindowNotLookedAt), "called", 1_000),
     (Done(Sabotage::ReservationOverSettlement), "called_odd", 5_000),
     (Done(Sabotage::SettledNotDoubted), "called_odd", 5_000),
