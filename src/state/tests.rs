@@ -17,7 +17,7 @@ mod overlay;
 mod set_aside;
 mod simulated;
 
-#[path = "../../tests/sim/disk.rs"]
+#[path = "../../tests/sim/disk/mod.rs"]
 #[allow(dead_code, reason = "the simulation uses all of it")]
 mod disk_in_memory;
 #[path = "../../tests/support/random.rs"]
