@@ -204,3 +204,27 @@ fn query_for_open_transactions_times_out_on_a_frozen_broker() {
     broker.thaw();
     eventually("a result again", || cluster.open_transaction(&partition, wait).ok());
 }
+
+/// After a freeze, an only broker is fenced until its next heartbeat, and lists no broker until then, not even itself.
+/// librdkafka then gives up the brokers that it knows, for good as it happens (confluentinc/librdkafka#5301).
+#[test]
+fn client_that_hears_of_no_broker_begins_anew() {
+    const TOPICS: usize = 8;
+    let broker = Broker::start_with(&[("broker.session.timeout.ms", "6000"), ("broker.heartbeat.interval.ms", "5000")]);
+    let cluster = connect(&broker, &[]);
+    for round in 0..3 {
+        // Nobody knows their leaders yet.
+        let topics: Vec<_> =
+            (0..TOPICS).map(|topic| at(&create(&cluster, &format!("in-{round}-{topic}")), 0)).collect();
+        broker.freeze();
+        std::thread::scope(|scope| {
+            // What is asked during the freeze is answered at its end, while the broker is fenced.
+            for topic in &topics {
+                scope.spawn(|| cluster.bounds(topic));
+            }
+            std::thread::sleep(Duration::from_secs(8));
+            broker.thaw();
+        });
+        eventually("the end to be found", || cluster.bounds(&topics[0]).ok());
+    }
+}

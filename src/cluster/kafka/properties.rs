@@ -234,6 +234,12 @@ impl Properties {
         mechanism.is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
     }
 
+    /// The brokers to begin with, separated by commas.
+    pub fn bootstrap(&self) -> &str {
+        let named = ["bootstrap.servers", "metadata.broker.list"].map(|name| self.values.get(name));
+        named.into_iter().flatten().next_back().map_or("", String::as_str)
+    }
+
     /// Which kind of client they are for.
     pub fn role(&self) -> Role {
         self.role

@@ -76,6 +76,13 @@ impl Event {
         Some(failure)
     }
 
+    /// Whether it says that the client has lost its connections to all brokers.
+    pub fn says_all_brokers_are_down(&self) -> bool {
+        // SAFETY: the event is owned and alive.
+        let (kind, code) = unsafe { (rd::rd_kafka_event_type(self.raw()), rd::rd_kafka_event_error(self.raw())) };
+        kind == rd::RD_KAFKA_EVENT_ERROR && code == Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN
+    }
+
     fn rebalance(&self) -> Signal {
         // SAFETY: the event is owned and alive, and its list with it.
         let (code, partitions) = unsafe {

@@ -135,6 +135,8 @@ pub(super) struct Client {
     /// Called by librdkafka for as long as the client lives.
     listener: Option<Listener>,
     last_trouble: LastTrouble,
+    /// The brokers of the configuration.
+    bootstrap: CString,
 }
 
 // SAFETY: librdkafka's client and queue handles may be used from any thread (its documentation).
@@ -179,6 +181,7 @@ impl Client {
             role: properties.role(),
             listener,
             last_trouble: LastTrouble::new(properties.login()),
+            bootstrap: c_string(properties.bootstrap())?,
         }))
     }
 
@@ -218,7 +221,20 @@ impl Client {
     /// The next event, waiting up to `wait` for it.
     pub fn next_event(&self, wait: Duration) -> Option<Event> {
         // SAFETY: the queue is alive, and the `Event` owns what is returned.
-        unsafe { Event::from_raw(rd::rd_kafka_queue_poll(self.events.as_ptr(), c_millis(wait))) }
+        let event = unsafe { Event::from_raw(rd::rd_kafka_queue_poll(self.events.as_ptr(), c_millis(wait))) }?;
+        if event.says_all_brokers_are_down() {
+            self.bootstrap_again();
+        }
+        Some(event)
+    }
+
+    /// Has the client begin with the brokers of the configuration again, if it knows no others any more. Brokers that
+    /// were all fenced a moment ago, as after a freeze or an upgrade, list none in a response about topics. librdkafka
+    /// then gives up every broker that it knows, and where the same response also cancels its own new beginning, which it
+    /// does as it happens, it never connects again (confluentinc/librdkafka#5301).
+    fn bootstrap_again(&self) {
+        // SAFETY: the client is alive; brokers that it knows already are not added twice.
+        unsafe { rd::rd_kafka_brokers_add(self.raw(), self.bootstrap.as_ptr()) };
     }
 
     /// Has a producer send its queued records at once instead of after its linger time, and waits for the deliveries,
