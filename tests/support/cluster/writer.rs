@@ -1,8 +1,11 @@
 //! The tests' own plain and transactional writers.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::ffi::CString;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use rdkafka::bindings::rd_kafka_brokers_add;
 use rdkafka::client::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -15,18 +18,27 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::{Fresh, REQUEST_TIMEOUT, client};
 use crate::until::{DEADLINE, within};
 
-/// Keeps the first failed delivery: a test that writes less than it believes proves nothing.
-#[derive(Clone, Default)]
-struct Deliveries(Arc<Mutex<Option<String>>>);
+/// What happened in the background.
+#[derive(Default)]
+struct Background {
+    /// The first failed delivery: a test that writes less than it believes proves nothing.
+    failed: Mutex<Option<String>>,
+    all_brokers_are_down: AtomicBool,
+}
 
-impl ClientContext for Deliveries {}
+impl ClientContext for Background {
+    fn error(&self, error: KafkaError, _reason: &str) {
+        let is_all = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
+        self.all_brokers_are_down.fetch_or(is_all, Ordering::Relaxed);
+    }
+}
 
-impl ProducerContext for Deliveries {
+impl ProducerContext for Background {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         if let Err((error, message)) = result {
-            let mut first = self.0.lock().expect("nobody panics with it");
+            let mut first = self.failed.lock().expect("nobody panics with it");
             first.get_or_insert_with(|| format!("a record for {} was not written: {error}", message.topic()));
         }
     }
@@ -34,12 +46,15 @@ impl ProducerContext for Deliveries {
 
 /// Writes records.
 pub struct Writer {
-    producer: BaseProducer<Deliveries>,
+    producer: BaseProducer<Background>,
+    brokers: CString,
 }
 
 impl Writer {
     pub(super) fn new(config: &ClientConfig) -> Writer {
-        Writer { producer: config.create_with_context(Deliveries::default()).expect("a producer") }
+        let brokers = config.get("bootstrap.servers").expect("brokers are given");
+        let brokers = CString::new(brokers).expect("names without NUL");
+        Writer { producer: config.create_with_context(Background::default()).expect("a producer"), brokers }
     }
 
     pub fn send(&self, topic: &str, fresh: &Fresh) {
@@ -47,7 +62,7 @@ impl Writer {
         within(DEADLINE, "room in the test writer's queue", || match self.producer.send(unsent.take()?) {
             Ok(()) => Some(()),
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), record)) => {
-                self.producer.poll(Duration::from_millis(10));
+                self.serve(Duration::from_millis(10));
                 unsent = Some(record);
                 None
             }
@@ -56,17 +71,31 @@ impl Writer {
     }
 
     pub fn poll(&self) {
-        self.producer.poll(Duration::ZERO);
+        self.serve(Duration::ZERO);
     }
 
     /// Waits until everything sent is stored.
     pub fn flush(&self) {
-        if let Err(error) = self.producer.flush(2 * DEADLINE) {
+        const STEP: Duration = Duration::from_millis(100);
+        let deadline = Instant::now() + 2 * DEADLINE;
+        while let Err(error) = self.producer.flush(STEP) {
+            self.serve(Duration::ZERO);
             let (waiting, fatal) = (self.producer.in_flight_count(), self.producer.client().fatal_error());
-            panic!("{waiting} records were not written: {error}; a fatal error before: {fatal:?}");
+            let gives_up = fatal.is_some() || Instant::now() >= deadline;
+            assert!(!gives_up, "{waiting} records were not written: {error}; a fatal error before: {fatal:?}");
         }
-        let failed = self.producer.context().0.lock().expect("nobody panics with it").clone();
+        let failed = self.producer.context().failed.lock().expect("nobody panics with it").clone();
         assert_eq!(failed, None);
+    }
+
+    /// Serves what happens in the background. librdkafka gives up every broker that it knows when a response lists none,
+    /// and may never look for others again (its issue 5301).
+    fn serve(&self, wait: Duration) {
+        self.producer.poll(wait);
+        if self.producer.context().all_brokers_are_down.swap(false, Ordering::Relaxed) {
+            // SAFETY: the client is alive, and so is the string.
+            unsafe { rd_kafka_brokers_add(self.producer.client().native_ptr(), self.brokers.as_ptr()) };
+        }
     }
 }
 
