@@ -2,7 +2,12 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `ratchet:gate:NAME:` and the identity, 32 characters of base64url | the coordinates of the record that came first: `topology/topic/id/partition/offset`, the topic's id as 32 hexadecimal digits |
+//! | `rgate:` and 24 bytes: the identity, each byte of which is combined by XOR with that of a digest of the gate's name | the coordinates of the record that came first: `topology/topic/id/partition/offset`, the topic's id as 32 hexadecimal digits |
+//!
+//! **Keys are short** because a server has as many as a retention has records: with its header and its end a key of 30 bytes
+//! takes 32 there, one of 31 takes 48, and about a third more of the server's time to be left. So a gate's name has no room
+//! in it. Two gates share a mark only if two identities differ by just what their names' digests differ by, which nobody
+//! finds.
 //!
 //! A mark is left, and the one that is there is read, by `SET key coordinates NX PX retention GET`; the marks of a batch
 //! go as one pipeline. It is taken back by a script that compares it first.
@@ -15,8 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::Value;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256};
 
 use super::connection::{Connecting, Deadline, LATE};
 use super::{Address, Connection, Error, ErrorKind};
@@ -25,8 +29,10 @@ use crate::effect::gate::{self, Answer, Asked, Gate, IDENTITY_BYTES, Identity, P
 /// How long a call may take, connecting included: a lane serves its group only in between, and its transaction may be
 /// open.
 const WAIT: Duration = Duration::from_secs(2);
-/// The characters of an identity in base64url.
-const IDENTITY_CHARS: usize = IDENTITY_BYTES * 4 / 3;
+/// What keys begin with.
+const KEY_PREFIX: &str = "rgate:";
+/// So that no other digest is that of a gate's name.
+const NAME_DOMAIN: &[u8] = b"ratchet gate's name 1";
 /// Takes a mark back if it is that of the one who asks.
 const TAKE_BACK: &[u8] = b"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0";
 
@@ -149,8 +155,7 @@ impl gate::Session for Session {
 
 /// Writes commands as the server reads them, into memory that is used again: nothing is allocated for a record.
 struct Encoder {
-    /// `$LENGTH\r\nratchet:gate:NAME:`, with the identity to follow.
-    key: Vec<u8>,
+    key: KeyOf,
     /// What follows the coordinates in SET.
     conditions: Vec<u8>,
     commands: Vec<u8>,
@@ -158,13 +163,11 @@ struct Encoder {
 
 impl Encoder {
     fn new(name: &str, retention_ms: i64) -> Self {
-        let prefix = format!("ratchet:gate:{name}:");
-        let key = format!("${}\r\n{prefix}", prefix.len() + IDENTITY_CHARS).into_bytes();
         let mut conditions = Vec::new();
         for word in ["NX", "PX", &retention_ms.to_string(), "GET"] {
             bulk(&mut conditions, word.as_bytes());
         }
-        Self { key, conditions, commands: Vec::new() }
+        Self { key: KeyOf::new(name), conditions, commands: Vec::new() }
     }
 
     /// Leaves the marks of these records, where there are none.
@@ -173,7 +176,7 @@ impl Encoder {
         commands.clear();
         for Asked { identity, offset } in asked {
             commands.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
-            put_key(commands, key, *identity);
+            key.put(commands, *identity);
             put_mark(commands, place, *offset);
             commands.extend_from_slice(conditions);
         }
@@ -187,19 +190,35 @@ impl Encoder {
             commands.extend_from_slice(b"*5\r\n$4\r\nEVAL\r\n");
             bulk(commands, TAKE_BACK);
             bulk(commands, b"1");
-            put_key(commands, key, *identity);
+            key.put(commands, *identity);
             put_mark(commands, place, *offset);
         }
     }
 }
 
-fn put_key(commands: &mut Vec<u8>, key: &[u8], Identity(identity): Identity) {
-    commands.extend_from_slice(key);
-    let start = commands.len();
-    commands.resize(start + IDENTITY_CHARS, 0);
-    let written = URL_SAFE_NO_PAD.encode_slice(identity, &mut commands[start..]);
-    debug_assert_eq!(written, Ok(IDENTITY_CHARS), "24 bytes are 32 characters");
-    commands.extend_from_slice(b"\r\n");
+/// A gate's keys.
+struct KeyOf {
+    /// `$LENGTH\r\n` and the prefix.
+    start: Vec<u8>,
+    name: [u8; IDENTITY_BYTES],
+}
+
+impl KeyOf {
+    fn new(name: &str) -> Self {
+        let start = format!("${}\r\n{KEY_PREFIX}", KEY_PREFIX.len() + IDENTITY_BYTES).into_bytes();
+        let digest = Sha256::new().chain_update(NAME_DOMAIN).chain_update(name).finalize();
+        let mut name = [0; IDENTITY_BYTES];
+        name.copy_from_slice(&digest[..IDENTITY_BYTES]);
+        Self { start, name }
+    }
+
+    fn put(&self, commands: &mut Vec<u8>, Identity(identity): Identity) {
+        let mut bytes = identity;
+        bytes.iter_mut().zip(self.name).for_each(|(byte, name)| *byte ^= name);
+        commands.extend_from_slice(&self.start);
+        commands.extend_from_slice(&bytes);
+        commands.extend_from_slice(b"\r\n");
+    }
 }
 
 fn put_mark(commands: &mut Vec<u8>, place: &str, offset: i64) {
@@ -218,9 +237,15 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: what is encoded by hand is what the crate would send.
+    //! Goal: what is encoded by hand is what the crate would send, and keys last: what is kept under others is forgotten.
 
     use super::*;
+
+    /// The beginning of SHA-256 of `ratchet gate's name 1shop`.
+    const SHOP: [u8; IDENTITY_BYTES] = [
+        0xc6, 0x91, 0x28, 0x6e, 0x02, 0xdb, 0xa0, 0xdc, 0x7e, 0xd6, 0x8e, 0xa2, 0x38, 0xa5, 0x12, 0x5d, 0x24, 0xa0,
+        0xa5, 0x94, 0x07, 0x85, 0x0d, 0x6f,
+    ];
 
     #[test]
     fn commands_are_as_the_crate_encodes_them() {
@@ -231,7 +256,8 @@ mod tests {
             .collect();
         let (mut marks, mut taken_back) = (Vec::new(), Vec::new());
         for Asked { identity, offset } in &asked {
-            let key = format!("ratchet:gate:shop:{}", URL_SAFE_NO_PAD.encode(identity.0));
+            let key: Vec<u8> =
+                b"rgate:".iter().copied().chain(identity.0.iter().zip(SHOP).map(|(a, b)| a ^ b)).collect();
             let mark = format!("pay/in/3/{offset}");
             let mut set = ::redis::cmd("SET");
             set.arg(&key).arg(&mark).arg("NX").arg("PX").arg(604_800_000).arg("GET");
@@ -244,5 +270,17 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&encoder.commands), String::from_utf8_lossy(&marks));
         encoder.take_back("pay/in/3/", &asked);
         assert_eq!(String::from_utf8_lossy(&encoder.commands), String::from_utf8_lossy(&taken_back));
+    }
+
+    #[test]
+    fn keys_are_those_of_one_gate() {
+        let key = |name| {
+            let mut commands = Vec::new();
+            KeyOf::new(name).put(&mut commands, Identity([7; IDENTITY_BYTES]));
+            commands
+        };
+        assert_eq!(key("shop"), key("shop"));
+        assert_ne!(key("shop"), key("shop-2"));
+        assert!(key("shop").starts_with(b"$30\r\nrgate:"));
     }
 }

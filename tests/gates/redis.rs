@@ -103,9 +103,17 @@ impl Server {
         answer(command, &mut self.client(user).get_connection().expect("it runs"))
     }
 
-    /// How many marks it keeps of a gate.
-    pub fn marks(&self, gate: &str) -> usize {
-        self.ask::<Vec<String>>(&format!("KEYS ratchet:gate:{gate}:*")).len()
+    /// How many marks of a topology's it keeps.
+    pub fn marks(&self, topology: &str) -> usize {
+        let mut connection = self.connect();
+        let keys: Vec<Vec<u8>> = Cmd::new().arg("KEYS").arg("rgate:*").query(&mut connection).expect("keys");
+        let marks = keys.chunks(1_000).flat_map(|keys| {
+            // One that is over meanwhile has none.
+            let marks: Vec<Option<String>> = Cmd::new().arg("MGET").arg(keys).query(&mut connection).expect("marks");
+            marks.into_iter().flatten().collect::<Vec<_>>()
+        });
+        let own = format!("{topology}/");
+        marks.filter(|mark| mark.starts_with(&own)).count()
     }
 }
 

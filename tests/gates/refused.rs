@@ -61,7 +61,7 @@ fn wrong_password_is_said_without_it_and_mended_while_running() {
 #[test]
 fn missing_right_is_named() {
     let server = Server::start(&[]);
-    server.ask::<()>("ACL SETUSER gate on >word ~ratchet:gate:* +@connection");
+    server.ask::<()>("ACL SETUSER gate on >word ~rgate:* +@connection");
     let job = Job::new("right", 1);
     let url = job.path("redis-url");
     fs::write(&url, server.url("gate:word@")).expect("the job's folder is writable");
