@@ -35,6 +35,7 @@ mod shop;
 mod stopping;
 mod stores;
 mod switching;
+mod syncs;
 mod tls;
 mod troubled;
 #[path = "../support/until.rs"]

@@ -1,6 +1,7 @@
 /* A disk that stalls, or is full: preloaded, it makes a process wait at each write to a file below a folder and at each
  * sync of such a file, and lets no such file grow. A file says so, which may change at any time: eight bytes, how long to
- * wait in milliseconds; eight bytes, other than 0 if it is full.
+ * wait in milliseconds; eight bytes, other than 0 if it is full; eight bytes, other than 0 if no sync ends for now; eight
+ * bytes, other than 0 if each sync fails.
  *
  * BAD_FOLDER: the folder. BAD_DISK: the file. */
 #define _GNU_SOURCE
@@ -22,6 +23,8 @@
 static const volatile struct {
     int64_t pause_ms;
     int64_t is_full;
+    int64_t holds_syncs;
+    int64_t fails_syncs;
 } *disk;
 static const char *folder;
 
@@ -140,16 +143,32 @@ int posix_fallocate64(int fd, off64_t at, off64_t length)
     return lacks_room(fd, at + length) ? ENOSPC : real(fd, at, length);
 }
 
+/* Waits until a sync may end. Says whether it has to fail. */
+static int sync_fails(int fd)
+{
+    const struct timespec pause = {0, 1000000};
+    stall(fd);
+    if (!disk || !is_on_it(fd))
+        return 0;
+    while (disk->holds_syncs)
+        nanosleep(&pause, NULL);
+    return disk->fails_syncs != 0;
+}
+
+static int broken(void)
+{
+    errno = EIO;
+    return -1;
+}
+
 int fsync(int fd)
 {
     REAL(int, fsync, (int));
-    stall(fd);
-    return real(fd);
+    return sync_fails(fd) ? broken() : real(fd);
 }
 
 int fdatasync(int fd)
 {
     REAL(int, fdatasync, (int));
-    stall(fd);
-    return real(fd);
+    return sync_fails(fd) ? broken() : real(fd);
 }

@@ -1,5 +1,5 @@
 //! A bad disk for one process and its children: each write below a folder, and each sync there, takes as long as a file
-//! says, or no file there can grow. See `disk.c`, which the C compiler turns into a library that is preloaded.
+//! says, no file there can grow, or no sync ends or succeeds. See `disk.c`, which the C compiler turns into a library that is preloaded.
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::fs;
@@ -26,6 +26,8 @@ impl Disk {
         let disk = Self { library, file, folder: folder.to_owned() };
         disk.pause(Duration::ZERO);
         disk.fill(false);
+        disk.hold_syncs(false);
+        disk.fail_syncs(false);
         disk
     }
 
@@ -37,6 +39,16 @@ impl Disk {
     /// Whether it is full from now on.
     pub fn fill(&self, is_full: bool) {
         self.set(8, i64::from(is_full));
+    }
+
+    /// Whether no sync ends from now on, until this is taken back.
+    pub fn hold_syncs(&self, holds: bool) {
+        self.set(16, i64::from(holds));
+    }
+
+    /// Whether each sync fails from now on.
+    pub fn fail_syncs(&self, fails: bool) {
+        self.set(24, i64::from(fails));
     }
 
     /// Written in place: processes have it mapped.

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use rocksdb::{DB, IteratorMode, WriteBatch, WriteOptions};
+use rocksdb::{DB, IteratorMode, ReadOptions, ReadTier, WriteBatch, WriteOptions};
 
 use super::options;
 use crate::format::request::{REQUEST_FORMAT, RequestEntry};
@@ -21,20 +21,40 @@ pub(super) const FORMAT_KEY: &[u8] = &[0x00];
 pub(super) const ENTRY: u8 = 0x10;
 pub(super) const UNTIL: u8 = 0x20;
 
+/// Whether the disk may be waited for when something is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// For as long as it takes.
+    Patient,
+    /// No: what is in memory counts, and the rest is an error.
+    Cached,
+}
+
+/// Whether the database may be waited for when something is written, which is not synced by that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// For as long as it takes.
+    Patient,
+    /// No: where it would hold a writer up, nothing is written.
+    AtOnce,
+}
+
 /// The open database.
 pub(super) struct Database {
     db: DB,
-    synced: WriteOptions,
-    unsynced: WriteOptions,
+    cached: ReadOptions,
+    patient: WriteOptions,
+    at_once: WriteOptions,
 }
 
 impl Database {
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(DATABASE);
         let db = DB::open(&options::of_requests(), &path).map_err(|error| from_rocksdb(&path, &error))?;
-        let (mut synced, unsynced) = (WriteOptions::default(), WriteOptions::default());
-        synced.set_sync(true);
-        let database = Self { db, synced, unsynced };
+        let (mut cached, mut at_once) = (ReadOptions::default(), WriteOptions::default());
+        cached.set_read_tier(ReadTier::BlockCache);
+        at_once.set_no_slowdown(true);
+        let database = Self { db, cached, patient: WriteOptions::default(), at_once };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
             Some(_) => {
@@ -46,7 +66,8 @@ impl Database {
             None => {
                 let mut batch = WriteBatch::default();
                 batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
-                database.write(batch, true)?;
+                database.write(batch, Writing::Patient)?;
+                database.sync()?;
             }
         }
         Ok(database)
@@ -57,15 +78,41 @@ impl Database {
         Ok(found.map(Bytes::from))
     }
 
-    pub fn entry(&self, id: Id) -> Result<Option<RequestEntry>, Error> {
-        let Some(bytes) = self.get(&entry_key(id))? else { return Ok(None) };
+    pub fn entry(&self, id: Id, reading: Reading) -> Result<Option<RequestEntry>, Error> {
+        let bytes = match reading {
+            Reading::Patient => self.get(&entry_key(id))?,
+            Reading::Cached => {
+                let found = self.db.get_opt(entry_key(id), &self.cached);
+                found.map_err(|error| from_rocksdb(self.db.path(), &error))?.map(Bytes::from)
+            }
+        };
+        let Some(bytes) = bytes else { return Ok(None) };
         let decoded = RequestEntry::decode(&bytes);
         decoded.map(Some).map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display())))
     }
 
-    pub fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
-        let options = if sync { &self.synced } else { &self.unsynced };
-        self.db.write_opt(batch, options).map_err(|error| from_rocksdb(self.db.path(), &error))
+    /// Writes a batch; says whether it has done so.
+    ///
+    /// # Errors
+    /// Nobody knows what is on the disk.
+    pub fn write(&self, batch: WriteBatch, how: Writing) -> Result<bool, Error> {
+        let options = match how {
+            Writing::Patient => &self.patient,
+            Writing::AtOnce => &self.at_once,
+        };
+        match self.db.write_opt(batch, options) {
+            Ok(()) => Ok(true),
+            Err(error) if how == Writing::AtOnce && error.kind() == rocksdb::ErrorKind::Incomplete => Ok(false),
+            Err(error) => Err(from_rocksdb(self.db.path(), &error)),
+        }
+    }
+
+    /// Syncs what was written before this is called, while more may be written.
+    ///
+    /// # Errors
+    /// Nobody knows what is on the disk.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.db.flush_wal(true).map_err(|error| from_rocksdb(self.db.path(), &error))
     }
 
     /// Times at which entries were to be forgotten, and which have come; the oldest first.

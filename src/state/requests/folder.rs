@@ -1,0 +1,49 @@
+//! The folder of an embedded store: marked as one, and locked for as long as it is open.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::lock::FileLock;
+use crate::request::Error;
+use crate::state::dir;
+
+/// The file that marks the folder, and its lock.
+const MARKER: &str = ".ratchet-requests";
+const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds the answers to HTTP requests that must not be carried out twice.\n\
+    They are nowhere else. Keep nothing else here.\n";
+const LOCK: &str = "lock";
+
+/// Locks and marks the folder.
+pub(super) fn take(dir: &Path) -> Result<FileLock, Error> {
+    let failed = |error: io::Error| from_io(dir, &error);
+    dir::create_dir(dir).map_err(|error| Error::Refused(error.to_string()))?;
+    let marker = dir.join(MARKER);
+    if !marker.exists() {
+        let mut others = fs::read_dir(dir).map_err(failed)?;
+        let is_foreign = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() != "lost+found");
+        if others.any(is_foreign) {
+            return Err(Error::Refused(format!(
+                "{} is not empty and holds no requests; name an empty or a new folder",
+                dir.display()
+            )));
+        }
+        let mut file = fs::File::create(&marker).map_err(failed)?;
+        file.write_all(MARKER_TEXT.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    }
+    FileLock::try_take(&dir.join(LOCK)).map_err(failed)?.ok_or_else(|| {
+        Error::Refused(format!(
+            "{} is in use by another process; stop that one, or name another folder; several processes share \
+             PostgreSQL or Redis",
+            dir.display()
+        ))
+    })
+}
+
+fn from_io(path: &Path, error: &io::Error) -> Error {
+    let text = format!("{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Unavailable(text),
+        _ => Error::Refused(text),
+    }
+}

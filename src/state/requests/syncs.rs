@@ -1,0 +1,177 @@
+//! What was written and is not synced yet, and who waits for that.
+//!
+//! **Invariant.** Nobody is told of an answer, or of a reservation that is not to be taken over, before a sync has ended
+//! that began after it was written. What is written while a sync is under way belongs to the next one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Said;
+use super::database::Database;
+use crate::request::{Error, Id};
+
+/// Whom a change's answer is for.
+pub(super) type Reply = oneshot::Sender<Result<Said, Error>>;
+
+/// What is not synced.
+#[derive(Default)]
+pub(super) struct Syncs {
+    /// Written since the last sync began.
+    next: Portion,
+    /// What the sync is for that is under way. Empty once it does not matter any more how that ends.
+    under_way: Portion,
+    /// Whether somebody syncs. Whoever does goes on until nothing is left.
+    is_syncing: bool,
+}
+
+/// What one sync is for.
+#[derive(Default)]
+struct Portion {
+    /// Where it was written.
+    database: Option<Arc<Database>>,
+    /// The requests that were written so that nobody may be told before.
+    ids: HashSet<Id>,
+    /// Who is to be told, and what.
+    waiting: Vec<(Reply, Said)>,
+}
+
+impl Syncs {
+    /// These requests were written there, and are not synced.
+    pub fn written(&mut self, ids: impl IntoIterator<Item = Id>, database: &Arc<Database>) {
+        self.next.ids.extend(ids);
+        if !self.next.ids.is_empty() {
+            self.next.database = Some(Arc::clone(database));
+        }
+    }
+
+    /// Whether what stands under this request is still to be synced.
+    pub fn has(&self, id: Id) -> bool {
+        self.next.ids.contains(&id) || self.under_way.ids.contains(&id)
+    }
+
+    /// Tells somebody of this request, once it is synced; gives back what can be told at once.
+    pub fn tell(&mut self, id: Id, reply: Reply, said: Said) -> Option<(Reply, Said)> {
+        let portions = [&mut self.next, &mut self.under_way];
+        match portions.into_iter().find(|portion| portion.ids.contains(&id)) {
+            Some(portion) => portion.waiting.push((reply, said)),
+            None => return Some((reply, said)),
+        }
+        None
+    }
+
+    /// A sync begins: of what, if anything is left and nobody else syncs. `goes_on`: whoever asks has done so until now.
+    pub fn begin(&mut self, goes_on: bool) -> Option<Arc<Database>> {
+        if self.is_syncing && !goes_on {
+            return None;
+        }
+        let database = self.next.database.take();
+        self.is_syncing = database.is_some();
+        if self.is_syncing {
+            self.under_way = std::mem::take(&mut self.next);
+        }
+        database
+    }
+
+    /// The sync that was under way has succeeded; who is to be told now.
+    pub fn end(&mut self) -> Vec<(Reply, Said)> {
+        std::mem::take(&mut self.under_way).waiting
+    }
+
+    /// The database has failed; who has to hear of it. How a sync ends that is under way does not matter any more.
+    pub fn fail(&mut self) -> Vec<(Reply, Said)> {
+        let Self { next, under_way, .. } = self;
+        let (mut failed, under_way) = (std::mem::take(next).waiting, std::mem::take(under_way).waiting);
+        failed.extend(under_way);
+        failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: nobody is told of what a sync does not cover.
+
+    use super::*;
+    use crate::request::{Found, Kept};
+
+    fn id(number: u8) -> Id {
+        Id([number; 32])
+    }
+
+    fn open(folder: &tempfile::TempDir) -> Arc<Database> {
+        Arc::new(Database::open(folder.path()).unwrap())
+    }
+
+    /// Somebody who waits for this request, or was told at once.
+    fn wait(syncs: &mut Syncs, number: u8) -> oneshot::Receiver<Result<Said, Error>> {
+        let (reply, told) = oneshot::channel();
+        if let Some((reply, said)) = syncs.tell(id(number), reply, Said::Kept(Kept::Yes)) {
+            reply.send(Ok(said)).unwrap();
+        }
+        told
+    }
+
+    fn tell(all: Vec<(Reply, Said)>) -> usize {
+        all.into_iter().map(|(reply, said)| reply.send(Ok(said)).unwrap()).count()
+    }
+
+    #[test]
+    fn what_is_written_during_a_sync_waits_for_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut syncs, database) = (Syncs::default(), open(&folder));
+        assert!(syncs.begin(false).is_none(), "nothing was written");
+        syncs.written([id(1)], &database);
+        let mut first = wait(&mut syncs, 1);
+        assert!(syncs.begin(false).is_some());
+        syncs.written([id(2)], &database);
+        let mut second = wait(&mut syncs, 2);
+        let mut repeated = wait(&mut syncs, 1);
+        assert!(syncs.begin(false).is_none(), "somebody syncs");
+        assert!(wait(&mut syncs, 3).try_recv().is_ok(), "it is not among those");
+        assert_eq!(tell(syncs.end()), 2);
+        assert!(first.try_recv().is_ok() && repeated.try_recv().is_ok() && second.try_recv().is_err());
+        assert!(!syncs.has(id(1)) && syncs.has(id(2)));
+        assert!(syncs.begin(true).is_some());
+        assert_eq!(tell(syncs.end()), 1);
+        assert!(second.try_recv().is_ok());
+        assert!(syncs.begin(true).is_none() && syncs.begin(false).is_none(), "nothing is left");
+    }
+
+    /// One that is written again belongs to the later sync: the one under way may have been too early.
+    #[test]
+    fn what_is_written_twice_waits_for_the_later_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut syncs, database) = (Syncs::default(), open(&folder));
+        syncs.written([id(1)], &database);
+        assert!(syncs.begin(false).is_some());
+        syncs.written([id(1)], &database);
+        let mut later = wait(&mut syncs, 1);
+        assert_eq!(tell(syncs.end()), 0);
+        assert!(syncs.begin(true).is_some() && later.try_recv().is_err());
+        assert_eq!(tell(syncs.end()), 1);
+        assert!(later.try_recv().is_ok());
+    }
+
+    #[test]
+    fn after_a_failure_nobody_is_told_by_a_sync_that_ends_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut syncs, database) = (Syncs::default(), open(&folder));
+        let found = |syncs: &mut Syncs, number| {
+            let (reply, told) = oneshot::channel();
+            assert!(syncs.tell(id(number), reply, Said::Found(Found::InProgress)).is_none());
+            told
+        };
+        syncs.written([id(1)], &database);
+        let first = found(&mut syncs, 1);
+        assert!(syncs.begin(false).is_some());
+        syncs.written([id(2)], &database);
+        let second = found(&mut syncs, 2);
+        assert_eq!(syncs.fail().len(), 2);
+        assert_eq!(syncs.end().len(), 0);
+        drop((first, second));
+        syncs.written([id(3)], &database);
+        assert!(syncs.begin(false).is_none(), "whoever syncs goes on");
+        assert!(syncs.begin(true).is_some());
+    }
+}

@@ -1,0 +1,334 @@
+//! Applies the rules to what is asked, and writes what comes of it as one batch.
+//!
+//! Whoever has the [`Writer`] is alone with the database: changes need no locks among each other.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ahash::AHashMap;
+use rocksdb::WriteBatch;
+
+use super::database::{Database, FORMAT_KEY, Reading, Writing, entry_key, until_key};
+use super::{Asked, Said};
+use crate::format::request::{RequestEntry, RequestState};
+use crate::request::entry::{self, Change};
+use crate::request::{Error, Found, Held, Id, Kept, OnInDoubt, Wanted};
+
+/// How long a database that failed is left alone before it is opened again.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+/// The disk is at ease if the last writes, so many of them, took less than this.
+const AT_EASE: Duration = Duration::from_millis(1);
+const AT_EASE_MIN: u32 = 16;
+
+/// How many reservations are kept in memory as well.
+const RESERVED_MAX: usize = 4_096;
+
+/// The wall clock of the beginning, going on with the monotonic clock.
+struct Clock {
+    began_ms: i64,
+    began: Instant,
+}
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "leases and retention pass on this machine's clocks")]
+    fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began_ms: i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX), began: Instant::now() }
+    }
+
+    fn now_ms(&self) -> i64 {
+        entry::after(self.began_ms, self.began.elapsed())
+    }
+}
+
+/// Whoever has this has the database.
+pub(super) struct Writer {
+    dir: PathBuf,
+    /// `None` after it has failed.
+    database: Option<Arc<Database>>,
+    /// The one that has failed: a sync of it may still be under way.
+    closing: Weak<Database>,
+    failed_at: Option<(Instant, Error)>,
+    clock: Clock,
+    run: [u8; 16],
+    /// How many of the last writes the disk has made light of.
+    at_ease: u32,
+    /// Reservations as they are in the database: they are soon looked up again.
+    reserved: AHashMap<Id, RequestEntry>,
+}
+
+/// Changes that were carried out.
+pub(super) struct Done {
+    /// What is said to each, and the request that has to be synced before, if it is not.
+    pub said: Vec<(Result<Said, Error>, Option<Id>)>,
+    /// The requests of which nobody may be told before they are synced.
+    pub to_sync: Vec<Id>,
+    /// Where they were written.
+    pub database: Arc<Database>,
+}
+
+impl Writer {
+    /// Opens the database in this folder.
+    pub fn open(dir: PathBuf) -> Result<Self, Error> {
+        let database = Some(Arc::new(Database::open(&dir)?));
+        let (clock, run, reserved) = (Clock::start(), rand::random(), AHashMap::new());
+        Ok(Self { dir, database, closing: Weak::new(), failed_at: None, clock, run, at_ease: 0, reserved })
+    }
+
+    /// Carries out some changes, as one batch. What is wrong with one request's entry is that one's trouble.
+    ///
+    /// # Errors
+    /// Nothing was carried out, or nobody knows; the database is closed.
+    pub fn carry_out<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>) -> Result<Done, Error> {
+        self.reopen()?;
+        let Some(database) = &self.database else { return Err(closed()) };
+        let database = Arc::clone(database);
+        let mut open = self.begin(&database, Reading::Patient);
+        let said = asked.map(|asked| {
+            let said = open.carry_out(asked);
+            let after = said.as_ref().ok().and_then(|said| to_be_synced_before(asked, said));
+            (said, after)
+        });
+        let said = said.collect();
+        let Open { batch, to_sync, written, .. } = open;
+        if !batch.is_empty() {
+            self.write(&database, (batch, written), Writing::Patient)?;
+        }
+        Ok(Done { said, to_sync, database })
+    }
+
+    /// Reserves a request if that takes no time: nothing has to be read from the disk, and what is written need not be
+    /// synced. `None`: it does; nothing was changed.
+    ///
+    /// # Errors
+    /// As for [`Self::carry_out`].
+    pub fn reserve_at_once(
+        &mut self,
+        wanted: &Wanted,
+        is_unsynced: impl Fn(Id) -> bool,
+    ) -> Option<Result<Found, Error>> {
+        let database = Arc::clone(self.database.as_ref()?);
+        if self.at_ease < AT_EASE_MIN || wanted.on_in_doubt == OnInDoubt::Refuse {
+            return None;
+        }
+        let mut open = self.begin(&database, Reading::Cached);
+        let Ok(found) = open.reserve(wanted) else { return None };
+        if matches!(found, Found::Answered(_)) && is_unsynced(wanted.held.id) {
+            return None;
+        }
+        let Open { batch, written, .. } = open;
+        if batch.is_empty() {
+            return Some(Ok(found));
+        }
+        match self.write(&database, (batch, written), Writing::AtOnce) {
+            Ok(true) => Some(Ok(found)),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn begin<'a>(&'a self, database: &'a Database, reading: Reading) -> Open<'a> {
+        Open {
+            database,
+            reading,
+            reserved: &self.reserved,
+            run: self.run,
+            now_ms: self.clock.now_ms(),
+            written: AHashMap::new(),
+            batch: WriteBatch::default(),
+            to_sync: Vec::new(),
+        }
+    }
+
+    /// Writes a batch, and what it has of each request; says whether that was done.
+    fn write(
+        &mut self,
+        database: &Database,
+        (batch, entries): (WriteBatch, AHashMap<Id, Option<RequestEntry>>),
+        how: Writing,
+    ) -> Result<bool, Error> {
+        let began = start();
+        let written = database.write(batch, how);
+        let is_light = matches!(written, Ok(true)) && began.elapsed() < AT_EASE;
+        self.at_ease = if is_light { self.at_ease.saturating_add(1) } else { 0 };
+        match &written {
+            Ok(true) => entries.into_iter().for_each(|(id, entry)| self.keep(id, entry)),
+            Ok(false) => {}
+            Err(error) => self.fail(error),
+        }
+        written
+    }
+
+    /// Keeps what was written of a request in memory, if it is a reservation.
+    fn keep(&mut self, id: Id, entry: Option<RequestEntry>) {
+        match entry {
+            Some(entry) if matches!(entry.state, RequestState::Reserved { .. }) => {
+                // Some of those that nobody has ended, too: what is not here is read.
+                if self.reserved.len() >= RESERVED_MAX {
+                    self.reserved.clear();
+                }
+                self.reserved.insert(id, entry);
+            }
+            _ => drop(self.reserved.remove(&id)),
+        }
+    }
+
+    /// Whether this is the database that is written to.
+    pub fn has(&self, database: &Arc<Database>) -> bool {
+        self.database.as_ref().is_some_and(|own| Arc::ptr_eq(own, database))
+    }
+
+    /// A write or a sync has failed: nobody knows what is on the disk.
+    pub fn fail(&mut self, error: &Error) {
+        tracing::error!(%error, "requests could not be written: the store is closed, and opened again soon");
+        self.close(error);
+    }
+
+    fn close(&mut self, error: &Error) {
+        if let Some(database) = self.database.take() {
+            self.closing = Arc::downgrade(&database);
+        }
+        self.failed_at = Some((start(), error.clone()));
+        self.at_ease = 0;
+        self.reserved.clear();
+    }
+
+    /// Opens the database again, if it has failed and the pause is over.
+    fn reopen(&mut self) -> Result<(), Error> {
+        let Some((at, error)) = &self.failed_at else { return Ok(()) };
+        if at.elapsed() < REOPEN_PAUSE || self.closing.strong_count() > 0 {
+            return Err(error.clone());
+        }
+        match Database::open(&self.dir) {
+            Ok(database) => {
+                tracing::info!("the store of requests is open again");
+                (self.database, self.failed_at) = (Some(Arc::new(database)), None);
+                Ok(())
+            }
+            Err(error) => {
+                self.close(&error);
+                Err(error)
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long the disk takes, and the pause before a failed store is opened again"
+)]
+fn start() -> Instant {
+    Instant::now()
+}
+
+fn closed() -> Error {
+    Error::Unavailable("it is closed".to_owned())
+}
+
+/// What has to be synced before somebody is told this: an answer, or a reservation that is not to be taken over.
+fn to_be_synced_before(asked: &Asked, said: &Said) -> Option<Id> {
+    match (asked, said) {
+        (Asked::Reserve(wanted), Said::Found(Found::Answered(_))) => Some(wanted.held.id),
+        (Asked::Reserve(wanted), Said::Found(Found::Reserved { .. })) if wanted.on_in_doubt == OnInDoubt::Refuse => {
+            Some(wanted.held.id)
+        }
+        (Asked::Complete(held, ..), Said::Kept(Kept::Yes)) => Some(held.id),
+        _ => None,
+    }
+}
+
+/// A batch that is being put together.
+struct Open<'a> {
+    database: &'a Database,
+    reading: Reading,
+    reserved: &'a AHashMap<Id, RequestEntry>,
+    run: [u8; 16],
+    now_ms: i64,
+    /// What the batch writes: later changes see it.
+    written: AHashMap<Id, Option<RequestEntry>>,
+    batch: WriteBatch,
+    to_sync: Vec<Id>,
+}
+
+impl Open<'_> {
+    fn carry_out(&mut self, asked: &Asked) -> Result<Said, Error> {
+        match asked {
+            Asked::Reserve(wanted) => self.reserve(wanted).map(Said::Found),
+            Asked::Extend(held, lease) => self.change(*held, |before, now| entry::extend(before, *held, *lease, now)),
+            Asked::Complete(held, answer, retention) => {
+                let before = self.batch.len();
+                let said = self.change(*held, |before, now| entry::complete(before, *held, answer, *retention, now));
+                self.to_sync.extend((self.batch.len() > before).then_some(held.id));
+                said
+            }
+            Asked::Release(held) => self.change(*held, |before, now| entry::release(before, *held, now)),
+            Asked::Tidy => self.tidy(),
+            Asked::Check => self.database.get(FORMAT_KEY).map(|_| Said::Checked),
+        }
+    }
+
+    fn reserve(&mut self, wanted: &Wanted) -> Result<Found, Error> {
+        let id = wanted.held.id;
+        let before = self.entry(id)?;
+        let (found, change) = entry::reserve(before.as_ref(), wanted, self.run, self.now_ms);
+        let is_to_sync = wanted.on_in_doubt == OnInDoubt::Refuse && change != Change::None;
+        self.to_sync.extend(is_to_sync.then_some(id));
+        self.write(id, before, change);
+        Ok(found)
+    }
+
+    fn entry(&self, id: Id) -> Result<Option<RequestEntry>, Error> {
+        match (self.written.get(&id), self.reserved.get(&id)) {
+            (Some(entry), _) => Ok(entry.clone()),
+            (None, Some(entry)) => Ok(Some(entry.clone())),
+            (None, None) => self.database.entry(id, self.reading),
+        }
+    }
+
+    fn change(
+        &mut self,
+        held: Held,
+        rule: impl FnOnce(Option<&RequestEntry>, i64) -> (Kept, Change),
+    ) -> Result<Said, Error> {
+        let before = self.entry(held.id)?;
+        let (kept, change) = rule(before.as_ref(), self.now_ms);
+        self.write(held.id, before, change);
+        Ok(Said::Kept(kept))
+    }
+
+    fn write(&mut self, id: Id, before: Option<RequestEntry>, change: Change) {
+        let after = match change {
+            Change::None => return,
+            Change::Put(entry) => Some(entry),
+            Change::Remove => None,
+        };
+        let until = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| entry.until_ms);
+        if until(&before) != until(&after) {
+            before.iter().for_each(|entry| self.batch.delete(until_key(entry.until_ms, id)));
+            after.iter().for_each(|entry| self.batch.put(until_key(entry.until_ms, id), []));
+        }
+        match &after {
+            Some(entry) => self.batch.put(entry_key(id), entry.encode()),
+            None => self.batch.delete(entry_key(id)),
+        }
+        self.written.insert(id, after);
+    }
+
+    /// A time and its entry are written together. So what has become of the time, the entry need not be read for it: an
+    /// answer may be large, or damaged.
+    fn tidy(&mut self) -> Result<Said, Error> {
+        let due = self.database.due(self.now_ms)?;
+        let count = due.len();
+        for (until_ms, id) in due {
+            self.batch.delete(until_key(until_ms, id));
+            // This very batch may have written it anew, for longer.
+            let anew = self.written.get(&id).and_then(Option::as_ref);
+            if anew.is_none_or(|entry| entry.until_ms == until_ms) {
+                self.batch.delete(entry_key(id));
+                self.written.insert(id, None);
+            }
+        }
+        Ok(Said::Removed(count))
+    }
+}

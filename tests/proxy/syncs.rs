@@ -1,0 +1,153 @@
+//! An answer of the embedded store's is told once it is synced, to whoever brought it and to whoever repeats the request;
+//! what needs no sync does not wait for one.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::client::{Got, charge, outcomes, page, send};
+use super::disk::Disk;
+use super::program::{Keeps, Proxy, Room};
+use super::service::Service;
+use super::shop::Shop;
+use super::until::DEADLINE;
+
+/// Nobody gives up while a sync is held.
+const SETTINGS: &str = "store_timeout: 50s\nlease: 60s";
+/// So many requests, and the store reserves at once where it can.
+const WARM_UP: usize = 20;
+/// Longer than a request takes that waits for nothing.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// A proxy on a disk whose syncs can be held.
+struct Scene {
+    shop: Shop,
+    _service: Service,
+    proxy: Proxy,
+    disk: Disk,
+    _room: Room,
+}
+
+impl Scene {
+    async fn new(settings: &str) -> Scene {
+        let (room, shop) = (Room::new(), Shop::new());
+        let path = room.path().canonicalize().unwrap();
+        let disk = Disk::of(&path, &path.join("requests"));
+        let service = shop.open().await;
+        let mut command = room.command_on(&Keeps::Embedded, &service.url(), settings);
+        command.envs(disk.variables());
+        let proxy = Proxy::start(command);
+        Scene { shop, _service: service, proxy, disk, _room: room }
+    }
+
+    fn send(&self, key: &str) -> JoinHandle<Got> {
+        tokio::spawn(send(self.proxy.address, charge(key, "{}")))
+    }
+
+    async fn until_run(&self, key: &str) {
+        let run = async {
+            while self.shop.runs("/charges", key) == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert!(timeout(DEADLINE, run).await.is_ok(), "{key} was not run: {}", self.proxy.log());
+    }
+}
+
+async fn got(asked: JoinHandle<Got>) -> Got {
+    timeout(DEADLINE, asked).await.expect("an answer in time").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_that_is_not_synced_is_told_to_nobody() {
+    let scene = Scene::new(SETTINGS).await;
+    for number in 0..WARM_UP {
+        assert_eq!(got(scene.send(&format!("warm-{number}"))).await.status(), 201);
+    }
+    scene.disk.hold_syncs(true);
+    let first = scene.send("first");
+    scene.until_run("first").await;
+    // While the sync of its answer is held, others are reserved, and run.
+    let others: Vec<_> = (0..3).map(|number| scene.send(&format!("other-{number}"))).collect();
+    for number in 0..3 {
+        scene.until_run(&format!("other-{number}")).await;
+    }
+    // Until its answer is written it is at work; after that it is known, and must not be told.
+    let waiting = loop {
+        let mut again = scene.send("first");
+        match timeout(MOMENT, &mut again).await {
+            Err(_) => break again,
+            Ok(at_work) => {
+                let at_work = at_work.unwrap();
+                assert_eq!(at_work.status(), 409, "nobody may be told of it yet: {at_work:?}");
+            }
+        }
+    };
+    assert!(!first.is_finished() && others.iter().all(|other| !other.is_finished()), "their answers are not synced");
+    scene.disk.hold_syncs(false);
+    let (first, again) = (got(first).await, got(waiting).await);
+    assert_eq!((first.text(), first.is_replayed()), (r#"{"run":1}"#, false));
+    assert_eq!((again.text(), again.is_replayed()), (r#"{"run":1}"#, true));
+    for other in others {
+        assert_eq!(got(other).await.text(), r#"{"run":1}"#);
+    }
+    assert_eq!(scene.shop.all(), (WARM_UP + 4, WARM_UP + 4));
+}
+
+/// Where nothing may run twice, the reservation itself is synced before the service is run.
+#[tokio::test(flavor = "multi_thread")]
+async fn reservation_that_is_not_to_be_taken_over_waits_for_its_sync() {
+    let scene = Scene::new(&format!("{SETTINGS}\non_in_doubt: refuse")).await;
+    for number in 0..WARM_UP {
+        assert_eq!(got(scene.send(&format!("warm-{number}"))).await.status(), 201);
+    }
+    scene.disk.hold_syncs(true);
+    let first = scene.send("first");
+    tokio::time::sleep(MOMENT).await;
+    assert_eq!((scene.shop.runs("/charges", "first"), first.is_finished()), (0, false));
+    scene.disk.hold_syncs(false);
+    assert_eq!(got(first).await.text(), r#"{"run":1}"#);
+}
+
+/// What a sync that failed was for is not known to be on the disk: the client hears what was done, and nobody else does.
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_whose_sync_fails_is_not_told_again() {
+    let scene = Scene::new("store_timeout: 1s\nlease: 2s").await;
+    assert_eq!(got(scene.send("before")).await.status(), 201);
+    scene.disk.fail_syncs(true);
+    let mut first = scene.send("first");
+    scene.until_run("first").await;
+    loop {
+        if let Ok(first) = timeout(Duration::from_millis(20), &mut first).await {
+            assert_eq!(first.unwrap().text(), r#"{"run":1}"#, "it is true");
+            break;
+        }
+        let again = got(scene.send("first")).await;
+        assert!([409, 503].contains(&again.status()), "nobody may be told of it: {again:?}");
+    }
+    let not_remembered = outcomes(scene.proxy.metrics, "not_remembered").await;
+    assert_eq!(not_remembered, 1.0, "{}", scene.proxy.log());
+    scene.disk.fail_syncs(false);
+    let ready = async {
+        while page(scene.proxy.metrics, "/readyz").await.status() != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(timeout(DEADLINE, ready).await.is_ok(), "{}", scene.proxy.log());
+    // It was remembered after all, or it is in doubt, and is carried out again when its lease is over.
+    let again = async {
+        loop {
+            let again = got(scene.send("first")).await;
+            if again.status() == 201 {
+                return again;
+            }
+            assert_eq!(again.status(), 409, "{again:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let again = timeout(DEADLINE, again).await.expect("an answer in time");
+    let expected = if again.is_replayed() { r#"{"run":1}"# } else { r#"{"run":2}"# };
+    assert_eq!(again.text(), expected);
+    assert!(got(scene.send("before")).await.is_replayed());
+}
