@@ -28,7 +28,10 @@
 //! |---|---|---|
 //! | `00` | format, [`REQUEST_FORMAT`] (1) | one |
 //! | `10` id of the request (32) | its entry | one per request |
-//! | `20` until when (8), id (32) | nothing | one per time at which an entry was to be forgotten |
+//! | `20` until when (8), id (32) | nothing | one per entry |
+//!
+//! The time in the last key is that of its entry, rounded up to seconds; in what was written before it was so, it is the
+//! same to the millisecond.
 
 use bytes::Bytes;
 

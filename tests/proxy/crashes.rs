@@ -78,6 +78,25 @@ async fn killed_while_the_service_is_at_work_it_is_refused_where_that_is_chosen(
     assert_eq!((got.status(), got.problem().as_str(), runs), (409, "urn:ratchet:idempotency:in-doubt", 1));
 }
 
+/// A reservation outlives the process from before the service is run, though it is not synced.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_while_the_service_is_at_work_its_key_still_stands_for_that_request() {
+    let (room, (service, may)) = (Room::new(), waiting().await);
+    let proxy = room.start(&service.url(), "");
+    // The store sees by these that it can reserve at once.
+    may.add_permits(20);
+    for number in 0..20 {
+        assert_eq!(send(proxy.address, charge(&format!("warm-{number}"), "{}")).await.status(), 201);
+    }
+    let lost = begun(&proxy, "k");
+    until("the service to be at work", || service.runs() == 21).await;
+    proxy.kill();
+    assert!(lost.await.unwrap().is_err(), "nobody was told anything");
+    let proxy = room.start(&service.url(), "");
+    let other = send(proxy.address, charge("k", r#"{"amount": 1}"#)).await;
+    assert_eq!((other.status(), service.runs()), (422, 21), "{other:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_before_it_had_all_of_a_request_nothing_was_done() {
     let (room, service) = (Room::new(), Service::counting().await);

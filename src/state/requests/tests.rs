@@ -5,10 +5,10 @@ use std::future::Future;
 use bytes::Bytes;
 use rocksdb::{DB, IteratorMode};
 
-use super::database::{DATABASE, ENTRY, UNTIL};
+use super::database::{DATABASE, ENTRY, FORMAT_KEY, UNTIL, entry_key, until_key};
 use super::*;
-use crate::format::request::REQUEST_FORMAT;
-use crate::request::{AnswerBody, Fingerprint, Token};
+use crate::format::request::{REQUEST_FORMAT, RequestEntry, RequestState};
+use crate::request::{AnswerBody, Fingerprint, Id, OnInDoubt, Token};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -28,6 +28,12 @@ fn wanted(id: u8, token: u8) -> Wanted {
 
 fn answer(body: &'static str) -> Answer {
     Answer { status: 200, headers: Vec::new(), body: AnswerBody::Whole(Bytes::from_static(body.as_bytes())) }
+}
+
+/// Until what is over now is removed: those times are rounded up to seconds.
+#[expect(clippy::disallowed_methods, reason = "the store goes by the machine's clock")]
+fn until_due() {
+    std::thread::sleep(Duration::from_millis(1_100));
 }
 
 #[test]
@@ -115,6 +121,7 @@ fn what_is_over_leaves_nothing_behind() {
             }
         }
     }
+    until_due();
     assert_eq!(wait(store.tidy()), Ok(100));
     assert_eq!(wait(store.tidy()), Ok(0));
     drop(store);
@@ -142,10 +149,64 @@ fn damaged_entry_is_removed_when_it_is_over() {
     drop(db);
     let store = Requests::open(&dir).unwrap();
     assert!(wait(store.reserve(&wanted(1, 1))).is_err());
+    until_due();
     assert_eq!(wait(store.tidy()), Ok(2));
     assert_eq!(wait(store.tidy()), Ok(0));
     for id in [1, 2] {
         assert_eq!(wait(store.reserve(&wanted(id, 1))), Ok(Found::Reserved { taken_over: false }));
     }
     assert_eq!(wait(store.reserve(&wanted(3, 2))), Ok(Found::Answered(answer("a"))));
+}
+
+/// The time of an entry that was written before times were rounded goes with it.
+#[test]
+fn time_as_it_was_written_before_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    drop(Requests::open(&dir).unwrap());
+    let until_ms = 4_000_000_000_123;
+    let entry = RequestEntry {
+        token: [1; 16],
+        fingerprint: [0; 32],
+        until_ms,
+        state: RequestState::Reserved { lease_until_ms: until_ms, run: [0; 16] },
+    };
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    db.put(entry_key(Id([1; 32])), entry.encode()).unwrap();
+    db.put(until_key(until_ms, Id([1; 32])), []).unwrap();
+    drop(db);
+    let store = Requests::open(&dir).unwrap();
+    let taking = wanted(1, 2);
+    assert_eq!(wait(store.reserve(&taking)), Ok(Found::Reserved { taken_over: true }));
+    assert_eq!(wait(store.complete(taking.held, &answer("a"), LONG)), Ok(Kept::Yes));
+    drop(store);
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let keys: Vec<_> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0).collect();
+    assert_eq!(keys.iter().filter(|key| key[0] == UNTIL).count(), 1, "{keys:?}");
+    assert!(!keys.iter().any(|key| **key == until_key(until_ms, Id([1; 32]))));
+}
+
+/// On a thread of several, once the disk has made light of some writes, a reservation is made by its caller.
+#[test]
+fn caller_reserves_where_nothing_has_to_be_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Requests::open(&folder.path().join("requests")).unwrap();
+    let at_once = |wanted: &Wanted| store.shared.reserve_at_once(wanted);
+    assert_eq!(at_once(&wanted(0, 1)), None, "nothing is known of the disk");
+    // Writes may be slow on a busy machine.
+    let known = (1..=250).find(|id| {
+        wait(store.reserve(&wanted(*id, 1))).unwrap();
+        at_once(&wanted(0, 1)).is_some()
+    });
+    assert!(known.is_some(), "no write was made light of");
+    assert_eq!(wait(store.reserve(&wanted(0, 2))), Ok(Found::InProgress), "it was reserved then");
+    let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(251, 1) };
+    assert_eq!(at_once(&refusing), None, "it has to be synced");
+    let held = store.shared.writer();
+    std::thread::scope(|scope| {
+        let elsewhere = scope.spawn(|| at_once(&wanted(252, 1)));
+        assert_eq!(elsewhere.join().unwrap(), None, "somebody else is at it");
+    });
+    drop(held);
+    assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
 }

@@ -21,6 +21,8 @@ const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 const AT_EASE: Duration = Duration::from_millis(1);
 const AT_EASE_MIN: u32 = 16;
 
+/// To what the times at which entries are removed are rounded up.
+const DUE_STEP_MS: i64 = 1_000;
 /// How many reservations are kept in memory as well.
 const RESERVED_MAX: usize = 4_096;
 
@@ -226,6 +228,11 @@ fn closed() -> Error {
     Error::Unavailable("it is closed".to_owned())
 }
 
+/// When an entry is removed that is remembered until then: seconds are enough.
+fn due_ms(until_ms: i64) -> i64 {
+    until_ms.checked_add(DUE_STEP_MS - 1).map_or(until_ms, |ms| ms - ms.rem_euclid(DUE_STEP_MS))
+}
+
 /// What has to be synced before somebody is told this: an answer, or a reservation that is not to be taken over.
 fn to_be_synced_before(asked: &Asked, said: &Said) -> Option<Id> {
     match (asked, said) {
@@ -303,16 +310,26 @@ impl Open<'_> {
             Change::Put(entry) => Some(entry),
             Change::Remove => None,
         };
-        let until = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| entry.until_ms);
-        if until(&before) != until(&after) {
-            before.iter().for_each(|entry| self.batch.delete(until_key(entry.until_ms, id)));
-            after.iter().for_each(|entry| self.batch.put(until_key(entry.until_ms, id), []));
+        let due = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| due_ms(entry.until_ms));
+        // A reservation and its answer mostly have the same one: then it is not written again.
+        if due(&before) != due(&after) {
+            due(&before).iter().for_each(|due| self.batch.delete(until_key(*due, id)));
+            due(&after).iter().for_each(|due| self.batch.put(until_key(*due, id), []));
+        }
+        if let Some(before) = before.filter(|before| !self.is_of_this_run(before)) {
+            // Before times were rounded it was written as it is.
+            self.batch.delete(until_key(before.until_ms, id));
         }
         match &after {
             Some(entry) => self.batch.put(entry_key(id), entry.encode()),
             None => self.batch.delete(entry_key(id)),
         }
         self.written.insert(id, after);
+    }
+
+    fn is_of_this_run(&self, entry: &RequestEntry) -> bool {
+        matches!(entry.state, RequestState::Reserved { run, .. } if run == self.run)
+            || due_ms(entry.until_ms) == entry.until_ms
     }
 
     /// A time and its entry are written together. So what has become of the time, the entry need not be read for it: an
@@ -324,7 +341,7 @@ impl Open<'_> {
             self.batch.delete(until_key(until_ms, id));
             // This very batch may have written it anew, for longer.
             let anew = self.written.get(&id).and_then(Option::as_ref);
-            if anew.is_none_or(|entry| entry.until_ms == until_ms) {
+            if anew.is_none_or(|entry| [entry.until_ms, due_ms(entry.until_ms)].contains(&until_ms)) {
                 self.batch.delete(entry_key(id));
                 self.written.insert(id, None);
             }

@@ -72,6 +72,9 @@ macro_rules! on_each_store {
         mod embedded {
             $(#[test] fn $case() { super::on_embedded(|store| async move { super::cases::$case(&*store).await }); })+
         }
+        mod embedded_on_several_threads {
+            $(#[test] fn $case() { super::on_embedded_at_once(|store| async move { super::cases::$case(&*store).await }); })+
+        }
         mod postgres {
             $(#[test] fn $case() { super::on_postgres(|store| async move { super::cases::$case(&*store).await }); })+
         }
@@ -115,6 +118,21 @@ pub fn on_embedded<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> 
     let folder = tempfile::tempdir().expect("a folder");
     let store = ratchet::http::Requests::open(&folder.path().join("requests")).expect("a new store");
     run(test(Arc::new(store)));
+}
+
+/// The same where the store reserves on its caller's thread.
+pub fn on_embedded_at_once<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Store>) -> F) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Arc::new(ratchet::http::Requests::open(&folder.path().join("requests")).expect("a new store"));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        // It does so once the disk has made light of some writes.
+        for _ in 0..20 {
+            reserved(&*store, &wanted(new_id(), 1)).await;
+        }
+        test(store).await;
+    });
 }
 
 /// The database that all these tests share: each has its own requests.
