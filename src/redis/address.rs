@@ -55,6 +55,11 @@ impl Address {
         &self.shown
     }
 
+    /// Names the server and its database: equal for two addresses of one, however they are spelled and whoever asks.
+    pub fn server(&self) -> String {
+        self.shown.to_ascii_lowercase()
+    }
+
     /// How the crate connects to it.
     pub(super) fn client(&self) -> &Client {
         &self.client
@@ -97,6 +102,25 @@ mod tests {
             let address = Address::read(url).unwrap();
             assert_eq!(address.shown(), shown, "{url}");
             assert_eq!(format!("{address:?}"), format!("Address({shown:?})"));
+        }
+    }
+
+    #[test]
+    fn server_is_the_same_however_it_is_spelled() {
+        let server = |url: &str| Address::read(url).unwrap().server();
+        for url in [
+            "redis://h/",
+            "redis://h:6379",
+            "redis://h:6379/",
+            "redis://h/0",
+            "redis://H:6379/0",
+            "redis://ann:hunter2@h",
+            "rediss://h",
+        ] {
+            assert_eq!(server(url), server("redis://h"), "{url}");
+        }
+        for url in ["redis://i", "redis://h:6380", "redis://h/1"] {
+            assert_ne!(server(url), server("redis://h"), "{url}");
         }
     }
 

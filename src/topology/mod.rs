@@ -46,6 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::dedup::{Reason, Rejection, Rules};
+use crate::redis;
 pub use cases::TestCase;
 use compile::Marks;
 pub use ending::{Ending, Existing, Output};
@@ -401,7 +402,12 @@ fn report_shared_output(first: &Loaded, second: &Loaded, report: &mut Report) {
 
 /// Whether two topologies share a gate although one reads what the other writes.
 fn is_gate_between(one: &Topology, other: &Topology) -> bool {
-    let place = |topology: &Topology| topology.gate.as_ref().map(|gate| (gate.url.clone(), gate.name.clone()));
+    // However the address is spelled.
+    let server = |url: &str| redis::Address::read(url).map(|address| address.server());
+    let place = |topology: &Topology| {
+        let gate = topology.gate.as_ref()?;
+        Some((server(gate.url.reveal()).ok()?, gate.name.clone()))
+    };
     let feeds = |one: &Topology, other: &Topology| {
         let outputs = one.output().map(|output| one.input.outputs(&output.topic)).unwrap_or_default();
         outputs.iter().any(|topic| other.reads(topic))

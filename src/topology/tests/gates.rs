@@ -57,7 +57,12 @@ fn topology_shares_no_gate_with_one_that_it_feeds() {
         assert!(report.contains("share the gate `g`") && report.contains("a `name` of its own"), "{report}");
     }
     assert!(loads([first.clone(), gated("b", "in.once", "out", "h")]).is_ok());
-    assert!(loads([first, gated("b", "other", "out", "g")]).is_ok());
+    assert!(loads([first.clone(), gated("b", "other", "out", "g")]).is_ok());
+    // However the server is spelled.
+    for url in ["redis://H", "redis://h/", "redis://h:6379", "redis://h:6379/0", "redis://ann@h"] {
+        let report = loads([first.clone(), second.replace("redis://h'", &format!("{url}'"))]).expect_err(url);
+        assert!(report.contains("share the gate `g`"), "{url}: {report}");
+    }
     // Two on different servers share nothing.
     assert!(loads([gated("a", "in", "once", "g"), gated("b", "once", "out", "g").replace("//h'", "//i'")]).is_ok());
 }
