@@ -1,7 +1,7 @@
-//! A simulated store: the rules themselves, behind a line that is slow, and loses what is sent and what is answered.
+//! A simulated store: the rules themselves, behind a line that is slow, and loses what is sent and what is answered; with
+//! a clock of its own, and a disk.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ratchet::format::request::{RequestEntry, RequestState};
@@ -11,42 +11,14 @@ use ratchet::http::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store,
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::clock::Clock;
+use super::memory::{Lost, Memory};
+use super::mistake::Mistake;
+use super::terms::Kind;
 use super::world::{OUTSIDE, World};
 
-/// What a store may do wrong. That a lease is extended for whoever asks does no harm here, and is left to the stores' suite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
-    /// An answer is remembered whoever brings it: what almost all others do.
-    CompleteByKeyAlone,
-    /// A reservation is given back whoever does it.
-    ReleaseByKeyAlone,
-    /// A lease that is extended ends all the same.
-    LeaseNotExtended,
-    /// A lease that lasts is taken over.
-    LeaseIgnored,
-    /// It is looked whether a request is reserved, and reserved some moments later.
-    LookedThenReserved,
-    /// An answer is said to be remembered, and is not.
-    AnswerLost,
-    /// An answer replaces the one that is there.
-    AnswerReplaced,
-    /// A request whose lease is over is taken over where nobody may.
-    DoubtIgnored,
-    /// What is answered is forgotten when it is given back.
-    AnswerReleased,
-}
-
-pub const MISTAKES: [Mistake; 9] = [
-    Mistake::CompleteByKeyAlone,
-    Mistake::ReleaseByKeyAlone,
-    Mistake::LeaseNotExtended,
-    Mistake::LeaseIgnored,
-    Mistake::LookedThenReserved,
-    Mistake::AnswerLost,
-    Mistake::AnswerReplaced,
-    Mistake::DoubtIgnored,
-    Mistake::AnswerReleased,
-];
+/// How many entries are removed at once: so few that it takes several times.
+const TIDY_MAX: usize = 2;
 
 /// How bad the line is, in thousandths of the calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +28,8 @@ pub struct Line {
     pub slow: u64,
 }
 
-/// The store, and the line to it. What is sent goes on when its sender is gone, or does not wait any longer.
+/// The store, and the line to it. What is sent goes on when its sender is gone, or does not wait any longer; unless the
+/// store is a part of the process that is gone.
 #[derive(Clone)]
 pub struct Simulated {
     inner: Arc<Inner>,
@@ -65,9 +38,15 @@ pub struct Simulated {
 
 struct Inner {
     world: World,
+    kind: Kind,
     line: Mutex<Line>,
     mistake: Option<Mistake>,
-    entries: Mutex<HashMap<Id, RequestEntry>>,
+    memory: Mutex<Memory>,
+    clock: Mutex<Clock>,
+    /// How often it was opened: leases of before are over, and nothing is heard of what was asked before.
+    opened: Mutex<u64>,
+    /// When it was tidied, and how many were removed.
+    tidied: Mutex<Vec<(Duration, usize)>>,
 }
 
 /// What is sent.
@@ -76,31 +55,86 @@ enum Call {
     Extend(Held, Duration),
     Complete(Held, Answer, Duration),
     Release(Held),
+    Tidy,
 }
 
 /// What is answered.
 enum Said {
     Found(Found),
     Kept(Kept),
+    Removed(usize),
+    Failed(Error),
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().expect("no panic")
 }
 
 impl Simulated {
-    pub fn new(world: &World, outside: &Handle, line: Line, mistake: Option<Mistake>) -> Simulated {
-        let inner = Inner { world: world.clone(), line: Mutex::new(line), mistake, entries: Mutex::default() };
+    pub fn new(world: &World, outside: &Handle, (kind, line): (Kind, Line), mistake: Option<Mistake>) -> Simulated {
+        let inner = Inner {
+            world: world.clone(),
+            kind,
+            line: Mutex::new(line),
+            mistake,
+            memory: Mutex::default(),
+            clock: Mutex::new(Clock::new()),
+            opened: Mutex::new(0),
+            tidied: Mutex::default(),
+        };
         Simulated { inner: Arc::new(inner), outside: outside.clone() }
     }
 
     /// From now on nothing is lost, and nothing is slow.
     pub fn mend(&self) {
-        *self.inner.line.lock().expect("no panic") = Line::default();
+        *lock(&self.inner.line) = Line::default();
+    }
+
+    /// Its clock is set by so much.
+    pub fn set_clock(&self, by_ms: i64) {
+        lock(&self.inner.clock).set(self.inner.world.now(), by_ms);
+    }
+
+    /// All that its clock has shown.
+    pub fn clock(&self) -> Clock {
+        lock(&self.inner.clock).clone()
+    }
+
+    /// The process that it is a part of is gone.
+    pub fn close(&self) {
+        *lock(&self.inner.opened) += 1;
+    }
+
+    /// The machine has crashed, after it was closed: some of what was not synced is lost.
+    pub fn crash(&self) -> Lost {
+        let mut memory = lock(&self.inner.memory);
+        let kept = self.inner.world.below(memory.unsynced() as u64 + 1) as usize;
+        memory.crash(kept)
+    }
+
+    /// When somebody has looked what is to be forgotten.
+    pub fn tidied(&self) -> Vec<Duration> {
+        lock(&self.inner.tidied).iter().map(|(at, _)| *at).collect()
+    }
+
+    /// Whether anything was removed then.
+    pub fn has_tidied(&self) -> bool {
+        lock(&self.inner.tidied).iter().any(|(_, removed)| *removed > 0)
+    }
+
+    /// How many entries are there that were to be forgotten for so long.
+    pub fn over(&self, ago: Duration) -> usize {
+        let now_ms = self.inner.now_ms() - i64::try_from(ago.as_millis()).expect("a short time");
+        lock(&self.inner.memory).over(now_ms)
     }
 
     async fn send(&self, call: Call) -> Result<Said, Error> {
         let (inner, (reply, said)) = (Arc::clone(&self.inner), oneshot::channel());
+        let opened = *lock(&inner.opened);
         self.outside.spawn(async move {
-            let line = *inner.line.lock().expect("no panic");
+            let line = *lock(&inner.line);
             inner.way(line).await;
-            if inner.world.chance(line.lost) {
+            if inner.world.chance(line.lost) || *lock(&inner.opened) != opened {
                 return;
             }
             let said = inner.carry_out(call).await;
@@ -110,13 +144,17 @@ impl Simulated {
                 let _ = reply.send(said);
             }
         });
-        said.await.map_err(|_| Error::Unavailable("the line broke".to_owned()))
+        match said.await {
+            Ok(Said::Failed(error)) => Err(error),
+            Ok(said) => Ok(said),
+            Err(_) => Err(Error::Unavailable("the line broke".to_owned())),
+        }
     }
 
     async fn kept(&self, call: Call) -> Result<Kept, Error> {
         match self.send(call).await? {
             Said::Kept(kept) => Ok(kept),
-            Said::Found(found) => panic!("{found:?}"),
+            _ => panic!("another answer"),
         }
     }
 }
@@ -125,28 +163,34 @@ impl Inner {
     async fn way(&self, line: Line) {
         let bound = if self.world.chance(line.slow) { 3_000 } else { 3 };
         let length = self.world.up_to_ms(bound);
-        self.world.sleep(OUTSIDE, length).await;
+        // What is a part of a process is frozen with it.
+        let of = if self.kind == Kind::Embedded { 0 } else { OUTSIDE };
+        self.world.sleep(of, length).await;
     }
 
     fn now_ms(&self) -> i64 {
-        i64::try_from(self.world.now().as_millis()).expect("a short run")
+        lock(&self.clock).at(self.world.now())
     }
 
     fn entry(&self, id: Id) -> Option<RequestEntry> {
-        self.entries.lock().expect("no panic").get(&id).cloned()
-    }
-
-    fn put(&self, id: Id, change: Change) {
-        let mut entries = self.entries.lock().expect("no panic");
-        match change {
-            Change::None => {}
-            Change::Put(entry) => drop(entries.insert(id, entry)),
-            Change::Remove => drop(entries.remove(&id)),
-        }
+        lock(&self.memory).get(id)
     }
 
     fn makes(&self, mistake: Mistake) -> bool {
         self.mistake == Some(mistake)
+    }
+
+    /// Names the process that has it open, where its end ends its leases.
+    fn run(&self) -> [u8; 16] {
+        u128::from(*lock(&self.opened)).to_be_bytes()
+    }
+
+    fn put(&self, id: Id, change: Change) {
+        lock(&self.memory).put(id, change, self.makes(Mistake::TidiedByOldTime));
+    }
+
+    fn sync(&self) {
+        lock(&self.memory).sync();
     }
 
     /// The holder, where it is not asked who it is.
@@ -157,7 +201,12 @@ impl Inner {
 
     async fn carry_out(&self, call: Call) -> Said {
         match call {
-            Call::Reserve(wanted) => Said::Found(self.reserve(wanted).await),
+            Call::Reserve(wanted) => match self.reserve(wanted).await {
+                Found::InProgress if self.makes(Mistake::BusyIsDown) => {
+                    Said::Failed(Error::Unavailable("somebody has it".to_owned()))
+                }
+                found => Said::Found(found),
+            },
             Call::Extend(held, lease) => {
                 let (kept, change) = entry::extend(self.entry(held.id).as_ref(), held, lease, self.now_ms());
                 if !self.makes(Mistake::LeaseNotExtended) {
@@ -165,7 +214,13 @@ impl Inner {
                 }
                 Said::Kept(kept)
             }
-            Call::Complete(held, answer, retention) => Said::Kept(self.complete(held, &answer, retention)),
+            Call::Complete(held, answer, retention) => {
+                let kept = self.complete(held, &answer, retention);
+                if !self.makes(Mistake::AnswerNotSynced) {
+                    self.sync();
+                }
+                Said::Kept(kept)
+            }
             Call::Release(held) => {
                 let (by_key, forgets) = (self.makes(Mistake::ReleaseByKeyAlone), self.makes(Mistake::AnswerReleased));
                 let held = self.holder(held, by_key || forgets);
@@ -173,6 +228,7 @@ impl Inner {
                 self.put(held.id, if forgets { Change::Remove } else { change });
                 Said::Kept(kept)
             }
+            Call::Tidy => Said::Removed(self.tidy()),
         }
     }
 
@@ -187,11 +243,15 @@ impl Inner {
         if self.makes(Mistake::DoubtIgnored) {
             wanted.on_in_doubt = OnInDoubt::Run;
         }
-        let (found, change) = entry::reserve(before.as_ref(), &wanted, [0; 16], self.now_ms());
+        let (found, change) = entry::reserve(before.as_ref(), &wanted, self.run(), self.now_ms());
         if self.makes(Mistake::LookedThenReserved) {
             self.world.sleep(OUTSIDE, Duration::from_millis(2)).await;
         }
+        let is_synced = wanted.on_in_doubt == OnInDoubt::Refuse && change != Change::None;
         self.put(id, change);
+        if is_synced && !self.makes(Mistake::DoubtNotSynced) {
+            self.sync();
+        }
         found
     }
 
@@ -202,11 +262,28 @@ impl Inner {
         if let Some(RequestEntry { state, .. }) = before.as_mut().filter(|_| replaces) {
             *state = RequestState::Reserved { lease_until_ms: i64::MAX, run: [0; 16] };
         }
-        let (kept, change) = entry::complete(before.as_ref(), held, answer, retention, self.now_ms());
+        let (kept, mut change) = entry::complete(before.as_ref(), held, answer, retention, self.now_ms());
+        if let Change::Put(entry) = &mut change
+            && self.makes(Mistake::NeverForgotten)
+        {
+            entry.until_ms = i64::MAX;
+        }
         if !self.makes(Mistake::AnswerLost) {
             self.put(held.id, change);
         }
         kept
+    }
+
+    fn tidy(&self) -> usize {
+        let now = self.world.now();
+        let now_ms = match self.mistake {
+            Some(Mistake::TidiedTooSoon) => i64::MAX,
+            Some(Mistake::TidiedByAnotherClock) => Clock::new().at(now),
+            _ => self.now_ms(),
+        };
+        let removed = if self.makes(Mistake::NotTidied) { 0 } else { lock(&self.memory).tidy(now_ms, TIDY_MAX) };
+        lock(&self.tidied).push((now, removed));
+        removed
     }
 }
 
@@ -215,7 +292,7 @@ impl Store for Simulated {
         Box::pin(async {
             match self.send(Call::Reserve(*wanted)).await? {
                 Said::Found(found) => Ok(found),
-                Said::Kept(kept) => panic!("{kept:?}"),
+                _ => panic!("another answer"),
             }
         })
     }
@@ -233,7 +310,12 @@ impl Store for Simulated {
     }
 
     fn tidy(&self) -> Reply<'_, usize> {
-        Box::pin(async { Ok(0) })
+        Box::pin(async {
+            match self.send(Call::Tidy).await? {
+                Said::Removed(count) => Ok(count),
+                _ => panic!("another answer"),
+            }
+        })
     }
 
     fn check(&self) -> Reply<'_, ()> {

@@ -31,14 +31,19 @@ pub struct State {
 pub const OUTSIDE: usize = usize::MAX;
 
 impl World {
-    pub fn new(seed: u64, processes: usize) -> World {
+    pub fn new(seed: u64) -> World {
         World(Arc::new(Mutex::new(State {
             now: Duration::ZERO,
             random: Random::new(seed),
             timers: BTreeMap::new(),
             count: 0,
-            frozen_until: vec![Duration::ZERO; processes],
+            frozen_until: Vec::new(),
         })))
+    }
+
+    /// There are so many processes.
+    pub fn has(&self, processes: usize) {
+        self.lock().frozen_until.resize(processes, Duration::ZERO);
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
