@@ -73,13 +73,18 @@ impl Shared {
         }
     }
 
+    /// How much all bodies may take together: one request's body always fits.
+    pub fn bodies_bytes_max(&self) -> usize {
+        self.settings.bodies_bytes_max.max(self.settings.request_bytes_max)
+    }
+
     /// The whole body of a request, counted until what is returned with it is dropped.
     async fn take<B>(&self, body: B) -> Result<(Bytes, Counted), Problem>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BodyError>,
     {
-        let (bytes_max, all_max) = (self.settings.request_bytes_max, self.settings.bodies_bytes_max);
+        let (bytes_max, all_max) = (self.settings.request_bytes_max, self.bodies_bytes_max());
         let (mut body, mut counted) = (pin!(body), self.at_work.begin_body());
         // Put together at once: a body of many small pieces would take far more than its bytes.
         let mut whole = BytesMut::new();
@@ -89,7 +94,7 @@ impl Shared {
             if data.len() > bytes_max - whole.len() {
                 return Err(Problem::BodyTooLarge(bytes_max));
             }
-            if !counted.grow(data.len(), all_max.max(bytes_max)) {
+            if !counted.grow(data.len(), all_max) {
                 return Err(Problem::TooMany);
             }
             whole.extend_from_slice(&data);

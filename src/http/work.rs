@@ -17,6 +17,7 @@ use http_body_util::BodyExt;
 use sha2::{Digest, Sha256};
 use tower_service::Service;
 
+use super::at_work::Counted;
 use super::body::{Body, BodyError};
 use super::outcome::{MayHaveRun, Outcome};
 use super::problem::Problem;
@@ -33,13 +34,31 @@ const AGAIN_MAX: Duration = Duration::from_secs(1);
 /// What the service has made of a request.
 enum Ran<E> {
     /// An answer that is to be remembered, all of it.
-    Whole(Parts, VecDeque<Bytes>, Option<HeaderMap>),
+    Whole(Parts, Taken, Option<HeaderMap>),
     /// One whose body is too large for that, or streams.
-    Large(Parts, VecDeque<Bytes>, Body),
+    Large(Parts, Taken, Body),
     /// One that is not remembered.
     Forgotten(Response<Body>),
     /// It may have run, and gave nothing that could be remembered.
     InDoubt(Unknown<E>),
+}
+
+/// What there is of an answer's body, counted among all bodies until it is remembered.
+struct Taken {
+    pieces: VecDeque<Bytes>,
+    counted: Counted,
+    length: usize,
+}
+
+impl Taken {
+    /// Takes a piece more; says whether all of it may still be remembered, with at most so many bytes, and among all
+    /// bodies so many.
+    fn take(&mut self, piece: Bytes, bytes_max: usize, all_max: usize) -> bool {
+        let bytes = piece.len();
+        self.length += bytes;
+        self.pieces.push_back(piece);
+        self.length <= bytes_max && self.counted.grow(bytes, all_max)
+    }
 }
 
 /// What a service gave that may have run.
@@ -77,8 +96,8 @@ impl Guarded {
             }
         };
         let answer = match ran {
-            Ran::Whole(parts, body, trailers) => Ok(self.remember_whole(held, parts, body, trailers).await),
-            Ran::Large(parts, begun, rest) => Ok(self.remember_large(held, parts, begun, rest).await),
+            Ran::Whole(parts, taken, trailers) => Ok(self.remember_whole(held, parts, taken, trailers).await),
+            Ran::Large(parts, taken, rest) => Ok(self.remember_large(held, parts, taken, rest).await),
             Ran::Forgotten(answer) => {
                 self.shared.release(held).await;
                 Ok(with(Outcome::Released, answer))
@@ -115,10 +134,11 @@ impl Guarded {
         &self,
         held: Held,
         parts: Parts,
-        body: VecDeque<Bytes>,
+        Taken { pieces, counted: _counted, .. }: Taken,
         trailers: Option<HeaderMap>,
     ) -> Response<Body> {
-        let whole = remembering::joined(&body);
+        let whole = remembering::joined(&pieces);
+        drop(pieces);
         // Without its trailers, in which gRPC has its status, it would be another answer.
         let body = match &trailers {
             None => AnswerBody::Whole(whole.clone()),
@@ -134,9 +154,10 @@ impl Guarded {
     }
 
     /// That it was answered is remembered before the answer begins, its digest when it has ended.
-    async fn remember_large(&self, held: Held, parts: Parts, begun: VecDeque<Bytes>, rest: Body) -> Response<Body> {
+    async fn remember_large(&self, held: Held, parts: Parts, taken: Taken, rest: Body) -> Response<Body> {
         let answer = self.shared.answer_of(&parts, AnswerBody::CutOff);
-        let body = Body::begun(begun, None, Some(rest));
+        let Taken { pieces, counted: _counted, .. } = taken;
+        let body = Body::begun(pieces, None, Some(rest));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => {
                 let digested = Digested::new(body, answer, held, Arc::clone(&self.shared));
@@ -228,15 +249,17 @@ impl Shared {
             return Ran::Forgotten(answer);
         }
         let (parts, mut body) = answer.into_parts();
-        let (mut begun, mut length, mut trailers) = (VecDeque::new(), 0, None);
+        let mut taken = Taken { pieces: VecDeque::new(), counted: self.at_work.begin_body(), length: 0 };
         if is_stream(&parts.headers) {
-            return Ran::Large(parts, begun, body);
+            return Ran::Large(parts, taken, body);
         }
+        let mut trailers = None;
         while let Some(frame) = body.frame().await {
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(data)) => {
-                    length += data.len();
-                    begun.push_back(data);
+                    if !taken.take(data, self.settings.answer_bytes_max, self.bodies_bytes_max()) {
+                        return Ran::Large(parts, taken, body);
+                    }
                 }
                 Ok(Err(frame)) => trailers = frame.into_trailers().ok().filter(|trailers| !trailers.is_empty()),
                 // Nobody was given anything of it yet, and half of it must not be given to all.
@@ -246,11 +269,8 @@ impl Shared {
                     return Ran::InDoubt(Unknown::Answer(Box::new(Problem::AnswerLost.answer())));
                 }
             }
-            if length > self.settings.answer_bytes_max {
-                return Ran::Large(parts, begun, body);
-            }
         }
-        Ran::Whole(parts, begun, trailers)
+        Ran::Whole(parts, taken, trailers)
     }
 
     /// What is remembered of an answer.

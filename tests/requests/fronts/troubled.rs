@@ -182,6 +182,30 @@ fn answer_that_could_not_be_remembered_is_in_doubt_where_nothing_may_run_twice()
     });
 }
 
+/// While the store is away answers pile up: they take the place of requests' bodies, and no more memory.
+#[test]
+fn answers_that_wait_for_the_store_take_room() {
+    run(|line| async move {
+        let set = |layer: ratchet::http::Idempotency| {
+            layer.store_wait(Duration::from_secs(3)).request_bytes_max(1_000).bodies_bytes_max(1_500)
+        };
+        let front = Front::layer(line.clone(), set).await;
+        line.cut(Call::Complete, true);
+        let (waits, ()) = tokio::join!(front.send(Ask::under("a").with("x-bytes", 1_000)), async {
+            front.runs.begun("a").await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let ask = |key: &str, bytes: usize| Ask::under(key).body(vec![b'x'; bytes]);
+            let refused = front.send(ask("b", 600)).await;
+            assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (503, "too-many"));
+            line.cut(Call::Complete, false);
+            front.until(ask("b", 600), |answer| answer.status == 200).await;
+        });
+        assert_eq!((waits.status.as_u16(), waits.body.len()), (200, 1_000));
+        let again = front.send(Ask::under("a").with("x-bytes", 1_000)).await;
+        assert_eq!((again.whole(), again.is_replayed()), (waits.whole(), true));
+    });
+}
+
 /// The answer was remembered, and nobody was told: it is tried again, and is the same change.
 #[test]
 fn completion_whose_answer_was_lost_is_one() {
