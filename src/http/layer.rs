@@ -81,7 +81,15 @@ impl Idempotency {
     /// sends this header's value, and a key that was used, gets the answer. `Authorization` is a secret by itself. Any
     /// other header, such as a tenant's name, has to be set by what has authenticated the client, before this layer.
     pub fn caller_header(mut self, name: HeaderName) -> Self {
-        self.settings.caller = by_header(name);
+        self.settings.caller = by_header(name.clone());
+        self.settings.caller_header = Some(name);
+        self
+    }
+
+    /// Whether a request under a key has to say who its caller is; it need not if nothing is said, and all who do not are
+    /// one caller. One that does not is refused with 400: nobody gets another's answer by saying nothing.
+    pub fn caller_required(mut self, required: bool) -> Self {
+        self.settings.caller_required = required;
         self
     }
 
@@ -89,6 +97,7 @@ impl Idempotency {
     /// cookies, keys of an API or certificates of clients, this says whose they are.
     pub fn caller(mut self, caller: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.settings.caller = Arc::new(caller);
+        self.settings.caller_header = None;
         self
     }
 

@@ -23,6 +23,8 @@ pub enum Outcome {
     KeyMissing,
     /// Its key is none.
     KeyInvalid,
+    /// It does not say who its caller is.
+    CallerMissing,
     /// Its body is too large, or ended early.
     BodyRefused,
     /// Nobody knows whether it was carried out.
@@ -35,7 +37,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Passed,
         Self::Unprotected,
         Self::Done,
@@ -46,6 +48,7 @@ impl Outcome {
         Self::OtherRequest,
         Self::KeyMissing,
         Self::KeyInvalid,
+        Self::CallerMissing,
         Self::BodyRefused,
         Self::InDoubt,
         Self::StoreDown,
@@ -65,6 +68,7 @@ impl Outcome {
             Self::OtherRequest => "other_request",
             Self::KeyMissing => "key_missing",
             Self::KeyInvalid => "key_invalid",
+            Self::CallerMissing => "caller_missing",
             Self::BodyRefused => "body_refused",
             Self::InDoubt => "in_doubt",
             Self::StoreDown => "store_down",

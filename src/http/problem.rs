@@ -18,6 +18,8 @@ pub(super) enum Problem {
     KeyMissing(String),
     /// Its key is none.
     KeyInvalid(String, key::Error),
+    /// It has to say who its caller is, in this header if it is one, and does not.
+    CallerMissing(Option<String>),
     /// Its body could not be read.
     BodyUnread,
     /// Its body is larger than the layer takes.
@@ -50,6 +52,7 @@ impl Problem {
         match self {
             Self::KeyMissing(_) => Outcome::KeyMissing,
             Self::KeyInvalid(..) => Outcome::KeyInvalid,
+            Self::CallerMissing(_) => Outcome::CallerMissing,
             Self::BodyUnread | Self::BodyTooLarge(_) => Outcome::BodyRefused,
             Self::OtherRequest => Outcome::OtherRequest,
             Self::InProgress => Outcome::InProgress,
@@ -77,6 +80,15 @@ impl Problem {
                     "the header {header} is no key: {error}; send one value of up to {} visible characters, such as a UUID",
                     key::KEY_BYTES_MAX
                 ),
+            ),
+            Self::CallerMissing(header) => (
+                StatusCode::BAD_REQUEST,
+                "urn:ratchet:idempotency:caller-missing",
+                "It is not said who the caller is",
+                match header {
+                    Some(header) => format!("send the header {header}: keys are their caller's own"),
+                    None => "say who you are, as this service wants it: keys are their caller's own".to_owned(),
+                },
             ),
             Self::BodyUnread => (
                 StatusCode::BAD_REQUEST,

@@ -158,13 +158,17 @@ where
         }
         Err(error) => return problem(Problem::KeyInvalid(settings.header.to_string(), error)),
     };
+    let caller = (settings.caller)(&parts);
+    if settings.lacks(caller.as_deref()) {
+        return problem(Problem::CallerMissing(settings.caller_header.as_ref().map(ToString::to_string)));
+    }
     let (body, counted) = match shared.take(body).await {
         Ok(taken) => taken,
         Err(refused) => return problem(refused),
     };
     let Some(one) = shared.at_work.begin(settings.at_work_max) else { return problem(Problem::TooMany) };
     shared.tidy_from_now_on();
-    let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, &key);
+    let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()));
     let request = whole(parts, body);
     let task = tokio::spawn(async move {
         let _counted = (one, counted);
@@ -217,10 +221,10 @@ enum Next {
 }
 
 impl Guarded {
-    fn of(shared: Arc<Shared>, parts: &Parts, body: &[u8], key: &str) -> Self {
+    fn of(shared: Arc<Shared>, parts: &Parts, body: &[u8], (key, caller): (&str, Option<&[u8]>)) -> Self {
         let settings = &shared.settings;
-        let (host, caller) = (settings.by_host.then(|| asked::host(parts)).flatten(), (settings.caller)(parts));
-        let of = Of { scope: &settings.scope, host: host.as_deref(), caller: caller.as_deref() };
+        let host = settings.by_host.then(|| asked::host(parts)).flatten();
+        let of = Of { scope: &settings.scope, host: host.as_deref(), caller };
         let id = asked::id(of, parts, key);
         let fingerprint = shared.fingerprints.of(parts, body);
         Self { shared, id, fingerprint }

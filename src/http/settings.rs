@@ -43,6 +43,10 @@ pub(super) struct Settings {
     pub header: HeaderName,
     pub required: bool,
     pub caller: Caller,
+    /// The header that says who the caller is, if it is one.
+    pub caller_header: Option<HeaderName>,
+    /// Whether a request under a key has to say who its caller is.
+    pub caller_required: bool,
     pub fingerprint_headers: Vec<HeaderName>,
     pub fingerprint_except: Vec<Vec<String>>,
     pub remembered_headers: Vec<HeaderName>,
@@ -67,6 +71,8 @@ impl Default for Settings {
             header: HeaderName::from_static("idempotency-key"),
             required: false,
             caller: by_header(header::AUTHORIZATION),
+            caller_header: Some(header::AUTHORIZATION),
+            caller_required: false,
             fingerprint_headers: Vec::new(),
             fingerprint_except: Vec::new(),
             remembered_headers: vec![
@@ -105,6 +111,11 @@ impl Settings {
     /// Whether a request by this method may change something.
     pub fn guards(&self, method: &Method) -> bool {
         !method.is_safe() && *method != Method::CONNECT
+    }
+
+    /// Whether a caller is missing who has to be there. One who is named by nothing but blanks is nobody.
+    pub fn lacks(&self, caller: Option<&[u8]>) -> bool {
+        self.caller_required && caller.is_none_or(|caller| caller.trim_ascii().is_empty())
     }
 
     /// Whether an answer of this status is remembered: all but those of servers that have failed, and those that say

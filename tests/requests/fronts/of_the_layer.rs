@@ -37,6 +37,21 @@ fn function_says_who_the_caller_is() {
     });
 }
 
+/// What is asked of a function has no header that could be named.
+#[test]
+fn function_that_knows_nobody_refuses_where_a_caller_is_required() {
+    on_embedded(|store| async move {
+        let set = |layer: Idempotency| {
+            layer.caller_required(true).caller(|parts| Some(parts.headers.get("session")?.as_bytes().to_vec()))
+        };
+        let front = Front::layer(store, set).await;
+        let refused = front.send(Ask::under("a").with("authorization", "whoever")).await;
+        assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (400, "caller-missing"));
+        assert!(!refused.text().contains("header"), "{}", refused.text());
+        assert_eq!(front.send(Ask::under("a").with("session", "ann")).await.whole(), (200, "run 1 of a"));
+    });
+}
+
 #[test]
 fn hosts_count_where_that_is_chosen() {
     on_embedded(|store| async move {
