@@ -142,7 +142,7 @@ fn set(layer: Idempotency, rule: &Rule) -> Idempotency {
         .on_store_down(rule.on_store_down)
         .on_in_doubt(rule.on_in_doubt);
     let layer = match &rule.caller {
-        Some(name) => layer.caller_header(name.clone()),
+        Some(name) => layer.caller_header(name.clone()).caller_required(rule.caller_required),
         None => layer.caller(|_| None),
     };
     let layer = match &rule.remember {

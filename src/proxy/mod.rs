@@ -103,6 +103,7 @@ where
 {
     let (metrics, health) = (Metrics::new(), Health::new());
     health.condition("listening", false, "does not listen yet");
+    health.condition("store", false, "was not asked yet");
     let store = store::open(&config.store).await.map_err(Error::Store)?;
     let store: Arc<dyn Store> = Arc::new(store::Counted::new(store, metrics.store()));
     let app = Arc::new(App::new(&config, &store, &metrics));
@@ -112,7 +113,7 @@ where
     let address = listener.local_addr().map_err(Error::Start)?;
     tracing::info!(%address, store = config.store.kind(), "serving");
     health.condition("listening", true, "takes connections");
-    let checking = tokio::spawn(check(store, health.clone(), config.store_wait));
+    let checking = tokio::spawn(check(store, config.store.describe(), health.clone(), config.store_wait));
     let (stopping, stopped) = watch::channel(false);
     let tls = config.tls.map(TlsAcceptor::from);
     let listening = Listening { listener, app: Arc::clone(&app), tls, bounds: config.bounds };
@@ -157,9 +158,11 @@ fn observe(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option
     Ok(Some(server))
 }
 
-/// Asks the store again and again whether it would answer, and says why it does not, once for each reason.
-async fn check(store: Arc<dyn Store>, health: Health, wait: Duration) {
+/// Asks the store again and again whether it would answer. Says at first whether it does, and after that when this
+/// changes; why it does not, once for each reason.
+async fn check(store: Arc<dyn Store>, called: String, health: Health, wait: Duration) {
     let mut known = None;
+    let mut is_first = true;
     loop {
         let problem = match tokio::time::timeout(wait, store.check()).await {
             Ok(checked) => checked.err().map(|error| error.to_string()),
@@ -173,13 +176,15 @@ async fn check(store: Arc<dyn Store>, health: Health, wait: Duration) {
             }
             None => health.condition("store", true, "answers"),
         }
-        if problem != known {
+        if is_first || problem != known {
             match &problem {
-                Some(problem) => tracing::warn!(%problem, "the store does not answer"),
-                None => tracing::info!("the store answers again"),
+                Some(problem) => tracing::warn!(store = called, %problem, "the store does not answer"),
+                None if is_first => tracing::info!(store = called, "the store answers"),
+                None => tracing::info!(store = called, "the store answers again"),
             }
             known = problem;
         }
+        is_first = false;
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }

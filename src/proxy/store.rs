@@ -88,12 +88,19 @@ pub enum StoreConfig {
 }
 
 impl StoreConfig {
-    /// What it is, in words.
+    /// What it is and where, in words, without what is secret.
     pub fn describe(&self) -> String {
         match self {
             Self::Embedded { dir } => format!("embedded, in {}", dir.display()),
-            Self::Postgres { schema, .. } => format!("postgres, in the table {schema}.request"),
-            Self::Redis { .. } => "redis".to_owned(),
+            Self::Postgres { url, schema } => {
+                let table = format!("postgres, in the table {schema}.request");
+                // It was read before.
+                postgres::shown_url(url.reveal()).map_or(table.clone(), |database| format!("{table} of {database}"))
+            }
+            Self::Redis { url } => match redis::Address::read(url.reveal()) {
+                Ok(address) => format!("redis, at {}", address.shown()),
+                Err(_) => "redis".to_owned(),
+            },
         }
     }
 

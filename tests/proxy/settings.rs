@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use super::program::Room;
+use super::program::{Keeps, Room};
 
 fn ran(mut command: Command) -> (Option<i32>, String) {
     let Output { status, stderr, stdout } = command.output().unwrap();
@@ -49,6 +49,54 @@ fn check_says_what_a_file_amounts_to() {
 }
 
 #[test]
+fn check_says_which_store_it_is_and_what_it_cannot_do() {
+    let room = Room::new();
+    let checked = |keeps: &Keeps, more: &str| {
+        let mut command = room.command_on(keeps, "http://127.0.0.1:1", &format!("caller: none\n{more}"));
+        command.arg("--check");
+        let (code, said) = ran(command);
+        assert!(code == Some(0) && !said.contains("hunter2"), "{said}");
+        said
+    };
+    let postgres = Keeps::Postgres("postgresql://ann:hunter2@nowhere.example:5433/shop".to_owned());
+    let redis = Keeps::Redis("redis://ann:hunter2@nowhere.example/3".to_owned());
+    for (keeps, words) in [
+        (&Keeps::Embedded, "store embedded, in requests"),
+        (
+            &postgres,
+            r#"store postgres, in the table ratchet.request of database "shop" at nowhere.example:5433 as user "ann""#,
+        ),
+        (&redis, "store redis, at nowhere.example:6379/3"),
+    ] {
+        let said = checked(keeps, "");
+        assert!(said.contains(words) && !said.contains('⚠'), "{said}");
+    }
+    let said = checked(&redis, "on_store_down: pass\nreservation_header: x-reservation");
+    for words in [
+        "⚠ while the store does not answer, requests are passed on unprotected",
+        "⚠ `reservation_header` needs the store in PostgreSQL, and this one is `redis`",
+        "[proxy.yaml:7:16]",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!checked(&postgres, "reservation_header: x-reservation").contains('⚠'));
+}
+
+#[test]
+fn topology_is_told_from_a_proxys_file() {
+    let room = Room::new();
+    let topology = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/payments.yaml");
+    for words in ["", "--check"] {
+        let mut command = room.command(&format!("proxy {words} --config"));
+        command.arg(&topology);
+        let (code, said) = ran(command);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("this is a topology, no proxy's file") && said.contains("ratchet check"), "{said}");
+        assert!(said.contains("1 mistake"), "{said}");
+    }
+}
+
+#[test]
 fn options_are_for_the_simple_case_and_not_beside_a_file() {
     let room = Room::new();
     room.write("http://127.0.0.1:1", "");
@@ -61,6 +109,8 @@ fn options_are_for_the_simple_case_and_not_beside_a_file() {
     let (code, said) = ran(room.command("proxy --listen nowhere --upstream here --check"));
     assert_eq!(code, Some(2));
     assert!(said.contains("[the command line:1:9]") && said.contains("2 mistakes"), "{said}");
+    let (code, said) = ran(room.command("proxy --listen localhost:8080 --upstream http://a --check"));
+    assert!(code == Some(2) && said.contains("write `listen: 127.0.0.1:8080` for this machine alone"), "{said}");
     let (code, said) = ran(room.command("proxy --listen 127.0.0.1:0 --upstream http://a --check"));
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("ratchet-requests"), "{said}");

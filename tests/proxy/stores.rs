@@ -48,7 +48,7 @@ fn store_that_refuses_says_why() {
         let (room, service) = (Room::new(), Service::counting().await);
         let proxy = room.start_on(&keeps, &service.url(), "");
         let why = "[-] store: does not answer: the store refuses: redis at 127.0.0.1:";
-        let said = until(&proxy, |ready| ready.text().contains("[-] store")).await;
+        let said = until(&proxy, |ready| ready.text().contains("[-] store: does not answer")).await;
         assert!(said.text().contains(why) && said.text().contains("compare"), "{}", said.text());
         // It goes on being asked.
         tokio::time::sleep(std::time::Duration::from_secs(3)).await;
@@ -60,6 +60,58 @@ fn store_that_refuses_says_why() {
         until_ready(&proxy, 200).await;
         assert!(proxy.log().contains("the store answers again"));
     });
+}
+
+/// The line at the start that says so.
+async fn told_at_the_start(proxy: &Proxy, message: &str) -> serde_json::Value {
+    let start = std::time::Instant::now();
+    loop {
+        let log = proxy.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let told: Vec<_> =
+            lines.filter(|line| line["message"].as_str().is_some_and(|it| it.starts_with("the store"))).collect();
+        if let [line] = &told[..] {
+            assert_eq!(line["message"], message, "{line}");
+            return line.clone();
+        }
+        assert!(told.is_empty() && start.elapsed() < WAIT, "{log}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+/// Without a request and without a look at /readyz: what the store is, whether it answers, and why it does not.
+#[test]
+fn start_says_whether_the_store_answers() {
+    let wants = redis_server::Server::start(&["--requirepass s3cret"]);
+    let replica = redis_server::Server::start(&["--replicaof 127.0.0.1 1"]);
+    let (database, bare, redis) = (Database::new(), Database::new(), redis_server::Server::shared());
+    let limited = bare.url.replace("postgres@", "limited@");
+    let absent = "postgresql://ann:s3cret@127.0.0.1:1/shop".to_owned();
+    for (keeps, store, why) in [
+        (Keeps::Embedded, "embedded, in requests", None),
+        (Keeps::Postgres(database.url.clone()), "postgres, in the table ratchet.request of database", None),
+        (Keeps::Redis(redis.url("")), "redis, at 127.0.0.1:", None),
+        (Keeps::Redis(wants.url(":wr0ng@")), "redis, at 127.0.0.1:", Some("it refuses user and password")),
+        (Keeps::Redis(replica.url("")), "redis, at 127.0.0.1:", Some("it is a replica: name the master")),
+        (Keeps::Postgres(absent), r#"of database "shop" at 127.0.0.1:1 as user "ann""#, Some("127.0.0.1:1")),
+        (
+            Keeps::Postgres(limited),
+            r#"as user "limited""#,
+            Some("the table \"ratchet\".request is missing; let somebody"),
+        ),
+    ] {
+        run(async {
+            let (room, service) = (Room::new(), Service::counting().await);
+            let proxy = room.start_on(&keeps, &service.url(), "");
+            let message = if why.is_some() { "the store does not answer" } else { "the store answers" };
+            let line = told_at_the_start(&proxy, message).await;
+            assert_eq!(line["level"], if why.is_some() { "WARN" } else { "INFO" }, "{line}");
+            assert!(line["store"].as_str().is_some_and(|said| said.contains(store)), "{line}");
+            let said = line["problem"].as_str().unwrap_or_default();
+            assert!(said.contains(why.unwrap_or_default()) && said.is_empty() == why.is_none(), "{line}");
+            assert!(!proxy.log().contains("s3cret") && !proxy.log().contains("wr0ng"), "{}", proxy.log());
+        });
+    }
 }
 
 async fn until_ready(proxy: &Proxy, status: u16) -> Got {

@@ -216,6 +216,14 @@ pub fn check_url(url: &str) -> Result<(), String> {
     url::Target::read(url).map(drop).map_err(|error| error.to_string())
 }
 
+/// The database at a url, where it is and as whom, for messages: never the password.
+///
+/// # Errors
+/// What is wrong with the url; never quotes it.
+pub fn shown_url(url: &str) -> Result<String, String> {
+    url::Target::read(url).map(|target| target.shown()).map_err(|error| error.to_string())
+}
+
 /// A name as SQL quotes it.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

@@ -4,9 +4,11 @@
 use crate::proxy::store::STORE;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
-const ADDRESS: Type = Type::Text("an address and a port");
+const ADDRESS: Type = Type::Text("an IP address and a port");
+const ADDRESS_OR_OFF: Type = Type::Text("an IP address and a port, or `off`");
 const HEADER_NAME: Type = Type::Text("a header's name");
 const HEADER_NAMES: Type = Type::ListOrNone("a list of headers' names", &HEADER_NAME);
+const CALLERS: Type = Type::AnyOf("a header's name, `none`, or a mapping", &[HEADER_NAME, Type::mapping(&CALLER_OF)]);
 const FILE: Type = Type::Text("a file's path");
 
 /// A type of a few words.
@@ -59,7 +61,7 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "tls: {certificate: tls/server.pem, key: tls/server.key}",
         "speaks TLS with clients: `certificate`, a file with the certificate and those that it is signed by, and `key`",
     ),
-    Key::optional("http", ADDRESS, "http: 127.0.0.1:9464", "address of `/metrics`, `/livez` and `/readyz`, or `off`")
+    Key::optional("http", ADDRESS_OR_OFF, "http: 127.0.0.1:9464", "address of `/metrics`, `/livez` and `/readyz`, or `off`")
         .or(Omitted::Is("127.0.0.1:9464")),
     Key::optional(
         "upstream_protocol",
@@ -111,8 +113,9 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "bodies_bytes_max",
         Type::Size("a size from 1B to 64GiB"),
         "bodies_bytes_max: 256MiB",
-        "how much the bodies of requests under a key take in memory together; what does not fit is refused with 503. At \
-         least one always fits",
+        "how much the bodies of requests under a key, and of their answers until they are remembered, take in memory \
+         together. A request that does not fit is refused with 503, but at least one always fits; of an answer that does \
+         not fit its digest is remembered",
     )
     .or(Omitted::Is("256MiB")),
     Key::optional(
@@ -188,10 +191,11 @@ const HEADER: Key = Key::optional("header", HEADER_NAME, "header: X-Request-Key"
     .or(Omitted::Is("Idempotency-Key"));
 const CALLER: Key = Key::optional(
     "caller",
-    HEADER_NAME,
+    CALLERS,
     "caller: X-Tenant",
     "the header by which [callers](#what-is-answered) are told apart, each with keys of its own; those who do not send it \
-     are one; `none` if all are",
+     are one; `none` if all are. With `{header: X-Tenant, required: true}` a request under a key is refused with 400 that \
+     does not have it; where `header` is left out it is the one from the top, or `Authorization`",
 )
 .or(Omitted::Is("Authorization"));
 const RETENTION: Key = Key::optional("retention", Type::Duration, "retention: 24h", "how long answers are remembered")
@@ -269,6 +273,19 @@ const RESERVATION_HEADER: Key = Key::optional(
     "the header in which the service is told its reservation, as `ID.TOKEN` in hexadecimal digits",
 );
 
+/// `caller`, where it says more than a header.
+pub static CALLER_OF: Mapping = Mapping::of(&[
+    Key::optional("header", HEADER_NAME, "header: X-Tenant", "the header by which callers are told apart")
+        .or(Omitted::Words("the one from the top, or `Authorization`")),
+    Key::optional(
+        "required",
+        Type::Boolean,
+        "required: true",
+        "whether a request under a key that does not have it is refused with 400",
+    )
+    .or(Omitted::Is("false")),
+]);
+
 /// `tls`.
 pub static TLS: Mapping = Mapping::of(&[
     Key::required(
@@ -304,4 +321,4 @@ pub static REMEMBER: Mapping =
 
 /// All of these, for the tests of the tables.
 #[cfg(test)]
-pub static ALL: &[&Mapping] = &[&TOP, &ROUTE, &RULE, &TLS, &LOG, &FINGERPRINT, &REMEMBER];
+pub static ALL: &[&Mapping] = &[&TOP, &ROUTE, &RULE, &CALLER_OF, &TLS, &LOG, &FINGERPRINT, &REMEMBER];

@@ -16,10 +16,11 @@ use super::upstream::Origin;
 use crate::http::OnStoreDown;
 use crate::http::request::OnInDoubt;
 use crate::observe::logs;
-use crate::yaml::{Diagnostics, Environment, File, Mistake, Reader, Report, read as yaml, secrets};
+use crate::yaml::{Diagnostics, Environment, File, Mistake, Node, Place, Reader, Report, Value, read as yaml, secrets};
 
 mod keys;
 mod read;
+mod rule;
 pub mod schema;
 
 /// How a proxy is set.
@@ -64,7 +65,7 @@ pub struct Bounds {
     pub connections_max: usize,
     /// Requests under a key that are at work.
     pub at_work_max: usize,
-    /// Bytes of their bodies, together.
+    /// Bytes of their bodies, and of their answers' until they are remembered, together.
     pub bodies_bytes_max: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
@@ -105,6 +106,8 @@ pub struct Rule {
     pub header: HeaderName,
     /// The header that tells callers apart; `None`: all are one.
     pub caller: Option<HeaderName>,
+    /// Whether a request under a key has to have it.
+    pub caller_required: bool,
     /// How long answers are remembered.
     pub retention: Duration,
     /// How long requests wait for the first one under their key.
@@ -162,9 +165,25 @@ fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report)
     // A mistake beside a password can be shown.
     let shown = Arc::new(secrets::masked(&file));
     let mut reader = Reader { file: shown, environment, report: &mut report };
-    let config = reader.parse_text(file.text()).and_then(|tree| read::config(&tree, &mut reader));
+    let config = reader.parse_text(file.text()).and_then(|tree| {
+        if let Some(place) = topologys_key(&tree) {
+            let name = reader.file.name().to_owned();
+            let help = format!("check it with `ratchet check {name}`, run it with `ratchet run {name}`");
+            let message = "this is a topology, no proxy's file".to_owned();
+            reader.mistake(place, message, "a proxy's file has no such key", help);
+            return None;
+        }
+        read::config(&tree, &mut reader)
+    });
     let config = config.filter(|_| report.is_fine());
     report.finish(config).map(|(config, warnings)| Config { warnings, ..config })
+}
+
+/// Where a file that is no proxy's says what `ratchet run` does.
+fn topologys_key(tree: &Node) -> Option<Place> {
+    let Value::Mapping(entries) = &tree.value else { return None };
+    let find = |keys: &[&str]| entries.iter().find(|entry| keys.contains(&entry.key.as_str()));
+    find(&["name", "input"]).filter(|_| find(&["listen", "upstream", "store"]).is_none()).map(|entry| entry.key_place)
 }
 
 #[cfg(test)]

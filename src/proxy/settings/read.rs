@@ -1,29 +1,25 @@
 //! Reads a proxy's tree.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method};
+use http::Method;
 use tracing_subscriber::EnvFilter;
 
+use super::rule::{defaults, rule};
 use super::{Bounds, Config, KeyUse, Route, Rule, keys};
-use crate::dedup::Path;
-use crate::http::request::OnInDoubt;
-use crate::http::{AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, LEASE, OnStoreDown, RETENTION};
+use crate::http::{AT_WORK_MAX, BODIES_BYTES_MAX};
 use crate::observe::logs;
 use crate::proxy::routes::Pattern;
-use crate::proxy::store;
+use crate::proxy::store::{self, StoreConfig};
 use crate::proxy::upstream::{Origin, Protocol};
 use crate::tls::{self, ONE, TWO};
-use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, units};
+use crate::yaml::read::clipped;
+use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, units};
 
-/// The shortest lease: it is extended three times before it ends.
-const LEASE_MS_MIN: i64 = 1_000;
 const HEAD_BYTES: (u64, u64) = (8 << 10, 1 << 20);
-const REQUEST_BYTES_MAX: u64 = 1 << 30;
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Of connections, and of requests at work.
 const COUNT_MAX: usize = 1_000_000;
 const BODIES_BYTES: u64 = 64 << 30;
@@ -32,17 +28,18 @@ const SCOPE_BYTES_MAX: usize = 100;
 /// The whole file; `None` after mistakes, which are reported.
 pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
     let top = reader.root(tree, &keys::TOP, Shape { what: "a mapping", example: "listen: 127.0.0.1:8080" })?;
-    let listen =
-        top.require("listen", reader).and_then(|field| reader.parsed(field, |text| text.parse::<SocketAddr>().ok()));
+    let listen = top.require("listen", reader).and_then(|field| address(field, reader));
     let origin = upstream(&top, reader);
     let store = top.require("store", reader).and_then(|field| store::read(field, reader));
     let scope = top.get("scope").and_then(|field| reader.parsed(field, scope));
     let tls = top.get("tls").map(|field| with_clients(field, reader));
     let http = match top.get("http") {
         None => "127.0.0.1:9464".parse().ok().map(Some),
-        Some(field) => reader
-            .parsed(field, |text| if text == "off" { Some(None) } else { text.parse().ok().map(Some) })
-            .map(|placed| placed.value),
+        Some(field) => {
+            let text = reader.text(field);
+            let is_off = text.is_some_and(|text| text.value.reveal() == "off");
+            if is_off { Some(None) } else { address(field, reader).map(|address| Some(address.value)) }
+        }
     };
     let bounds = bounds(&top, reader);
     let store_wait = duration(&top, "store_timeout", 5_000, reader);
@@ -50,8 +47,9 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
     let sets_host = choice(&top, "host", &[("keep", false), ("upstream", true)], reader);
     let trusts_forwarded = top.get("trust_forwarded").and_then(|field| reader.boolean(field));
     let (log_format, log_level) = log(&top, reader);
-    let base = rule(&top, &defaults(), reader);
-    let routes = routes(&top, &base, reader);
+    let kind = store.as_ref().map(StoreConfig::kind);
+    let base = rule(&top, &defaults(), kind, reader);
+    let routes = routes(&top, (&base, kind), reader);
     if let (Some(field), Some(listen)) = (top.get("http"), &listen)
         && http == Some(Some(listen.value))
         && listen.value.port() != 0
@@ -152,7 +150,7 @@ fn log(top: &Fields<'_>, reader: &mut Reader<'_>) -> (logs::Format, String) {
 }
 
 /// The routes, and after them what is for all other requests.
-fn routes(top: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Vec<Route> {
+fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut Reader<'_>) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     let no_items = Vec::new();
     let items = match top.get("routes") {
@@ -176,9 +174,8 @@ fn routes(top: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Vec<Route> 
             reader.parsed(&field.described(what), Pattern::parse)
         });
         let methods = fields.get("methods").and_then(|field| reader.list(field)).unwrap_or_default();
-        let methods =
-            methods.iter().filter_map(|field| reader.parsed(field, method)).map(|method| method.value).collect();
-        let rule = rule(&fields, base, reader);
+        let methods = methods.iter().filter_map(|field| method(field, reader)).collect();
+        let rule = rule(&fields, base, store, reader);
         is_taken_as_given |= rule.key != KeyUse::Off && fields.get("caller").is_none();
         let Some(path) = path else { continue };
         let route = Route { path: Some(path.value), methods, rule };
@@ -200,19 +197,9 @@ fn routes(top: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Vec<Route> 
 fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
     let Some(place) = top.get("upstream").map(Field::place) else { return };
     let message = "it is not said how callers are told apart: all who send no `Authorization` are one, and get each other's answers";
-    let help = "write `caller: Authorization` if all clients send it, the header that a gateway in front sets, or \
-                `caller: none` if all clients are one";
+    let help = "write `caller: {required: true}`, which refuses those who do not send it, the header that a gateway in \
+                front sets, or `caller: none` if all clients are one";
     reader.report.warning((&reader.file, place), message.to_owned(), "the service that they call", help);
-}
-
-/// A header that is no secret lets whoever sends it have the answers.
-fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
-    let message = format!(
-        "`caller` is a header that clients may make up: whoever sends another's `{name}` and key gets the answer, without \
-         the service being asked"
-    );
-    let help = "have a gateway in front authenticate clients, set this header, and remove what they send in it";
-    reader.report.warning((&reader.file, place), message, "not `Authorization`", help);
 }
 
 /// Whether every request of a route is one of another's that comes before it.
@@ -223,129 +210,50 @@ fn hides(before: &Route, route: &Route) -> bool {
 }
 
 /// A method, in the letters that it is sent in.
-fn method(text: &str) -> Option<Method> {
-    Method::from_bytes(text.as_bytes())
-        .ok()
-        .filter(|_| text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-'))
-}
-
-/// The rule where nothing is written.
-fn defaults() -> Rule {
-    Rule {
-        key: KeyUse::Optional,
-        header: HeaderName::from_static("idempotency-key"),
-        caller: Some(http::header::AUTHORIZATION),
-        retention: RETENTION,
-        wait: Duration::ZERO,
-        lease: LEASE,
-        on_in_doubt: OnInDoubt::default(),
-        on_store_down: OnStoreDown::default(),
-        fingerprint_headers: Vec::new(),
-        fingerprint_except: Vec::new(),
-        remember: None,
-        request_bytes_max: BODY_BYTES_MAX,
-        answer_bytes_max: BODY_BYTES_MAX,
-        timeout: Duration::from_secs(60),
-        reservation_header: None,
-    }
-}
-
-/// A rule: what is written here, and for the rest what `base` says.
-fn rule(fields: &Fields<'_>, base: &Rule, reader: &mut Reader<'_>) -> Rule {
-    let keys = [("required", KeyUse::Required), ("optional", KeyUse::Optional), ("off", KeyUse::Off)];
-    let doubt = [("run", OnInDoubt::Run), ("refuse", OnInDoubt::Refuse)];
-    let down = [("refuse", OnStoreDown::Refuse), ("pass", OnStoreDown::Pass)];
-    let caller = fields.get("caller").and_then(|field| {
-        reader.parsed(field, |text| if text == "none" { Some(None) } else { header_name(text).map(Some) })
-    });
-    if let Some(Placed { value: Some(name), place }) = &caller
-        && *name != http::header::AUTHORIZATION
-    {
-        warn_of_named_callers(name, *place, reader);
-    }
-    let wait = fields.get("wait").and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value));
-    let lease = fields.get("lease").and_then(|field| {
-        let parse = |text: &str| units::duration_ms(text).filter(|ms| *ms >= LEASE_MS_MIN);
-        reader.parsed(&field.described("a duration of at least 1s"), parse)
-    });
-    let reservation = fields.get("reservation_header").and_then(|field| reader.parsed(field, header_name));
-    let header = fields.get("header").and_then(|field| reader.parsed(field, header_name));
-    let mut rule = Rule {
-        key: choice(fields, "key", &keys, reader).unwrap_or(base.key),
-        header: header.map_or_else(|| base.header.clone(), |header| header.value),
-        caller: caller.map_or_else(|| base.caller.clone(), |caller| caller.value),
-        retention: given(fields, "retention", reader).unwrap_or(base.retention),
-        wait: wait.unwrap_or(base.wait),
-        lease: lease.map_or(base.lease, |lease| millis(lease.value)),
-        on_in_doubt: choice(fields, "on_in_doubt", &doubt, reader).unwrap_or(base.on_in_doubt),
-        on_store_down: choice(fields, "on_store_down", &down, reader).unwrap_or(base.on_store_down),
-        request_bytes_max: size(fields, "request_bytes_max", (1, REQUEST_BYTES_MAX), reader)
-            .unwrap_or(base.request_bytes_max),
-        answer_bytes_max: size(fields, "answer_bytes_max", (1, ANSWER_BYTES_MAX), reader)
-            .unwrap_or(base.answer_bytes_max),
-        timeout: given(fields, "timeout", reader).unwrap_or(base.timeout),
-        reservation_header: reservation.map_or_else(|| base.reservation_header.clone(), |name| Some(name.value)),
-        ..base.clone()
+fn method(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Method> {
+    let read = |text: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+        Method::from_bytes(text.as_bytes()).ok().filter(|_| text.bytes().all(is_letter))
     };
-    if let Some(below) = fields.get("fingerprint").and_then(|field| reader.fields(field, &keys::FINGERPRINT)) {
-        rule.fingerprint_headers = names(&below, "headers", reader).unwrap_or_default();
-        rule.fingerprint_except =
-            items(&below, "except", reader, |text| Path::parse(&format!("value.{text}")).ok().map(|_| text.to_owned()))
-                .unwrap_or_default();
+    let text = reader.text(field)?;
+    let upper = text.value.reveal().to_ascii_uppercase();
+    if text.value.is_secret() || upper == text.value.reveal() || read(&upper).is_none() {
+        return reader.convert(&field.name, &text, field.shape, read).map(|method| method.value);
     }
-    if let Some(below) = fields.get("remember").and_then(|field| reader.fields(field, &keys::REMEMBER)) {
-        let _ = below.require("headers", reader);
-        rule.remember = names(&below, "headers", reader);
+    let message = format!("`{}`: methods are written in upper-case letters", field.name);
+    reader.mistake(text.place, message, format!("`{}` is not", text.value.reveal()), format!("write `{upper}`"));
+    None
+}
+
+/// An address to listen on. It is no name: what that stands for may change, or be several.
+fn address(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<SocketAddr>> {
+    let text = reader.text(field)?;
+    let word = text.value.reveal();
+    let port = word.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    match (word.parse::<SocketAddr>(), port) {
+        (Err(_), Some(port)) if !text.value.is_secret() && word.parse::<IpAddr>().is_err() => {
+            let (name, key) = (&field.name, field.name.rsplit('.').next().unwrap_or_default());
+            let message = format!("`{name}` must be {}", field.shape.what);
+            let help = format!(
+                "a host's name is not looked up: write `{key}: 127.0.0.1:{port}` for this machine alone, or \
+                 `{key}: 0.0.0.0:{port}` for all of its addresses"
+            );
+            reader.mistake(text.place, message, format!("`{}` is not", clipped(word)), help);
+            None
+        }
+        _ => reader.convert(&field.name, &text, field.shape, |text| text.parse().ok()),
     }
-    check_together(fields, &rule, reader);
-    rule
 }
 
-fn check_together(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
-    let at = |key: &str| fields.get(key).map(Field::place);
-    if rule.reservation_header.as_ref() == Some(&rule.header)
-        && let Some(place) = at("reservation_header").or_else(|| at("header"))
-    {
-        let message = "`reservation_header` is the header of the key".to_owned();
-        reader.mistake(place, message, "here", "name another header, such as `Idempotency-Reservation`");
-    }
-    if rule.retention < rule.lease
-        && let Some(place) = at("retention").or_else(|| at("lease"))
-    {
-        let message =
-            "answers are to be remembered for less time than a request may be at work: `retention`, `lease`".to_owned();
-        reader.mistake(place, message, "here", "raise `retention`, or lower `lease`");
-    }
-}
-
-fn header_name(text: &str) -> Option<HeaderName> {
-    HeaderName::from_bytes(text.as_bytes()).ok()
-}
-
-fn names(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Vec<HeaderName>> {
-    items(fields, key, reader, header_name)
-}
-
-/// The items of a list, which may be empty.
-fn items<T>(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>, parse: fn(&str) -> Option<T>) -> Option<Vec<T>> {
-    let field = fields.get(key)?;
-    let crate::yaml::Value::List(nodes) = &field.node.value else {
-        reader.wrong(field);
-        return None;
-    };
-    let items = nodes.iter().filter_map(|node| reader.parsed(&field.item(node), parse));
-    Some(items.map(|item| item.value).collect())
-}
-
-fn choice<T: Copy>(fields: &Fields<'_>, key: &str, choices: &[(&str, T)], reader: &mut Reader<'_>) -> Option<T> {
+pub fn choice<T: Copy>(fields: &Fields<'_>, key: &str, choices: &[(&str, T)], reader: &mut Reader<'_>) -> Option<T> {
     fields.get(key).and_then(|field| reader.choice(field, choices)).map(|chosen| chosen.value)
 }
 
-fn millis(ms: i64) -> Duration {
+pub fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.unsigned_abs())
 }
 
-fn given(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Duration> {
+pub fn given(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Duration> {
     fields.get(key).and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value))
 }
 
@@ -353,7 +261,7 @@ fn duration(fields: &Fields<'_>, key: &str, default_ms: u64, reader: &mut Reader
     given(fields, key, reader).unwrap_or(Duration::from_millis(default_ms))
 }
 
-fn size(fields: &Fields<'_>, key: &str, (min, max): (u64, u64), reader: &mut Reader<'_>) -> Option<usize> {
+pub fn size(fields: &Fields<'_>, key: &str, (min, max): (u64, u64), reader: &mut Reader<'_>) -> Option<usize> {
     let parse = |text: &str| {
         let bytes = units::size_bytes(text).filter(|bytes| (min..=max).contains(bytes))?;
         usize::try_from(bytes).ok()

@@ -123,9 +123,99 @@ fn how_callers_are_told_apart_is_to_be_said() {
     ] {
         assert!(!unsaid(more), "{more}");
     }
+    assert!(!unsaid("caller: {required: true}\n"));
     let named = warned("caller: authorization\nroutes:\n  - {path: /a, caller: X-Tenant}\n");
     assert_eq!(named.len(), 1, "{named:?}");
     assert!(named[0].0 == 6 && named[0].1.contains("whoever sends another's `x-tenant` and key"), "{named:?}");
+}
+
+#[test]
+fn callers_header_may_be_required() {
+    let tenant = Some(HeaderName::from_static("x-tenant"));
+    let text = format!(
+        "{SMALL}caller: {{header: X-Tenant, required: true}}\nroutes:\n  - {{path: /a}}\n  - {{path: /b, caller: X-Other}}\n  \
+         - {{path: /c, caller: {{required: false}}}}\n  - {{path: /d, caller: none}}\n"
+    );
+    let config = loaded(&text);
+    let callers: Vec<_> =
+        config.routes.iter().map(|route| (route.rule.caller.clone(), route.rule.caller_required)).collect();
+    let other = Some(HeaderName::from_static("x-other"));
+    assert_eq!(
+        callers,
+        [(tenant.clone(), true), (other, false), (tenant.clone(), false), (None, false), (tenant, true)]
+    );
+    let places: Vec<usize> = config.warnings.iter().map(|odd| odd.position().map_or(0, |(_, line, _)| line)).collect();
+    assert_eq!(places, [4, 7], "each header that is written, and may be made up: {:?}", config.warnings);
+    let plain = loaded(&format!("{SMALL}caller: {{required: true}}\n"));
+    let rule = &plain.routes[0].rule;
+    assert_eq!((rule.caller.clone(), rule.caller_required), (Some(http::header::AUTHORIZATION), true));
+    assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
+    refused("caller: {require: true}\n", "unknown key `caller.require`");
+    refused("caller: {header: none of these}\n", "`caller.header` must be a header's name");
+    refused("caller: [X-Tenant]\n", "`caller` must be a header's name, `none`, or a mapping");
+}
+
+#[test]
+fn what_is_left_unprotected_or_of_no_use_is_warned_about() {
+    let down = "while the store does not answer, requests are passed on unprotected";
+    for (more, line) in [("on_store_down: pass\n", 4), ("routes:\n  - {path: /a, on_store_down: pass}\n", 5)] {
+        let all = warned(&format!("{more}caller: none\n"));
+        assert!(all.len() == 1 && all[0].0 == line && all[0].1.starts_with(down), "{more}: {all:?}");
+    }
+    assert!(warned("on_store_down: refuse\ncaller: none\n").is_empty());
+    let useless = "`reservation_header` needs the store in PostgreSQL, and this one is `embedded`";
+    for (more, line) in [("reservation_header: x-r\n", 4), ("routes:\n  - {path: /a, reservation_header: x-r}\n", 5)] {
+        assert_eq!(warned(&format!("{more}caller: none\n")), [(line, useless.to_owned())], "{more}");
+    }
+    let postgres = SMALL.replace("{embedded: {dir: requests}}", "{postgres: {url: 'postgres://ann@db/shop'}}");
+    assert!(loaded(&format!("{postgres}reservation_header: x-r\ncaller: none\n")).warnings.is_empty());
+}
+
+/// What a text is told to write instead.
+#[track_caller]
+fn told(text: &str, words: &[&str]) {
+    let shown = load_text("proxy.yaml", text, &Fake::default()).expect_err(text).render(false);
+    let shown = shown.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+    words.iter().for_each(|words| assert!(shown.contains(words), "{words}: {shown}"));
+}
+
+#[test]
+fn address_to_listen_on_is_no_name() {
+    let with = |listen: &str| SMALL.replace("127.0.0.1:8080", listen);
+    for listen in ["localhost:8080", "8080", "':8080'", "shop.example:8080"] {
+        told(
+            &with(listen),
+            &[
+                "`listen` must be an IP address and a port",
+                "write `listen: 127.0.0.1:8080` for this machine alone, or `listen: 0.0.0.0:8080`",
+                "1 mistake",
+            ],
+        );
+    }
+    for listen in ["127.0.0.1", "'::1'", "localhost", "localhost:99999", "here"] {
+        told(&with(listen), &["`listen` must be an IP address and a port", "write e.g. `listen: 127.0.0.1:8080`"]);
+    }
+    told(&format!("{SMALL}http: localhost:9464\n"), &["`http` must be", "or `off`", "write `http: 127.0.0.1:9464`"]);
+    assert_eq!(loaded(&with("'[::1]:8080'")).listen.to_string(), "[::1]:8080");
+}
+
+#[test]
+fn method_is_written_as_it_is_sent() {
+    told(
+        &format!("{SMALL}routes: [{{path: /a, methods: [POST, patch]}}]\n"),
+        &["`routes.methods`: methods are written in upper-case letters", "write `PATCH`", "1 mistake"],
+    );
+    told(&format!("{SMALL}routes: [{{path: /a, methods: ['a b']}}]\n"), &["`routes.methods` must be", "`a b` is not"]);
+}
+
+#[test]
+fn topology_is_recognised() {
+    let topology =
+        "name: payments\ninput: {topics: [payments]}\nidentity: value.id\noutput: {topic: payments.unique}\n";
+    assert_eq!(mistakes(topology), [(1, "this is a topology, no proxy's file".to_owned())]);
+    told(topology, &["check it with `ratchet check proxy.yaml`, run it with `ratchet run proxy.yaml`"]);
+    // A proxy's file into which such a key has strayed is still one.
+    assert_eq!(mistakes(&format!("{SMALL}name: payments\ncaller: none\n")), [(4, "unknown key `name`".to_owned())]);
 }
 
 #[test]
@@ -137,10 +227,11 @@ fn stores_are_one_of_their_kinds() {
     let config = read("{postgres: {url: '${env:DB}', schema: api}}").unwrap();
     assert_eq!(
         (config.store.kind(), config.store.describe().as_str()),
-        ("postgres", "postgres, in the table api.request")
+        ("postgres", "postgres, in the table api.request of database \"shop\" at db:5432 as user \"ann\"")
     );
     assert!(!format!("{config:?}").contains("hunter2"), "an address is shown");
-    assert_eq!(read("{redis: {url: '${env:R}'}}").unwrap().store.kind(), "redis");
+    let config = read("{redis: {url: '${env:R}'}}").unwrap();
+    assert_eq!((config.store.kind(), config.store.describe().as_str()), ("redis", "redis, at r:6379"));
     for (store, words) in [
         ("{postgres: {url: 'postgres://ann:hunter2@db/shop'}}", "the password in `store.postgres.url` is a secret"),
         ("{redis: {url: 'redis://:hunter2@r'}}", "the password in `store.redis.url` is a secret"),

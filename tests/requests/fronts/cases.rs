@@ -225,6 +225,28 @@ pub async fn keys_are_everybodys_where_that_is_chosen(place: Place) {
     assert_eq!(front.runs.count(&key), 1);
 }
 
+/// Otherwise all who say nothing are one, and get each other's answers.
+pub async fn callers_must_say_who_they_are_where_that_is_chosen(place: Place) {
+    for (set, header) in [(None, "authorization"), (Some("x-tenant"), "x-tenant")] {
+        let (front, key) = (Front::set(place.clone(), &[Set::CallerRequired(set)]).await, new_key());
+        for nobody in [Ask::under(&key), Ask::under(&key).with(header, ""), Ask::under(&key).with("x-other", "a")] {
+            let refused = front.send(nobody).await;
+            assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (400, "caller-missing"));
+            assert!(refused.text().contains(&format!("send the header {header}:")), "{}", refused.text());
+        }
+        assert_eq!(front.runs.count(&key), 0);
+        for caller in ["ann", "ben"] {
+            let ask = || Ask::under(&key).with(header, caller);
+            assert!(!front.send(ask()).await.is_replayed(), "{caller}");
+            assert!(front.send(ask()).await.is_replayed(), "{caller}");
+        }
+        for passed in [Ask::plain("plain"), Ask::under(&key).by(Method::GET)] {
+            assert_eq!(front.send(passed).await.status, 200, "nobody looks at it");
+        }
+        assert_eq!(front.send(Ask::under("a,b")).await.problem(), "key-invalid", "its key is looked at first");
+    }
+}
+
 /// Not all clients call it by the draft's name.
 pub async fn other_header_carries_the_key(place: Place) {
     let (front, key) = (Front::set(place, &[Set::Header("x-request-key"), Set::Required]).await, new_key());
@@ -452,6 +474,31 @@ pub async fn bodies_are_bounded_together(place: Place) {
     });
     assert_eq!(first.status, 200);
     front.until(ask(&new_key(), 1_000), |answer| answer.status == 200).await;
+}
+
+/// What is held of an answer until it is remembered takes memory as a request does. One for which there is no room is
+/// given all the same, and remembered as one that is too large.
+pub async fn answers_count_among_the_bodies(place: Place) {
+    let sets = [Set::RequestBytesMax(1_000), Set::BodiesBytesMax(1_500)];
+    let front = Front::set(place, &sets).await;
+    let first = Ask::under(&new_key()).body(vec![b'x'; 1_000]).with("x-delay-ms", 2_000);
+    let large = Ask::under(&new_key()).with("x-bytes", 1_000).with("x-status", 201);
+    let small = Ask::under(&new_key()).with("x-bytes", 100);
+    let (first, ()) = tokio::join!(front.send(first), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let (given, whole) = (front.send(large.clone()).await, front.send(small.clone()).await);
+        assert_eq!((given.status.as_u16(), given.body.len(), given.is_replayed()), (201, 1_000, false));
+        assert_eq!((whole.status.as_u16(), whole.body.len()), (200, 100));
+    });
+    assert_eq!(first.status, 200);
+    let again = front.until(large, |again| !again.text().contains(r#""sha256":null"#)).await;
+    let said: serde_json::Value = serde_json::from_slice(&again.body).expect("JSON");
+    assert_eq!((again.status.as_u16(), again.is_replayed(), &said["bytes"]), (201, true, &1_000.into()));
+    let again = front.send(small).await;
+    assert_eq!((again.body.len(), again.is_replayed()), (100, true), "it fitted");
+    let fits = Ask::under(&new_key()).with("x-bytes", 1_000);
+    let (given, again) = (front.send(fits.clone()).await, front.send(fits).await);
+    assert_eq!((again.whole(), again.is_replayed()), (given.whole(), true), "there is room again");
 }
 
 /// Streams pass as they come.

@@ -1,0 +1,181 @@
+//! Reads a rule, at the top or of a route: what is written there, and for the rest what stands above it.
+
+use std::time::Duration;
+
+use http::HeaderName;
+
+use super::read::{choice, given, millis, size};
+use super::{KeyUse, Rule, keys};
+use crate::dedup::Path;
+use crate::http::request::OnInDoubt;
+use crate::http::{BODY_BYTES_MAX, LEASE, OnStoreDown, RETENTION};
+use crate::yaml::{Field, Fields, Place, Reader, Value, units};
+
+/// The shortest lease: it is extended three times before it ends.
+const LEASE_MS_MIN: i64 = 1_000;
+const REQUEST_BYTES_MAX: u64 = 1 << 30;
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// The rule where nothing is written.
+pub fn defaults() -> Rule {
+    Rule {
+        key: KeyUse::Optional,
+        header: HeaderName::from_static("idempotency-key"),
+        caller: Some(http::header::AUTHORIZATION),
+        caller_required: false,
+        retention: RETENTION,
+        wait: Duration::ZERO,
+        lease: LEASE,
+        on_in_doubt: OnInDoubt::default(),
+        on_store_down: OnStoreDown::default(),
+        fingerprint_headers: Vec::new(),
+        fingerprint_except: Vec::new(),
+        remember: None,
+        request_bytes_max: BODY_BYTES_MAX,
+        answer_bytes_max: BODY_BYTES_MAX,
+        timeout: Duration::from_secs(60),
+        reservation_header: None,
+    }
+}
+
+/// A rule: what is written here, and for the rest what `base` says; with the kind of store that it is used with, if that
+/// could be read.
+pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut Reader<'_>) -> Rule {
+    let keys = [("required", KeyUse::Required), ("optional", KeyUse::Optional), ("off", KeyUse::Off)];
+    let doubt = [("run", OnInDoubt::Run), ("refuse", OnInDoubt::Refuse)];
+    let down = [("refuse", OnStoreDown::Refuse), ("pass", OnStoreDown::Pass)];
+    let caller = fields.get("caller").and_then(|field| caller(field, base, reader));
+    let wait = fields.get("wait").and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value));
+    let lease = fields.get("lease").and_then(|field| {
+        let parse = |text: &str| units::duration_ms(text).filter(|ms| *ms >= LEASE_MS_MIN);
+        reader.parsed(&field.described("a duration of at least 1s"), parse)
+    });
+    let reservation = fields.get("reservation_header").and_then(|field| reader.parsed(field, header_name));
+    let header = fields.get("header").and_then(|field| reader.parsed(field, header_name));
+    let mut rule = Rule {
+        key: choice(fields, "key", &keys, reader).unwrap_or(base.key),
+        header: header.map_or_else(|| base.header.clone(), |header| header.value),
+        caller: caller.as_ref().map_or_else(|| base.caller.clone(), |(name, _)| name.clone()),
+        caller_required: caller.map_or(base.caller_required, |(_, required)| required),
+        retention: given(fields, "retention", reader).unwrap_or(base.retention),
+        wait: wait.unwrap_or(base.wait),
+        lease: lease.map_or(base.lease, |lease| millis(lease.value)),
+        on_in_doubt: choice(fields, "on_in_doubt", &doubt, reader).unwrap_or(base.on_in_doubt),
+        on_store_down: choice(fields, "on_store_down", &down, reader).unwrap_or(base.on_store_down),
+        request_bytes_max: size(fields, "request_bytes_max", (1, REQUEST_BYTES_MAX), reader)
+            .unwrap_or(base.request_bytes_max),
+        answer_bytes_max: size(fields, "answer_bytes_max", (1, ANSWER_BYTES_MAX), reader)
+            .unwrap_or(base.answer_bytes_max),
+        timeout: given(fields, "timeout", reader).unwrap_or(base.timeout),
+        reservation_header: reservation.map_or_else(|| base.reservation_header.clone(), |name| Some(name.value)),
+        ..base.clone()
+    };
+    if let Some(below) = fields.get("fingerprint").and_then(|field| reader.fields(field, &keys::FINGERPRINT)) {
+        rule.fingerprint_headers = names(&below, "headers", reader).unwrap_or_default();
+        rule.fingerprint_except =
+            items(&below, "except", reader, |text| Path::parse(&format!("value.{text}")).ok().map(|_| text.to_owned()))
+                .unwrap_or_default();
+    }
+    if let Some(below) = fields.get("remember").and_then(|field| reader.fields(field, &keys::REMEMBER)) {
+        let _ = below.require("headers", reader);
+        rule.remember = names(&below, "headers", reader);
+    }
+    check_together(fields, &rule, reader);
+    warn_of_store(fields, &rule, store, reader);
+    rule
+}
+
+/// Who a caller is, the header or nobody in particular, and whether it has to be there.
+fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Option<HeaderName>, bool)> {
+    if let Value::Mapping(_) = &field.node.value {
+        let fields = reader.fields(field, &keys::CALLER_OF)?;
+        let required = fields.get("required").and_then(|field| reader.boolean(field)).is_some_and(|said| said.value);
+        let name = match fields.get("header") {
+            Some(field) => named(field, reader)?,
+            None => base.caller.clone().unwrap_or(http::header::AUTHORIZATION),
+        };
+        return Some((Some(name), required));
+    }
+    let is_none =
+        reader.parsed(field, |text| (text == "none" || header_name(text).is_some()).then_some(text == "none"));
+    match is_none?.value {
+        true => Some((None, false)),
+        false => Some((Some(named(field, reader)?), false)),
+    }
+}
+
+/// A header that tells callers apart.
+fn named(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<HeaderName> {
+    let name = reader.parsed(field, header_name)?;
+    if name.value != http::header::AUTHORIZATION {
+        warn_of_named_callers(&name.value, name.place, reader);
+    }
+    Some(name.value)
+}
+
+/// A header that is no secret lets whoever sends it have the answers.
+fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
+    let message = format!(
+        "`caller` is a header that clients may make up: whoever sends another's `{name}` and key gets the answer, without \
+         the service being asked"
+    );
+    let help = "have a gateway in front authenticate clients, set this header, and remove what they send in it";
+    reader.report.warning((&reader.file, place), message, "not `Authorization`", help);
+}
+
+/// What a store that is down leaves unprotected, and what only one kind of store can do.
+fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store: Option<&str>, reader: &mut Reader<'_>) {
+    let at = |key: &str| fields.get(key).map(Field::place);
+    if rule.on_store_down == OnStoreDown::Pass
+        && let Some(place) = at("on_store_down")
+    {
+        let message = "while the store does not answer, requests are passed on unprotected: a repeated one may be carried \
+                       out twice";
+        let help = "write `on_store_down: refuse`, which answers 503 meanwhile, unless that is meant";
+        reader.report.warning((&reader.file, place), message.to_owned(), "unprotected", help);
+    }
+    if let Some(kind) = store.filter(|kind| *kind != "postgres")
+        && let Some(place) = at("reservation_header")
+    {
+        let message = format!("`reservation_header` needs the store in PostgreSQL, and this one is `{kind}`");
+        let label = "a service can do nothing with what it is told";
+        let help = "write `store: {postgres: {url: ...}}` with the database that the service works in, or leave the header out";
+        reader.report.warning((&reader.file, place), message, label, help);
+    }
+}
+
+fn check_together(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
+    let at = |key: &str| fields.get(key).map(Field::place);
+    if rule.reservation_header.as_ref() == Some(&rule.header)
+        && let Some(place) = at("reservation_header").or_else(|| at("header"))
+    {
+        let message = "`reservation_header` is the header of the key".to_owned();
+        reader.mistake(place, message, "here", "name another header, such as `Idempotency-Reservation`");
+    }
+    if rule.retention < rule.lease
+        && let Some(place) = at("retention").or_else(|| at("lease"))
+    {
+        let message =
+            "answers are to be remembered for less time than a request may be at work: `retention`, `lease`".to_owned();
+        reader.mistake(place, message, "here", "raise `retention`, or lower `lease`");
+    }
+}
+
+fn header_name(text: &str) -> Option<HeaderName> {
+    HeaderName::from_bytes(text.as_bytes()).ok()
+}
+
+fn names(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Vec<HeaderName>> {
+    items(fields, key, reader, header_name)
+}
+
+/// The items of a list, which may be empty.
+fn items<T>(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>, parse: fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    let field = fields.get(key)?;
+    let Value::List(nodes) = &field.node.value else {
+        reader.wrong(field);
+        return None;
+    };
+    let items = nodes.iter().filter_map(|node| reader.parsed(&field.item(node), parse));
+    Some(items.map(|item| item.value).collect())
+}
