@@ -12,8 +12,32 @@
 //! # async fn charge() -> &'static str { "charged" }
 //! # fn app() -> Result<Router, Box<dyn std::error::Error>> {
 //! let idempotency = Idempotency::new(Requests::open("requests".as_ref())?).required(true);
-//! let app = Router::new().route("/charges", post(charge)).layer(idempotency);
+//! let app = Router::new().route("/charges", post(charge)).layer(idempotency.clone());
 //! # Ok(app) }
+//! ```
+//!
+//! [`Requests`] keeps answers in a folder of one process's. Several processes share a store in PostgreSQL:
+//!
+//! ```no_run
+//! use ratchet::effect::postgres::requests::Requests;
+//! use ratchet::http::Idempotency;
+//!
+//! # fn layer() -> Result<Idempotency, Box<dyn std::error::Error>> {
+//! let store = Requests::new(&std::env::var("DATABASE_URL")?, "ratchet")?;
+//! let idempotency = Idempotency::new(store).required(true).caller_required(true);
+//! # Ok(idempotency) }
+//! ```
+//!
+//! Or in Redis:
+//!
+//! ```no_run
+//! use ratchet::http::Idempotency;
+//! use ratchet::redis::{Address, requests::Requests};
+//!
+//! # fn layer() -> Result<Idempotency, Box<dyn std::error::Error>> {
+//! let store = Requests::new(Address::read(&std::env::var("REDIS_URL")?)?);
+//! let idempotency = Idempotency::new(store).required(true).caller_required(true);
+//! # Ok(idempotency) }
 //! ```
 //!
 //! | a request | is answered |
@@ -21,6 +45,7 @@
 //! | by `GET`, `HEAD`, `OPTIONS`, `TRACE` or `CONNECT`, or without a key | by the service: the layer does not look at it |
 //! | without a key, where one is [required](Idempotency::required) | 400 |
 //! | with a key that is none | 400 |
+//! | under a key, where it is not said who the caller is and has to be ([`caller_required`](Idempotency::caller_required)) | 400 |
 //! | the first one under its key | by the service |
 //! | again, after that | as the first one was, with the header `Idempotent-Replayed: true` |
 //! | again, while the first one is at work | 409 and `Retry-After`, or after a [wait](Idempotency::wait) as the first one |
