@@ -182,7 +182,7 @@ bench-guard: setup-test ## Fail if ratchet has clearly become slower
 
 .PHONY: bench-stages
 bench-stages: setup-build ## Time each stage of a record's way
-	$(BENCH) --bench dedup --bench state --bench stages --bench large $(ARGS)
+	$(BENCH) --bench dedup --bench state --bench stages --bench memtable --bench large $(ARGS)
 
 # Judged at the end. HOURS may be a fraction; RATE=500 for other than the default records a second.
 .PHONY: soak

@@ -17,11 +17,14 @@ use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
 mod keys;
 #[path = "support/position.rs"]
 mod position;
+#[path = "support/process.rs"]
+mod process;
 #[path = "../tests/support/random.rs"]
 mod random;
 
 use keys::key;
 use position::{current, meta};
+use process::{cpu, status_mib};
 use random::mix;
 
 const STORES: u64 = 4;
@@ -47,20 +50,6 @@ fn value(n: u64, value: &mut Vec<u8>) {
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
-}
-
-/// A line of `/proc/self/status`, in MiB.
-fn status_mib(name: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel writes it");
-    line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().expect("a number of kB") / 1024
-}
-
-fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields: Vec<&str> = stat[stat.rfind(')').expect("a name") + 2..].split(' ').collect();
-    let ticks: u64 = fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number");
-    Duration::from_millis(ticks * 10)
 }
 
 fn measured<T>(what: &str, per: u64, run: impl FnOnce() -> T) -> T {

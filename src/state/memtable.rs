@@ -46,17 +46,16 @@ impl Frozen {
 
     /// Passes on its records in the order of their keys, its meta in its place among them; up to the first failure.
     pub fn try_each_with_meta<E>(&self, mut put: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
-        let mut records = self.records.in_order().peekable();
-        while let Some((key, value)) = records.next_if(|(key, _)| *key < STORE_META_KEY) {
-            put(key, value)?;
-        }
+        let records = self.records.in_order();
+        let (mut before, mut after) = records.split(STORE_META_KEY);
+        before.try_for_each(|(key, value)| put(key, value))?;
         put(STORE_META_KEY, Some(&self.meta.encode()))?;
-        records.try_for_each(|(key, value)| put(key, value))
+        after.try_for_each(|(key, value)| put(key, value))
     }
 
     /// Passes on its records in the order of their keys, without its meta.
     pub fn each(&self, put: &mut Put<'_>) {
-        self.records.in_order().for_each(|(key, value)| put(key, value));
+        self.records.in_order().iter().for_each(|(key, value)| put(key, value));
     }
 }
 
@@ -94,7 +93,12 @@ impl Memtable {
         if self.is_blank() { None } else { Overlay::first_of(self.newest_first(), key) }
     }
 
-    fn newest_first(&self) -> impl Iterator<Item = &Overlay> {
+    /// The last value of each of these keys, the same way, passed on with the key's number.
+    pub fn get_each<'a>(&'a self, keys: &[&[u8]], found: impl FnMut(usize, Option<Option<&'a [u8]>>)) {
+        Overlay::first_of_each(self.newest_first(), keys, found);
+    }
+
+    fn newest_first(&self) -> impl Iterator<Item = &Overlay> + Clone {
         let frozen = self.frozen.iter().rev().filter(|_| !sabotage::is_on(Sabotage::FrozenNotAsked));
         [&self.active].into_iter().chain(frozen.map(|frozen| &frozen.records))
     }
@@ -114,10 +118,7 @@ impl Memtable {
 
     /// Adds records, which are the last of their keys, with their meta.
     pub fn put_each<'a>(&mut self, records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>, meta: &StoreMeta) {
-        for (key, value) in records {
-            self.active.put(key, value);
-            self.records += 1;
-        }
+        self.active.put_each(records.inspect(|_| self.records += 1));
         self.meta = Some(meta.clone());
         self.charge();
     }
@@ -135,7 +136,9 @@ impl Memtable {
     /// Freezes the active table, if there was a commit since the last time. It is to be passed to the files.
     pub fn freeze(&mut self) -> Option<Arc<Frozen>> {
         let meta = self.meta.take()?;
-        let frozen = Arc::new(Frozen { records: std::mem::take(&mut self.active), meta });
+        // The next will take as much, and need not grow.
+        let next = Overlay::as_large_as(&self.active);
+        let frozen = Arc::new(Frozen { records: std::mem::replace(&mut self.active, next), meta });
         self.records = 0;
         self.frozen.push_back(Arc::clone(&frozen));
         self.waiting += 1;

@@ -32,6 +32,7 @@ mod overlay;
 mod registry;
 pub mod requests;
 mod rocks;
+mod run;
 mod stalls;
 mod store;
 mod survey;

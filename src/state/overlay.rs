@@ -1,59 +1,48 @@
-//! A transaction's writes, in memory until Kafka has committed.
+//! A transaction's writes, in memory until Kafka has committed. Memtables have the same shape.
 //!
-//! Keys and values are stored one after the other in one byte vector, and a hash table holds indices into the
-//! list of entries: a write allocates nothing, and clearing keeps the memory for the next transaction.
+//! Records lie one after the other in a [`Run`], and a hash table holds their places, each beside its key's hash: a write
+//! allocates nothing, clearing keeps the memory for the next transaction, and a look-up looks into memory twice. What is
+//! looked up in large ones is looked up many at a time, so that the processor waits for memory once for all of them.
 //!
-//! All overlays of a process hash alike, so that a key is hashed once on its way from one to another.
+//! All overlays of a process hash alike.
 
+use std::hint::black_box;
 use std::sync::OnceLock;
 
-use hashbrown::HashTable;
+use super::run::Run;
 
-use super::load::key_head;
-
-/// What a hash table takes for each of its places: an index, and a byte that says whether it is taken.
-const PLACE_BYTES: usize = size_of::<u32>() + 1;
+/// How many keys are looked up at a time.
+const BLOCK: usize = 32;
+/// The places of the smallest table, and the largest part of them that is taken: [`TAKEN`] of [`TAKEN_OF`].
+const SLOTS_MIN: usize = 16;
+const TAKEN: usize = 7;
+const TAKEN_OF: usize = 10;
+/// If only one in so many is taken, the others are not touched to clear it.
+const FEW: usize = 16;
 
 /// The writes of one transaction, the last for each key. To abort, drop or clear it.
 #[derive(Default)]
 pub struct Overlay {
-    /// Indices into `entries`.
-    table: HashTable<u32>,
-    /// In the order in which each key was first written.
-    entries: Vec<Entry>,
-    bytes: Vec<u8>,
-}
-
-/// Where the bytes of a key and its value are.
-struct Entry {
-    hash: u64,
-    key_start: u32,
-    key_length: u32,
-    value_start: u32,
-    /// [`DELETED`] if the key is deleted.
-    value_length: u32,
-    /// The number of bytes that may be overwritten from `value_start` on.
-    value_capacity: u32,
-}
-
-/// The value length that means that the key is deleted.
-const DELETED: u32 = u32::MAX;
-
-impl Entry {
-    fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        &bytes[self.key_start as usize..][..self.key_length as usize]
-    }
-
-    fn value<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let is_there = self.value_length != DELETED;
-        is_there.then(|| &bytes[self.value_start as usize..][..self.value_length as usize])
-    }
+    /// For each key its hash, in the upper half, and one more than its record's place; 0 if there is none. A key is at the
+    /// first free place from its hash's own on, so that hashes ascend, nearly.
+    slots: Vec<u64>,
+    records: Run,
+    len: usize,
 }
 
 /// The hash of a key, the same in all overlays of this process.
-fn hash(key: &[u8]) -> u64 {
+fn hash(key: &[u8]) -> u32 {
     static HASHER: OnceLock<ahash::RandomState> = OnceLock::new();
-    HASHER.get_or_init(ahash::RandomState::new).hash_one(key)
+    (HASHER.get_or_init(ahash::RandomState::new).hash_one(key) >> 32) as u32
+}
+
+/// The place in its run of a record that a slot holds.
+fn place(slot: u64) -> u32 {
+    slot as u32 - 1
+}
+
+fn hash_of(slot: u64) -> u32 {
+    (slot >> 32) as u32
 }
 
 impl Overlay {
@@ -62,124 +51,256 @@ impl Overlay {
         Self::default()
     }
 
-    /// Writes `value`, or deletes the key if it is `None`. Panics beyond 4 GiB or 2^32 keys, far
-    /// above any bound of a transaction.
+    /// An empty one with room for what `other` holds.
+    pub(super) fn as_large_as(other: &Self) -> Self {
+        let slots = (other.len + 1) * TAKEN_OF / TAKEN;
+        let mut new = Self { slots: vec![0; slots.max(SLOTS_MIN)], ..Self::default() };
+        new.records.reserve(other.records.len());
+        new
+    }
+
+    /// Writes `value`, or deletes the key if it is `None`. Panics beyond 4 GiB, far above any bound of a transaction.
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
         self.put_hashed(hash(key), key, value);
     }
 
-    fn put_hashed(&mut self, hash: u64, key: &[u8], value: Option<&[u8]>) {
-        let Self { table, entries, bytes } = self;
-        if let Some(&index) = table.find(hash, |&index| entries[index as usize].key(bytes) == key) {
-            set_value(&mut entries[index as usize], bytes, value);
-            return;
+    fn put_hashed(&mut self, hash: u32, key: &[u8], value: Option<&[u8]>) {
+        let found = if self.is_empty() { None } else { self.find(hash, key) };
+        match found {
+            Some(place) => self.records.set(place, value),
+            None => {
+                if (self.len + 1) * TAKEN_OF > self.slots.len() * TAKEN {
+                    self.grow();
+                }
+                let place = self.records.push(key, value);
+                self.insert(u64::from(hash) << 32 | (u64::from(place) + 1));
+                self.len += 1;
+            }
         }
-        let index = u32::try_from(entries.len()).expect("a transaction is bounded far below 2^32 keys");
-        let key_start = place(bytes.len());
-        bytes.extend_from_slice(key);
-        let mut entry = Entry {
-            hash,
-            key_start,
-            key_length: length(key),
-            value_start: place(bytes.len()),
-            value_length: DELETED,
-            value_capacity: 0,
-        };
-        set_value(&mut entry, bytes, value);
-        entries.push(entry);
-        table.insert_unique(hash, index, |&index| entries[index as usize].hash);
+    }
+
+    /// Where a hash's own slot is.
+    fn home(&self, hash: u32) -> usize {
+        (u64::from(hash) * self.slots.len() as u64 >> 32) as usize
+    }
+
+    /// The slot after this one.
+    fn next(&self, at: usize) -> usize {
+        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+    }
+
+    /// The first slot of this hash from `at` on that `is_its` accepts.
+    fn probe(&self, hash: u32, is_its: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = self.home(hash);
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                return None;
+            }
+            if hash_of(slot) == hash && is_its(place(slot)) {
+                return Some(place(slot));
+            }
+            at = self.next(at);
+        }
+    }
+
+    /// The place of a key's record.
+    fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
+        self.probe(hash, |place| self.records.key(place) == key)
+    }
+
+    /// Puts the slot of a key that is not there.
+    fn insert(&mut self, slot: u64) {
+        let mut at = self.home(hash_of(slot));
+        while self.slots[at] != 0 {
+            at = self.next(at);
+        }
+        self.slots[at] = slot;
+    }
+
+    fn grow(&mut self) {
+        let more = (self.slots.len() * 2).max(SLOTS_MIN);
+        let slots = std::mem::replace(&mut self.slots, vec![0; more]);
+        slots.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.insert(slot));
+    }
+
+    /// Has the processor fetch what is looked at to find these keys, at most [`BLOCK`], from all places at once.
+    fn touch(&self, keys: &[(u32, &[u8])]) {
+        black_box(keys.iter().fold(0, |sum, (hash, _)| sum ^ self.slots[self.home(*hash)]));
+        let mut found = [(0, 0); BLOCK];
+        let mut count = 0;
+        for (hash, key) in keys {
+            if let Some(place) = self.probe(*hash, |_| true) {
+                found[count] = (place, key.len());
+                count += 1;
+            }
+        }
+        let touch = |sum, (place, key_length): &(u32, usize)| sum ^ self.records.touch(*place, *key_length);
+        black_box(found[..count].iter().fold(0, touch));
     }
 
     /// Writes everything that `later` holds.
     pub(super) fn put_all(&mut self, later: &Self) {
-        for entry in &later.entries {
-            self.put_hashed(entry.hash, entry.key(&later.bytes), entry.value(&later.bytes));
+        self.put_each(later.iter());
+    }
+
+    /// Writes all of these.
+    pub(super) fn put_each<'a>(&mut self, mut records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>) {
+        let (mut keys, mut values) = ([(0, &[][..]); BLOCK], [None; BLOCK]);
+        loop {
+            let mut count = 0;
+            for (key, value) in records.by_ref().take(BLOCK) {
+                (keys[count], values[count]) = ((hash(key), key), value);
+                count += 1;
+            }
+            if count == 0 {
+                return;
+            }
+            if !self.is_empty() {
+                self.touch(&keys[..count]);
+            }
+            for ((hash, key), value) in keys[..count].iter().zip(values) {
+                self.put_hashed(*hash, key, value);
+            }
         }
     }
 
     /// The last value written under `key`: `None` if nothing was written, `Some(None)` if it was deleted.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         // Most tasks have little in some of theirs.
-        if self.entries.is_empty() { None } else { self.get_hashed(hash(key), key) }
+        if self.is_empty() { None } else { self.get_hashed(hash(key), key) }
     }
 
-    fn get_hashed(&self, hash: u64, key: &[u8]) -> Option<Option<&[u8]>> {
-        let index = self.table.find(hash, |&index| self.entries[index as usize].key(&self.bytes) == key)?;
-        Some(self.entries[*index as usize].value(&self.bytes))
+    /// Not of an empty one.
+    fn get_hashed(&self, hash: u32, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.find(hash, key).map(|place| self.records.value(place))
     }
 
     /// The last value written under `key` in the first of these that has it, as [`Overlay::get`] says it.
-    pub(super) fn first_of<'a>(mut overlays: impl Iterator<Item = &'a Self>, key: &[u8]) -> Option<Option<&'a [u8]>> {
+    pub(super) fn first_of<'a>(overlays: impl Iterator<Item = &'a Self>, key: &[u8]) -> Option<Option<&'a [u8]>> {
         let hash = hash(key);
-        overlays.find_map(|overlay| overlay.get_hashed(hash, key))
+        overlays.filter(|overlay| !overlay.is_empty()).find_map(|overlay| overlay.get_hashed(hash, key))
+    }
+
+    /// The same for many keys: passes each on with its number, in order.
+    pub(super) fn first_of_each<'a>(
+        overlays: impl Iterator<Item = &'a Self> + Clone,
+        keys: &[&[u8]],
+        mut found: impl FnMut(usize, Option<Option<&'a [u8]>>),
+    ) {
+        for (block, keys) in keys.chunks(BLOCK).enumerate() {
+            let mut values = [None; BLOCK];
+            let mut wanted = [(0, &[][..]); BLOCK];
+            let mut places = [0; BLOCK];
+            for (at, key) in keys.iter().enumerate() {
+                (wanted[at], places[at]) = ((hash(key), *key), at);
+            }
+            let mut left = keys.len();
+            for overlay in overlays.clone().filter(|overlay| !overlay.is_empty()) {
+                overlay.touch(&wanted[..left]);
+                let mut missing = 0;
+                for at in 0..left {
+                    let (hash, key) = wanted[at];
+                    values[places[at]] = overlay.get_hashed(hash, key);
+                    (wanted[missing], places[missing]) = (wanted[at], places[at]);
+                    missing += usize::from(values[places[at]].is_none());
+                }
+                left = missing;
+            }
+            (0..keys.len()).for_each(|at| found(block * BLOCK + at, values[at]));
+        }
     }
 
     /// Every key with its last value, in the order in which each key was first written.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
-        self.entries.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.records.iter()
     }
 
-    /// Every key with its last value, in the keys' order.
-    pub(super) fn in_order(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        let key = |index: u32| self.entries[index as usize].key(&self.bytes);
-        let mut order: Vec<(u128, u32)> = (0..).take(self.len()).map(|index| (key_head(key(index)), index)).collect();
-        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1))));
-        order.into_iter().map(|(_, index)| {
-            let entry = &self.entries[index as usize];
-            (entry.key(&self.bytes), entry.value(&self.bytes))
-        })
+    /// The records in their keys' order.
+    pub(super) fn in_order(&self) -> Ordered<'_> {
+        // A key's first 12 bytes, and its record's place: to sort numbers is far cheaper than to look at keys.
+        let head = |place| {
+            let (key, mut bytes) = (self.records.key(place), [0; 16]);
+            let length = key.len().min(12);
+            bytes[..length].copy_from_slice(&key[..length]);
+            u128::from_be_bytes(bytes) | u128::from(place)
+        };
+        let mut order: Vec<u128> = Vec::with_capacity(self.len);
+        order.extend(self.records.places().map(head));
+        order.sort_unstable();
+        for alike in order.chunk_by_mut(|a, b| a >> 32 == b >> 32).filter(|alike| alike.len() > 1) {
+            alike.sort_unstable_by_key(|head| self.records.key(*head as u32));
+        }
+        Ordered { records: &self.records, order }
     }
 
     /// How many keys were written.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.len
     }
 
     /// Whether nothing was written.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len == 0
     }
 
-    /// The bytes that keys and values take, including values that were replaced by longer ones.
+    /// The bytes that keys and values take, with what says how long they are, and including values that were replaced by
+    /// longer ones.
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.records.len()
     }
 
     /// The memory that it takes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.entries.len() * size_of::<Entry>() + self.table.capacity() * PLACE_BYTES
+        self.records.len() + self.slots.len() * size_of::<u64>()
     }
 
     /// Removes all writes and keeps the memory.
     pub fn clear(&mut self) {
-        self.table.clear();
-        self.entries.clear();
-        self.bytes.clear();
+        if self.len * FEW < self.slots.len() {
+            // From a key's own slot on all that are in a row, so that nothing that was pushed on by others is left.
+            for (key, _) in self.records.iter() {
+                let mut at = self.home(hash(key));
+                while self.slots[at] != 0 {
+                    self.slots[at] = 0;
+                    at = self.next(at);
+                }
+            }
+        } else {
+            self.slots.fill(0);
+        }
+        self.records.clear();
+        self.len = 0;
     }
 }
 
-fn length(bytes: &[u8]) -> u32 {
-    let length = u32::try_from(bytes.len()).ok().filter(|&length| length != DELETED);
-    length.expect("keys and values are far below 4 GiB")
+/// An overlay's records in their keys' order.
+pub(super) struct Ordered<'a> {
+    records: &'a Run,
+    order: Vec<u128>,
 }
 
-fn place(start: usize) -> u32 {
-    u32::try_from(start).expect("a transaction is bounded far below 4 GiB")
-}
-
-/// Overwrites the value in place if it fits: an entry's versions usually have the same size.
-fn set_value(entry: &mut Entry, bytes: &mut Vec<u8>, value: Option<&[u8]>) {
-    let Some(value) = value else {
-        entry.value_length = DELETED;
-        return;
-    };
-    let value_length = length(value);
-    if value_length <= entry.value_capacity {
-        bytes[entry.value_start as usize..][..value.len()].copy_from_slice(value);
-    } else {
-        entry.value_start = place(bytes.len());
-        entry.value_capacity = value_length;
-        bytes.extend_from_slice(value);
+impl<'a> Ordered<'a> {
+    /// Passes on those before `key`, and those from there on.
+    pub fn split(
+        &self,
+        key: &[u8],
+    ) -> (impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>, impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>) {
+        let at = self.order.partition_point(|head| self.records.key(*head as u32) < key);
+        let (before, after) = self.order.split_at(at);
+        (of(self.records, before), of(self.records, after))
     }
-    entry.value_length = value_length;
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
+        of(self.records, &self.order)
+    }
+}
+
+/// The records of these heads; they lie anywhere, so some are fetched at a time.
+fn of<'a, 'b>(records: &'a Run, order: &'b [u128]) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a, 'b> {
+    order.chunks(BLOCK).flat_map(move |block| {
+        black_box(block.iter().fold(0, |sum, head| sum ^ records.touch(*head as u32, BLOCK)));
+        block.iter().map(move |head| (records.key(*head as u32), records.value(*head as u32)))
+    })
 }

@@ -22,9 +22,6 @@ use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
 
-/// Approximate overhead of each record in a write batch.
-const BATCH_RECORD_BYTES: usize = 12;
-
 /// A task's store. Only one may be open per folder, in all processes.
 pub struct Store {
     /// Newer than the files. Empty while the store is being loaded into.
@@ -76,15 +73,13 @@ impl Store {
         }
         let mut known: Vec<(usize, Option<&[u8]>)> = Vec::new();
         let (mut others, mut places) = (Vec::new(), Vec::new());
-        for (at, key) in keys.iter().enumerate() {
-            match self.memtable.get(key) {
-                Some(value) => known.push((at, value)),
-                None => {
-                    others.push(*key);
-                    places.push(at);
-                }
+        self.memtable.get_each(keys, |at, value| match value {
+            Some(value) => known.push((at, value)),
+            None => {
+                others.push(keys[at]);
+                places.push(at);
             }
-        }
+        });
         let mut known = known.into_iter().peekable();
         if !others.is_empty() {
             self.files.get_sorted(&others, &mut |other, value| {
@@ -103,8 +98,8 @@ impl Store {
     pub fn commit(&mut self, overlay: &Overlay, meta: &StoreMeta) -> Result<(), Error> {
         assert!(overlay.get(STORE_META_KEY).is_none(), "the store's meta is written by the store");
         if self.loading {
-            let sorted = |put: &mut Put<'_>| overlay.in_order().for_each(|(key, value)| put(key, value));
-            return self.write(&sorted, overlay.bytes() + overlay.len() * BATCH_RECORD_BYTES, meta);
+            let sorted = |put: &mut Put<'_>| overlay.in_order().iter().for_each(|(key, value)| put(key, value));
+            return self.write(&sorted, overlay.bytes(), meta);
         }
         self.memtable.put(overlay, meta);
         self.go_on()
