@@ -17,14 +17,17 @@ use super::background;
 use super::build::Builders;
 use super::disk::Disk;
 use super::load::LoadBuffer;
-use super::memtable::Budget;
+use super::memtable::{Bounds, Budget};
 
 /// The fraction for memtables is 1 / this; a larger one would mean fewer, larger files.
 const MEMTABLES_SHARE: usize = 4;
 /// The bounds of one memtable, whatever its store's share is. A larger one takes too long to write in the end.
 const MEMTABLE_BYTES: RangeInclusive<usize> = 64 << 10..=64 << 20;
-/// The most changelog records in a memtable: after a crash, they are read again.
-const MEMTABLE_RECORDS_MAX: usize = 500_000;
+/// The changelog records in all memtables, which are read again after a crash: so many take well below a second.
+const MEMTABLES_RECORDS: usize = 2_000_000;
+/// The bounds of one memtable; fewer make many small files where there are many stores, which hardly are at full load all
+/// at once.
+const MEMTABLE_RECORDS: RangeInclusive<usize> = 32_000..=500_000;
 /// The cache shrinks for memtables in steps of this size.
 const MEMTABLES_STEP: usize = 1 << 20;
 /// The fraction for RocksDB's own write buffers, which take what is too little for a file, is 1 / this.
@@ -90,7 +93,9 @@ impl Memory {
     #[cfg(test)]
     pub(super) fn with_memtables(bytes: u64, table_bytes: usize, records_max: usize) -> Self {
         let mut memory = RocksMemory::new(bytes, Builders::default());
-        memory.memtables = Arc::new(Budget::new(usize::MAX, table_bytes..=table_bytes, records_max, |_| {}));
+        let bytes = Bounds { all: usize::MAX, table: table_bytes..=table_bytes };
+        let records = Bounds { all: records_max, table: records_max..=records_max };
+        memory.memtables = Arc::new(Budget::new(bytes, records, |_| {}));
         Self::on(Arc::new(memory))
     }
 
@@ -146,10 +151,9 @@ impl RocksMemory {
         let write_buffer_bytes = (bytes / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
         let blocks = Arc::new(Blocks::new(cache.clone(), to_usize(bytes)));
         let loads = Arc::new(Loads::new(Arc::clone(&blocks), to_usize(bytes), builders));
-        let memtables =
-            Budget::new(to_usize(bytes) / MEMTABLES_SHARE, MEMTABLE_BYTES, MEMTABLE_RECORDS_MAX, move |used| {
-                blocks.leave_to_memtables(used);
-            });
+        let of_memtables = Bounds { all: to_usize(bytes) / MEMTABLES_SHARE, table: MEMTABLE_BYTES };
+        let records = Bounds { all: MEMTABLES_RECORDS, table: MEMTABLE_RECORDS };
+        let memtables = Budget::new(of_memtables, records, move |used| blocks.leave_to_memtables(used));
         let (memtables, write_buffer_bytes) = (Arc::new(memtables), to_usize(write_buffer_bytes));
         Self { cache, loads, memtables, buffers, env, write_buffer_bytes }
     }

@@ -125,7 +125,7 @@ impl Memtable {
 
     /// Whether the active table is to be frozen.
     pub fn is_full(&self) -> bool {
-        self.records >= self.budget.records_max || self.active.memory_bytes() >= self.budget.table_bytes()
+        self.budget.is_full(self.active.memory_bytes(), self.records)
     }
 
     /// Whether one more frozen table would be too many.
@@ -200,13 +200,27 @@ impl Drop for Memtable {
     }
 }
 
+/// What all tables may have together, and the bounds of one of them, whatever its share is.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// All of them.
+    pub all: usize,
+    /// One.
+    pub table: RangeInclusive<usize>,
+}
+
+impl Bounds {
+    /// One table of so many that share it.
+    fn of_table(&self, tables: usize) -> usize {
+        (self.all / tables.max(1)).clamp(*self.table.start(), *self.table.end())
+    }
+}
+
 /// What all memtables of a process may take.
 pub struct Budget {
-    bytes: usize,
-    /// Bounds of one table, whatever its share is.
-    table_bytes: RangeInclusive<usize>,
-    /// The most changelog records in a table.
-    records_max: usize,
+    bytes: Bounds,
+    /// Changelog records in active tables: after a crash they are read again.
+    records: Bounds,
     stores: AtomicUsize,
     used: AtomicUsize,
     /// Is told how much is used.
@@ -214,16 +228,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So many bytes for all stores, with tables between these bounds, and of so many changelog records at most. `told`
-    /// is told how much is used whenever that changes.
-    pub fn new(
-        bytes: usize,
-        table_bytes: RangeInclusive<usize>,
-        records_max: usize,
-        told: impl Fn(usize) + Send + Sync + 'static,
-    ) -> Self {
+    /// So many bytes, and so many changelog records. `told` is told how many bytes are used whenever that changes.
+    pub fn new(bytes: Bounds, records: Bounds, told: impl Fn(usize) + Send + Sync + 'static) -> Self {
         let (stores, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { bytes, table_bytes, records_max, stores, used, told: Box::new(told) }
+        Self { bytes, records, stores, used, told: Box::new(told) }
     }
 
     /// The bytes in use.
@@ -231,14 +239,14 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// How large a table of one store may become.
-    fn table_bytes(&self) -> usize {
-        let share = self.bytes / TABLES / self.stores.load(Ordering::Relaxed).max(1);
-        share.clamp(*self.table_bytes.start(), *self.table_bytes.end())
+    /// Whether a store's table has its share of so many bytes and changelog records.
+    fn is_full(&self, bytes: usize, records: usize) -> bool {
+        let stores = self.stores.load(Ordering::Relaxed);
+        records >= self.records.of_table(stores) || bytes >= self.bytes.of_table(stores * TABLES)
     }
 
     fn is_exceeded(&self) -> bool {
-        self.used_bytes() > self.bytes
+        self.used_bytes() > self.bytes.all
     }
 
     fn change(&self, from: usize, to: usize) {

@@ -2,7 +2,7 @@
 //!
 //! - [`StateDir`]: the folder in which a process keeps its stores
 //! - [`Store`]: a task's store; [`Overlay`]: a transaction's writes until Kafka has committed;
-//!   [`LoadBuffer`]: what a restore has read from the changelog; [`Frozen`]: a full memtable, within a [`Budget`]
+//!   [`LoadBuffer`]: what a restore has read from the changelog; [`Frozen`]: a full memtable, within a [`Budget`] and its [`Bounds`]
 //! - [`aside`]: how stores that cannot be built upon are set aside; [`Survey`]: a read-only view of a state folder
 //! - [`Memory`]: what all stores of a process share; [`Registry`]: which of them are open
 //! - [`longest_stall`]: a disk that has not responded for long
@@ -41,7 +41,7 @@ pub use dir::StateDir;
 pub use error::Error;
 pub use load::{Bound, LoadBuffer, key_head};
 pub use memory::Memory;
-pub use memtable::{Budget, Frozen};
+pub use memtable::{Bounds, Budget, Frozen};
 pub use overlay::Overlay;
 pub use registry::{Registry, StoreLock};
 pub use stalls::{Stall, longest as longest_stall};

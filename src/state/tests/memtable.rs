@@ -7,6 +7,7 @@ use crate::state::memtable::Memtable;
 use crate::state::tests::disk_in_memory::{Loads, Memtables, SimulatedDisk};
 
 const MANY: usize = usize::MAX;
+const UNBOUNDED: Bounds = Bounds { all: MANY, table: MANY..=MANY };
 
 fn put(store: &mut Store, at: usize, records: &[(&str, Option<&str>)]) {
     store.commit(&overlay_of(records), &meta(at)).unwrap();
@@ -131,7 +132,7 @@ fn budget_is_shared_and_given_back() {
     let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let theirs = Arc::clone(&told);
     let tell = move |used| theirs.store(used, std::sync::atomic::Ordering::Relaxed);
-    let budget = Arc::new(Budget::new(64 << 10, 1 << 10..=16 << 10, MANY, tell));
+    let budget = Arc::new(Budget::new(Bounds { all: 64 << 10, table: 1 << 10..=16 << 10 }, UNBOUNDED, tell));
     let filled = |records: usize| {
         let mut memtable = Memtable::new(Arc::clone(&budget));
         let mut at = 0;
@@ -152,9 +153,33 @@ fn budget_is_shared_and_given_back() {
 }
 
 #[test]
+fn changelog_records_are_shared_too() {
+    let records = Bounds { all: 1_000, table: 100..=600 };
+    let budget = Arc::new(Budget::new(Bounds { all: MANY, table: MANY..=MANY }, records, |_| {}));
+    let mut stores = Vec::new();
+    for expected in [600, 500, 333] {
+        stores.push(Memtable::new(Arc::clone(&budget)));
+        let memtable = stores.last_mut().expect("just added");
+        let mut at = 0;
+        while !memtable.is_full() {
+            at += 1;
+            memtable.put(&overlay_of(&[("hot", Some("1"))]), &meta(at));
+        }
+        assert_eq!(at, expected);
+    }
+    // However many there are, each has a table worth its file.
+    stores.extend((0..50).map(|_| Memtable::new(Arc::clone(&budget))));
+    let last = stores.last_mut().expect("there are some");
+    (1..100).for_each(|at| last.put(&overlay_of(&[("hot", Some("1"))]), &meta(at)));
+    assert!(!last.is_full());
+    last.put(&overlay_of(&[("hot", Some("1"))]), &meta(100));
+    assert!(last.is_full());
+}
+
+#[test]
 fn last_table_stays_as_a_cache_while_there_is_memory() {
     for (budget_bytes, is_kept) in [(MANY, true), (0, false)] {
-        let budget = Arc::new(Budget::new(budget_bytes, 0..=MANY, MANY, |_| {}));
+        let budget = Arc::new(Budget::new(Bounds { all: budget_bytes, table: 0..=MANY }, UNBOUNDED, |_| {}));
         let mut memtable = Memtable::new(budget);
         for at in 1..=3 {
             memtable.put(&overlay_of(&[("key", Some(&at.to_string()))]), &meta(at));

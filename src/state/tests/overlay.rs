@@ -35,6 +35,104 @@ proptest! {
     }
 }
 
+/// Keys of three lengths, many of which begin alike.
+fn random_key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        (0..200_u8).prop_map(|n| vec![n]),
+        (0..3_u8, 0..200_u8).prop_map(|(first, last)| [&[first; 12][..], &[last]].concat()),
+        any::<u64>().prop_map(|n| n.to_be_bytes().to_vec()),
+    ]
+}
+
+proptest! {
+    /// Large ones, one over the other, as memtables are: their slots wrap around, and values move.
+    #[test]
+    fn overlays_are_maps_one_over_the_other(
+        layers in proptest::collection::vec(
+            proptest::collection::vec((random_key(), proptest::option::of(0..40_usize)), 0..400),
+            1..4,
+        ),
+        others in proptest::collection::vec(random_key(), 0..100),
+        has_room: bool,
+    ) {
+        let mut expected: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+        let mut overlays: Vec<Overlay> = Vec::new();
+        for (number, layer) in layers.iter().enumerate() {
+            let value = |length: &Option<usize>| length.map(|length| vec![number as u8; length]);
+            let of_layer: Vec<_> = layer.iter().map(|(key, length)| (key.clone(), value(length))).collect();
+            // Half of it by way of another overlay, which gives each key's last value only.
+            let (alone, together) = of_layer.split_at(of_layer.len() / 2);
+            let mut overlay = overlays.last().filter(|_| has_room).map_or_else(Overlay::new, Overlay::as_large_as);
+            alone.iter().for_each(|(key, value)| overlay.put(key, value.as_deref()));
+            let mut later = Overlay::new();
+            together.iter().for_each(|(key, value)| later.put(key, value.as_deref()));
+            overlay.put_all(&later);
+            let in_order: BTreeMap<_, _> = of_layer.into_iter().collect();
+            prop_assert_eq!(overlay.len(), in_order.len());
+            let owned = |(key, value): (&[u8], Option<&[u8]>)| (key.to_vec(), value.map(<[u8]>::to_vec));
+            prop_assert!(overlay.in_order().iter().map(owned).eq(in_order.clone()));
+            let middle = others.first().cloned().unwrap_or_default();
+            let (before, after) = in_order.iter().partition::<Vec<_>, _>(|(key, _)| **key < middle);
+            let (first, last): (Vec<_>, Vec<_>) = {
+                let order = overlay.in_order();
+                let (first, last) = order.split(&middle);
+                (first.map(owned).collect(), last.map(owned).collect())
+            };
+            let is_equal = |expected: Vec<(&Vec<u8>, &Option<Vec<u8>>)>, got: Vec<(Vec<u8>, Option<Vec<u8>>)>| {
+                got.iter().map(|(key, value)| (key, value)).eq(expected)
+            };
+            prop_assert!(is_equal(before, first) && is_equal(after, last), "split at {middle:?}");
+            expected.extend(in_order);
+            overlays.push(overlay);
+        }
+        let keys: Vec<&[u8]> = expected.keys().chain(&others).map(Vec::as_slice).collect();
+        let mut asked = 0;
+        Overlay::first_of_each(overlays.iter().rev(), &keys, |at, value| {
+            assert_eq!(at, asked, "in order");
+            asked += 1;
+            let expected = expected.get(keys[at]).map(Option::as_deref);
+            assert_eq!(value, expected, "{:?}", keys[at]);
+            assert_eq!(Overlay::first_of(overlays.iter().rev(), keys[at]), expected);
+        });
+        prop_assert_eq!(asked, keys.len());
+    }
+
+    /// An overlay that was large before is cleared key by key.
+    #[test]
+    fn cleared_overlay_holds_nothing(
+        large in 0..2000_usize,
+        rounds in proptest::collection::vec(proptest::collection::vec(random_key(), 0..60), 1..4),
+    ) {
+        let mut overlay = Overlay::new();
+        (0..large).for_each(|n| overlay.put(&n.to_be_bytes(), None));
+        overlay.clear();
+        for keys in rounds {
+            for key in &keys {
+                prop_assert_eq!(overlay.get(key).is_some(), overlay.iter().any(|(found, _)| found == key));
+                overlay.put(key, Some(b"1"));
+                prop_assert_eq!(overlay.get(key), Some(Some(&b"1"[..])));
+            }
+            overlay.clear();
+            prop_assert!(overlay.is_empty() && overlay.iter().next().is_none());
+            prop_assert!(keys.iter().all(|key| overlay.get(key).is_none()));
+        }
+    }
+}
+
+#[test]
+fn value_that_has_moved_is_overwritten_in_its_new_place() {
+    let mut overlay = Overlay::new();
+    overlay.put(b"key", Some(b"1111"));
+    overlay.put(b"other", None);
+    overlay.put(b"key", Some(b"22222222"));
+    let bytes = overlay.bytes();
+    for value in [&b"33333333"[..], b"4", b"55555555"] {
+        overlay.put(b"key", Some(value));
+        assert_eq!(overlay.iter().collect::<Vec<_>>(), [(&b"key"[..], Some(value)), (b"other", None)]);
+    }
+    assert_eq!(overlay.bytes(), bytes);
+}
+
 #[test]
 fn values_of_the_same_size_are_overwritten_in_place() {
     let mut overlay = Overlay::new();

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ratchet::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST};
 use ratchet::state::disk::{self, Files, Read};
-use ratchet::state::{Bound, Budget, Error, LoadBuffer, Memory, StateDir};
+use ratchet::state::{Bound, Bounds, Budget, Error, LoadBuffer, Memory, StateDir};
 
 use open::Simulated;
 
@@ -104,7 +104,9 @@ impl SimulatedDisk {
         let Memtables { bytes, records } = memtables;
         // More than all stores together would take if each had one, another before it, and two that wait.
         let all = if bytes == 0 { 0 } else { usize::MAX };
-        let memtables = Arc::new(Budget::new(all, bytes..=bytes, records, |_| {}));
+        let (bytes, records) =
+            (Bounds { all, table: bytes..=bytes }, Bounds { all: records, table: records..=records });
+        let memtables = Arc::new(Budget::new(bytes, records, |_| {}));
         let (folders, buffers) = (BTreeMap::new(), Vec::new());
         Self(Arc::new(Mutex::new(Disk { folders, full: None, loads, memtables, buffers, turned_away: 0, opened: 0 })))
     }
