@@ -73,7 +73,7 @@ pub struct AloneArgs {
     #[arg(value_enum)]
     pub contender: Contender,
     /// Its work
-    #[arg(long, default_value = "ids", value_parser = ["ids", "versions", "envelopes"])]
+    #[arg(long, default_value = "ids", value_parser = ["ids", "numbers", "versions", "envelopes"])]
     pub part: String,
     /// How many records
     #[arg(long, default_value_t = 1_000_000)]

@@ -210,7 +210,7 @@ pub fn program() -> Outcome<PathBuf> {
 pub fn topology_text(name: &str, spec: &Spec) -> String {
     let (input, output) = (&spec.input, &spec.output);
     match spec.work {
-        Work::Ids | Work::Large => format!(
+        Work::Ids | Work::Numbers | Work::Large => format!(
             "name: {name}\ninput: {{topics: [{input}], value_format: json}}\nidentity: value.event_id\n\
              partitioned_by_identity: true\noutput: {{topic: {output}}}\n"
         ),

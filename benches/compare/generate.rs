@@ -5,6 +5,7 @@
 //! writing, with a set or a map.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::Write as _;
 
 use crate::random::mix;
@@ -62,7 +63,8 @@ impl Generator {
         record.key.clear();
         record.value.clear();
         match self.work {
-            Work::Ids => self.id(record),
+            Work::Ids => self.id(record, |record, id| event_of(record, id, format_args!("\"{}\"", Uuid(id)))),
+            Work::Numbers => self.id(record, event),
             Work::Versions => self.version(record),
             Work::Envelopes => self.envelope(record),
             Work::Large => large(record, self.next),
@@ -72,7 +74,7 @@ impl Generator {
 
     /// Four records in five are new; the fifth repeats one of the last thousand. Accounts repeat after a
     /// million.
-    fn id(&mut self, record: &mut Generated) {
+    fn id(&mut self, record: &mut Generated, event: impl Fn(&mut Generated, u64)) {
         record.fresh = self.next % 5 != 4;
         let id = if record.fresh {
             self.fresh += 1;
@@ -163,14 +165,31 @@ fn large(record: &mut Generated, id: u64) {
     let _ = write!(record.value, r#"{{"event_id":{id}}}"#);
 }
 
-/// An event of 160 bytes.
+/// A random UUID of a number, version 4.
+struct Uuid(u64);
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (high, low) = (mix(self.0), mix(!self.0));
+        let (time, middle, version) = (high >> 32, high >> 16 & 0xffff, high & 0xfff | 0x4000);
+        let (variant, node) = (low >> 48 & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
+        write!(f, "{time:08x}-{middle:04x}-{version:04x}-{variant:04x}-{node:012x}")
+    }
+}
+
+/// An event of 160 bytes, whose id is the number.
 pub fn event(record: &mut Generated, id: u64) {
+    event_of(record, id, format_args!("{id}"));
+}
+
+/// The event of this number, with this as its id.
+fn event_of(record: &mut Generated, id: u64, text: fmt::Arguments<'_>) {
     record.partition = (id % PARTITIONS as u64) as i32;
     let account = id % 1_000_000;
     let _ = write!(record.key, "{account:08}");
     let _ = write!(
         record.value,
-        r#"{{"event_id":{id},"account":"{account:08}","kind":"charge","amount":{},"note":""#,
+        r#"{{"event_id":{text},"account":"{account:08}","kind":"charge","amount":{},"note":""#,
         id % 10_000
     );
     fill(&mut record.value);

@@ -12,8 +12,10 @@ use crate::failure::{Context as _, Outcome};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Work {
-    /// Events of 160 bytes by their `event_id`.
+    /// Events of 160 bytes by their `event_id`, a random UUID.
     Ids,
+    /// The same with numbers that rise.
+    Numbers,
     /// The same by `account` and `version`.
     Versions,
     /// Debezium's change events of a PostgreSQL table, 1.5 KB each.
@@ -26,6 +28,7 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Work::Ids => "ids",
+            Work::Numbers => "numbers",
             Work::Versions => "versions",
             Work::Envelopes => "envelopes",
             Work::Large => "large",

@@ -18,7 +18,7 @@ pub use turns::{ratios_of, turn};
 /// (a)
 pub const IDS: Part = Part {
     name: "ids",
-    about: "(a) 4 M events of 160 bytes by their id, 1 M accounts, a fifth duplicates",
+    about: "(a) 4 M events of 160 bytes by their id, a UUID, 1 M accounts, a fifth duplicates",
     has_built: true,
     run: turns::ids,
     sections: pages::sections,
@@ -59,6 +59,9 @@ pub struct Data {
     pub records: BTreeMap<Contender, u64>,
     /// Each contender's figures, round by round, without those that failed.
     pub rounds: Vec<BTreeMap<Contender, Sample>>,
+    /// (a): the same with numbers that rise for ids, for comparison.
+    #[serde(default)]
+    pub numbers: Vec<BTreeMap<Contender, Sample>>,
     /// (d): the figures of building the state.
     pub built: BTreeMap<Contender, Sample>,
     /// (d): how many entries.
@@ -68,11 +71,24 @@ pub struct Data {
 impl Data {
     /// A contender's figure over the rounds.
     pub fn spread(&self, contender: Contender, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
-        Spread::of(self.rounds.iter().filter_map(|round| round.get(&contender)).map(figure))
+        spread_of(&self.rounds, contender, figure)
+    }
+
+    /// The same with numbers for ids.
+    pub fn spread_of_numbers(&self, contender: Contender, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
+        spread_of(&self.numbers, contender, figure)
     }
 
     /// The ratio of two contenders' figures, round by round.
     pub fn ratio(&self, of: Contender, to: Contender, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
         Spread::of(ratios_of(&self.rounds, of, to, figure))
     }
+}
+
+fn spread_of(
+    rounds: &[BTreeMap<Contender, Sample>],
+    contender: Contender,
+    figure: impl Fn(&Sample) -> f64,
+) -> Option<Spread> {
+    Spread::of(rounds.iter().filter_map(|round| round.get(&contender)).map(figure))
 }

@@ -14,6 +14,9 @@ use Contender::{FloorChangelog, KafkaStreams, Ratchet};
 /// A column: its head, a sample's figure, and its format.
 type Column = (&'static str, fn(&Sample) -> f64, fn(f64) -> String);
 
+/// What rows say that are for comparison.
+const NUMBERS: &str = "ids that rise";
+
 const COLUMNS: &[Column] = &[
     ("records/s", |s| s.rate, thousands),
     ("CPU, us a record", |s| s.cpu_us, two),
@@ -58,6 +61,15 @@ fn figures(data: &Data) -> Table {
             table.rows.push([vec![contender.to_string()], vec!["failed".to_owned(); COLUMNS.len()]].concat());
         }
     }
+    for contender in Contender::ALL {
+        let cell = |(_, figure, write): &Column| {
+            data.spread_of_numbers(contender, figure).map(|spread| with_range(spread, *write))
+        };
+        let cells: Vec<String> = COLUMNS.iter().filter_map(cell).collect();
+        if cells.len() == COLUMNS.len() {
+            table.rows.push([vec![format!("{contender}, {NUMBERS}")], cells].concat());
+        }
+    }
     table
 }
 
@@ -69,6 +81,11 @@ fn ratios(data: &Data) -> Option<Table> {
         if let (Some(rate), Some(cpu)) = (rate, cpu) {
             table.rows.push(vec![contender.to_string(), with_range(rate, two), with_range(cpu, two)]);
         }
+    }
+    let ratio =
+        |figure: fn(&Sample) -> f64| Spread::of(super::ratios_of(&data.numbers, Ratchet, FloorChangelog, figure));
+    if let (Some(rate), Some(cpu)) = (ratio(|s: &Sample| s.rate), ratio(|s: &Sample| s.cpu_us)) {
+        table.rows.push(vec![format!("{FloorChangelog}, {NUMBERS}"), with_range(rate, two), with_range(cpu, two)]);
     }
     (!table.rows.is_empty()).then_some(table)
 }

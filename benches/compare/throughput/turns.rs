@@ -19,7 +19,7 @@ const QUIX_PART: u64 = 40;
 /// A contender that has failed this often is left out from then on.
 const FAILURES_MAX: usize = 2;
 
-/// (a)
+/// (a): with UUIDs, and for comparison with numbers that rise.
 pub fn ids(bench: &Bench) -> Outcome<Findings> {
     run(bench, Work::Ids, if bench.quick { 1_000_000 } else { 4_000_000 })
 }
@@ -47,26 +47,62 @@ fn run(bench: &Bench, work: Work, records: u64) -> Outcome<Findings> {
     let mut failures: Vec<(Contender, String)> = Vec::new();
     let mut order = bench.contenders.clone();
     for number in 1..=bench.rounds {
-        let mut round = BTreeMap::new();
-        for &contender in &order {
-            if failures.iter().filter(|(who, _)| *who == contender).count() >= FAILURES_MAX {
-                continue;
-            }
-            match turn(bench, contender, work, input_of(contender), number) {
-                Ok(sample) => drop(round.insert(contender, sample)),
-                Err(failure) => {
-                    bench.progress.say(format!("FAILED: {failure}"));
-                    failures.push((contender, format!("round {number}: {failure}")));
-                }
-            }
-        }
-        data.rounds.push(round);
+        let left: Vec<Contender> = order.iter().copied().filter(|who| failed(&failures, *who) < FAILURES_MAX).collect();
+        data.rounds.push(round(bench, (work, number), &left, input_of, &mut failures));
         order.rotate_left(1);
+    }
+    if work == Work::Ids {
+        data.numbers = numbers(bench, records, &mut failures)?;
     }
     bench.broker.delete_others(|_| false)?;
     let mut findings = Findings::new(&data)?.setting("records", records).setting("rounds", bench.rounds);
     findings.failures = failures.into_iter().map(|(_, words)| words).collect();
     Ok(findings)
+}
+
+/// Ratchet and the floor with numbers that rise for ids, in turns.
+fn numbers(
+    bench: &Bench,
+    records: u64,
+    failures: &mut Vec<(Contender, String)>,
+) -> Outcome<Vec<BTreeMap<Contender, Sample>>> {
+    let mut order = vec![Contender::FloorChangelog, Contender::Ratchet];
+    order.retain(|contender| bench.has(*contender));
+    if order.is_empty() {
+        return Ok(Vec::new());
+    }
+    let input = write(bench, Work::Numbers, "in-numbers", records)?;
+    let mut rounds = Vec::new();
+    for number in 1..=bench.rounds {
+        rounds.push(round(bench, (Work::Numbers, number), &order, |_| &input, failures));
+        order.rotate_left(1);
+    }
+    Ok(rounds)
+}
+
+/// Each contender's turn.
+fn round<'a>(
+    bench: &Bench,
+    (work, number): (Work, usize),
+    order: &[Contender],
+    input_of: impl Fn(Contender) -> &'a Input,
+    failures: &mut Vec<(Contender, String)>,
+) -> BTreeMap<Contender, Sample> {
+    let mut round = BTreeMap::new();
+    for &contender in order {
+        match turn(bench, contender, work, input_of(contender), number) {
+            Ok(sample) => drop(round.insert(contender, sample)),
+            Err(failure) => {
+                bench.progress.say(format!("FAILED: {failure}"));
+                failures.push((contender, format!("{work}, round {number}: {failure}")));
+            }
+        }
+    }
+    round
+}
+
+fn failed(failures: &[(Contender, String)], contender: Contender) -> usize {
+    failures.iter().filter(|(who, _)| *who == contender).count()
 }
 
 fn write(bench: &Bench, work: Work, topic: &str, records: u64) -> Outcome<Input> {

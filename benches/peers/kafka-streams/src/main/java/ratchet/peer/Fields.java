@@ -21,13 +21,15 @@ final class Fields {
     long version;
     boolean isDelete;
 
-    /** {@code event_id}, an integer. */
-    long eventId(byte[] json) {
+    /** {@code event_id}, a text or an integer, as bytes. */
+    byte[] eventId(byte[] json) {
         try (JsonParser parser = open(json)) {
             for (String name; (name = parser.nextFieldName()) != null; ) {
-                parser.nextToken();
+                JsonToken token = parser.nextToken();
                 if (name.equals("event_id")) {
-                    return parser.getLongValue();
+                    return token == JsonToken.VALUE_NUMBER_INT
+                            ? Bytes8.of(parser.getLongValue())
+                            : parser.getText().getBytes(StandardCharsets.UTF_8);
                 }
                 parser.skipChildren();
             }

@@ -56,7 +56,7 @@ abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
     /** Whether to forward the record; if so, the state is updated. */
     protected abstract boolean isNew(Record<byte[], byte[]> record);
 
-    /** The first record of each {@code event_id}, an integer; remembers its timestamp. */
+    /** The first record of each {@code event_id}; remembers its timestamp. */
     private static final class Ids extends Job {
         private final Fields fields = new Fields();
 
@@ -66,7 +66,7 @@ abstract class Job implements Processor<byte[], byte[], byte[], byte[]> {
 
         @Override
         protected boolean isNew(Record<byte[], byte[]> record) {
-            byte[] id = Bytes8.of(fields.eventId(record.value()));
+            byte[] id = fields.eventId(record.value());
             return store.putIfAbsent(id, Bytes8.of(record.timestamp())) == null;
         }
     }
