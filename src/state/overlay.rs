@@ -81,7 +81,7 @@ impl Overlay {
 
     /// Where a hash's own slot is.
     fn home(&self, hash: u32) -> usize {
-        (u64::from(hash) * self.slots.len() as u64 >> 32) as usize
+        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
     }
 
     /// The slot after this one.
@@ -274,6 +274,9 @@ impl Overlay {
     }
 }
 
+/// A key and its last value, `None` if it is deleted.
+type Entry<'a> = (&'a [u8], Option<&'a [u8]>);
+
 /// An overlay's records in their keys' order.
 pub(super) struct Ordered<'a> {
     records: &'a Run,
@@ -282,23 +285,20 @@ pub(super) struct Ordered<'a> {
 
 impl<'a> Ordered<'a> {
     /// Passes on those before `key`, and those from there on.
-    pub fn split(
-        &self,
-        key: &[u8],
-    ) -> (impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>, impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>) {
+    pub fn split(&self, key: &[u8]) -> (impl Iterator<Item = Entry<'a>>, impl Iterator<Item = Entry<'a>>) {
         let at = self.order.partition_point(|head| self.records.key(*head as u32) < key);
         let (before, after) = self.order.split_at(at);
         (of(self.records, before), of(self.records, after))
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
+    pub fn iter(&self) -> impl Iterator<Item = Entry<'a>> {
         of(self.records, &self.order)
     }
 }
 
 /// The records of these heads; they lie anywhere, so some are fetched at a time.
-fn of<'a, 'b>(records: &'a Run, order: &'b [u128]) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a, 'b> {
+fn of<'a, 'b>(records: &'a Run, order: &'b [u128]) -> impl Iterator<Item = Entry<'a>> + use<'a, 'b> {
     order.chunks(BLOCK).flat_map(move |block| {
         black_box(block.iter().fold(0, |sum, head| sum ^ records.touch(*head as u32, BLOCK)));
         block.iter().map(move |head| (records.key(*head as u32), records.value(*head as u32)))
