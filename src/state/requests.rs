@@ -1,11 +1,11 @@
 //! What is remembered of HTTP requests, in a folder of one process's: a [`crate::request::Store`].
 //!
-//! Two threads take what waits. Whoever of them has the [`Writer`] applies the rules of [`crate::request::entry`] to one
+//! Two threads take what waits. Whoever of them has the `Writer` applies the rules of [`crate::request::entry`] to one
 //! change after the other, and writes what comes of them as one batch. Then one of the two syncs, while the other goes on
 //! with what comes: so changes that need no sync do not wait behind one, and however many need one, they share it.
 //!
 //! **An answer is told after its sync**, and so is a reservation that is not to be taken over: to whoever has brought it,
-//! and to whoever asks for it in between ([`syncs`]). Other reservations are synced with the next answer: if the machine
+//! and to whoever asks for it in between (`syncs`). Other reservations are synced with the next answer: if the machine
 //! crashes before, nothing is remembered of what nobody was told. They are on the way to the disk, so that the end of the
 //! process alone loses none of them, before the request is carried out.
 //!
