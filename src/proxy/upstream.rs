@@ -161,8 +161,9 @@ struct Kept {
     ones: VecDeque<(http1::SendRequest<Body>, Instant)>,
     /// By HTTP/2, each with how many use it.
     twos: Vec<Two>,
-    /// How many by HTTP/1.1 are about to be free.
+    /// How many by HTTP/1.1 are about to be free, and how many requests wait for one of them.
     returning: usize,
+    waiting: usize,
 }
 
 #[derive(Clone)]
@@ -194,6 +195,15 @@ impl Drop for Used {
         if let Some((one, upstream)) = self.one.take() {
             upstream.give_back(one);
         }
+    }
+}
+
+/// A request that waits for a connection, until this is dropped.
+struct Waiting<'a>(&'a Upstream);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.kept().waiting -= 1;
     }
 }
 
@@ -276,18 +286,22 @@ impl Upstream {
                 if let Some(lease) = kept.take(needs_one) {
                     return Some(lease);
                 }
-                if kept.returning == 0 {
+                if kept.returning <= kept.waiting || Instant::now() >= until {
                     return None;
                 }
+                kept.waiting += 1;
             }
-            tokio::time::timeout_at(until, returned).await.ok()?;
+            let _waiting = Waiting(self);
+            // Late or not: it is looked for once more.
+            let _ = tokio::time::timeout_at(until, returned).await;
         }
     }
 
     /// Keeps a connection on which the answer has ended, once it can be used again.
     fn give_back(self: &Arc<Self>, mut one: http1::SendRequest<Body>) {
         if one.is_ready() {
-            return self.kept().put(one);
+            self.kept().put(one);
+            return self.returned.notify_waiters();
         }
         // Without one, the program ends.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -307,6 +321,7 @@ impl Upstream {
             upstream.returned.notify_waiters();
             if soon.is_err() && one.ready().await.is_ok() {
                 upstream.kept().put(one);
+                upstream.returned.notify_waiters();
             }
         });
     }
