@@ -11,7 +11,7 @@
 //!
 //! **At once.** Where nothing has to be waited for, a reservation is made on the thread of whoever asks: going to another
 //! thread and back takes longer than all the rest of it. That is so as long as nobody else is at it, what is looked up is
-//! in memory, and the disk has made light of the last writes; never where the caller's runtime has no other thread.
+//! in memory, and the last writes took less than a millisecond; never where the caller's runtime has no other thread.
 //!
 //! **Time** is the wall clock of when the store was opened, and goes on with the monotonic clock: a clock that is set
 //! ends no lease. The end of the process ends all of its leases: entries name the run that wrote them.
@@ -85,8 +85,10 @@ enum Said {
 /// Whom to tell what.
 type Told = Vec<(syncs::Reply, Result<Said, Error>)>;
 
-/// What the threads and the callers share. Whoever takes both takes the writer first.
+/// What the threads and the callers share. Whoever takes several takes them in this order.
 struct Shared {
+    /// Whoever takes what waits has it until the writer is theirs: changes are carried out in the order of asking.
+    turn: Mutex<()>,
     writer: Mutex<Writer>,
     syncs: Mutex<Syncs>,
     /// The folder is another's when the database is closed.
@@ -101,7 +103,7 @@ impl Requests {
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let lock = folder::take(dir)?;
         let writer = Mutex::new(Writer::open(dir.to_owned())?);
-        let shared = Arc::new(Shared { writer, syncs: Mutex::default(), _lock: lock });
+        let shared = Arc::new(Shared { turn: Mutex::default(), writer, syncs: Mutex::default(), _lock: lock });
         let (changes, waiting) = bounded(WAITING_MAX);
         let mut store = Self { shared, changes: Some(changes), threads: Vec::new() };
         for _ in 0..THREADS {
@@ -215,8 +217,11 @@ impl Shared {
     /// Takes what waits until there is nobody any more who could ask.
     fn serve(&self, waiting: &Receiver<Waiting>) {
         let mut all = Vec::new();
-        while let Ok(first) = waiting.recv() {
+        loop {
+            let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let Ok(first) = waiting.recv() else { return };
             let mut writer = self.writer();
+            drop(turn);
             let mut bytes = first.asked.bytes();
             all.push(first);
             while all.len() < BATCH_MAX
@@ -235,15 +240,16 @@ impl Shared {
 
     /// Carries out some changes; whom to tell what at once. The others are told after a sync.
     fn carry_out(&self, writer: &mut Writer, all: &mut Vec<Waiting>) -> Told {
-        let done = writer.carry_out(all.iter().map(|waiting| &waiting.asked));
+        let is_late = self.syncs().is_late();
+        let done = writer.carry_out(all.iter().map(|waiting| &waiting.asked), is_late);
         let mut syncs = self.syncs();
         match done {
             Ok(Done { said, to_sync, database }) => {
                 syncs.written(to_sync, &database);
                 let each = all.drain(..).zip(said);
-                let told = each.filter_map(|(Waiting { reply, .. }, (said, after))| match (said, after) {
-                    (Ok(said), Some(id)) => syncs.tell(id, reply, said).map(|(reply, said)| (reply, Ok(said))),
-                    (said, _) => Some((reply, said)),
+                let told = each.filter_map(|(Waiting { reply, .. }, (said, when))| match said {
+                    Ok(said) => syncs.tell(when, reply, said),
+                    Err(error) => Some((reply, Err(error))),
                 });
                 told.collect()
             }
@@ -283,6 +289,9 @@ impl Shared {
     }
 
     fn reserve_at_once(&self, wanted: &Wanted) -> Option<Result<Found, Error>> {
+        if self.syncs().is_late() {
+            return None;
+        }
         let mut writer = match self.writer.try_lock() {
             Ok(writer) => writer,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

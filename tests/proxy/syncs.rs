@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::client::{Got, charge, outcomes, send};
+use super::client::{Got, charge, outcomes, page, send};
 use super::disk::Disk;
 use super::program::{Keeps, Proxy, Room};
 use super::service::Service;
@@ -43,6 +43,15 @@ impl Scene {
 
     fn send(&self, key: &str) -> JoinHandle<Got> {
         tokio::spawn(send(self.proxy.address, charge(key, "{}")))
+    }
+
+    async fn until_ready(&self, is_ready: bool) {
+        let state = async {
+            while (page(self.proxy.metrics, "/readyz").await.status() == 200) != is_ready {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        assert!(timeout(DEADLINE, state).await.is_ok(), "{}", self.proxy.log());
     }
 
     async fn until_run(&self, key: &str) {
@@ -108,6 +117,32 @@ async fn reservation_that_is_not_to_be_taken_over_waits_for_its_sync() {
     assert_eq!((scene.shop.runs("/charges", "first"), first.is_finished()), (0, false));
     scene.disk.hold_syncs(false);
     assert_eq!(got(first).await.text(), r#"{"run":1}"#);
+}
+
+/// A disk that hangs shows in the readiness, and after a while nothing is begun any more: nobody would remember it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_begun_while_a_sync_hangs() {
+    let scene = Scene::new("store_timeout: 1s\nlease: 60s").await;
+    for number in 0..WARM_UP {
+        assert_eq!(got(scene.send(&format!("warm-{number}"))).await.status(), 201);
+    }
+    scene.disk.hold_syncs(true);
+    assert_eq!(got(scene.send("first")).await.status(), 201, "it is true");
+    scene.until_ready(false).await;
+    let refused = async {
+        for number in 0.. {
+            let key = format!("late-{number}");
+            match got(scene.send(&key)).await.status() {
+                503 => return scene.shop.runs("/charges", &key),
+                status => assert_eq!(status, 201, "the sync has hung for a moment only"),
+            }
+        }
+        unreachable!("keys do not end")
+    };
+    assert_eq!(timeout(DEADLINE, refused).await.expect("a refusal in time"), 0);
+    scene.disk.hold_syncs(false);
+    scene.until_ready(true).await;
+    assert_eq!(got(scene.send("after")).await.status(), 201);
 }
 
 /// What a sync that failed was for is not known to be on the disk: the client hears what was done, and nobody else does.

@@ -5,12 +5,19 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::Said;
 use super::database::Database;
-use crate::request::{Error, Id};
+use super::writer::start;
+use super::{Said, WAITING_MAX};
+use crate::request::{AnswerBody, Error, Found, Id};
+
+/// A sync that takes longer is one of a disk that hangs: then nothing new is begun.
+const LATE: Duration = Duration::from_secs(3);
+/// How many bytes of answers may wait for a sync.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// Whom a change's answer is for.
 pub(super) type Reply = oneshot::Sender<Result<Said, Error>>;
@@ -26,15 +33,59 @@ pub(super) struct Syncs {
     is_syncing: bool,
 }
 
+/// When somebody is told something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// At once.
+    Now,
+    /// Once this request is synced, if it is not.
+    Synced(Id),
+    /// Once all is synced that is not now.
+    AllSynced,
+}
+
 /// What one sync is for.
 #[derive(Default)]
 struct Portion {
+    /// When it began.
+    began: Option<Instant>,
     /// Where it was written.
     database: Option<Arc<Database>>,
     /// The requests that were written so that nobody may be told before.
     ids: HashSet<Id>,
-    /// Who is to be told, and what.
+    /// Who is to be told, and what; and how many bytes of answers that are.
     waiting: Vec<(Reply, Said)>,
+    bytes: usize,
+}
+
+impl Portion {
+    /// Has somebody wait, unless so many do: a disk that hangs must not fill the memory. Those who have given up do not.
+    fn wait(&mut self, reply: Reply, said: Said) -> Option<(Reply, Error)> {
+        let bytes = bytes_of(&said);
+        let is_full = |portion: &Self| {
+            portion.waiting.len() >= WAITING_MAX || portion.bytes.saturating_add(bytes) > WAITING_BYTES_MAX
+        };
+        if is_full(self) && !self.waiting.is_empty() {
+            self.waiting.retain(|(reply, _)| !reply.is_closed());
+            self.bytes = self.waiting.iter().map(|(_, said)| bytes_of(said)).sum();
+            if is_full(self) && !self.waiting.is_empty() {
+                return Some((reply, Error::Unavailable("too many wait for the disk".to_owned())));
+            }
+        }
+        self.bytes += bytes;
+        self.waiting.push((reply, said));
+        None
+    }
+}
+
+fn bytes_of(said: &Said) -> usize {
+    match said {
+        Said::Found(Found::Answered(answer)) => match &answer.body {
+            AnswerBody::Whole(body) => body.len(),
+            _ => 0,
+        },
+        _ => 0,
+    }
 }
 
 impl Syncs {
@@ -51,14 +102,23 @@ impl Syncs {
         self.next.ids.contains(&id) || self.under_way.ids.contains(&id)
     }
 
-    /// Tells somebody of this request, once it is synced; gives back what can be told at once.
-    pub fn tell(&mut self, id: Id, reply: Reply, said: Said) -> Option<(Reply, Said)> {
+    /// Tells somebody when it is time; gives back what is to be told at once.
+    pub fn tell(&mut self, when: When, reply: Reply, said: Said) -> Option<(Reply, Result<Said, Error>)> {
+        let is_for = |portion: &Portion| match when {
+            When::Now => false,
+            When::Synced(id) => portion.ids.contains(&id),
+            When::AllSynced => !portion.ids.is_empty(),
+        };
         let portions = [&mut self.next, &mut self.under_way];
-        match portions.into_iter().find(|portion| portion.ids.contains(&id)) {
-            Some(portion) => portion.waiting.push((reply, said)),
-            None => return Some((reply, said)),
+        match portions.into_iter().find(|portion| is_for(portion)) {
+            Some(portion) => portion.wait(reply, said).map(|(reply, error)| (reply, Err(error))),
+            None => Some((reply, Ok(said))),
         }
-        None
+    }
+
+    /// Whether the sync under way has taken too long already.
+    pub fn is_late(&self) -> bool {
+        self.under_way.began.is_some_and(|began| began.elapsed() > LATE)
     }
 
     /// A sync begins: of what, if anything is left and nobody else syncs. `goes_on`: whoever asks has done so until now.
@@ -70,6 +130,7 @@ impl Syncs {
         self.is_syncing = database.is_some();
         if self.is_syncing {
             self.under_way = std::mem::take(&mut self.next);
+            self.under_way.began = Some(start());
         }
         database
     }
@@ -93,7 +154,7 @@ mod tests {
     //! Goal: nobody is told of what a sync does not cover.
 
     use super::*;
-    use crate::request::{Found, Kept};
+    use crate::request::{Answer, Kept};
 
     fn id(number: u8) -> Id {
         Id([number; 32])
@@ -106,8 +167,8 @@ mod tests {
     /// Somebody who waits for this request, or was told at once.
     fn wait(syncs: &mut Syncs, number: u8) -> oneshot::Receiver<Result<Said, Error>> {
         let (reply, told) = oneshot::channel();
-        if let Some((reply, said)) = syncs.tell(id(number), reply, Said::Kept(Kept::Yes)) {
-            reply.send(Ok(said)).unwrap();
+        if let Some((reply, said)) = syncs.tell(When::Synced(id(number)), reply, Said::Kept(Kept::Yes)) {
+            reply.send(said).unwrap();
         }
         told
     }
@@ -154,12 +215,57 @@ mod tests {
     }
 
     #[test]
+    fn whoever_asks_for_all_waits_for_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut syncs, database) = (Syncs::default(), open(&folder));
+        let all = |syncs: &mut Syncs| {
+            let (reply, told) = oneshot::channel();
+            if let Some((reply, said)) = syncs.tell(When::AllSynced, reply, Said::Checked) {
+                reply.send(said).unwrap();
+            }
+            told
+        };
+        assert!(all(&mut syncs).try_recv().is_ok(), "nothing was written");
+        syncs.written([id(1)], &database);
+        assert!(syncs.begin(false).is_some() && !syncs.is_late());
+        let mut during = all(&mut syncs);
+        syncs.written([id(2)], &database);
+        let mut later = all(&mut syncs);
+        assert_eq!(tell(syncs.end()), 1);
+        assert!(during.try_recv().is_ok() && later.try_recv().is_err());
+    }
+
+    #[test]
+    fn only_so_many_wait_for_a_disk_that_hangs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut syncs, database) = (Syncs::default(), open(&folder));
+        syncs.written([id(1)], &database);
+        assert!(syncs.begin(false).is_some());
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| wait(&mut syncs, 1)).collect();
+        assert!(wait(&mut syncs, 1).try_recv().unwrap().is_err(), "one too many");
+        waiting.truncate(1);
+        assert!(wait(&mut syncs, 1).try_recv().is_err(), "the others have given up");
+        assert_eq!(syncs.end().len(), 2);
+
+        let body = bytes::Bytes::from(vec![0; WAITING_BYTES_MAX / 2 + 1]);
+        let answered = |syncs: &mut Syncs| {
+            let answer = Answer { status: 200, headers: Vec::new(), body: AnswerBody::Whole(body.clone()) };
+            let (reply, told) = oneshot::channel();
+            (syncs.tell(When::Synced(id(2)), reply, Said::Found(Found::Answered(answer))), told)
+        };
+        syncs.written([id(2)], &database);
+        let (first, _told) = answered(&mut syncs);
+        assert!(first.is_none());
+        assert!(answered(&mut syncs).0.unwrap().1.is_err(), "too many bytes");
+    }
+
+    #[test]
     fn after_a_failure_nobody_is_told_by_a_sync_that_ends_later() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         let found = |syncs: &mut Syncs, number| {
             let (reply, told) = oneshot::channel();
-            assert!(syncs.tell(id(number), reply, Said::Found(Found::InProgress)).is_none());
+            assert!(syncs.tell(When::Synced(id(number)), reply, Said::Found(Found::InProgress)).is_none());
             told
         };
         syncs.written([id(1)], &database);

@@ -186,7 +186,7 @@ fn time_as_it_was_written_before_is_replaced() {
     assert!(!keys.iter().any(|key| **key == until_key(until_ms, Id([1; 32]))));
 }
 
-/// On a thread of several, once the disk has made light of some writes, a reservation is made by its caller.
+/// On a thread of several, once some writes have taken no time, a reservation is made by its caller.
 #[test]
 fn caller_reserves_where_nothing_has_to_be_waited_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ fn caller_reserves_where_nothing_has_to_be_waited_for() {
         wait(store.reserve(&wanted(*id, 1))).unwrap();
         at_once(&wanted(0, 1)).is_some()
     });
-    assert!(known.is_some(), "no write was made light of");
+    assert!(known.is_some(), "every write took its time");
     assert_eq!(wait(store.reserve(&wanted(0, 2))), Ok(Found::InProgress), "it was reserved then");
     let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(251, 1) };
     assert_eq!(at_once(&refusing), None, "it has to be synced");

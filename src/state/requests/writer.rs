@@ -10,6 +10,7 @@ use ahash::AHashMap;
 use rocksdb::WriteBatch;
 
 use super::database::{Database, FORMAT_KEY, Reading, Writing, entry_key, until_key};
+use super::syncs::When;
 use super::{Asked, Said};
 use crate::format::request::{RequestEntry, RequestState};
 use crate::request::entry::{self, Change};
@@ -54,7 +55,7 @@ pub(super) struct Writer {
     failed_at: Option<(Instant, Error)>,
     clock: Clock,
     run: [u8; 16],
-    /// How many of the last writes the disk has made light of.
+    /// How many of the last writes took less than [`AT_EASE`].
     at_ease: u32,
     /// Reservations as they are in the database: they are soon looked up again.
     reserved: AHashMap<Id, RequestEntry>,
@@ -62,8 +63,8 @@ pub(super) struct Writer {
 
 /// Changes that were carried out.
 pub(super) struct Done {
-    /// What is said to each, and the request that has to be synced before, if it is not.
-    pub said: Vec<(Result<Said, Error>, Option<Id>)>,
+    /// What is said to each, and when.
+    pub said: Vec<(Result<Said, Error>, When)>,
     /// The requests of which nobody may be told before they are synced.
     pub to_sync: Vec<Id>,
     /// Where they were written.
@@ -82,15 +83,16 @@ impl Writer {
     ///
     /// # Errors
     /// Nothing was carried out, or nobody knows; the database is closed.
-    pub fn carry_out<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>) -> Result<Done, Error> {
+    /// `is_late`: a sync takes too long, so that nobody is to begin with anything.
+    pub fn carry_out<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>, is_late: bool) -> Result<Done, Error> {
         self.reopen()?;
         let Some(database) = &self.database else { return Err(closed()) };
         let database = Arc::clone(database);
         let mut open = self.begin(&database, Reading::Patient);
         let said = asked.map(|asked| {
             let said = open.carry_out(asked);
-            let after = said.as_ref().ok().and_then(|said| to_be_synced_before(asked, said));
-            (said, after)
+            let when = said.as_ref().map_or(When::Now, |said| when(asked, said, is_late));
+            (said, when)
         });
         let said = said.collect();
         let Open { batch, to_sync, written, .. } = open;
@@ -220,7 +222,7 @@ impl Writer {
     clippy::disallowed_methods,
     reason = "how long the disk takes, and the pause before a failed store is opened again"
 )]
-fn start() -> Instant {
+pub(super) fn start() -> Instant {
     Instant::now()
 }
 
@@ -233,15 +235,18 @@ fn due_ms(until_ms: i64) -> i64 {
     until_ms.checked_add(DUE_STEP_MS - 1).map_or(until_ms, |ms| ms - ms.rem_euclid(DUE_STEP_MS))
 }
 
-/// What has to be synced before somebody is told this: an answer, or a reservation that is not to be taken over.
-fn to_be_synced_before(asked: &Asked, said: &Said) -> Option<Id> {
+/// When somebody is told this. An answer, and a reservation that is not to be taken over, once it is synced; that the
+/// store answers once everything is that is not now, so that a disk that hangs shows.
+fn when(asked: &Asked, said: &Said, is_late: bool) -> When {
     match (asked, said) {
-        (Asked::Reserve(wanted), Said::Found(Found::Answered(_))) => Some(wanted.held.id),
+        (Asked::Reserve(wanted), Said::Found(Found::Answered(_))) => When::Synced(wanted.held.id),
         (Asked::Reserve(wanted), Said::Found(Found::Reserved { .. })) if wanted.on_in_doubt == OnInDoubt::Refuse => {
-            Some(wanted.held.id)
+            When::Synced(wanted.held.id)
         }
-        (Asked::Complete(held, ..), Said::Kept(Kept::Yes)) => Some(held.id),
-        _ => None,
+        (Asked::Reserve(_), Said::Found(Found::Reserved { .. })) if is_late => When::AllSynced,
+        (Asked::Complete(held, ..), Said::Kept(Kept::Yes)) => When::Synced(held.id),
+        (Asked::Check, _) => When::AllSynced,
+        _ => When::Now,
     }
 }
 

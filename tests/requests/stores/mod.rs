@@ -127,7 +127,7 @@ pub fn on_embedded_at_once<F: Future<Output = ()>>(test: impl FnOnce(Arc<dyn Sto
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        // It does so once the disk has made light of some writes.
+        // It does so once some writes have taken no time.
         for _ in 0..20 {
             reserved(&*store, &wanted(new_id(), 1)).await;
         }
