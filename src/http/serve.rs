@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::{self, Either};
+
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
@@ -67,9 +67,12 @@ impl Shared {
     /// A store's answer, if it comes in time.
     pub async fn in_time<T>(&self, reply: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
         let wait = self.settings.store_wait;
-        match future::select(pin!(reply), self.surroundings.sleep(wait)).await {
-            Either::Left((reply, _)) => reply,
-            Either::Right(_) => Err(Error::Unavailable(format!("no answer within {} ms", wait.as_millis()))),
+        tokio::select! {
+            biased;
+            reply = reply => reply,
+            () = self.surroundings.sleep(wait) => {
+                Err(Error::Unavailable(format!("no answer within {} ms", wait.as_millis())))
+            }
         }
     }
 
@@ -84,7 +87,9 @@ impl Shared {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BodyError>,
     {
-        let (bytes_max, all_max) = (self.settings.request_bytes_max, self.bodies_bytes_max());
+        let bytes_max = self.settings.request_bytes_max;
+        // Whoever sends requests cannot have the answers of others be forgotten: some room is left for these.
+        let all_max = (self.bodies_bytes_max() / 4 * 3).max(bytes_max);
         let (mut body, mut counted) = (pin!(body), self.at_work.begin_body());
         // Put together at once: a body of many small pieces would take far more than its bytes.
         let mut whole = BytesMut::new();
@@ -293,7 +298,11 @@ impl Guarded {
                     }
                     let slept = surroundings.sleep(pause.min(left));
                     match ended {
-                        Some(ended) => drop(future::select(pin!(ended), slept).await),
+                        Some(ended) => tokio::select! {
+                            biased;
+                            () = ended => {}
+                            () = slept => {}
+                        },
                         None => slept.await,
                     }
                     pause = (pause * 2).min(LOOK_AGAIN_MAX);

@@ -3,13 +3,12 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::{self, Either};
+use futures_util::future;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
 use http::{HeaderMap, Request, Response};
@@ -88,11 +87,13 @@ impl Guarded {
     {
         let waited = self.shared.waiters.begin(self.id);
         let ran = {
-            let answer = pin!(AssertUnwindSafe(self.shared.answer(inner, request)).catch_unwind());
-            match future::select(answer, pin!(self.keep(held))).await {
-                Either::Left((Ok(ran), _)) => ran,
-                Either::Left((Err(panicked), _)) => Ran::InDoubt(Unknown::Panic(panicked)),
-                Either::Right((never, _)) => match never {},
+            tokio::select! {
+                biased;
+                ran = AssertUnwindSafe(self.shared.answer(inner, request)).catch_unwind() => match ran {
+                    Ok(ran) => ran,
+                    Err(panicked) => Ran::InDoubt(Unknown::Panic(panicked)),
+                },
+                never = self.keep(held) => match never {},
             }
         };
         let answer = match ran {

@@ -23,7 +23,7 @@ use super::memtable::{Bounds, Budget};
 const MEMTABLES_SHARE: usize = 4;
 /// The bounds of one memtable, whatever its store's share is. A larger one takes too long to write in the end.
 const MEMTABLE_BYTES: RangeInclusive<usize> = 64 << 10..=64 << 20;
-/// The changelog records in all memtables, which are read again after a crash: so many take well below a second.
+/// The changelog records in all active memtables, which are read again after a crash: so many take well below a second.
 const MEMTABLES_RECORDS: usize = 2_000_000;
 /// The bounds of one memtable; fewer make many small files where there are many stores, which hardly are at full load all
 /// at once.

@@ -114,8 +114,8 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         Type::Size("a size from 1B to 64GiB"),
         "bodies_bytes_max: 256MiB",
         "how much the bodies of requests under a key, and of their answers until they are remembered, take in memory \
-         together. A request that does not fit is refused with 503, but at least one always fits; of an answer that does \
-         not fit its digest is remembered",
+         together, requests three quarters of it at most. A request that does not fit is refused with 503, but at least one \
+         always fits; of an answer that does not fit its digest is remembered",
     )
     .or(Omitted::Is("256MiB")),
     Key::optional(
@@ -194,8 +194,8 @@ const CALLER: Key = Key::optional(
     CALLERS,
     "caller: X-Tenant",
     "the header by which [callers](#what-is-answered) are told apart, each with keys of its own; those who do not send it \
-     are one; `none` if all are. With `{header: X-Tenant, required: true}` a request under a key is refused with 400 that \
-     does not have it; where `header` is left out it is the one from the top, or `Authorization`",
+     are one; `none` if all are. With `{header: X-Tenant, required: true}` a request under a key that does not have it is \
+     answered 400; where `header` is left out it is the one from the top, or `Authorization`",
 )
 .or(Omitted::Is("Authorization"));
 const RETENTION: Key = Key::optional("retention", Type::Duration, "retention: 24h", "how long answers are remembered")

@@ -89,7 +89,8 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
 fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Option<HeaderName>, bool)> {
     if let Value::Mapping(_) = &field.node.value {
         let fields = reader.fields(field, &keys::CALLER_OF)?;
-        let required = fields.get("required").and_then(|field| reader.boolean(field)).is_some_and(|said| said.value);
+        let required = fields.get("required").and_then(|field| reader.boolean(field));
+        let required = required.map_or(base.caller_required, |said| said.value);
         let name = match fields.get("header") {
             Some(field) => named(field, reader)?,
             None => base.caller.clone().unwrap_or(http::header::AUTHORIZATION),
@@ -100,7 +101,7 @@ fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Op
         reader.parsed(field, |text| (text == "none" || header_name(text).is_some()).then_some(text == "none"));
     match is_none?.value {
         true => Some((None, false)),
-        false => Some((Some(named(field, reader)?), false)),
+        false => Some((Some(named(field, reader)?), base.caller_required)),
     }
 }
 

@@ -142,7 +142,7 @@ fn callers_header_may_be_required() {
     let other = Some(HeaderName::from_static("x-other"));
     assert_eq!(
         callers,
-        [(tenant.clone(), true), (other, false), (tenant.clone(), false), (None, false), (tenant, true)]
+        [(tenant.clone(), true), (other, true), (tenant.clone(), false), (None, false), (tenant, true)]
     );
     let places: Vec<usize> = config.warnings.iter().map(|odd| odd.position().map_or(0, |(_, line, _)| line)).collect();
     assert_eq!(places, [4, 7], "each header that is written, and may be made up: {:?}", config.warnings);

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{self, Either};
 use http::Request;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http_body_util::{BodyExt, Full};
@@ -56,11 +55,15 @@ impl Client {
             (parts, body.collect().await.expect("a body").to_bytes())
         });
         let patience = if self.world.chance(150) { self.world.up_to_ms(400) } else { Duration::from_secs(12) };
-        let answered = future::select(&mut asked, self.world.sleep(OUTSIDE, patience)).await;
-        let Either::Left((answered, _)) = answered else {
-            asked.abort();
-            self.book.lock().expect("no panic").reached.note("client gone");
-            return None;
+        // In this order: a seed always gives the same schedule.
+        let answered = tokio::select! {
+            biased;
+            answered = &mut asked => answered,
+            () = self.world.sleep(OUTSIDE, patience) => {
+                asked.abort();
+                self.book.lock().expect("no panic").reached.note("client gone");
+                return None;
+            }
         };
         let Ok((parts, body)) = answered else {
             self.book.lock().expect("no panic").reached.note("cut off");
