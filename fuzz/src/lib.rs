@@ -33,7 +33,7 @@ mod redis_address;
 
 /// What topologies ask of the room `redis`.
 pub mod redis {
-    pub use crate::redis_address::check_url;
+    pub use crate::redis_address::{Address, check_url};
 }
 
 /// What topologies ask of the room `effect`, without its drivers.
