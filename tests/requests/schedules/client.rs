@@ -25,6 +25,8 @@ pub struct Client {
     pub book: Book,
     pub seen: Proxies,
     pub key: u64,
+    /// Its own, of all clients.
+    pub number: u64,
     pub refuses: bool,
 }
 
@@ -67,6 +69,8 @@ impl Client {
         };
         let Ok((parts, body)) = answered else {
             self.book.lock().expect("no panic").reached.note("cut off");
+            // Tokio ends a runtime's tasks in an order that depends on all tasks before: so all go on in their own order.
+            self.world.sleep(OUTSIDE, Duration::from_micros(self.number)).await;
             return None;
         };
         let outcome = *parts.extensions.get::<Outcome>().expect("each answer has one");

@@ -156,6 +156,7 @@ impl Simulation {
                     book: Arc::clone(&self.book),
                     seen: Arc::clone(&self.seen),
                     key,
+                    number: key * (CLIENTS + LATE_CLIENTS) + number,
                     refuses: self.terms.on_in_doubt == OnInDoubt::Refuse,
                 };
                 let begins = match number {
