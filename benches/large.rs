@@ -10,9 +10,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ratchet::format::EntryRef;
 use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
 
+#[path = "support/entry.rs"]
+mod entry;
 #[path = "support/keys.rs"]
 mod keys;
 #[path = "support/position.rs"]
@@ -22,6 +23,7 @@ mod process;
 #[path = "../tests/support/random.rs"]
 mod random;
 
+use entry::{entry, setting};
 use keys::key;
 use position::{current, meta};
 use process::{cpu, status_mib};
@@ -32,25 +34,6 @@ const SMALL_ENTRIES: u64 = 1_000_000;
 const LOOKUPS: u64 = 512;
 /// How many entries a transaction writes, in the rounds that also write.
 const COMMIT_ENTRIES: u64 = 10_000;
-
-fn value(n: u64, value: &mut Vec<u8>) {
-    value.clear();
-    let entry = EntryRef {
-        last_seen: 1_700_000_000_000 + n as i64,
-        version: None,
-        scope: None,
-        from_read: false,
-        streamed: None,
-        owes_tombstone: false,
-        key_hash: Some(n as u32 & 0x7fff_ffff),
-    };
-    entry.encode(value);
-}
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
-}
 
 fn measured<T>(what: &str, per: u64, run: impl FnOnce() -> T) -> T {
     let (started, used) = (Instant::now(), cpu());
@@ -87,7 +70,7 @@ fn load(stores: &mut [Store], memory: &Memory, entries: u64) {
             }
             let buffer = buffers[at].as_mut().expect("made above");
             for n in next..(next + 2048).min(entries) {
-                value(n, &mut bytes);
+                entry(n, None, &mut bytes);
                 if n % STORES == at as u64 {
                     buffer.put(&key(n), Some(&bytes));
                 }
@@ -123,7 +106,7 @@ fn look(stores: &mut [Store], entries: u64, seed: u64, lookups: u64, mut written
         if let Some(next) = &mut written {
             let overlay = &mut overlays[at as usize];
             for n in *next..*next + LOOKUPS / 2 {
-                value(n, &mut bytes);
+                entry(n, None, &mut bytes);
                 overlay.put(&key(n), Some(&bytes));
             }
             *next += LOOKUPS / 2;

@@ -1,30 +1,36 @@
 //! What records cost in stores alone, as lanes use them: a batch's identities are looked up, what is new is written to
-//! the transaction's overlay, and every so many records it is committed. Updates of a million keys with rising versions,
-//! UUIDs of which a fifth repeat one of the last thousand, and numbers that rise, of which a fifth repeat, too.
+//! the transaction's overlay, and every so many records it is committed. Updates of a million keys with rising
+//! versions, UUIDs of which a fifth repeat one of the last thousand, and numbers that rise, of which a fifth repeat, too.
 //!
 //! `cargo bench --profile release --bench memtable`; some 20 s. `RATCHET_BENCH_RECORDS` (default 4,000,000),
 //! `RATCHET_BENCH_MEMORY_MIB` (default 640, what stores get of 1 GiB), `RATCHET_BENCH_ROUNDS` (default 3),
-//! `RATCHET_BENCH_WORK` (`versions`, `uuids` or `numbers`; default all), `RATCHET_BENCH_DIR` (default the system's folder
-//! for temporary files) set the amount of work.
+//! `RATCHET_BENCH_WORK` (`versions`, `uuids` or `numbers`; default all), `RATCHET_BENCH_DIR` (default the system's
+//! folder for temporary files) set the amount of work.
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures with the machine's clocks")]
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ratchet::format::{EntryRef, KIND_IDENTITY};
+use ratchet::format::KIND_IDENTITY;
 use ratchet::state::{Memory, Overlay, Store, key_head};
 
+#[path = "support/entry.rs"]
+mod entry;
 #[path = "support/position.rs"]
 mod position;
 #[path = "support/process.rs"]
 mod process;
 #[path = "../tests/support/random.rs"]
 mod random;
+#[path = "support/uuid.rs"]
+mod uuid;
 
+use entry::{entry, setting};
 use position::current;
 use process::{cpu, status_mib, thread_cpu};
 use random::mix;
+use uuid::Uuid;
 
 /// As in the program.
 #[cfg(feature = "program")]
@@ -76,18 +82,7 @@ impl Work {
         text.0.push(KIND_IDENTITY);
         let written = match self {
             Self::Versions => write!(text, "{id:08}"),
-            Self::Uuids => {
-                let (high, low) = (mix(id), mix(!id));
-                write!(
-                    text,
-                    "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
-                    high >> 32,
-                    high >> 16 & 0xffff,
-                    high & 0xfff,
-                    low >> 48 & 0xfff,
-                    low & 0xffff_ffff_ffff
-                )
-            }
+            Self::Uuids => write!(text, "{}", Uuid(id)),
             Self::Numbers => write!(text, "{id}"),
         };
         written.expect("a vector takes all text");
@@ -101,21 +96,6 @@ impl std::fmt::Write for Text<'_> {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
-}
-
-fn value(work: Work, n: u64, value: &mut Vec<u8>) {
-    value.clear();
-    let version = n.to_be_bytes();
-    let entry = EntryRef {
-        last_seen: 1_700_000_000_000 + n as i64,
-        version: (work == Work::Versions).then_some(&version[..]),
-        scope: None,
-        from_read: false,
-        streamed: None,
-        owes_tombstone: false,
-        key_hash: Some(n as u32 & 0x7fff_ffff),
-    };
-    entry.encode(value);
 }
 
 /// A batch's identities, made before anything is measured.
@@ -169,7 +149,8 @@ impl Task {
         for (at, n) in (first..).take(batch.keys.len()).enumerate() {
             let key = batch.key(at);
             if work == Work::Versions || !(overlay.get(key).is_some() || known[at]) {
-                value(work, n, bytes);
+                let version = n.to_be_bytes();
+                entry(n, (work == Work::Versions).then_some(&version[..]), bytes);
                 overlay.put(key, Some(bytes));
                 fresh += 1;
             }
@@ -228,10 +209,6 @@ fn run(work: Work, records: u64, memory_bytes: u64, root: &Path) -> Times {
     let began = Instant::now();
     tasks.clear();
     Times { wall, lane, process: cpu() - used - apart, closing: began.elapsed() }
-}
-
-fn setting(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
 fn main() {

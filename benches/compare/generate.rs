@@ -10,6 +10,7 @@ use std::io::Write as _;
 
 use crate::random::mix;
 use crate::spec::Work;
+use crate::uuid::Uuid;
 
 /// Partitions of every input, output and changelog.
 pub const PARTITIONS: i32 = 4;
@@ -163,18 +164,6 @@ fn large(record: &mut Generated, id: u64) {
     record.partition = (id % PARTITIONS as u64) as i32;
     let _ = write!(record.key, "{:08}", id % 1_000_000);
     let _ = write!(record.value, r#"{{"event_id":{id}}}"#);
-}
-
-/// A random UUID of a number, version 4.
-struct Uuid(u64);
-
-impl fmt::Display for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (high, low) = (mix(self.0), mix(!self.0));
-        let (time, middle, version) = (high >> 32, high >> 16 & 0xffff, high & 0xfff | 0x4000);
-        let (variant, node) = (low >> 48 & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
-        write!(f, "{time:08x}-{middle:04x}-{version:04x}-{variant:04x}-{node:012x}")
-    }
 }
 
 /// An event of 160 bytes, whose id is the number.

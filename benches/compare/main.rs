@@ -52,6 +52,8 @@ mod throughput;
 #[allow(dead_code, reason = "shared with tests, which use more of it")]
 mod until;
 mod usage;
+#[path = "../support/uuid.rs"]
+mod uuid;
 mod warm;
 
 use std::process::ExitCode;

@@ -1,12 +1,11 @@
 //! The bodies that the layer takes and gives.
 
-use std::collections::VecDeque;
 use std::error::Error as StdError;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -18,8 +17,8 @@ pub type BodyError = Box<dyn StdError + Send + Sync>;
 /// The body of a request to the service, or of its answer: whole, or a stream that is passed on as it comes.
 #[derive(Default)]
 pub struct Body {
-    /// What is there already, in order.
-    ready: VecDeque<Bytes>,
+    /// What is there already.
+    ready: Bytes,
     trailers: Option<HeaderMap>,
     /// What comes after it.
     rest: Option<UnsyncBoxBody<Bytes, BodyError>>,
@@ -28,7 +27,7 @@ pub struct Body {
 impl Body {
     /// A body that is there.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self { ready: VecDeque::from([bytes.into()]), trailers: None, rest: None }
+        Self { ready: bytes.into(), trailers: None, rest: None }
     }
 
     /// A body that comes.
@@ -37,19 +36,18 @@ impl Body {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BodyError>,
     {
-        Self { ready: VecDeque::new(), trailers: None, rest: Some(body.map_err(Into::into).boxed_unsync()) }
+        Self { ready: Bytes::new(), trailers: None, rest: Some(body.map_err(Into::into).boxed_unsync()) }
     }
 
     /// A body of which some is there.
-    pub(super) fn begun(ready: VecDeque<Bytes>, trailers: Option<HeaderMap>, rest: Option<Self>) -> Self {
+    pub(super) fn begun(ready: Bytes, trailers: Option<HeaderMap>, rest: Option<Self>) -> Self {
         Self { ready, trailers, rest: rest.map(|rest| rest.boxed_unsync()) }
     }
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ready: usize = self.ready.iter().map(Bytes::len).sum();
-        f.debug_struct("Body").field("ready_bytes", &ready).field("streams", &self.rest.is_some()).finish()
+        f.debug_struct("Body").field("ready_bytes", &self.ready.len()).field("streams", &self.rest.is_some()).finish()
     }
 }
 
@@ -61,10 +59,8 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        while let Some(bytes) = self.ready.pop_front() {
-            if bytes.has_remaining() {
-                return Poll::Ready(Some(Ok(Frame::data(bytes))));
-            }
+        if !self.ready.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.ready)))));
         }
         if let Some(rest) = &mut self.rest {
             return Pin::new(rest).poll_frame(context);
@@ -74,11 +70,11 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         let rest = self.rest.as_ref().is_none_or(http_body::Body::is_end_stream);
-        self.ready.iter().all(Bytes::is_empty) && self.trailers.is_none() && rest
+        self.ready.is_empty() && self.trailers.is_none() && rest
     }
 
     fn size_hint(&self) -> SizeHint {
-        let ready: u64 = self.ready.iter().map(|bytes| bytes.len() as u64).sum();
+        let ready = self.ready.len() as u64;
         let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(ready));

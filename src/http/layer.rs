@@ -178,7 +178,8 @@ impl Idempotency {
     /// How much the bodies of all requests under a key may take together while they come and while they are at work, and
     /// those of their answers until they are remembered, in this layer and in clones of it: 256 MiB if nothing is said, and
     /// never less than one request's body may. Requests take three quarters of it at most. One that does not fit is
-    /// refused with 503; an answer that does not is passed on, and its digest is remembered, as if it were larger than [`answer_bytes_max`](Self::answer_bytes_max).
+    /// refused with 503; an answer that does not is passed on, and its digest is remembered, as if it were larger than
+    /// [`answer_bytes_max`](Self::answer_bytes_max).
     pub fn bodies_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.bodies_bytes_max = bytes;
         self

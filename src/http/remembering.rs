@@ -1,11 +1,10 @@
 //! Answers as they are remembered, and as they are given again.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
@@ -71,19 +70,6 @@ pub(super) fn replay(answer: &Answer) -> Response<Body> {
     *replayed.headers_mut() = headers;
     replayed.extensions_mut().insert(Outcome::Replayed);
     replayed
-}
-
-/// The pieces of a body as one.
-pub(super) fn joined(pieces: &VecDeque<Bytes>) -> Bytes {
-    match pieces.len() {
-        0 => Bytes::new(),
-        1 => pieces[0].clone(),
-        _ => {
-            let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
-            pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-            whole.freeze()
-        }
-    }
 }
 
 /// A body that is too large to be remembered, on its way to the client: its digest is remembered when it has ended.

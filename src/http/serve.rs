@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;

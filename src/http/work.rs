@@ -1,12 +1,11 @@
 //! Carrying a request out: the service at work, its lease extended meanwhile, and what it says remembered.
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use futures_util::future;
 use http::header::CONTENT_TYPE;
@@ -44,19 +43,17 @@ enum Ran<E> {
 
 /// What there is of an answer's body, counted among all bodies until it is remembered.
 struct Taken {
-    pieces: VecDeque<Bytes>,
+    /// Put together at once, as a request's.
+    bytes: BytesMut,
     counted: Counted,
-    length: usize,
 }
 
 impl Taken {
     /// Takes a piece more; says whether all of it may still be remembered, with at most so many bytes, and among all
     /// bodies so many.
-    fn take(&mut self, piece: Bytes, bytes_max: usize, all_max: usize) -> bool {
-        let bytes = piece.len();
-        self.length += bytes;
-        self.pieces.push_back(piece);
-        self.length <= bytes_max && self.counted.grow(bytes, all_max)
+    fn take(&mut self, piece: &[u8], bytes_max: usize, all_max: usize) -> bool {
+        self.bytes.extend_from_slice(piece);
+        self.bytes.len() <= bytes_max && self.counted.grow(piece.len(), all_max)
     }
 }
 
@@ -86,15 +83,13 @@ impl Guarded {
         R::Error: Into<BodyError>,
     {
         let waited = self.shared.waiters.begin(self.id);
-        let ran = {
-            tokio::select! {
-                biased;
-                ran = AssertUnwindSafe(self.shared.answer(inner, request)).catch_unwind() => match ran {
-                    Ok(ran) => ran,
-                    Err(panicked) => Ran::InDoubt(Unknown::Panic(panicked)),
-                },
-                never = self.keep(held) => match never {},
-            }
+        let ran = tokio::select! {
+            biased;
+            ran = AssertUnwindSafe(self.shared.answer(inner, request)).catch_unwind() => match ran {
+                Ok(ran) => ran,
+                Err(panicked) => Ran::InDoubt(Unknown::Panic(panicked)),
+            },
+            never = self.keep(held) => match never {},
         };
         let answer = match ran {
             Ran::Whole(parts, taken, trailers) => Ok(self.remember_whole(held, parts, taken, trailers).await),
@@ -135,18 +130,17 @@ impl Guarded {
         &self,
         held: Held,
         parts: Parts,
-        Taken { pieces, counted: _counted, .. }: Taken,
+        Taken { bytes, counted: _counted }: Taken,
         trailers: Option<HeaderMap>,
     ) -> Response<Body> {
-        let whole = remembering::joined(&pieces);
-        drop(pieces);
+        let whole = bytes.freeze();
         // Without its trailers, in which gRPC has its status, it would be another answer.
         let body = match &trailers {
             None => AnswerBody::Whole(whole.clone()),
             Some(_) => AnswerBody::Digest { length: whole.len() as u64, sha256: Sha256::digest(&whole).into() },
         };
         let answer = self.shared.answer_of(&parts, body);
-        let given = Response::from_parts(parts, Body::begun(VecDeque::from([whole]), trailers, None));
+        let given = Response::from_parts(parts, Body::begun(whole, trailers, None));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => with(Outcome::Done, given),
             Ok(Kept::Fenced) => self.fenced(&answer, given).await,
@@ -157,8 +151,8 @@ impl Guarded {
     /// That it was answered is remembered before the answer begins, its digest when it has ended.
     async fn remember_large(&self, held: Held, parts: Parts, taken: Taken, rest: Body) -> Response<Body> {
         let answer = self.shared.answer_of(&parts, AnswerBody::CutOff);
-        let Taken { pieces, counted: _counted, .. } = taken;
-        let body = Body::begun(pieces, None, Some(rest));
+        let Taken { bytes, counted: _counted } = taken;
+        let body = Body::begun(bytes.freeze(), None, Some(rest));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => {
                 let digested = Digested::new(body, answer, held, Arc::clone(&self.shared));
@@ -250,7 +244,7 @@ impl Shared {
             return Ran::Forgotten(answer);
         }
         let (parts, mut body) = answer.into_parts();
-        let mut taken = Taken { pieces: VecDeque::new(), counted: self.at_work.begin_body(), length: 0 };
+        let mut taken = Taken { bytes: BytesMut::new(), counted: self.at_work.begin_body() };
         if is_stream(&parts.headers) {
             return Ran::Large(parts, taken, body);
         }
@@ -258,7 +252,7 @@ impl Shared {
         while let Some(frame) = body.frame().await {
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(data)) => {
-                    if !taken.take(data, self.settings.answer_bytes_max, self.bodies_bytes_max()) {
+                    if !taken.take(&data, self.settings.answer_bytes_max, self.bodies_bytes_max()) {
                         return Ran::Large(parts, taken, body);
                     }
                 }

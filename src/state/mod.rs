@@ -2,7 +2,8 @@
 //!
 //! - [`StateDir`]: the folder in which a process keeps its stores
 //! - [`Store`]: a task's store; [`Overlay`]: a transaction's writes until Kafka has committed;
-//!   [`LoadBuffer`]: what a restore has read from the changelog; [`Frozen`]: a full memtable, within a [`Budget`] and its [`Bounds`]
+//!   [`LoadBuffer`]: what a restore has read from the changelog; [`Frozen`]: a full memtable, within a [`Budget`] and
+//!   its [`Bounds`]
 //! - [`aside`]: how stores that cannot be built upon are set aside; [`Survey`]: a read-only view of a state folder
 //! - [`Memory`]: what all stores of a process share; [`Registry`]: which of them are open
 //! - [`longest_stall`]: a disk that has not responded for long

@@ -17,7 +17,7 @@ use crate::proxy::store::{self, StoreConfig};
 use crate::proxy::upstream::{Origin, Protocol};
 use crate::tls::{self, ONE, TWO};
 use crate::yaml::read::clipped;
-use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, units};
+use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, Text, units};
 
 const HEAD_BYTES: (u64, u64) = (8 << 10, 1 << 20);
 /// Of connections, and of requests at work.
@@ -28,7 +28,8 @@ const SCOPE_BYTES_MAX: usize = 100;
 /// The whole file; `None` after mistakes, which are reported.
 pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
     let top = reader.root(tree, &keys::TOP, Shape { what: "a mapping", example: "listen: 127.0.0.1:8080" })?;
-    let listen = top.require("listen", reader).and_then(|field| address(field, reader));
+    let listen = top.require("listen", reader);
+    let listen = listen.and_then(|field| reader.text(field).and_then(|text| address(field, &text, reader)));
     let origin = upstream(&top, reader);
     let store = top.require("store", reader).and_then(|field| store::read(field, reader));
     let scope = top.get("scope").and_then(|field| reader.parsed(field, scope));
@@ -37,8 +38,10 @@ pub fn config(tree: &Node, reader: &mut Reader<'_>) -> Option<Config> {
         None => "127.0.0.1:9464".parse().ok().map(Some),
         Some(field) => {
             let text = reader.text(field);
-            let is_off = text.is_some_and(|text| text.value.reveal() == "off");
-            if is_off { Some(None) } else { address(field, reader).map(|address| Some(address.value)) }
+            text.and_then(|text| match text.value.reveal() {
+                "off" => Some(None),
+                _ => address(field, &text, reader).map(|address| Some(address.value)),
+            })
         }
     };
     let bounds = bounds(&top, reader);
@@ -226,8 +229,7 @@ fn method(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Method> {
 }
 
 /// An address to listen on. It is no name: what that stands for may change, or be several.
-fn address(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<SocketAddr>> {
-    let text = reader.text(field)?;
+fn address(field: &Field<'_>, text: &Placed<Text>, reader: &mut Reader<'_>) -> Option<Placed<SocketAddr>> {
     let word = text.value.reveal();
     let port = word.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
     match (word.parse::<SocketAddr>(), port) {
@@ -241,7 +243,7 @@ fn address(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<SocketAd
             reader.mistake(text.place, message, format!("`{}` is not", clipped(word)), help);
             None
         }
-        _ => reader.convert(&field.name, &text, field.shape, |text| text.parse().ok()),
+        _ => reader.convert(&field.name, text, field.shape, |text| text.parse().ok()),
     }
 }
 

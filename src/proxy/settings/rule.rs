@@ -9,10 +9,12 @@ use super::{KeyUse, Rule, keys};
 use crate::dedup::Path;
 use crate::http::request::OnInDoubt;
 use crate::http::{BODY_BYTES_MAX, LEASE, OnStoreDown, RETENTION};
-use crate::yaml::{Field, Fields, Place, Reader, Value, units};
+use crate::yaml::{Field, Fields, Place, Placed, Reader, Value, units};
 
 /// The shortest lease: it is extended three times before it ends.
 const LEASE_MS_MIN: i64 = 1_000;
+/// What says that all clients are one caller.
+const NOBODY: &str = "none";
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -92,30 +94,28 @@ fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Op
         let required = fields.get("required").and_then(|field| reader.boolean(field));
         let required = required.map_or(base.caller_required, |said| said.value);
         let name = match fields.get("header") {
-            Some(field) => named(field, reader)?,
+            Some(field) => {
+                let parse = |text: &str| header_name(text).filter(|_| text != NOBODY);
+                let name = reader.parsed(field, parse)?;
+                warn_of_named_callers(&name.value, name.place, reader);
+                name.value
+            }
             None => base.caller.clone().unwrap_or(http::header::AUTHORIZATION),
         };
         return Some((Some(name), required));
     }
-    let is_none =
-        reader.parsed(field, |text| (text == "none" || header_name(text).is_some()).then_some(text == "none"));
-    match is_none?.value {
-        true => Some((None, false)),
-        false => Some((Some(named(field, reader)?), base.caller_required)),
-    }
-}
-
-/// A header that tells callers apart.
-fn named(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<HeaderName> {
-    let name = reader.parsed(field, header_name)?;
-    if name.value != http::header::AUTHORIZATION {
-        warn_of_named_callers(&name.value, name.place, reader);
-    }
-    Some(name.value)
+    let parse = |text: &str| if text == NOBODY { Some(None) } else { header_name(text).map(Some) };
+    let Placed { value: name, place } = reader.parsed(field, parse)?;
+    name.iter().for_each(|name| warn_of_named_callers(name, place, reader));
+    let required = name.is_some() && base.caller_required;
+    Some((name, required))
 }
 
 /// A header that is no secret lets whoever sends it have the answers.
 fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
+    if *name == http::header::AUTHORIZATION {
+        return;
+    }
     let message = format!(
         "`caller` is a header that clients may make up: whoever sends another's `{name}` and key gets the answer, without \
          the service being asked"

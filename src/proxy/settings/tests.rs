@@ -152,6 +152,7 @@ fn callers_header_may_be_required() {
     assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
     refused("caller: {require: true}\n", "unknown key `caller.require`");
     refused("caller: {header: none of these}\n", "`caller.header` must be a header's name");
+    refused("caller: {header: none}\n", "`caller.header` must be a header's name");
     refused("caller: [X-Tenant]\n", "`caller` must be a header's name, `none`, or a mapping");
 }
 
@@ -196,6 +197,7 @@ fn address_to_listen_on_is_no_name() {
         told(&with(listen), &["`listen` must be an IP address and a port", "write e.g. `listen: 127.0.0.1:8080`"]);
     }
     told(&format!("{SMALL}http: localhost:9464\n"), &["`http` must be", "or `off`", "write `http: 127.0.0.1:9464`"]);
+    told(&format!("{SMALL}http: [off]\n"), &["`http` must be", "1 mistake"]);
     assert_eq!(loaded(&with("'[::1]:8080'")).listen.to_string(), "[::1]:8080");
 }
 

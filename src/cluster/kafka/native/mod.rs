@@ -127,6 +127,12 @@ fn read_message(buffer: &[c_char]) -> String {
     unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned()
 }
 
+// SAFETY: as declared in `rdkafka_broker.h`.
+unsafe extern "C" {
+    /// What `rd_kafka_brokers_add` calls, which also keeps every list that it was ever given.
+    fn rd_kafka_brokers_add0(client: *mut rd::rd_kafka_t, brokers: *const c_char, is_bootstrap: u8) -> c_int;
+}
+
 /// A client of the cluster, and the queue of its events.
 pub(super) struct Client {
     raw: NonNull<rd::rd_kafka_t>,
@@ -233,8 +239,8 @@ impl Client {
     /// then gives up every broker that it knows, and where the same response also cancels its own new beginning, which it
     /// does as it happens, it never connects again (confluentinc/librdkafka#5301).
     fn bootstrap_again(&self) {
-        // SAFETY: the client is alive; brokers that it knows already are not added twice.
-        unsafe { rd::rd_kafka_brokers_add(self.raw(), self.bootstrap.as_ptr()) };
+        // SAFETY: the client is alive, and the string; brokers that it knows already are not added twice.
+        unsafe { rd_kafka_brokers_add0(self.raw(), self.bootstrap.as_ptr(), 0) };
     }
 
     /// Has a producer send its queued records at once instead of after its linger time, and waits for the deliveries,
