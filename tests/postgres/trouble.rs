@@ -1,6 +1,6 @@
 //! What is left when something goes wrong on the way.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, spawn};
 use std::time::{Duration, Instant};
 
@@ -185,12 +185,16 @@ fn lock_is_not_waited_for_for_ever() {
     assert_eq!(task.commit(&mut *session, &each(&["2"])), Ok(vec![]));
 }
 
-/// Waits within the transaction.
-struct Frozen(std::sync::mpsc::Receiver<()>);
+/// Says that it is within the transaction, and waits there.
+struct Frozen {
+    reached: Sender<()>,
+    woken: Receiver<()>,
+}
 
 impl Complete for Frozen {
     fn redo(&mut self, _: usize, _: &[Answer]) -> Vec<u8> {
-        self.0.recv().expect("it is woken up");
+        self.reached.send(()).expect("the test waits for it");
+        self.woken.recv().expect("it is woken up");
         Vec::new()
     }
 }
@@ -203,17 +207,14 @@ fn frozen_owner_is_given_up_by_the_server() {
     settings.inbox = Some(ratchet::effect::postgres::Inbox { name: "i".to_owned(), retention_ms: None });
     settings.statements = vec![sql(INSERT, 1)];
     let mut heir = session(&settings);
-    let (wake, frozen) = channel();
+    let ((wake, woken), (reached, is_reached)) = (channel(), channel());
     let owner = spawn(move || {
         let mut session = session(&settings);
         let task = Task::claim(&mut *session, 0);
         let all: Effects = each(&["1"]);
-        session.commit(&[task.step(&all)], &mut Frozen(frozen))
+        session.commit(&[task.step(&all)], &mut Frozen { reached, woken })
     });
-    within(DEADLINE, "the owner's open transaction", || {
-        let open = "select count(*) from pg_stat_activity where state = 'idle in transaction' and datname = current_database()";
-        (database.value(open) == "1").then_some(())
-    });
+    is_reached.recv_timeout(DEADLINE).expect("the owner's transaction is open");
     let start = Instant::now();
     let claimed = loop {
         match heir.claim(&key(0), true) {
