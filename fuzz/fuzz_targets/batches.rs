@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use ratchet_fuzz::frames::{gzip_size_hint, lz4_size_hint, snappy_chunk, snappy_size};
+use ratchet_fuzz::headers::{count_records, read_headers};
 use ratchet_fuzz::record::HeaderBuf;
-use ratchet_fuzz::wire::{count_records, read_headers};
 
 /// The least that a record takes: its length, and what it must have.
 const RECORD_BYTES_MIN: usize = 7;

@@ -15,8 +15,10 @@ pub mod sabotage;
 pub mod record;
 #[path = "../../src/topology/mod.rs"]
 pub mod topology;
-#[path = "../../src/cluster/kafka/wire.rs"]
-pub mod wire;
+#[path = "../../src/cluster/kafka/wire/headers.rs"]
+pub mod headers;
+#[path = "../../src/cluster/kafka/wire/primitives.rs"]
+pub mod primitives;
 #[path = "../../src/words.rs"]
 pub mod words;
 #[path = "../../src/yaml/mod.rs"]

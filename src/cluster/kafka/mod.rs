@@ -3,7 +3,8 @@
 //! - `properties`: the clients' properties: defaults, the user's, and those that nobody may change
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
-//! - `batch`: records, borrowed from librdkafka's memory; `wire`: Kafka's own bytes, as far as they are decoded here
+//! - `batch`: records, borrowed from librdkafka's memory
+//! - `wire`: Kafka's protocol by the batch, without librdkafka, which nothing uses yet but for records' headers
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
 //!   same names; `append`: a record outside of any transaction
 //! - `settle` (with its `pool` and `look`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
@@ -47,7 +48,8 @@ mod send;
 mod settle;
 mod slots;
 mod threads;
-mod wire;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod wire;
 
 pub use member::{Member, Metadata};
 pub use native::Batch;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rdkafka::bindings as rd;
 
 use super::super::errors::{Code, Failure};
-use super::super::wire;
+use super::super::wire::headers as wire_headers;
 use super::{Client, Queue, c_millis, shadowed};
 use crate::cluster::RecordBatch;
 use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
@@ -240,7 +240,7 @@ impl FoundHeaders {
         let (_, bytes) = shadowed(detach);
         // SAFETY: as above.
         let bytes = bytes.map(|(start, len)| unsafe { std::slice::from_raw_parts(start, len) });
-        match bytes.and_then(wire::read_headers) {
+        match bytes.and_then(wire_headers::read_headers) {
             Some(headers) => Ok(Self::Read(headers)),
             None => Err(Failure::new(failure.code, "the headers of the record there cannot be read")),
         }

@@ -6,25 +6,11 @@
 //!
 //! **Failure**: malformed bytes are `None`, or are not counted.
 
+use super::primitives::{counted, varint};
 use crate::record::HeaderBuf;
 
 /// Attributes, two deltas, and the lengths of key, value and headers.
 const RECORD_BYTES_MIN: i64 = 6;
-/// Maximum bytes of a length or a count.
-const VARINT_BYTES_MAX: usize = 5;
-
-/// A zigzag number as records contain it, and what follows it.
-fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
-    let mut value = 0_u64;
-    for (place, byte) in bytes.iter().enumerate().take(VARINT_BYTES_MAX) {
-        value |= u64::from(byte & 0x7f) << (7 * place);
-        if *byte < 0x80 {
-            let number = (value >> 1) as i64 ^ -((value & 1) as i64);
-            return Some((number, &bytes[place + 1..]));
-        }
-    }
-    None
-}
 
 /// How many records there are in an unpacked batch, as far as can be told: each takes memory besides its bytes. A batch
 /// is a sequence of records, each after its length; before Kafka 0.11, of messages, each after its offset and its
@@ -69,16 +55,6 @@ pub fn read_headers(bytes: &[u8]) -> Option<HeaderBuf> {
         rest = behind;
     }
     (count >= 0 && rest.is_empty()).then_some(headers)
-}
-
-/// Length-prefixed bytes, `None` for null; and what follows them.
-fn counted(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
-    let (length, rest) = varint(bytes)?;
-    if length == -1 {
-        return Some((None, rest));
-    }
-    let (bytes, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    Some((Some(bytes), rest))
 }
 
 #[cfg(test)]
