@@ -21,5 +21,8 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "the clock is passed in"))]
 
+pub mod brokers;
+pub mod connection;
 pub mod headers;
+pub mod login;
 pub mod primitives;

@@ -1,0 +1,335 @@
+//! The connections of one client, who leads what, and which requests failed.
+//!
+//! A state machine: what is to be done with sockets is an [`Act`], what comes in is given by link number, and the time
+//! is an argument. A client (a fetcher, a writer) has one of its own; [`super::edge::Edge`] drives it, or a simulation.
+//!
+//! - A connection is opened when it is asked for, once for each [`Use`], and again after it broke, with exponential
+//!   back-off and jitter. One that nobody used for nine minutes is closed before the broker does it (after ten), since
+//!   a request that is under way just then would be lost.
+//! - Metadata is asked for when a leader is looked for that is not known, when one is doubted, when a connection to a
+//!   broker breaks, and by age. Answers that do not help are followed by questions to another broker. While none of the
+//!   known brokers can be reached, those that the client began with are asked again (as KIP-899).
+//! - An answer from another cluster than before is not taken: a name may have come to point somewhere else.
+//!
+//! **Failure**: each request ends in exactly one [`Event`]. [`Event::Failed`] says whether any of it was written.
+//! Trouble that a person has to fix is kept in [`Brokers::trouble`] as well, until the broker can be used again; trying
+//! goes on meanwhile.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io::IoSlice;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
+use self::hosts::Hosts;
+use self::metadata::Metadata;
+use self::place::Place;
+pub use self::types::{Act, Address, Event, Leader, Link, NotAddress, RequestId, Settings, Trouble, TroubleKind, Use};
+use super::connection::{Fault, Pool, Request, Versions};
+pub use super::login::Login;
+
+mod answer;
+mod backoff;
+mod hosts;
+mod links;
+mod metadata;
+mod place;
+#[cfg(test)]
+pub(super) mod tests;
+mod types;
+
+/// The brokers as one client sees them.
+pub struct Brokers {
+    settings: Arc<Settings>,
+    hosts: Hosts,
+    metadata: Metadata,
+    places: BTreeMap<(i32, Use), Place>,
+    links: BTreeMap<Link, (i32, Use)>,
+    acts: VecDeque<Act>,
+    events: VecDeque<Event>,
+    pool: Pool,
+    random: StdRng,
+    trouble: Option<Trouble>,
+    failure: Option<String>,
+    /// Whether any broker is wanted, and none was there.
+    is_seeking: bool,
+    /// Which broker was last tried, when any was wanted.
+    tried: Option<i32>,
+    next_request: u64,
+    next_link: u64,
+    /// How often there was something to act upon: see [`Brokers::news`].
+    news: u64,
+    /// The latest time that was given.
+    clock: Option<Instant>,
+    /// The time of the last tick.
+    ticked: Option<Instant>,
+    /// Ends with this value, which the edge sees.
+    alive: Arc<()>,
+}
+
+impl fmt::Debug for Brokers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hosts, links, trouble, failure, .. } = self;
+        let mut shown = f.debug_struct("Brokers");
+        shown.field("hosts", hosts).field("links", links).field("trouble", trouble).field("failure", failure);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Brokers {
+    /// A client of the cluster that is found at these addresses. Nothing is done before the first [`Brokers::tick`].
+    pub fn new(settings: Arc<Settings>, bootstrap: Vec<Address>) -> Self {
+        Self::with_random(settings, bootstrap, StdRng::from_seed(rand::random()))
+    }
+
+    /// The same with its randomness (jitter, nonces of logins) from this seed: for simulations only.
+    pub fn seeded(settings: Arc<Settings>, bootstrap: Vec<Address>, seed: u64) -> Self {
+        Self::with_random(settings, bootstrap, StdRng::seed_from_u64(seed))
+    }
+
+    fn with_random(settings: Arc<Settings>, bootstrap: Vec<Address>, random: StdRng) -> Self {
+        Self {
+            pool: Pool::new(settings.response_bytes_max),
+            settings,
+            hosts: Hosts::new(bootstrap),
+            metadata: Metadata::default(),
+            places: BTreeMap::new(),
+            links: BTreeMap::new(),
+            acts: VecDeque::new(),
+            events: VecDeque::new(),
+            random,
+            trouble: None,
+            failure: None,
+            is_seeking: false,
+            tried: None,
+            next_request: 0,
+            next_link: 0,
+            news: 0,
+            clock: None,
+            ticked: None,
+            alive: Arc::new(()),
+        }
+    }
+
+    /// Topics whose leaders are wanted from now on, in addition to those before.
+    pub fn watch(&mut self, topics: &[Arc<str>]) {
+        let news = topics.iter().filter(|topic| self.metadata.watch(topic)).count();
+        if let Some(clock) = self.clock.filter(|_| news > 0) {
+            self.metadata.want_at_once(clock);
+            self.pursue(clock);
+        }
+    }
+
+    /// A topic whose leaders are no longer wanted; what is known of it is forgotten.
+    pub fn unwatch(&mut self, topic: &str) {
+        self.metadata.unwatch(topic);
+    }
+
+    /// The leader of a watched topic's partition as last heard; `None` while it is unknown or in doubt, and then it is
+    /// asked for at the next tick, with back-off.
+    pub fn leader(&self, topic: &str, partition: i32) -> Option<Leader> {
+        self.metadata.leader(topic, partition)
+    }
+
+    /// What the broker that was asked last said about a topic as a whole, if it is an error, by Kafka's number: missing
+    /// (3), denied (29). Leaders that are known still count: the broker may not have heard of the topic yet.
+    pub fn topic_error(&self, topic: &str) -> Option<i16> {
+        self.metadata.error(topic)
+    }
+
+    /// A watched topic's id (KIP-516), zeros where the brokers give none; `None` while nothing is known.
+    pub fn topic_id(&self, topic: &str) -> Option<[u8; 16]> {
+        self.metadata.id(topic)
+    }
+
+    /// How many partitions a watched topic has; `None` while nothing is known.
+    pub fn partition_count(&self, topic: &str) -> Option<usize> {
+        self.metadata.partition_count(topic)
+    }
+
+    /// Metadata is asked for again soon, with back-off: a broker said that it is not the leader, say. `seen` is the
+    /// leader that was wrong, so that where a newer answer is there nothing is asked. Until the next answer nobody
+    /// leads the partition.
+    pub fn doubt(&mut self, topic: &str, partition: i32, seen: Option<Leader>, now: Instant) {
+        self.at(now);
+        if self.metadata.doubt(topic, partition, seen) {
+            self.metadata.want(now, &self.settings, &mut self.random);
+            self.pursue(now);
+        }
+    }
+
+    /// Opens the connection `use_` to `node` unless it is there. The versions that the broker offers once requests can
+    /// be sent; `None` until then, and while the connection is muted or renews its login.
+    pub fn ready(&mut self, node: i32, use_: Use, now: Instant) -> Option<&Versions> {
+        self.at(now);
+        self.want_open(node, use_, now);
+        let place = self.places.get(&(node, use_))?;
+        place.is_ready(now).then(|| place.versions()).flatten()
+    }
+
+    /// Nothing is sent on this connection until then: the broker asked for it by a throttle time (KIP-219).
+    pub fn mute(&mut self, node: i32, use_: Use, until: Instant) {
+        if let Some(place) = self.places.get_mut(&(node, use_)) {
+            place.mute(until);
+        }
+    }
+
+    /// Sends on a connection that is [`Brokers::ready`]; on another one the request fails unsent. `timeout`: by when
+    /// the response must be there, else the connection is closed and all of its requests fail.
+    pub fn send(&mut self, node: i32, use_: Use, request: Request, timeout: Duration, now: Instant) -> RequestId {
+        self.at(now);
+        self.post(node, use_, request, timeout, now).unwrap_or_else(|(id, reason)| {
+            self.events.push_back(Event::Failed { id, sent: false, reason });
+            id
+        })
+    }
+
+    /// Any broker that can be asked: the node of a ready [`Use::Control`] connection; a bootstrap address has a
+    /// negative number. Where there is none one is opened, and the next tick is when to ask again.
+    pub fn any(&mut self, now: Instant) -> Option<i32> {
+        self.at(now);
+        let node = self.pick(None, now);
+        self.is_seeking = node.is_none();
+        node
+    }
+
+    /// What happened, in order.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The last trouble that a person has to fix, until the broker concerned can be used again.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// Why the last connection broke or could not be opened, for an error of somebody who waits in vain; `None` once
+    /// metadata was heard after that.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// When [`Brokers::tick`] wants to be called at the latest. May have passed: then at once. `None` before the first
+    /// tick, which has to be called without being asked for.
+    pub fn next_tick(&self) -> Option<Instant> {
+        let (ticked, clock) = (self.ticked?, self.clock?);
+        if self.metadata.is_missed() {
+            return Some(clock);
+        }
+        let seeks = self.is_seeking || self.metadata.due(&self.settings).is_some_and(|due| due <= ticked);
+        let places = self.places.iter().flat_map(|((_, use_), place)| place.times(seeks && *use_ == Use::Control));
+        places.chain(self.metadata.due(&self.settings)).filter(|at| *at > ticked).min()
+    }
+
+    /// Does what is due: time-outs, back-off, metadata.
+    pub fn tick(&mut self, now: Instant) {
+        self.at(now);
+        if self.ticked.is_none() && self.metadata.topics().len() > 0 {
+            self.metadata.want_at_once(now);
+        }
+        self.ticked = Some(now);
+        self.tick_places(now);
+        self.metadata.look(now, &self.settings, &mut self.random);
+        self.pursue(now);
+    }
+
+    /// An empty buffer for a request, one that was used before if there is one.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.pool.blank()
+    }
+
+    /// Takes a response's buffer back, to be used again.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.pool.put(buffer);
+    }
+
+    /// What the edge has to do next.
+    pub fn next_act(&mut self) -> Option<Act> {
+        self.acts.pop_front()
+    }
+
+    /// A connection is open, and so is TLS on it.
+    pub fn connected(&mut self, link: Link, now: Instant) {
+        self.at(now);
+        let done = self.on(link, now, |place, shared| place.connected(shared));
+        if let Some(Err(fault)) = done {
+            self.lose(link, fault, true, now);
+        }
+    }
+
+    /// A connection could not be opened, or is broken: refused, reset, closed by the broker. `reason` says what the
+    /// broker did: "it …". A link that is not known (any more) does not matter.
+    pub fn broke(&mut self, link: Link, reason: &str, now: Instant) {
+        self.at(now);
+        self.lose(link, Fault::passing(reason), false, now);
+    }
+
+    /// Like [`Brokers::broke`], where a person has to fix it.
+    pub fn refused(&mut self, link: Link, kind: TroubleKind, reason: &str, now: Instant) {
+        self.at(now);
+        self.lose(link, Fault { kind: Some(kind), reason: reason.to_owned() }, false, now);
+    }
+
+    /// Where to read into; empty if the link is not known (any more).
+    pub fn input(&mut self, link: Link) -> &mut [u8] {
+        let place = self.links.get(&link).and_then(|key| self.places.get_mut(key));
+        place.and_then(Place::input).unwrap_or_default()
+    }
+
+    /// So many bytes were read into [`Brokers::input`].
+    pub fn filled(&mut self, link: Link, bytes: usize, now: Instant) {
+        self.at(now);
+        self.take_in(link, bytes, now);
+    }
+
+    /// What is to be written, as slices in order, not necessarily all of it; none if the link is not known (any more).
+    pub fn output<'a>(&'a self, link: Link, slices: &mut Vec<IoSlice<'a>>) {
+        if let Some(place) = self.place(link) {
+            place.output(slices);
+        }
+    }
+
+    /// So many bytes of it were written, or may have been.
+    pub fn written(&mut self, link: Link, bytes: usize, now: Instant) {
+        self.at(now);
+        self.on(link, now, |place, shared| place.written(bytes, shared));
+    }
+
+    /// Whether there is anything to be written.
+    pub(super) fn has_output(&self, link: Link) -> bool {
+        self.place(link).is_some_and(Place::has_output)
+    }
+
+    /// Whether the link is in use; the edge drops what is not.
+    pub(super) fn knows(&self, link: Link) -> bool {
+        self.links.contains_key(&link)
+    }
+
+    /// A number that rises with each answer, each connection that became ready or broke, and each answer on leaders: a
+    /// client then has something to act upon.
+    pub fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// Whether there are events to be taken.
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// What tells this value from others, for as long as it lives.
+    pub(super) fn alive(&self) -> Weak<()> {
+        Arc::downgrade(&self.alive)
+    }
+
+    /// Whether that is of this value.
+    pub(super) fn is(&self, alive: &Weak<()>) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.alive), alive.as_ptr())
+    }
+
+    fn at(&mut self, now: Instant) {
+        self.clock = self.clock.max(Some(now));
+    }
+}

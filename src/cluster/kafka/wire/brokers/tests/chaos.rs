@@ -1,0 +1,228 @@
+//! Clients in worlds where everything breaks: whatever happens, each request ends once, in order, with its own answer
+//! or with the truth about what was written; nothing is asked for without an end; and all is well soon after the
+//! faults.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
+use super::super::*;
+use super::world::*;
+
+struct Chaos {
+    world: World,
+    random: StdRng,
+    /// What was sent, by request: its body, and the connection it went to.
+    sent: BTreeMap<RequestId, (Vec<u8>, (i32, Use))>,
+    ended: BTreeMap<RequestId, bool>,
+    last: BTreeMap<(i32, Use), RequestId>,
+    counts: [usize; 3],
+}
+
+impl Chaos {
+    fn new(seed: u64) -> Self {
+        let mut world = World::with(settings(), &[9001, 9002, 9100], seed);
+        world.watch("orders");
+        let random = StdRng::seed_from_u64(seed);
+        Self { world, random, sent: BTreeMap::new(), ended: BTreeMap::new(), last: BTreeMap::new(), counts: [0; 3] }
+    }
+
+    /// What a fetcher or a writer would do.
+    fn use_it(&mut self) {
+        let Self { world, random, sent, .. } = self;
+        for partition in 0..3 {
+            let Some(leader) = world.brokers.leader("orders", partition) else { continue };
+            let use_ = [Use::Fetch, Use::Produce, Use::Control][random.random_range(0..3)];
+            if !world.is_ready(leader.node, use_) || random.random_bool(0.5) {
+                continue;
+            }
+            let mut body = vec![partition as u8; random.random_range(0..2000)];
+            random.fill(&mut body[..]);
+            body.extend((sent.len() as u64).to_be_bytes());
+            let timeout = ms(random.random_range(50..3000));
+            let id = world.brokers.send(leader.node, use_, echo(&body), timeout, world.now);
+            sent.insert(id, (body, (leader.node, use_)));
+            if random.random_bool(0.1) {
+                world.brokers.doubt("orders", partition, Some(leader), world.now);
+            }
+        }
+        if random.random_bool(0.1) {
+            world.brokers.any(world.now);
+        }
+    }
+
+    /// Some bytes move, some do not.
+    fn move_bytes(&mut self) {
+        for link in self.world.links() {
+            let piece = match self.random.random_range(0..3) {
+                0 => self.random.random_range(1..10),
+                1 => self.random.random_range(1..3000),
+                _ => usize::MAX,
+            };
+            match self.random.random_range(0..4) {
+                0 => drop(self.world.write(link, piece)),
+                1 => drop(self.world.serve(link)),
+                2 => drop(self.world.read(link, piece)),
+                _ => {}
+            }
+        }
+    }
+
+    fn fault(&mut self) {
+        let links = self.world.links();
+        let Self { world, random, .. } = self;
+        let link = if links.is_empty() { None } else { Some(links[random.random_range(0..links.len())]) };
+        let port = 9001 + random.random_range(0..3);
+        match (random.random_range(0..8), link) {
+            (0, Some(link)) => world.cut(link, "it was cut"),
+            (1, Some(link)) => {
+                // A lie: anything at all.
+                let wire = world.wires.get_mut(&link).unwrap();
+                let count = random.random_range(1..20);
+                wire.to_client.extend((0..count).map(|_| random.random_range(0..=255_u8)));
+            }
+            (2, Some(link)) => {
+                // What is under way comes to nothing.
+                world.wires.get_mut(&link).unwrap().to_broker.clear();
+                world.wires.get_mut(&link).unwrap().to_client.clear();
+                world.cut(link, "it lost everything");
+            }
+            (3, _) => drop(world.cluster.down.insert(port)),
+            (4, _) => world.cluster.down.clear(),
+            (5, _) => drop(world.cluster.mute.insert(port)),
+            (6, _) => world.cluster.mute.clear(),
+            (_, _) => {
+                let partition = random.random_range(0..3);
+                let led = &mut world.cluster.topics.get_mut("orders").unwrap().1[partition];
+                *led = (random.random_range(1..=3), led.1 + 1);
+            }
+        }
+    }
+
+    /// Ticks if it is time to; and if not, now and then, when it must make no difference.
+    fn tick(&mut self) {
+        let World { brokers, now, .. } = &mut self.world;
+        let is_due = brokers.next_tick().is_none_or(|at| at <= *now);
+        if !is_due && self.random.random_bool(0.7) {
+            return;
+        }
+        let state = |brokers: &Brokers| {
+            let output = brokers.links.keys().map(|link| {
+                let mut slices = Vec::new();
+                brokers.output(*link, &mut slices);
+                slices.iter().map(|slice| slice.len()).sum::<usize>()
+            });
+            (brokers.acts.clone(), brokers.events.len(), output.collect::<Vec<_>>())
+        };
+        let before = state(brokers);
+        brokers.tick(*now);
+        if !is_due {
+            assert_eq!(state(brokers), before, "it did not say that it wanted to be called");
+        }
+    }
+
+    fn judge(&mut self) {
+        self.world.events.extend(std::iter::from_fn(|| self.world.brokers.next_event()));
+        for event in std::mem::take(&mut self.world.events) {
+            let (id, place) = match event {
+                Event::Answered { id, version, body } => {
+                    assert_eq!(version, 5);
+                    assert_eq!(body.as_slice(), self.sent[&id].0, "{id:?} has another's answer");
+                    self.world.brokers.recycle(body.into_buffer());
+                    (id, 0)
+                }
+                Event::Failed { id, sent, reason } => {
+                    assert!(!reason.is_empty());
+                    let body = &self.sent[&id].0;
+                    let was_seen = self.world.seen.iter().any(|seen| seen.api_key == ECHO && seen.body == body[..]);
+                    assert!(sent || !was_seen, "{id:?} was not sent, and yet a broker saw it");
+                    (id, if sent { 1 } else { 2 })
+                }
+            };
+            self.counts[place] += 1;
+            assert_eq!(self.ended.insert(id, true), None, "{id:?} ended twice");
+            let key = self.sent[&id].1;
+            assert!(self.last.insert(key, id).is_none_or(|last| last < id), "{id:?} ended out of order");
+        }
+    }
+
+    fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            if self.random.random_bool(0.03) {
+                self.fault();
+            }
+            self.use_it();
+            self.world.act();
+            self.move_bytes();
+            self.tick();
+            self.judge();
+            if self.random.random_bool(0.3) {
+                self.world.now += ms(self.random.random_range(0..40));
+            }
+            assert!(self.world.wires.len() <= 3 * 4 + 3, "too many connections");
+        }
+    }
+
+    /// The faults end.
+    fn recover(&mut self) {
+        self.world.cluster.down.clear();
+        self.world.cluster.mute.clear();
+        self.world.ticks = 0;
+        let took = self.world.until(|world| {
+            let leaders: Vec<_> = (0..3).map(|partition| world.leader(partition)).collect();
+            let expected: Vec<_> = world.cluster.topics["orders"].1.iter().copied().map(Some).collect();
+            let is_ready = leaders.iter().flatten().all(|(node, _)| world.is_ready(*node, Use::Fetch));
+            // A stale leader is found out by whoever uses it.
+            for partition in 0..3 {
+                if leaders[partition as usize] != expected[partition as usize] {
+                    let leader = world.brokers.leader("orders", partition);
+                    world.brokers.doubt("orders", partition, leader, world.now);
+                }
+            }
+            is_ready && leaders == expected
+        });
+        assert!(took < Duration::from_secs(12), "{took:?}");
+        assert!(self.world.ticks < 20_000, "{} ticks", self.world.ticks);
+        self.world.pass(Duration::from_secs(5));
+        self.judge();
+        assert_eq!(self.ended.len(), self.sent.len(), "a request has no end");
+    }
+}
+
+#[test]
+fn each_situation_is_reached() {
+    let mut counts = [0; 3];
+    for seed in 0..40 {
+        let mut chaos = Chaos::new(seed);
+        chaos.run(1500);
+        chaos.recover();
+        counts = std::array::from_fn(|place| counts[place] + chaos.counts[place]);
+    }
+    assert!(counts.iter().all(|count| *count > 100), "answered, failed sent, failed unsent: {counts:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn whatever_breaks(seed in any::<u64>()) {
+        let mut chaos = Chaos::new(seed);
+        chaos.run(1500);
+        chaos.recover();
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let trace = |seed| {
+        let mut chaos = Chaos::new(seed);
+        let begin = chaos.world.now;
+        chaos.run(800);
+        let connects: Vec<_> =
+            chaos.world.connects.iter().map(|(at, port, use_)| (*at - begin, *port, *use_)).collect();
+        (connects, chaos.counts, chaos.ended)
+    };
+    assert_eq!(trace(7), trace(7));
+    assert_ne!(trace(7).0, trace(8).0);
+}

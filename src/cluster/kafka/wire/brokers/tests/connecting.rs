@@ -1,0 +1,272 @@
+//! Which connections are opened, when again, and when they are closed.
+
+use super::super::*;
+use super::world::*;
+
+#[test]
+fn each_use_has_a_connection_of_its_own() {
+    let mut world = World::new(settings());
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    world.until(|world| {
+        let ready = [Use::Fetch, Use::Produce, Use::Control].map(|use_| world.is_ready(2, use_));
+        ready == [true; 3]
+    });
+    let ports: Vec<u16> = world.connects.iter().map(|(_, port, _)| *port).collect();
+    assert_eq!(ports, [9001, 9002, 9002, 9002], "the bootstrap's, and one for each use");
+}
+
+#[test]
+fn a_broker_that_is_down_is_tried_less_and_less_often() {
+    let mut world = World::new(settings());
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    world.cluster.down.insert(9002);
+    world.connects.clear();
+    // Somebody asks all the time.
+    let until = world.now + Duration::from_secs(10);
+    while world.now < until {
+        world.is_ready(2, Use::Fetch);
+        world.pass(ms(1));
+    }
+    let tries: Vec<Instant> =
+        world.connects.iter().filter(|(_, _, use_)| *use_ == Use::Fetch).map(|(at, ..)| *at).collect();
+    let waits: Vec<u128> = tries.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+    assert!((14..17).contains(&tries.len()), "{waits:?}");
+    for (place, wait) in waits.iter().enumerate() {
+        let expected = (20 << place.min(10)).min(1000);
+        assert!((expected * 8 / 10..=expected * 12 / 10 + 1).contains(wait), "{waits:?}");
+    }
+    world.cluster.down.clear();
+    let took = world.until(|world| world.is_ready(2, Use::Fetch));
+    assert!(took <= ms(1300), "{took:?}");
+    // What worked once is tried again at once.
+    world.send(2, Use::Fetch, b"x");
+    world.settle();
+    world.events.clear();
+    let link = *world.wires.iter().find(|(_, wire)| wire.port == 9002).unwrap().0;
+    world.cut(link, "it went away");
+    let took = world.until(|world| world.is_ready(2, Use::Fetch));
+    assert!(took <= ms(25), "{took:?}");
+}
+
+#[test]
+fn a_broker_that_closes_at_the_first_request_is_tried_less_and_less_often() {
+    let mut world = World::new(settings());
+    world.watch("orders");
+    let until = world.now + Duration::from_secs(10);
+    while world.now < until {
+        world.act();
+        for link in world.links() {
+            let wrote = world.write(link, usize::MAX);
+            let asked = world.count(3);
+            world.serve(link);
+            match world.count(3) > asked {
+                true => world.cut(link, "it closed the connection"),
+                false => drop(world.read(link, usize::MAX) | wrote),
+            }
+        }
+        world.now += ms(1);
+        world.brokers.tick(world.now);
+    }
+    assert!((14..18).contains(&world.connects.len()), "{}", world.connects.len());
+}
+
+#[test]
+fn nothing_is_opened_that_nobody_asks_for() {
+    let mut world = World::new(settings());
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    world.until(|world| world.is_ready(2, Use::Fetch));
+    let link = *world.wires.iter().find(|(_, wire)| wire.port == 9002).unwrap().0;
+    world.cut(link, "it went away");
+    world.connects.clear();
+    world.pass(Duration::from_secs(60));
+    assert!(!world.connects.iter().any(|(_, port, _)| *port == 9002), "{:?}", world.connects);
+}
+
+#[test]
+fn a_connection_that_takes_too_long_is_given_up() {
+    let mut world = World::new(settings());
+    world.brokers.tick(world.now);
+    world.brokers.ready(-1, Use::Fetch, world.now);
+    let Some(Act::Connect { link, .. }) = world.brokers.next_act() else { panic!("nothing is opened") };
+    let next = world.brokers.next_tick().unwrap();
+    assert_eq!(next - world.now, Duration::from_secs(3));
+    world.brokers.tick(next - ms(1));
+    assert_eq!(world.brokers.next_act(), None);
+    world.brokers.tick(next);
+    assert_eq!(world.brokers.next_act(), Some(Act::Close { link }));
+    world.brokers.connected(link, next);
+    let mut slices = vec![];
+    world.brokers.output(link, &mut slices);
+    assert!(slices.is_empty(), "it is not known any more");
+}
+
+#[test]
+fn a_broker_that_accepts_and_says_nothing_is_given_up() {
+    let mut world = World::new(settings());
+    world.cluster.mute.insert(9001);
+    world.is_ready(-1, Use::Fetch);
+    world.pass(ms(4_900));
+    assert_eq!(world.wires.len(), 1);
+    world.pass(ms(200));
+    assert_eq!(world.wires.len(), 0);
+}
+
+#[test]
+fn all_bootstrap_addresses_are_tried() {
+    let mut world = World::with(settings(), &[9009, 9008, 9001], 1);
+    world.cluster.down.extend([9009, 9008]);
+    world.watch("orders");
+    let took = world.until(|world| world.leader(0).is_some());
+    assert!(took < ms(5), "{took:?}");
+    assert_eq!(world.connects.iter().map(|(_, port, _)| *port).collect::<Vec<_>>(), [9009, 9008, 9001]);
+    assert_eq!(world.brokers.any(world.now), Some(-3));
+}
+
+#[test]
+fn another_is_tried_beside_one_that_does_not_answer() {
+    let mut world = World::with(settings(), &[9009, 9001], 1);
+    world.cluster.mute.insert(9009);
+    world.watch("orders");
+    let took = world.until(|world| world.leader(0).is_some());
+    assert!((1000..1010).contains(&took.as_millis()), "{took:?}");
+}
+
+#[test]
+fn while_all_brokers_are_gone_the_first_addresses_are_asked_again() {
+    let mut world = World::with(settings(), &[9100], 1);
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    world.until(|world| world.is_ready(2, Use::Fetch));
+    // All move to other addresses at once, and only the first one still points to one of them.
+    world.cluster.down.extend([9001, 9002, 9003]);
+    world.cluster.nodes = (1..=3).map(|node| (node, 9200 + node as u16)).collect();
+    for link in world.links() {
+        world.cut(link, "it went away");
+    }
+    let took = world.until(|world| world.is_ready(2, Use::Fetch));
+    assert!(took < ms(500), "{took:?}");
+    assert!(world.connects.iter().any(|(_, port, _)| *port == 9202));
+}
+
+#[test]
+fn any_broker_is_one_that_is_known_if_it_can_be() {
+    let mut world = World::new(settings());
+    let mut node = None;
+    world.until(|world| {
+        node = world.brokers.any(world.now);
+        node.is_some()
+    });
+    assert_eq!(node, Some(-1));
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    world.until(|world| world.is_ready(3, Use::Control));
+    assert_eq!(world.brokers.any(world.now), Some(3));
+    // One that is muted is not asked.
+    world.brokers.mute(3, Use::Control, world.now + ms(100));
+    assert_eq!(world.brokers.any(world.now), Some(-1));
+}
+
+#[test]
+fn a_connection_that_is_not_used_is_closed_before_the_broker_does_it() {
+    let mut world = World::new(settings());
+    world.until(|world| world.is_ready(-1, Use::Fetch));
+    world.pass(Duration::from_secs(500));
+    world.send(-1, Use::Fetch, b"x");
+    world.settle();
+    assert_eq!(world.answered().len(), 1);
+    world.pass(Duration::from_secs(539));
+    assert_eq!(world.wires.len(), 1);
+    world.pass(Duration::from_secs(1));
+    assert_eq!((world.wires.len(), world.events.len()), (0, 0));
+    let took = world.until(|world| world.is_ready(-1, Use::Fetch));
+    assert!(took <= ms(1), "it is opened again without a wait");
+}
+
+#[test]
+fn a_muted_connection_is_not_ready_until_its_time() {
+    let mut world = World::new(settings());
+    world.until(|world| world.is_ready(-1, Use::Fetch) && world.is_ready(-1, Use::Produce));
+    world.brokers.mute(-1, Use::Fetch, world.now + ms(50));
+    world.brokers.mute(-1, Use::Fetch, world.now + ms(30));
+    assert_eq!((world.is_ready(-1, Use::Fetch), world.is_ready(-1, Use::Produce)), (false, true));
+    assert_eq!(world.brokers.next_tick(), Some(world.now + ms(50)));
+    world.pass(ms(49));
+    assert!(!world.is_ready(-1, Use::Fetch));
+    world.pass(ms(1));
+    assert!(world.is_ready(-1, Use::Fetch));
+}
+
+#[test]
+fn trouble_of_a_broker_that_is_gone_is_forgotten() {
+    let mut world = World::new(settings());
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    world.brokers.ready(2, Use::Fetch, world.now);
+    let Some(Act::Connect { link, address }) = world.brokers.next_act() else { panic!("nothing is opened") };
+    world.brokers.refused(link, TroubleKind::Host, "its name is unknown", world.now);
+    let trouble = world.brokers.trouble().unwrap();
+    assert_eq!(
+        (trouble.kind, &trouble.address, &*trouble.message),
+        (TroubleKind::Host, &address, "its name is unknown")
+    );
+    world.cluster.nodes.remove(&2);
+    world.until(|world| world.brokers.trouble().is_none());
+}
+
+#[test]
+fn a_broker_that_is_too_old_is_trouble() {
+    let mut world = World::new(settings());
+    world.cluster.metadata_max = 3;
+    world.watch("orders");
+    world.pass(ms(100));
+    assert_eq!(world.brokers.trouble().unwrap().message, "it is too old for this client");
+    assert_eq!(world.count(3), 0);
+}
+
+#[test]
+fn nothing_shows_a_password() {
+    let login = Login::Plain { user: "me".into(), password: "hunter2".into() };
+    let mut world = World::new(Settings { login, ..settings() });
+    let shown = |world: &World| format!("{:?} {:?} {:?}", world.brokers, world.brokers.settings, world.brokers.places);
+    let token = format!("{:?}", b"hunter2").trim_matches(['[', ']']).to_owned();
+    assert!(format!("{:?}", b"\0me\0hunter2").contains(&token));
+    world.is_ready(-1, Use::Fetch);
+    for _ in 0..10 {
+        world.act();
+        for link in world.links() {
+            let shown = shown(&world);
+            assert!(!shown.contains("hunter2") && !shown.contains(&token), "{shown}");
+            world.write(link, 7);
+            world.write(link, usize::MAX);
+            world.serve(link);
+            world.read(link, usize::MAX);
+        }
+    }
+    assert_eq!(world.count(17), 1, "it has come to the login");
+}
+
+#[test]
+fn somebody_who_waits_in_vain_is_told_why() {
+    let mut world = World::new(settings());
+    world.cluster.down.insert(9001);
+    world.watch("orders");
+    world.settle();
+    assert_eq!(world.brokers.failure(), Some("kafka:9001: it is down"));
+    // A broker that wants a login closes the connection at the first request.
+    world.cluster.down.clear();
+    world.cluster.mute.insert(9001);
+    world.until(|world| !world.wires.is_empty());
+    world.cluster.mute.clear();
+    let link = world.links()[0];
+    world.write(link, usize::MAX);
+    world.serve(link);
+    world.read(link, usize::MAX);
+    world.write(link, usize::MAX);
+    world.cut(link, "it closed the connection");
+    assert_eq!(world.brokers.failure(), Some("kafka:9001: it closed the connection; it may want a login"));
+    world.until(|world| world.leader(0).is_some());
+    assert_eq!(world.brokers.failure(), None);
+}

@@ -1,0 +1,232 @@
+//! How connections begin: versions and logins.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kafka_protocol::messages::{
+    ApiKey, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+use sha2::{Digest as _, Sha256};
+
+use super::super::*;
+use super::world::*;
+use crate::cluster::kafka::wire::login::scram::{Hmac, stretch};
+
+#[test]
+fn versions_are_asked_for_first() {
+    let mut world = World::new(settings());
+    assert!(!world.is_ready(-1, Use::Control), "it is not connected yet");
+    world.settle();
+    let versions = world.brokers.ready(-1, Use::Control, world.now).unwrap().clone();
+    assert_eq!(versions.of(ECHO), Some(1..=9));
+    assert_eq!(versions.of(0), None);
+    assert_eq!(
+        (versions.pick(ECHO, 0..=5), versions.pick(ECHO, 3..=20), versions.pick(ECHO, 10..=20)),
+        (Some(5), Some(9), None)
+    );
+    assert_eq!((versions.feature("transaction.version"), versions.feature("other")), (Some(2), None));
+    let seen: Vec<_> = world.seen.iter().map(|seen| (seen.api_key, seen.version, seen.correlation)).collect();
+    assert_eq!(seen, [(ApiKey::ApiVersions as i16, 3, 0)]);
+    assert_eq!(world.seen[0].client_id.as_deref(), Some("ratchet"));
+}
+
+#[test]
+fn a_broker_that_does_not_know_the_version_is_asked_in_one_that_it_knows() {
+    for (most, says, then) in [(2, true, 2), (0, true, 0), (2, false, 0)] {
+        let mut world = World::new(settings());
+        (world.cluster.api_versions_max, world.cluster.says_versions) = (most, says);
+        world.until(|world| world.is_ready(-1, Use::Control));
+        assert_eq!(world.seen.iter().map(|seen| seen.version).collect::<Vec<_>>(), [3, then]);
+        let versions = world.brokers.ready(-1, Use::Control, world.now).unwrap();
+        assert_eq!((versions.of(ECHO), versions.feature("transaction.version")), (Some(1..=9), None));
+    }
+}
+
+#[test]
+fn a_broker_that_refuses_every_version_is_trouble() {
+    let mut world = World::new(settings());
+    world.cluster.api_versions_max = -1;
+    world.is_ready(-1, Use::Control);
+    world.settle();
+    let trouble = world.brokers.trouble().unwrap();
+    assert_eq!((trouble.kind, &trouble.address), (TroubleKind::Protocol, &at(9001)));
+    assert_eq!(trouble.message, "it refuses to list its versions with error 35");
+}
+
+/// A broker's side of SASL.
+#[derive(Default)]
+struct Sasl {
+    password: &'static str,
+    lifetime_ms: i64,
+    /// What the client and the broker said first.
+    first: Option<(String, String)>,
+}
+
+impl Sasl {
+    fn serve(mut self, mechanisms: &'static [&'static str]) -> Serve {
+        Box::new(move |_, seen| match seen.api_key {
+            key if key == ApiKey::SaslHandshake as i16 => {
+                let asked = SaslHandshakeRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
+                let offered = mechanisms.iter().map(|name| StrBytes::from_static_str(name)).collect();
+                let error = if mechanisms.contains(&&*asked.mechanism) { 0 } else { 33 };
+                let response = SaslHandshakeResponse::default().with_error_code(error).with_mechanisms(offered);
+                Some(encode(&response, seen.version))
+            }
+            key if key == ApiKey::SaslAuthenticate as i16 => {
+                let asked = SaslAuthenticateRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
+                let token = String::from_utf8(asked.auth_bytes.to_vec()).unwrap();
+                let (reply, is_done) = if token.starts_with('\0') { self.plain(&token) } else { self.scram(&token) };
+                let response = SaslAuthenticateResponse::default();
+                let response = match reply {
+                    Some(reply) => response
+                        .with_auth_bytes(reply.into_bytes().into())
+                        .with_session_lifetime_ms(if is_done { self.lifetime_ms } else { 0 }),
+                    None => response.with_error_code(58).with_error_message(Some("invalid credentials".into())),
+                };
+                Some(encode(&response, seen.version))
+            }
+            _ => None,
+        })
+    }
+
+    fn plain(&self, token: &str) -> (Option<String>, bool) {
+        ((token == format!("\0me\0{}", self.password)).then(String::new), true)
+    }
+
+    fn scram(&mut self, token: &str) -> (Option<String>, bool) {
+        let salt = b"salt";
+        let Some((client, challenge)) = self.first.take() else {
+            let client = token.strip_prefix("n,,").unwrap().to_owned();
+            let nonce = client.rsplit_once("r=").unwrap().1;
+            let challenge = format!("r={nonce}+,s={},i=4096", STANDARD.encode(salt));
+            self.first = Some((client, challenge.clone()));
+            return (Some(challenge), false);
+        };
+        let (bare, proof) = token.rsplit_once(",p=").unwrap();
+        let signed = format!("{client},{challenge},{bare}");
+        let salted = Hmac::<Sha256>::new(&stretch::<Sha256>(self.password.as_bytes(), salt, 4096));
+        let client_key = salted.sign(&[b"Client Key"]);
+        let signature = Hmac::<Sha256>::new(&Sha256::digest(client_key)).sign(&[signed.as_bytes()]);
+        let expected: Vec<u8> = client_key.iter().zip(signature).map(|(a, b)| a ^ b).collect();
+        let own = Hmac::<Sha256>::new(&salted.sign(&[b"Server Key"])).sign(&[signed.as_bytes()]);
+        ((STANDARD.encode(expected) == proof).then(|| format!("v={}", STANDARD.encode(own))), true)
+    }
+}
+
+fn encode(response: &impl Encodable, version: i16) -> Vec<u8> {
+    let mut body = Vec::new();
+    response.encode(&mut body, version).unwrap();
+    body
+}
+
+fn plain() -> Settings {
+    Settings { login: Login::Plain { user: "me".into(), password: "secret".into() }, ..settings() }
+}
+
+fn scram() -> Settings {
+    Settings { login: Login::Scram { sha512: false, user: "me".into(), password: "secret".into() }, ..settings() }
+}
+
+#[test]
+fn logins_come_before_requests() {
+    for (settings, tokens) in [(plain(), 1), (scram(), 2)] {
+        let mut world = World::new(settings);
+        world.serve = Sasl { password: "secret", ..Sasl::default() }.serve(&["PLAIN", "SCRAM-SHA-256"]);
+        world.watch("orders");
+        world.until(|world| world.leader(0).is_some());
+        let seen: Vec<_> = world.seen.iter().map(|seen| seen.api_key).collect();
+        let mut expected = vec![18, 17];
+        expected.extend(vec![36; tokens]);
+        expected.push(3);
+        assert_eq!(seen, expected);
+        assert_eq!(world.brokers.trouble(), None);
+    }
+}
+
+#[test]
+fn a_wrong_password_is_trouble_until_it_is_right() {
+    for settings in [plain(), scram()] {
+        let mut world = World::new(settings);
+        world.serve = Sasl { password: "other", ..Sasl::default() }.serve(&["PLAIN", "SCRAM-SHA-256"]);
+        world.watch("orders");
+        world.pass(Duration::from_secs(10));
+        let trouble = world.brokers.trouble().unwrap();
+        assert_eq!(
+            (trouble.kind, trouble.message.as_str()),
+            (TroubleKind::Login, "it refuses the login: invalid credentials")
+        );
+        let tries = world.connects.len();
+        assert!((11..25).contains(&tries), "tries are a second apart at last: {tries}");
+        world.serve = Sasl { password: "secret", ..Sasl::default() }.serve(&["PLAIN", "SCRAM-SHA-256"]);
+        world.until(|world| world.leader(0).is_some());
+        assert_eq!(world.brokers.trouble(), None);
+    }
+}
+
+#[test]
+fn a_login_that_is_not_offered_is_trouble() {
+    let mut world = World::new(scram());
+    world.serve = Sasl::default().serve(&["PLAIN", "GSSAPI"]);
+    world.is_ready(-1, Use::Control);
+    world.settle();
+    let trouble = world.brokers.trouble().unwrap();
+    assert_eq!(trouble.kind, TroubleKind::Login);
+    assert_eq!(trouble.message, "it does not offer the login SCRAM-SHA-256, only: PLAIN, GSSAPI");
+}
+
+#[test]
+fn a_login_is_renewed_before_it_ends_and_nothing_gets_in_between() {
+    let mut world = World::new(scram());
+    world.serve = Sasl { password: "secret", lifetime_ms: 60_000, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
+    world.until(|world| world.is_ready(-1, Use::Produce));
+    let begin = world.now;
+    // One request is not answered, so the login cannot be renewed yet.
+    let mut held = None;
+    world.brokers.send(-1, Use::Produce, echo(b"held"), Duration::from_secs(600), world.now);
+    for link in world.links() {
+        world.write(link, usize::MAX);
+        let wire = world.wires.get_mut(&link).unwrap();
+        if !wire.to_broker.is_empty() {
+            held = Some((link, std::mem::take(&mut wire.to_broker)));
+        }
+    }
+    let took = world.until(|world| !world.is_ready(-1, Use::Produce));
+    assert!((51_000..57_000).contains(&took.as_millis()), "{took:?}");
+    assert_eq!((world.count(17), world.wires.len()), (1, 1));
+    world.send(-1, Use::Produce, b"too late");
+    world.settle();
+    assert_eq!(world.failed(), [(RequestId(1), false, "the broker is not connected".to_owned())]);
+    let (link, bytes) = held.unwrap();
+    world.wires.get_mut(&link).unwrap().to_broker.extend(bytes);
+    world.settle();
+    assert_eq!(world.answered(), [(RequestId(0), b"held".to_vec())]);
+    assert!(world.is_ready(-1, Use::Produce), "it has logged in again, on the same connection");
+    assert_eq!((world.count(17), world.count(18), world.connects.len()), (2, 1, 1));
+    // And again, with nobody using it.
+    let took = world.until(|world| world.count(17) == 3);
+    assert!((51_000..57_000).contains(&took.as_millis()), "{took:?}");
+    assert!(world.now > begin + Duration::from_secs(100));
+    world.send(-1, Use::Produce, b"more");
+    world.settle();
+    assert_eq!(world.answered(), [(RequestId(2), b"more".to_vec())]);
+}
+
+#[test]
+fn a_login_that_cannot_be_renewed_breaks_the_connection() {
+    let mut world = World::new(scram());
+    world.serve = Sasl { password: "secret", lifetime_ms: 10_000, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
+    world.until(|world| world.is_ready(-1, Use::Produce));
+    world.serve = Sasl { password: "other", ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
+    world.pass(Duration::from_secs(10));
+    assert!(!world.is_ready(-1, Use::Produce));
+    assert_eq!(world.brokers.trouble().unwrap().kind, TroubleKind::Login);
+}
+
+#[test]
+fn a_login_that_is_said_to_end_at_once_is_not_all_that_is_done() {
+    let mut world = World::new(scram());
+    world.serve = Sasl { password: "secret", lifetime_ms: 1, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
+    world.until(|world| world.is_ready(-1, Use::Produce));
+    world.pass(Duration::from_secs(10));
+    assert!((9..=12).contains(&world.count(17)), "{}", world.count(17));
+}

@@ -1,0 +1,295 @@
+//! Who leads what: terms, doubts, other topics under the same name, other clusters.
+
+use super::super::*;
+use super::world::*;
+
+fn watching(settings: Settings) -> World {
+    let mut world = World::new(settings);
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    world
+}
+
+fn lead(world: &mut World, partitions: &[Led]) {
+    world.cluster.topics.get_mut("orders").unwrap().1 = partitions.to_vec();
+}
+
+/// Doubts partition 0, and waits for the next answer.
+fn doubt(world: &mut World) -> Option<(i32, i32)> {
+    let asked = world.count(3);
+    let leader = world.brokers.leader("orders", 0);
+    world.brokers.doubt("orders", 0, leader, world.now);
+    world.until(|world| world.count(3) > asked);
+    world.leader(0)
+}
+
+#[test]
+fn leaders_are_heard_of_in_every_version() {
+    for version in 4..=13 {
+        let mut world = World::new(settings());
+        world.cluster.metadata_max = version;
+        world.watch("orders");
+        world.watch("gone");
+        world.until(|world| world.leader(0).is_some());
+        let epoch = if version >= 7 { 5 } else { -1 };
+        assert_eq!(
+            [0, 1, 2, 3].map(|partition| world.leader(partition)),
+            [Some((1, epoch)), Some((2, epoch)), Some((3, epoch)), None]
+        );
+        assert_eq!((world.brokers.topic_error("orders"), world.brokers.topic_error("gone")), (None, Some(3)));
+        assert_eq!((world.brokers.partition_count("orders"), world.brokers.partition_count("gone")), (Some(3), None));
+        let id = if version >= 10 { [1; 16] } else { [0; 16] };
+        assert_eq!((world.brokers.topic_id("orders"), world.brokers.topic_id("gone")), (Some(id), None));
+        assert_eq!(world.seen.last().unwrap().version, version.min(12));
+    }
+}
+
+#[test]
+fn a_leader_of_an_earlier_term_is_not_taken() {
+    let mut world = watching(settings());
+    lead(&mut world, &[(2, 4), (2, 6), (3, 5)]);
+    assert_eq!(doubt(&mut world), None, "nobody leads it until something newer is heard");
+    assert_eq!(world.leader(1), Some((2, 6)));
+    lead(&mut world, &[(3, 6), (2, 6), (3, 5)]);
+    world.until(|world| world.leader(0).is_some());
+    assert_eq!(world.leader(0), Some((3, 6)));
+    // Nor is it where nothing was in doubt.
+    lead(&mut world, &[(3, 5), (1, 5), (3, 7)]);
+    world.pass(Duration::from_secs(301));
+    assert_eq!([0, 1, 2].map(|partition| world.leader(partition)), [Some((3, 6)), Some((2, 6)), Some((3, 7))]);
+}
+
+#[test]
+fn a_topic_that_was_created_anew_begins_with_its_own_terms() {
+    let mut world = watching(settings());
+    world.cluster.topics.insert("orders".to_owned(), (2, vec![(2, 0)]));
+    assert_eq!(doubt(&mut world), Some((2, 0)));
+    assert_eq!((world.leader(1), world.brokers.topic_id("orders")), (None, Some([2; 16])));
+}
+
+#[test]
+fn a_doubted_leader_may_be_confirmed() {
+    let mut world = watching(settings());
+    let leader = world.brokers.leader("orders", 0);
+    world.brokers.doubt("orders", 0, leader, world.now);
+    assert_eq!(world.leader(0), None);
+    assert_eq!(world.leader(1), Some((2, 5)), "the others are not in doubt");
+    world.until(|world| world.leader(0).is_some());
+    assert_eq!(world.leader(0), Some((1, 5)));
+}
+
+#[test]
+fn a_newer_answer_is_not_doubted_by_older_news() {
+    let mut world = watching(settings());
+    let old = world.brokers.leader("orders", 0);
+    lead(&mut world, &[(2, 6), (2, 5), (3, 5)]);
+    assert_eq!(doubt(&mut world), Some((2, 6)));
+    let asked = world.count(3);
+    world.brokers.doubt("orders", 0, old, world.now);
+    world.pass(Duration::from_secs(10));
+    assert_eq!((world.leader(0), world.count(3)), (Some((2, 6)), asked));
+}
+
+#[test]
+fn a_doubt_is_not_settled_by_an_answer_to_an_earlier_question() {
+    let mut world = watching(settings());
+    world.pass(Duration::from_secs(10));
+    let (asked, link) = (world.count(3), world.links()[0]);
+    // A question is under way, because of partition 1.
+    let leader = world.brokers.leader("orders", 1);
+    world.brokers.doubt("orders", 1, leader, world.now);
+    world.write(link, usize::MAX);
+    world.serve(link);
+    assert_eq!(world.count(3), asked + 1);
+    let leader = world.brokers.leader("orders", 0);
+    world.brokers.doubt("orders", 0, leader, world.now);
+    world.read(link, usize::MAX);
+    assert_eq!((world.leader(0), world.leader(1)), (None, Some((2, 5))));
+    world.until(|world| world.leader(0).is_some());
+    assert_eq!(world.count(3), asked + 2);
+}
+
+#[test]
+fn questions_are_asked_less_and_less_often_and_of_others() {
+    let mut world = watching(settings());
+    world.seen.clear();
+    let begin = world.now;
+    while world.now < begin + Duration::from_secs(10) {
+        let leader = world.brokers.leader("orders", 0);
+        world.brokers.doubt("orders", 0, leader, world.now);
+        world.pass(ms(1));
+    }
+    let asked: Vec<u16> = world.seen.iter().filter(|seen| seen.api_key == 3).map(|seen| seen.port).collect();
+    assert!((13..17).contains(&asked.len()), "{asked:?}");
+    let ports: std::collections::BTreeSet<u16> = asked.iter().copied().collect();
+    assert!(ports.len() == 3, "all of them are asked: {asked:?}");
+    // After a while of quiet, a doubt is followed at once.
+    world.pass(Duration::from_secs(10));
+    let asked = world.count(3);
+    let leader = world.brokers.leader("orders", 0);
+    world.brokers.doubt("orders", 0, leader, world.now);
+    world.settle();
+    assert_eq!(world.count(3), asked + 1);
+}
+
+#[test]
+fn a_leader_that_is_missing_is_asked_for_while_somebody_looks_for_it() {
+    let mut world = watching(settings());
+    lead(&mut world, &[(-1, 6), (2, 5), (3, 5)]);
+    assert_eq!(doubt(&mut world), None);
+    // The last look is followed by one question.
+    world.pass(Duration::from_secs(5));
+    let asked = world.count(3);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.count(3), asked, "nobody looks for it");
+    lead(&mut world, &[(3, 7), (2, 5), (3, 5)]);
+    let took = world.until(|world| world.leader(0).is_some());
+    assert!(took < ms(5), "{took:?}");
+    assert_eq!(world.leader(0), Some((3, 7)));
+}
+
+#[test]
+fn a_topic_that_is_watched_later_is_asked_for_at_once() {
+    let mut world = watching(settings());
+    world.cluster.topics.insert("payments".to_owned(), (3, vec![(3, 1)]));
+    world.watch("payments");
+    let took = world.until(|world| world.brokers.leader("payments", 0).is_some());
+    assert_eq!(took, Duration::ZERO);
+    // One that does not exist yet is found once it does.
+    world.watch("refunds");
+    world.pass(Duration::from_secs(1));
+    assert_eq!((world.brokers.leader("refunds", 0), world.brokers.topic_error("refunds")), (None, Some(3)));
+    world.cluster.topics.insert("refunds".to_owned(), (4, vec![(1, 1)]));
+    let took = world.until(|world| world.brokers.leader("refunds", 0).is_some());
+    assert!(took < ms(1300), "{took:?}");
+    world.brokers.unwatch("refunds");
+    assert_eq!(world.brokers.leader("refunds", 0), None);
+    let asked = world.count(3);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.count(3), asked, "nobody watches it");
+}
+
+#[test]
+fn a_topic_that_a_broker_has_not_heard_of_keeps_its_leaders() {
+    let mut world = watching(settings());
+    let topic = world.cluster.topics.remove("orders").unwrap();
+    world.pass(Duration::from_secs(301));
+    assert_eq!((world.brokers.topic_error("orders"), world.leader(0)), (Some(3), Some((1, 5))));
+    world.cluster.topics.insert("orders".to_owned(), topic);
+    world.pass(Duration::from_secs(301));
+    assert_eq!(world.brokers.topic_error("orders"), None);
+}
+
+#[test]
+fn metadata_is_asked_for_by_age() {
+    let mut world = watching(settings());
+    let asked = world.count(3);
+    world.pass(Duration::from_secs(299));
+    assert_eq!(world.count(3), asked);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.count(3), asked + 1);
+}
+
+#[test]
+fn a_connection_that_breaks_is_a_reason_to_ask() {
+    let mut world = watching(settings());
+    world.until(|world| world.is_ready(2, Use::Fetch));
+    world.pass(Duration::from_secs(10));
+    let asked = world.count(3);
+    lead(&mut world, &[(1, 5), (3, 6), (3, 5)]);
+    let link = *world.wires.iter().find(|(_, wire)| wire.port == 9002).unwrap().0;
+    world.cut(link, "it went away");
+    world.settle();
+    assert_eq!((world.count(3), world.leader(1)), (asked + 1, Some((3, 6))));
+}
+
+#[test]
+fn an_answer_of_another_cluster_is_not_taken() {
+    let mut world = watching(settings());
+    world.cluster.id = Some("other");
+    lead(&mut world, &[(2, 9), (2, 9), (2, 9)]);
+    world.pass(Duration::from_secs(302));
+    assert_eq!(world.leader(1), Some((2, 5)));
+    let trouble = world.brokers.trouble().unwrap();
+    assert_eq!(trouble.message, r#"it belongs to the cluster "other", not to "one" as the others"#);
+    world.cluster.id = Some("one");
+    world.until(|world| world.leader(1) == Some((2, 9)));
+}
+
+#[test]
+fn a_broker_that_knows_nobody_yet_is_asked_again() {
+    let mut world = World::new(settings());
+    let nodes = std::mem::take(&mut world.cluster.nodes);
+    world.watch("orders");
+    world.pass(ms(500));
+    assert_eq!(world.leader(0), None);
+    assert!(world.count(3) > 2);
+    world.cluster.nodes = nodes;
+    world.until(|world| world.leader(0).is_some());
+}
+
+#[test]
+fn metadata_that_is_malformed_is_asked_for_again() {
+    let mut world = World::new(settings());
+    world.serve = Box::new(|_, seen| (seen.api_key == 3).then(|| vec![0, 0]));
+    world.watch("orders");
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.brokers.trouble().unwrap().message, "its metadata is malformed");
+    assert!((5..12).contains(&world.count(3)), "{}", world.count(3));
+    world.serve = Box::new(|_, _| None);
+    world.until(|world| world.leader(0).is_some());
+    assert_eq!(world.brokers.trouble(), None);
+}
+
+#[test]
+fn a_throttled_answer_mutes_the_connection() {
+    let mut world = World::new(settings());
+    world.cluster.throttle_ms = 700;
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    assert!(!world.is_ready(-1, Use::Control));
+    let took = world.until(|world| world.is_ready(-1, Use::Control));
+    assert_eq!(took.as_millis(), 700);
+}
+
+#[test]
+fn a_leader_whose_address_is_unknown_is_a_reason_to_ask() {
+    let mut world = World::new(settings());
+    world.cluster.nodes.remove(&2);
+    world.watch("orders");
+    world.until(|world| world.leader(1).is_some());
+    world.pass(Duration::from_secs(5));
+    assert!(!world.is_ready(2, Use::Fetch));
+    world.cluster.nodes.insert(2, 9002);
+    let took = world.until(|world| world.is_ready(2, Use::Fetch));
+    assert!(took < ms(1300), "{took:?}");
+}
+
+#[test]
+fn partitions_that_cannot_be_are_not_remembered() {
+    let mut world = World::new(settings());
+    world.serve = Box::new(|_, seen| {
+        let topic = |body: &mut Vec<u8>, partitions: &[i32]| {
+            body.extend((partitions.len() as i32).to_be_bytes());
+            for partition in partitions {
+                let numbers = [*partition, 1, 0, 0, 0];
+                body.extend([0, 0]);
+                body.extend(numbers.map(i32::to_be_bytes).concat());
+            }
+        };
+        (seen.api_key == 3).then(|| {
+            // Version 5: a broker, no cluster's id, a controller, a topic.
+            let mut body = [0, 1, 1].map(i32::to_be_bytes).concat();
+            body.extend(b"\0\x05kafka");
+            body.extend(9001_i32.to_be_bytes());
+            body.extend([255, 255, 255, 255, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 6]);
+            body.extend(b"orders\0");
+            topic(&mut body, &[0, -1, i32::MIN, 1 << 20, i32::MAX, 7]);
+            body
+        })
+    });
+    world.cluster.metadata_max = 5;
+    world.watch("orders");
+    world.until(|world| world.leader(0).is_some());
+    assert_eq!((world.leader(7), world.brokers.partition_count("orders")), (Some((1, -1)), Some(2)));
+}

@@ -1,0 +1,353 @@
+//! One connection to a broker as a state machine: bytes in, bytes out.
+//!
+//! ```text
+//! opening ──► versions ──► login ──► ready ──► broken
+//!             (v3, then   (SASL, if   ▲  │
+//!              as KIP-511  there is   └──┘ logs in again before the
+//!              says)       one)            login ends (KIP-368)
+//! ```
+//!
+//! Requests are answered in their order. A response is matched by its correlation id; one that nobody asked for, that
+//! is for another request, or that is no response at all breaks the connection, since nothing behind it can be trusted.
+//!
+//! A login that ends (KIP-368) is renewed on the connection itself once nothing is unanswered: meanwhile the connection
+//! is not ready, so that no request gets in between, and order is kept.
+//!
+//! **Failure**: a `Fault`; what was not answered is then handed out with whether any of it was written.
+
+use std::io::IoSlice;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, RngExt as _};
+
+use self::inbox::{Frame, Inbox};
+use self::outbox::{Outbox, Owner};
+pub(super) use self::pool::Pool;
+pub use self::request::{Body, Request, Segment, Segments};
+pub use self::versions::Versions;
+use super::brokers::{RequestId, Settings, TroubleKind};
+use super::login::{self, Dialogue, Login, Refused};
+use super::primitives::Reader;
+
+pub(super) mod fields;
+mod inbox;
+mod outbox;
+mod pool;
+mod request;
+#[cfg(test)]
+mod tests;
+mod versions;
+
+/// A login is renewed after so many thousandths of its time, so that what is unanswered can be waited for, and not by
+/// all connections at once (as Kafka's own clients do).
+const RENEW_AFTER: std::ops::Range<u64> = 850..950;
+
+/// Logins that a broker wants more often than this, in milliseconds, are not renewed as often: it would be all that is
+/// done.
+const LIFETIME_MS_MIN: u64 = 1_000;
+
+/// Why a connection cannot go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// If a person has to fix it, what kind it is.
+    pub kind: Option<TroubleKind>,
+    /// What happened: the broker is "it". Never holds a secret.
+    pub reason: String,
+}
+
+impl Fault {
+    /// One that may pass.
+    pub fn passing(reason: impl Into<String>) -> Self {
+        Self { kind: None, reason: reason.into() }
+    }
+
+    fn protocol(reason: impl Into<String>) -> Self {
+        Self { kind: Some(TroubleKind::Protocol), reason: reason.into() }
+    }
+}
+
+impl From<Refused> for Fault {
+    fn from(Refused(reason): Refused) -> Self {
+        Self { kind: Some(TroubleKind::Login), reason }
+    }
+}
+
+/// What all connections of a client share.
+pub(super) struct Shared<'a> {
+    pub now: Instant,
+    pub settings: &'a Settings,
+    pub pool: &'a mut Pool,
+    pub random: &'a mut StdRng,
+}
+
+/// A response to a request that was sent.
+pub(super) struct Answer {
+    pub id: RequestId,
+    pub version: i16,
+    pub body: Body,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Opening,
+    /// Versions were asked for.
+    Versions,
+    /// A mechanism was named.
+    Handshake,
+    Login(Dialogue),
+    Ready,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    phase: Phase,
+    inbox: Inbox,
+    outbox: Outbox,
+    versions: Versions,
+    /// By when it has to be open.
+    opens_by: Instant,
+    /// When the login has to be renewed.
+    renew_at: Option<Instant>,
+    /// When something was last sent or answered.
+    used_at: Instant,
+    /// Whether a request that was sent on it was ever answered.
+    is_proven: bool,
+}
+
+impl Connection {
+    /// A connection that is being opened.
+    pub fn new(settings: &Settings, now: Instant) -> Self {
+        Self {
+            phase: Phase::Opening,
+            inbox: Inbox::new(settings.response_bytes_max),
+            outbox: Outbox::default(),
+            versions: Versions::default(),
+            opens_by: now + settings.connect_timeout,
+            renew_at: None,
+            used_at: now,
+            is_proven: false,
+        }
+    }
+
+    /// It is open: the broker is asked for its versions.
+    pub fn connected(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
+        match self.phase {
+            Phase::Opening => self.ask_versions(versions::ASKED_FIRST, shared),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether requests can be sent, which is also whether [`Connection::versions`] are known.
+    pub fn is_ready(&self, now: Instant) -> bool {
+        matches!(self.phase, Phase::Ready) && self.renew_at.is_none_or(|at| at > now)
+    }
+
+    /// Whether it was ready before, and may just be renewing its login.
+    pub fn was_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready) || self.renew_at.is_some()
+    }
+
+    /// Whether a request that was sent on it was ever answered.
+    pub fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// What the broker offers.
+    pub fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    /// How many requests have no response.
+    pub fn unanswered(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// When it was last of use.
+    pub fn used_at(&self) -> Instant {
+        self.used_at
+    }
+
+    /// Sends a request; the connection has to be ready.
+    ///
+    /// # Errors
+    /// Why it cannot be sent at all.
+    pub fn send(
+        &mut self,
+        id: RequestId,
+        request: Request,
+        timeout: Duration,
+        shared: &mut Shared<'_>,
+    ) -> Result<(), String> {
+        self.used_at = shared.now;
+        let deadline = shared.now + timeout;
+        self.outbox.push(request, Owner::Sent(id), deadline, &shared.settings.client_id, shared.pool)
+    }
+
+    /// Begins to renew the login if it is time and nothing is unanswered.
+    pub fn renew(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
+        let is_due = self.renew_at.is_some_and(|at| at <= shared.now);
+        match is_due && matches!(self.phase, Phase::Ready) && self.outbox.len() == 0 {
+            true => self.log_in(shared),
+            false => Ok(()),
+        }
+    }
+
+    /// When time alone changes something.
+    pub fn deadline(&self) -> Option<Instant> {
+        let opening = matches!(self.phase, Phase::Opening).then_some(self.opens_by);
+        let renewing = self.renew_at.filter(|_| matches!(self.phase, Phase::Ready) && self.outbox.len() == 0);
+        [opening, renewing, self.outbox.deadline()].into_iter().flatten().min()
+    }
+
+    /// Why it is over if it is, by the clock.
+    pub fn expired(&self, now: Instant) -> Option<Fault> {
+        match &self.phase {
+            Phase::Opening if self.opens_by <= now => Some(Fault::passing("it could not be connected to in time")),
+            _ if self.outbox.deadline().is_some_and(|at| at <= now) => {
+                Some(Fault::passing("it did not answer a request in time"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where to read into.
+    pub fn input(&mut self) -> &mut [u8] {
+        self.inbox.input()
+    }
+
+    /// So many bytes were read; what they answer is added to `answers`.
+    pub fn filled(
+        &mut self,
+        bytes: usize,
+        answers: &mut impl FnMut(Answer),
+        shared: &mut Shared<'_>,
+    ) -> Result<(), Fault> {
+        self.inbox.filled(bytes);
+        while let Some(frame) = self.inbox.next(shared.pool).map_err(Fault::protocol)? {
+            self.take(frame, answers, shared)?;
+        }
+        self.renew(shared)
+    }
+
+    fn take(&mut self, frame: Frame, answers: &mut impl FnMut(Answer), shared: &mut Shared<'_>) -> Result<(), Fault> {
+        let mut reader = Reader::new(frame.as_slice());
+        let short = || Fault::protocol("it sent a response without a header");
+        let pending = self.outbox.answered(reader.i32().ok_or_else(short)?).map_err(Fault::protocol)?;
+        if pending.is_tagged {
+            reader.tags(|_, _| Some(())).ok_or_else(short)?;
+        }
+        let begin = reader.at();
+        self.used_at = shared.now;
+        let body = Body::new(frame.buffer, begin, frame.bytes);
+        match pending.owner {
+            Owner::Sent(id) => {
+                self.is_proven = true;
+                answers(Answer { id, version: pending.version, body });
+            }
+            Owner::Greeting => {
+                self.greeted(body.as_slice(), pending.version, shared)?;
+                shared.pool.put(body.into_buffer());
+            }
+        }
+        Ok(())
+    }
+
+    /// A response that the connection asked for itself.
+    fn greeted(&mut self, body: &[u8], version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
+        let login = &shared.settings.login;
+        match std::mem::replace(&mut self.phase, Phase::Ready) {
+            Phase::Versions => {
+                let reply = versions::reply(body, version);
+                match reply.ok_or_else(|| Fault::protocol("its list of versions is malformed"))? {
+                    versions::Reply::Offers(versions) => self.versions = versions,
+                    versions::Reply::AskAgain(version) => return self.ask_versions(version, shared),
+                    versions::Reply::Refused(error) => {
+                        return Err(Fault::protocol(format!("it refuses to list its versions with error {error}")));
+                    }
+                }
+                if matches!(login, Login::None) { Ok(()) } else { self.log_in(shared) }
+            }
+            Phase::Handshake => {
+                login::shaken(login, body)?;
+                let mut nonce = [0; login::NONCE_BYTES];
+                shared.random.fill_bytes(&mut nonce);
+                let (dialogue, token) = Dialogue::begin(login, nonce)?;
+                self.authenticate(dialogue, &token, shared)
+            }
+            Phase::Login(mut dialogue) => {
+                let (token, lifetime_ms) = login::authenticated(login, body, version)?;
+                match dialogue.next(login, token)? {
+                    Some(token) => return self.authenticate(dialogue, &token, shared),
+                    None => self.logged_in(lifetime_ms, shared),
+                }
+                Ok(())
+            }
+            Phase::Opening | Phase::Ready => Err(Fault::protocol("it answered what was not asked")),
+        }
+    }
+
+    fn ask_versions(&mut self, version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
+        self.phase = Phase::Versions;
+        self.ask(versions::API_VERSIONS, version, versions::question(version), shared)
+    }
+
+    fn log_in(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
+        let Some(mechanism) = shared.settings.login.mechanism() else { return Ok(()) };
+        let version = self.offered(login::HANDSHAKE, login::HANDSHAKE_VERSION..=login::HANDSHAKE_VERSION)?;
+        self.phase = Phase::Handshake;
+        self.ask(login::HANDSHAKE, version, login::handshake(mechanism), shared)
+    }
+
+    fn authenticate(&mut self, dialogue: Dialogue, token: &[u8], shared: &mut Shared<'_>) -> Result<(), Fault> {
+        let version = self.offered(login::AUTHENTICATE, login::AUTHENTICATE_VERSIONS)?;
+        self.phase = Phase::Login(dialogue);
+        self.ask(login::AUTHENTICATE, version, login::authenticate(token, version), shared)
+    }
+
+    fn logged_in(&mut self, lifetime_ms: u64, shared: &mut Shared<'_>) {
+        self.renew_at = None;
+        if lifetime_ms > 0 {
+            let lifetime_ms = lifetime_ms.max(LIFETIME_MS_MIN);
+            let after_ms = lifetime_ms / 1000 * shared.random.random_range(RENEW_AFTER)
+                + lifetime_ms % 1000 * shared.random.random_range(RENEW_AFTER) / 1000;
+            self.renew_at = shared.now.checked_add(Duration::from_millis(after_ms));
+        }
+    }
+
+    fn offered(&self, api_key: i16, versions: std::ops::RangeInclusive<i16>) -> Result<i16, Fault> {
+        let refused = || Refused("it offers no login".to_owned());
+        Ok(self.versions.pick(api_key, versions).ok_or_else(refused)?)
+    }
+
+    fn ask(&mut self, api_key: i16, version: i16, body: Vec<u8>, shared: &mut Shared<'_>) -> Result<(), Fault> {
+        let request = Request { api_key, version, body: body.into() };
+        let deadline = shared.now + shared.settings.request_timeout;
+        let asked = self.outbox.push(request, Owner::Greeting, deadline, &shared.settings.client_id, shared.pool);
+        asked.map_err(Fault::passing)
+    }
+
+    /// What is to be written.
+    pub fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
+        self.outbox.output(slices);
+    }
+
+    /// Whether there is anything to be written.
+    pub fn has_output(&self) -> bool {
+        self.outbox.has_output()
+    }
+
+    /// So many bytes of it were written.
+    pub fn written(&mut self, bytes: usize, pool: &mut Pool) {
+        self.outbox.written(bytes, pool);
+    }
+
+    /// The requests that were sent and not answered, in their order, and whether any byte of each was written.
+    pub fn into_lost(self) -> impl Iterator<Item = (RequestId, bool)> {
+        self.outbox.into_lost().filter_map(|(owner, was_sent)| match owner {
+            Owner::Sent(id) => Some((id, was_sent)),
+            Owner::Greeting => None,
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! How a client logs in (SASL): PLAIN and SCRAM, the tokens and the requests that carry them.
+//!
+//! SaslHandshake names the mechanism, SaslAuthenticate carries a token each way until both sides are content (KIP-43,
+//! KIP-152). A broker may say for how long the login counts (KIP-368); the connection then logs in again in time.
+//!
+//! Names and passwords are sent as they are written, without SASLprep: Kafka's brokers and clients do the same.
+//!
+//! **Failure**: a broker that refuses, that answers what it should not, or that does not prove that it knows the
+//! password is [`Refused`]. No message holds a password, not even where a broker sends it back.
+
+use std::fmt;
+
+use super::connection::fields::{Fields, put, put_bytes, put_no_tags};
+
+pub(super) mod scram;
+#[cfg(test)]
+mod tests;
+
+/// SaslHandshake's key.
+pub const HANDSHAKE: i16 = 17;
+/// Its only version of use: after version 0 tokens are not in requests.
+pub const HANDSHAKE_VERSION: i16 = 1;
+/// SaslAuthenticate's key.
+pub const AUTHENTICATE: i16 = 36;
+/// Its versions.
+pub const AUTHENTICATE_VERSIONS: std::ops::RangeInclusive<i16> = 0..=2;
+/// The broker does not know the mechanism.
+const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
+/// The longest text of a broker that is passed on, in characters.
+const SAID_CHARS_MAX: usize = 300;
+/// Random bytes of a nonce.
+pub const NONCE_BYTES: usize = 24;
+
+/// How a client logs in. TLS is the edge's business. `Debug` shows no password.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub enum Login {
+    /// Not at all, or by the certificate of the TLS connection.
+    #[default]
+    None,
+    /// SASL PLAIN (RFC 4616): the password is sent as it is.
+    Plain {
+        /// The user.
+        user: String,
+        /// The password.
+        password: String,
+    },
+    /// SCRAM-SHA-256 or SCRAM-SHA-512 (RFC 5802, RFC 7677): the password is not sent, and the broker has to prove that
+    /// it knows what it should.
+    Scram {
+        /// Whether by SHA-512.
+        sha512: bool,
+        /// The user.
+        user: String,
+        /// The password.
+        password: String,
+    },
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Plain { user, .. } => f.debug_struct("Plain").field("user", user).finish_non_exhaustive(),
+            Self::Scram { sha512, user, .. } => {
+                f.debug_struct("Scram").field("sha512", sha512).field("user", user).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+impl Login {
+    /// Its name (IANA's), `None` for no login.
+    pub fn mechanism(&self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Plain { .. } => Some("PLAIN"),
+            Self::Scram { sha512: false, .. } => Some("SCRAM-SHA-256"),
+            Self::Scram { sha512: true, .. } => Some("SCRAM-SHA-512"),
+        }
+    }
+
+    fn password(&self) -> &str {
+        match self {
+            Self::None => "",
+            Self::Plain { password, .. } | Self::Scram { password, .. } => password,
+        }
+    }
+
+    /// What a broker said, fit for a log: on one line, not too long, without the password.
+    pub fn clean(&self, said: &str) -> String {
+        let password = self.password();
+        let hidden = if password.is_empty() { said.to_owned() } else { said.replace(password, "[hidden]") };
+        hidden.chars().take(SAID_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
+    }
+}
+
+/// Why a login failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(pub String);
+
+/// What is left to be done of a login. Has no `Debug`: it holds what a password is derived to.
+pub struct Dialogue(Step);
+
+enum Step {
+    /// PLAIN's token is sent.
+    Plain,
+    Scram(scram::Step),
+    Done,
+}
+
+impl fmt::Debug for Dialogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dialogue")
+    }
+}
+
+impl Dialogue {
+    /// Begins a login; returns the first token too. `nonce` has to be new and unpredictable.
+    ///
+    /// # Errors
+    /// The name or the password cannot be sent by this mechanism.
+    pub fn begin(login: &Login, nonce: [u8; NONCE_BYTES]) -> Result<(Self, Vec<u8>), Refused> {
+        match login {
+            Login::None => Ok((Self(Step::Done), Vec::new())),
+            Login::Plain { user, password } => {
+                if [user, password].iter().any(|part| part.contains('\0')) {
+                    return Err(Refused("a user or a password for PLAIN must not hold a zero byte".to_owned()));
+                }
+                Ok((Self(Step::Plain), ["", user, password].join("\0").into_bytes()))
+            }
+            Login::Scram { sha512, user, .. } => {
+                let (step, token) = scram::begin(*sha512, user, &nonce);
+                Ok((Self(Step::Scram(step)), token))
+            }
+        }
+    }
+
+    /// Takes the broker's token. The next one to be sent, or `None` once the login is complete.
+    ///
+    /// # Errors
+    /// The broker refused, or did not prove what it has to.
+    pub fn next(&mut self, login: &Login, token: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
+        match std::mem::replace(&mut self.0, Step::Done) {
+            Step::Plain => Ok(None),
+            Step::Scram(step) => {
+                let next = step.next(login.password(), token).map_err(|Refused(why)| Refused(login.clean(&why)))?;
+                let Some((step, token)) = next else { return Ok(None) };
+                self.0 = Step::Scram(step);
+                Ok(Some(token))
+            }
+            Step::Done => Err(Refused("the broker answered a login that is complete".to_owned())),
+        }
+    }
+}
+
+/// The body of a SaslHandshake for this mechanism.
+pub fn handshake(mechanism: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(&mut out, mechanism, false);
+    out
+}
+
+/// Reads a SaslHandshake's response.
+///
+/// # Errors
+/// The broker does not offer the mechanism, or the response is malformed.
+pub fn shaken(login: &Login, body: &[u8]) -> Result<(), Refused> {
+    let read = || {
+        let mut fields = Fields::new(body, false);
+        let error = fields.reader.i16()?;
+        let offered = (0..fields.count(2)?).map(|_| fields.text()).collect::<Option<Vec<_>>>()?;
+        Some((error, offered))
+    };
+    let (error, offered) = read().ok_or_else(|| Refused("its answer to a login is malformed".to_owned()))?;
+    let mechanism = login.mechanism().unwrap_or("none");
+    match error {
+        0 => Ok(()),
+        UNSUPPORTED_SASL_MECHANISM => {
+            let offered = login.clean(&offered.join(", "));
+            Err(Refused(format!("it does not offer the login {mechanism}, only: {offered}")))
+        }
+        _ => Err(Refused(format!("it refuses the login {mechanism} with error {error}"))),
+    }
+}
+
+/// The body of a SaslAuthenticate in this version.
+pub fn authenticate(token: &[u8], version: i16) -> Vec<u8> {
+    let (mut out, is_flexible) = (Vec::new(), version >= 2);
+    put_bytes(&mut out, token, is_flexible);
+    put_no_tags(&mut out, is_flexible);
+    out
+}
+
+/// Reads a SaslAuthenticate's response in this version: the broker's token, and for how many milliseconds the login
+/// counts, 0 for ever.
+///
+/// # Errors
+/// The broker refuses, or the response is malformed.
+pub fn authenticated<'a>(login: &Login, body: &'a [u8], version: i16) -> Result<(&'a [u8], u64), Refused> {
+    let read = || {
+        let mut fields = Fields::new(body, version >= 2);
+        let (error, said, token) = (fields.reader.i16()?, fields.nullable_text()?, fields.bytes()?);
+        let lifetime_ms = if version >= 1 { fields.reader.i64()? } else { 0 };
+        Some((error, said.unwrap_or_default(), token, lifetime_ms))
+    };
+    let (error, said, token, lifetime_ms) =
+        read().ok_or_else(|| Refused("its answer to a login is malformed".to_owned()))?;
+    match error {
+        0 => Ok((token, lifetime_ms.try_into().unwrap_or(0))),
+        _ if said.is_empty() => Err(Refused(format!("it refuses the login with error {error}"))),
+        _ => Err(Refused(format!("it refuses the login: {}", login.clean(said)))),
+    }
+}

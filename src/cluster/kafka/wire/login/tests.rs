@@ -1,0 +1,242 @@
+//! Logins against the standards' examples, against Kafka's own encoding of the requests, and against brokers that lie.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::{
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+use proptest::prelude::*;
+use sha2::{Sha256, Sha512};
+
+use super::scram::{Hmac, stretch};
+use super::*;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn scram(sha512: bool, user: &str, password: &str) -> Login {
+    Login::Scram { sha512, user: user.to_owned(), password: password.to_owned() }
+}
+
+/// A nonce that is encoded to this text, which has 32 characters.
+fn nonce(text: &str) -> [u8; NONCE_BYTES] {
+    STANDARD.decode(text).unwrap().try_into().unwrap()
+}
+
+#[test]
+fn hmac_is_that_of_rfc_4231() {
+    // Test case 2, and test case 6 with a key that is longer than a block.
+    let signed = Hmac::<Sha256>::new(b"Jefe").sign(&[b"what do ya want ", b"for nothing?"]);
+    assert_eq!(hex(&signed), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    let text = b"Test Using Larger Than Block-Size Key - Hash Key First";
+    let signed = Hmac::<Sha256>::new(&[0xaa; 131]).sign(&[text]);
+    assert_eq!(hex(&signed), "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+    let signed = Hmac::<Sha512>::new(&[0xaa; 131]).sign(&[text]);
+    assert!(hex(&signed).starts_with("80b24263c7c1a3ebb71493c1dd7be8b49b46d1f41b4aeec1121b013783f8f352"));
+}
+
+#[test]
+fn a_password_is_stretched_as_rfc_7914_and_openssl_do() {
+    // RFC 7914, section 11, the first 32 bytes.
+    let stretched = stretch::<Sha256>(b"passwd", b"salt", 1);
+    assert_eq!(hex(&stretched), "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc");
+    let stretched = stretch::<Sha256>(b"Password", b"NaCl", 80_000);
+    assert_eq!(hex(&stretched), "4ddcd8f60b98be21830cee5ef22701f9641a4418d04c0414aeff08876b34ab56");
+    // hashlib.pbkdf2_hmac("sha512", b"password", b"salt", 4096)
+    let stretched = stretch::<Sha512>(b"password", b"salt", 4096);
+    let expected = "d197b1b33db0143e018b12f3d1d1479e6cdebdcc97c5c0f87f6902e072f457b5\
+                    143f30602641b3d55cd335988cb36b84376060ecd532e039b742a239434af2d5";
+    assert_eq!(hex(&stretched), expected);
+}
+
+#[test]
+fn the_example_of_rfc_7677() {
+    let own = "rOprNGfwEbeRWgbNEkqO";
+    let login = scram(false, "user", "pencil");
+    let step = scram::Step::Challenge { sha512: false, first_bare: format!("n=user,r={own}"), nonce: own.to_owned() };
+    let mut dialogue = Dialogue(Step::Scram(step));
+    let challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+    let last = dialogue.next(&login, challenge.as_bytes()).unwrap().unwrap();
+    let expected =
+        "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+    assert_eq!(String::from_utf8(last).unwrap(), expected);
+    assert_eq!(dialogue.next(&login, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=").unwrap(), None);
+    dialogue.next(&login, b"v=").unwrap_err();
+}
+
+/// A broker's side of SCRAM, written apart from the client's.
+fn serve(sha512: bool, password: &str, first: &[u8], last: impl FnOnce(&str) -> Vec<u8>) -> Result<String, String> {
+    let first = std::str::from_utf8(first).unwrap().strip_prefix("n,,").unwrap().to_owned();
+    let nonce = first.split(',').nth(1).unwrap().strip_prefix("r=").unwrap();
+    let challenge = format!("r={nonce}more,s={},i=4096", STANDARD.encode("salt of 16 bytes"));
+    let last = String::from_utf8(last(&challenge)).unwrap();
+    let (bare, proof) = last.rsplit_once(",p=").unwrap();
+    let signed = format!("{first},{challenge},{bare}");
+    let (proof, salt) = (STANDARD.decode(proof).unwrap(), b"salt of 16 bytes");
+    let (client_key, client_signature, server_signature) = match sha512 {
+        true => {
+            let salted = stretch::<Sha512>(password.as_bytes(), salt, 4096);
+            let key = Hmac::<Sha512>::new(&salted).sign(&[b"Client Key"]).to_vec();
+            let stored = <Sha512 as sha2::Digest>::digest(&key);
+            let server = Hmac::<Sha512>::new(&salted).sign(&[b"Server Key"]);
+            let sign = |key: &[u8]| Hmac::<Sha512>::new(key).sign(&[signed.as_bytes()]).to_vec();
+            (key, sign(&stored), sign(&server))
+        }
+        false => {
+            let salted = stretch::<Sha256>(password.as_bytes(), salt, 4096);
+            let key = Hmac::<Sha256>::new(&salted).sign(&[b"Client Key"]).to_vec();
+            let stored = <Sha256 as sha2::Digest>::digest(&key);
+            let server = Hmac::<Sha256>::new(&salted).sign(&[b"Server Key"]);
+            let sign = |key: &[u8]| Hmac::<Sha256>::new(key).sign(&[signed.as_bytes()]).to_vec();
+            (key, sign(&stored), sign(&server))
+        }
+    };
+    let proven: Vec<u8> = proof.iter().zip(client_signature).map(|(a, b)| a ^ b).collect();
+    if proven != client_key {
+        Err("e=invalid-proof".into())
+    } else {
+        Ok(format!("v={}", STANDARD.encode(server_signature)))
+    }
+}
+
+/// Logs in with a broker that knows `theirs`.
+fn login_with(login: &Login, theirs: &str) -> Result<(), Refused> {
+    let (mut dialogue, first) = Dialogue::begin(login, [7; NONCE_BYTES]).unwrap();
+    let sha512 = matches!(login, Login::Scram { sha512: true, .. });
+    let served = serve(sha512, theirs, &first, |text| dialogue.next(login, text.as_bytes()).unwrap().unwrap());
+    let last = served.unwrap_or_else(|refused| refused);
+    assert_eq!(dialogue.next(login, last.as_bytes())?, None);
+    Ok(())
+}
+
+#[test]
+fn both_sides_of_scram_agree_on_a_password_only() {
+    for sha512 in [false, true] {
+        let login = scram(sha512, "a=b,c", "pässword");
+        login_with(&login, "pässword").unwrap();
+        let refused = login_with(&login, "password").unwrap_err();
+        assert_eq!(refused.0, "it refuses the login: invalid-proof");
+    }
+}
+
+#[test]
+fn a_name_is_written_so_that_it_cannot_be_taken_for_another_part() {
+    let (_, token) = Dialogue::begin(&scram(false, "a=b,c", "x"), nonce("rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR")).unwrap();
+    assert_eq!(token, b"n,,n=a=3Db=2Cc,r=rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR");
+}
+
+#[test]
+fn challenges_that_are_not_accepted() {
+    let login = scram(false, "user", "pencil");
+    let refused = |challenge: &str| {
+        let (mut dialogue, _) = Dialogue::begin(&login, nonce("rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR")).unwrap();
+        dialogue.next(&login, challenge.as_bytes()).unwrap_err().0
+    };
+    let own = "rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR";
+    assert_eq!(refused("r=other,s=c2FsdA==,i=4096"), "its answer to a login is to another login: its nonce is wrong");
+    assert!(refused(&format!("r={own},s=c2FsdA==,i=4096")).contains("nonce"), "the broker has to add to it");
+    assert!(refused(&format!("r={own}+,s=c2FsdA==,i=4095")).contains("4095 iterations"));
+    assert!(refused(&format!("r={own}+,s=c2FsdA==,i=131073")).contains("131073 iterations"));
+    assert!(refused(&format!("r={own}+,s=c2FsdA==,i=99999999999")).contains("no number"));
+    assert!(refused(&format!("r={own}+,s=,i=4096")).contains("no salt"));
+    assert!(refused(&format!("r={own}+,s=?,i=4096")).contains("no salt"));
+    assert!(
+        refused(&format!("m=x,r={own}+,s=c2FsdA==,i=4096")).contains("no nonce"),
+        "an extension that must be known"
+    );
+    assert!(refused("").contains("no nonce"));
+    assert_eq!(refused("e=unknown-user"), "it refuses the login: unknown-user");
+    assert!(refused(&"x".repeat(10_000)).contains("not text"));
+}
+
+#[test]
+fn a_broker_that_does_not_know_the_password_is_refused() {
+    let login = scram(false, "user", "pencil");
+    let (mut dialogue, first) = Dialogue::begin(&login, [7; NONCE_BYTES]).unwrap();
+    serve(false, "pencil", &first, |text| dialogue.next(&login, text.as_bytes()).unwrap().unwrap()).unwrap();
+    let wrong = format!("v={}", STANDARD.encode([1; 32]));
+    let refused = dialogue.next(&login, wrong.as_bytes()).unwrap_err();
+    assert_eq!(refused.0, "it does not know the password: its signature is wrong");
+}
+
+#[test]
+fn plain() {
+    let login = Login::Plain { user: "me".into(), password: "secret".into() };
+    let (mut dialogue, token) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
+    assert_eq!(token, b"\0me\0secret");
+    assert_eq!(dialogue.next(&login, b"").unwrap(), None);
+    let split = Login::Plain { user: "me".into(), password: "sec\0ret".into() };
+    assert!(Dialogue::begin(&split, [0; NONCE_BYTES]).is_err());
+}
+
+#[test]
+fn nothing_shows_a_password() {
+    let logins = [Login::Plain { user: "me".into(), password: "hunter2".into() }, scram(true, "me", "hunter2")];
+    for login in logins {
+        assert!(!format!("{login:?}").contains("hunter2"));
+        assert_eq!(login.clean("no hunter2\nhere"), "no [hidden] here");
+        let mut body = BytesMut::new();
+        let said = StrBytes::from_static_str("wrong password hunter2");
+        let response = SaslAuthenticateResponse::default().with_error_code(58).with_error_message(Some(said));
+        response.encode(&mut body, 2).unwrap();
+        let refused = authenticated(&login, &body, 2).unwrap_err();
+        assert_eq!(refused.0, "it refuses the login: wrong password [hidden]");
+        let (dialogue, _) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
+        assert_eq!(format!("{dialogue:?}"), "Dialogue");
+    }
+    assert_eq!(Login::None.clean(&"x".repeat(1000)).len(), 300);
+}
+
+#[test]
+fn requests_are_what_kafka_reads() {
+    let mut body = Bytes::from(handshake("SCRAM-SHA-512"));
+    assert_eq!(SaslHandshakeRequest::decode(&mut body, 1).unwrap().mechanism.as_str(), "SCRAM-SHA-512");
+    for version in AUTHENTICATE_VERSIONS {
+        let mut body = Bytes::from(authenticate(b"token", version));
+        assert_eq!(SaslAuthenticateRequest::decode(&mut body, version).unwrap().auth_bytes, Bytes::from("token"));
+        assert!(body.is_empty());
+    }
+}
+
+#[test]
+fn responses_are_what_kafka_writes() {
+    let login = scram(false, "user", "pencil");
+    for version in AUTHENTICATE_VERSIONS {
+        let lifetime_ms = if version >= 1 { 3_600_000 } else { 0 };
+        let response = SaslAuthenticateResponse::default().with_auth_bytes(Bytes::from("token"));
+        let mut body = BytesMut::new();
+        response.with_session_lifetime_ms(lifetime_ms).encode(&mut body, version).unwrap();
+        assert_eq!(authenticated(&login, &body, version).unwrap(), (&b"token"[..], lifetime_ms as u64));
+        for cut in 0..body.len() - usize::from(version >= 2) {
+            assert!(authenticated(&login, &body[..cut], version).is_err(), "cut at {cut}");
+        }
+    }
+    let mut body = BytesMut::new();
+    let offered = ["PLAIN", "GSSAPI"].map(StrBytes::from_static_str).to_vec();
+    SaslHandshakeResponse::default().with_error_code(33).with_mechanisms(offered).encode(&mut body, 1).unwrap();
+    let refused = shaken(&login, &body).unwrap_err();
+    assert_eq!(refused.0, "it does not offer the login SCRAM-SHA-256, only: PLAIN, GSSAPI");
+}
+
+proptest! {
+    #[test]
+    fn foreign_bytes_never_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..100),
+        text in "[rsiv=,a-zA-Z0-9+/]{0,80}",
+    ) {
+        for login in [scram(false, "user", "pencil"), Login::Plain { user: "a".into(), password: "b".into() }] {
+            for token in [&bytes[..], text.as_bytes(), format!("r=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH{text}").as_bytes()] {
+                let (mut dialogue, _) = Dialogue::begin(&login, [7; NONCE_BYTES]).unwrap();
+                let _ = dialogue.next(&login, token);
+                let _ = dialogue.next(&login, token);
+            }
+            let _ = shaken(&login, &bytes);
+            for version in AUTHENTICATE_VERSIONS {
+                let _ = authenticated(&login, &bytes, version);
+            }
+        }
+    }
+}
