@@ -4,7 +4,7 @@
 //! The wire fetches, produces and ends transactions: a response is read where it lies, and a batch is built where it is
 //! sent from.
 //!
-//! **Sans I/O**: everything here but `edge` is a state machine of bytes in, bytes out and a clock that is passed in.
+//! **Sans I/O**: everything here but [`edge`] is a state machine of bytes in, bytes out and a clock that is passed in.
 //! So the simulation runs the client itself.
 //!
 //! - `primitives`: numbers, strings and arrays as Kafka writes them
@@ -23,6 +23,7 @@
 
 pub mod brokers;
 pub mod connection;
+pub mod edge;
 pub mod headers;
 pub mod login;
 pub mod primitives;

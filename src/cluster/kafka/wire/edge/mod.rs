@@ -1,0 +1,252 @@
+//! Sockets, TLS and names: what [`Brokers`] asks for is done here, without blocking.
+//!
+//! One thread drives its clients' connections by `poll`. A name is looked up on a thread of its own, since the system's
+//! look-up blocks; its addresses are tried one after the other, beginning with another one each time that a connection
+//! to the name could not be opened (KIP-302).
+//!
+//! **Failure**: what goes wrong with a connection is told to its [`Brokers`], which try again. Certificates that are
+//! not accepted and names that do not exist are said to be for a person to fix.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::lookup::Lookups;
+use self::socket::{Opening, Socket};
+use super::brokers::{Act, Address, Brokers, Link, TroubleKind};
+
+mod lookup;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+/// The names whose failures are remembered.
+const TURNS_MAX: usize = 1_000;
+
+/// The sockets of one thread's clients.
+pub struct Edge {
+    tls: Option<Arc<rustls::ClientConfig>>,
+    sockets: Vec<Entry>,
+    lookups: Option<Lookups>,
+    /// How often connections to an address could not be opened.
+    turns: BTreeMap<Address, usize>,
+}
+
+/// A connection and whose it is.
+struct Entry {
+    owner: Weak<()>,
+    link: Link,
+    address: Address,
+    socket: Socket,
+}
+
+impl fmt::Debug for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Edge").field("sockets", &self.sockets.len()).finish_non_exhaustive()
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+struct End {
+    kind: Option<TroubleKind>,
+    reason: String,
+}
+
+impl End {
+    fn passing(reason: impl Into<String>) -> Self {
+        Self { kind: None, reason: reason.into() }
+    }
+}
+
+impl Edge {
+    /// With TLS by this configuration (authorities, a certificate of the client's), or without TLS. The name that a
+    /// broker's certificate has to be for is the host of its address.
+    pub fn new(tls: Option<Arc<rustls::ClientConfig>>) -> Self {
+        Self { tls, sockets: Vec::new(), lookups: None, turns: BTreeMap::new() }
+    }
+
+    /// Does what can be done without blocking, and waits up to `wait` for something that the client can act upon: an
+    /// event, a connection that is ready or broke, an answer on leaders, or a time that [`Brokers::next_tick`] named.
+    pub fn drive(&mut self, brokers: &mut Brokers, wait: Duration) {
+        self.drive_all(&mut [brokers], wait);
+    }
+
+    /// The same for several clients of one thread. The connections of one that was dropped are closed; those of one
+    /// that is just not among `brokers` stay as they are.
+    pub fn drive_all(&mut self, brokers: &mut [&mut Brokers], wait: Duration) {
+        let before: Vec<u64> = brokers.iter().map(|brokers| brokers.news()).collect();
+        let has_news = |brokers: &[&mut Brokers]| {
+            brokers.iter().zip(&before).any(|(brokers, before)| brokers.news() != *before || brokers.has_events())
+        };
+        let mut now = clock();
+        let until = now.checked_add(wait);
+        loop {
+            let was_due = self.work(brokers, now);
+            let is_over = was_due || has_news(brokers);
+            let next = brokers.iter().filter_map(|brokers| brokers.next_tick()).chain(until).min();
+            let pause = match (is_over, next) {
+                (true, _) => Duration::ZERO,
+                (false, Some(next)) => next.saturating_duration_since(now),
+                (false, None) => wait,
+            };
+            let happened = self.poll(brokers, pause);
+            now = clock();
+            if happened {
+                self.act(brokers, now);
+            }
+            if is_over || has_news(brokers) || until.is_some_and(|until| until <= now) {
+                return;
+            }
+        }
+    }
+
+    /// What is due, and what can be done at once. Whether a client's time had come.
+    fn work(&mut self, brokers: &mut [&mut Brokers], now: Instant) -> bool {
+        let mut was_due = false;
+        for brokers in brokers.iter_mut() {
+            was_due |= brokers.next_tick().is_some_and(|at| at <= now);
+            brokers.tick(now);
+        }
+        self.act(brokers, now);
+        was_due
+    }
+
+    /// Does what the clients ask for, and writes what they have.
+    fn act(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
+        for brokers in brokers.iter_mut() {
+            while let Some(act) = brokers.next_act() {
+                match act {
+                    Act::Connect { link, address } => self.connect(brokers, link, address, now),
+                    Act::Close { link } => self.close(brokers, link),
+                }
+            }
+        }
+        for entry in &mut self.sockets {
+            if let Some(brokers) = owner_mut(brokers, &entry.owner) {
+                entry.write(brokers, now);
+            }
+        }
+        self.sockets.retain(|entry| {
+            entry.owner.strong_count() > 0
+                && owner(brokers, &entry.owner).is_none_or(|brokers| brokers.knows(entry.link))
+        });
+    }
+
+    fn connect(&mut self, brokers: &mut Brokers, link: Link, address: Address, now: Instant) {
+        let socket = match address.host.parse::<IpAddr>() {
+            Ok(ip) => Socket::Opening(Opening::new(vec![(ip, address.port).into()])),
+            Err(_) => Socket::Named,
+        };
+        if matches!(socket, Socket::Named) {
+            if self.lookups.is_none() {
+                self.lookups =
+                    Lookups::new().map_err(|error| tracing::warn!("names cannot be looked up: {error}")).ok();
+            }
+            let asked = self.lookups.as_mut().map(|lookups| lookups.ask(&address));
+            if !matches!(asked, Some(Ok(()))) {
+                return brokers.broke(link, "its name cannot be looked up for want of threads or files", now);
+            }
+        }
+        self.sockets.push(Entry { owner: brokers.alive(), link, address, socket });
+        if let Some(entry) = self.sockets.last_mut() {
+            entry.advance(false, self.tls.as_ref(), brokers, now);
+        }
+    }
+
+    fn close(&mut self, brokers: &Brokers, link: Link) {
+        let at = self.sockets.iter().position(|entry| entry.link == link && brokers.is(&entry.owner));
+        let Some(entry) = at.map(|at| self.sockets.swap_remove(at)) else { return };
+        if matches!(entry.socket, Socket::Opening(_)) {
+            self.missed(entry.address);
+        }
+    }
+
+    /// The next connection to this address begins with another one of its name's addresses.
+    fn missed(&mut self, address: Address) {
+        if self.turns.len() < TURNS_MAX || self.turns.contains_key(&address) {
+            *self.turns.entry(address).or_default() += 1;
+        }
+    }
+
+    /// Waits for the sockets, and reads from those that have something. Whether any had.
+    fn poll(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
+        let mut polled = Vec::with_capacity(self.sockets.len() + 1);
+        let mut places = Vec::with_capacity(self.sockets.len());
+        for (place, entry) in self.sockets.iter().enumerate() {
+            if let Some(brokers) = owner(brokers, &entry.owner)
+                && let Some((stream, flags)) = entry.interest(brokers)
+            {
+                polled.push(PollFd::from_borrowed_fd(stream.as_fd(), flags));
+                places.push(place);
+            }
+        }
+        polled.extend(self.lookups.as_ref().map(|lookups| PollFd::from_borrowed_fd(lookups.done(), PollFlags::IN)));
+        let wait = Timespec {
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        if !matches!(poll(&mut polled, Some(&wait)), Ok(1..)) {
+            return false;
+        }
+        let happened: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
+        drop(polled);
+        let now = clock();
+        for (place, flags) in places.iter().zip(&happened).filter(|(_, flags)| !flags.is_empty()) {
+            if let Some(entry) = self.sockets.get_mut(*place)
+                && let Some(brokers) = owner_mut(brokers, &entry.owner)
+            {
+                entry.happened(*flags, self.tls.as_ref(), brokers, now);
+            }
+        }
+        if happened.len() > places.len() && happened.last().is_some_and(|flags| !flags.is_empty()) {
+            self.looked_up(brokers, now);
+        }
+        true
+    }
+
+    /// Names that were looked up.
+    fn looked_up(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
+        let Some(lookups) = &mut self.lookups else { return };
+        for (address, found) in lookups.take() {
+            let turn = self.turns.get(&address).copied().unwrap_or(0);
+            for entry in &mut self.sockets {
+                if !matches!(entry.socket, Socket::Named) || entry.address != address {
+                    continue;
+                }
+                let Some(brokers) = owner_mut(brokers, &entry.owner) else {
+                    // Its client is not driven just now, and would not hear of it: it times out, and asks again.
+                    continue;
+                };
+                match &found {
+                    Ok(addresses) => {
+                        let mut addresses = addresses.clone();
+                        let from = turn % addresses.len().max(1);
+                        addresses.rotate_left(from);
+                        entry.socket = Socket::Opening(Opening::new(addresses));
+                        entry.advance(false, self.tls.as_ref(), brokers, now);
+                    }
+                    Err(end) => entry.end(End { kind: end.kind, reason: end.reason.clone() }, brokers, now),
+                }
+            }
+        }
+    }
+}
+
+fn owner<'a>(brokers: &'a [&mut Brokers], owner: &Weak<()>) -> Option<&'a Brokers> {
+    brokers.iter().find(|brokers| brokers.is(owner)).map(|brokers| &**brokers)
+}
+
+fn owner_mut<'a>(brokers: &'a mut [&mut Brokers], owner: &Weak<()>) -> Option<&'a mut Brokers> {
+    brokers.iter_mut().find(|brokers| brokers.is(owner)).map(|brokers| &mut **brokers)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the edge gives the time to the state machines")]
+fn clock() -> Instant {
+    Instant::now()
+}

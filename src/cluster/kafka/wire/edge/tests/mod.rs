@@ -1,0 +1,183 @@
+//! Real sockets: a server of a few lines that speaks Kafka's protocol, in plain text and by TLS.
+
+#![expect(clippy::disallowed_methods, reason = "real sockets take real time")]
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::server::{Server, Speaks};
+use super::super::brokers::tests::world::echo;
+use super::super::brokers::{Address, Brokers, Event, RequestId, Settings, TroubleKind, Use};
+use super::{Edge, clock};
+
+mod server;
+mod tls;
+
+/// A client and its edge.
+struct Client {
+    edge: Edge,
+    brokers: Brokers,
+}
+
+impl Client {
+    fn new(edge: Edge, bootstrap: &[Address]) -> Self {
+        let settings = Settings { connect_timeout: Duration::from_secs(5), ..Settings::default() };
+        let mut brokers = Brokers::new(Arc::new(settings), bootstrap.to_vec());
+        brokers.watch(&["orders".into()]);
+        Self { edge, brokers }
+    }
+
+    /// Drives it until it holds.
+    fn until<T>(&mut self, mut holds: impl FnMut(&mut Brokers, Instant) -> Option<T>) -> T {
+        let begin = clock();
+        loop {
+            if let Some(held) = holds(&mut self.brokers, clock()) {
+                return held;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "it never came to that: {:?}", self.brokers.trouble());
+            self.edge.drive(&mut self.brokers, Duration::from_millis(100));
+        }
+    }
+
+    /// Drives it until the leader's connection is ready.
+    fn ready(&mut self) -> i32 {
+        self.until(|brokers, now| {
+            let leader = brokers.leader("orders", 0)?;
+            brokers.ready(leader.node, Use::Fetch, now).map(|_| leader.node)
+        })
+    }
+
+    fn send(&mut self, node: i32, body: &[u8]) -> RequestId {
+        self.brokers.send(node, Use::Fetch, echo(body), Duration::from_secs(10), clock())
+    }
+
+    fn event(&mut self) -> Event {
+        self.until(|brokers, _| brokers.next_event())
+    }
+
+    fn trouble(&mut self) -> (TroubleKind, String) {
+        self.until(|brokers, _| brokers.trouble().map(|trouble| (trouble.kind, trouble.message.clone())))
+    }
+
+    /// Sends all of them at once, and expects them back.
+    fn exchange(&mut self, node: i32, bodies: &[Vec<u8>]) {
+        let ids: Vec<RequestId> = bodies.iter().map(|body| self.send(node, body)).collect();
+        for (id, body) in ids.into_iter().zip(bodies) {
+            match self.event() {
+                Event::Answered { id: answered, body: answer, .. } => {
+                    assert_eq!(answered, id);
+                    assert!(answer.as_slice() == body);
+                    self.brokers.recycle(answer.into_buffer());
+                }
+                event => panic!("{event:?}"),
+            }
+        }
+    }
+}
+
+/// Of all sizes, the largest beyond what sockets hold.
+fn bodies() -> Vec<Vec<u8>> {
+    let lengths = [0, 1, 100, 16_000, 17_000, 3_000_000, 5, 20_000_000, 70_000, 3];
+    lengths.iter().map(|length| (0..*length).map(|i: usize| (i * 7 + length) as u8).collect()).collect()
+}
+
+#[test]
+fn requests_of_all_sizes_come_back_in_order() {
+    let server = Server::start("localhost", Speaks::Plain);
+    let mut client = Client::new(Edge::new(None), &[server.address()]);
+    let node = client.ready();
+    client.exchange(node, &bodies());
+    client.exchange(node, &bodies());
+}
+
+#[test]
+fn a_broker_that_goes_away_is_found_again() {
+    let mut server = Server::start("127.0.0.1", Speaks::Plain);
+    let mut client = Client::new(Edge::new(None), &[server.address()]);
+    let node = client.ready();
+    server.hold(true);
+    let id = client.send(node, b"held");
+    client.edge.drive(&mut client.brokers, Duration::from_millis(50));
+    server.cut();
+    match client.event() {
+        Event::Failed { id: failed, sent, reason } => {
+            assert_eq!((failed, sent), (id, true));
+            assert!(reason.starts_with(&format!("{}: ", server.address())), "{reason}");
+        }
+        event => panic!("{event:?}"),
+    }
+    server.hold(false);
+    let node = client.ready();
+    client.exchange(node, &[b"again".to_vec()]);
+}
+
+#[test]
+fn the_next_address_is_tried_where_nobody_listens() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nobody = Address { host: "127.0.0.1".to_owned(), port: free };
+    let server = Server::start("127.0.0.1", Speaks::Plain);
+    let mut client = Client::new(Edge::new(None), &[nobody, server.address()]);
+    let begin = clock();
+    client.ready();
+    assert!(begin.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
+fn a_name_that_cannot_exist_is_trouble() {
+    let unknown = Address { host: "x".repeat(70), port: 9092 };
+    let mut client = Client::new(Edge::new(None), &[unknown]);
+    let (kind, message) = client.trouble();
+    assert_eq!(kind, TroubleKind::Host);
+    assert!(message.starts_with("its name is unknown: "), "{message}");
+}
+
+#[test]
+fn driving_takes_no_longer_than_it_may() {
+    let server = Server::start("127.0.0.1", Speaks::Plain);
+    let mut client = Client::new(Edge::new(None), &[server.address()]);
+    let node = client.ready();
+    server.hold(true);
+    client.send(node, b"held");
+    for wait in [0, 1, 30, 200].map(Duration::from_millis) {
+        let begin = clock();
+        client.edge.drive(&mut client.brokers, wait);
+        client.edge.drive(&mut client.brokers, wait);
+        assert!(begin.elapsed() < wait * 2 + Duration::from_millis(200), "{:?} instead of {wait:?}", begin.elapsed());
+    }
+    // Nothing happens, so it does take that long.
+    let begin = clock();
+    client.edge.drive(&mut client.brokers, Duration::from_millis(300));
+    assert!(begin.elapsed() >= Duration::from_millis(290), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn several_clients_share_an_edge_and_one_that_is_dropped_is_gone() {
+    let server = Server::start("localhost", Speaks::Plain);
+    let mut first = Client::new(Edge::new(None), &[server.address()]);
+    let mut second = Client::new(Edge::new(None), &[server.address()]);
+    let begin = clock();
+    loop {
+        let is_ready = [&mut first.brokers, &mut second.brokers].into_iter().all(|brokers| {
+            let leader = brokers.leader("orders", 0);
+            leader.is_some_and(|leader| brokers.ready(leader.node, Use::Fetch, clock()).is_some())
+        });
+        if is_ready {
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        first.edge.drive_all(&mut [&mut first.brokers, &mut second.brokers], Duration::from_millis(100));
+    }
+    let open = server.connections();
+    assert!(open >= 2, "one of each at least: {open}");
+    // While only one is driven, the other's connections stay.
+    first.exchange(1, &[b"x".to_vec()]);
+    assert_eq!(server.connections(), open);
+    drop(second);
+    first.exchange(1, &[b"y".to_vec()]);
+    let begin = clock();
+    while server.connections() >= open {
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        first.edge.drive(&mut first.brokers, Duration::from_millis(10));
+    }
+}

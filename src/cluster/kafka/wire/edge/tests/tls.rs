@@ -1,0 +1,141 @@
+//! TLS with certificates that are made for the test, by openssl as the other tests do.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use super::*;
+
+/// An authority, and a certificate of it for `localhost`, which a client may use as well.
+struct Authority {
+    own: CertificateDer<'static>,
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Authority {
+    fn shared() -> &'static Self {
+        static SHARED: OnceLock<Authority> = OnceLock::new();
+        SHARED.get_or_init(|| Self::new("wire-tls"))
+    }
+
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+        let own = ["req", "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2"];
+        openssl(&folder, &[&own[..], &["-addext", "keyUsage=critical,keyCertSign"], &key].concat());
+        openssl(&folder, &[&["req", "-keyout", "key.pem", "-out", "csr", "-subj", "/CN=server"], &key[..]].concat());
+        std::fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").unwrap();
+        let from = ["x509", "-req", "-in", "csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"];
+        openssl(&folder, &[&from[..], &["-extfile", "names", "-out", "cert.pem", "-days", "2"]].concat());
+        let certificate = |name: &str| CertificateDer::from_pem_file(folder.join(name)).unwrap();
+        let key = PrivateKeyDer::from_pem_file(folder.join("key.pem")).unwrap();
+        let authority = Self { own: certificate("ca.pem"), certificate: certificate("cert.pem"), key };
+        std::fs::remove_dir_all(&folder).unwrap();
+        authority
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.own.clone()).unwrap();
+        roots
+    }
+
+    fn pair(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        (vec![self.certificate.clone()], self.key.clone_key())
+    }
+
+    fn server(&self, asks_clients: bool) -> Speaks {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config =
+            ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
+        let config = match asks_clients {
+            true => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()), provider);
+                config.with_client_cert_verifier(verifier.build().unwrap())
+            }
+            false => config.with_no_client_auth(),
+        };
+        let (chain, key) = self.pair();
+        Speaks::Tls(Arc::new(config.with_single_cert(chain, key).unwrap()))
+    }
+
+    fn client(&self, has_certificate: bool) -> Edge {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(self.roots());
+        let config = match has_certificate {
+            true => {
+                let (chain, key) = self.pair();
+                config.with_client_auth_cert(chain, key).unwrap()
+            }
+            false => config.with_no_client_auth(),
+        };
+        Edge::new(Some(Arc::new(config)))
+    }
+}
+
+fn openssl(folder: &Path, arguments: &[&str]) {
+    let done = Command::new("openssl").args(arguments).current_dir(folder).output().expect("openssl is installed");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn requests_of_all_sizes_come_back_by_tls() {
+    let authority = Authority::shared();
+    for asks_clients in [false, true] {
+        let server = Server::start("localhost", authority.server(asks_clients));
+        let mut client = Client::new(authority.client(asks_clients), &[server.address()]);
+        let node = client.ready();
+        client.exchange(node, &bodies());
+        assert_eq!(client.brokers.trouble(), None);
+    }
+}
+
+#[test]
+fn a_certificate_of_another_authority_is_trouble() {
+    let server = Server::start("localhost", Authority::shared().server(false));
+    let mut client = Client::new(Authority::new("wire-tls-other").client(false), &[server.address()]);
+    let (kind, message) = client.trouble();
+    assert_eq!(kind, TroubleKind::Certificate);
+    assert!(message.contains("invalid peer certificate"), "{message}");
+}
+
+#[test]
+fn a_certificate_for_another_name_is_trouble() {
+    let authority = Authority::shared();
+    let server = Server::start("127.0.0.1", authority.server(false));
+    let mut client = Client::new(authority.client(false), &[server.address()]);
+    let (kind, message) = client.trouble();
+    assert_eq!(kind, TroubleKind::Certificate);
+    assert!(message.contains("invalid peer certificate"), "{message}");
+}
+
+#[test]
+fn a_client_without_the_certificate_that_is_asked_for_is_told() {
+    let authority = Authority::shared();
+    let server = Server::start("localhost", authority.server(true));
+    let mut client = Client::new(authority.client(false), &[server.address()]);
+    let (kind, message) = client.trouble();
+    assert_eq!(kind, TroubleKind::Certificate, "{message}");
+}
+
+#[test]
+fn tls_on_one_side_only_is_trouble() {
+    let authority = Authority::shared();
+    let server = Server::start("localhost", authority.server(false));
+    let (kind, message) = Client::new(Edge::new(None), &[server.address()]).trouble();
+    assert_eq!((kind, message.as_str()), (TroubleKind::Protocol, "it speaks TLS, and this client does not"));
+    // A Kafka broker without TLS takes the beginning of TLS for a long request, and closes the connection.
+    let server = Server::start("localhost", Speaks::Plain);
+    let mut client = Client::new(authority.client(false), &[server.address()]);
+    let failure = client.until(|brokers, _| brokers.failure().map(str::to_owned));
+    assert!(failure.starts_with(&server.address().to_string()), "{failure}");
+    assert!(failure.ends_with("; it may not speak TLS"), "{failure}");
+}
