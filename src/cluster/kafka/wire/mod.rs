@@ -26,4 +26,6 @@ pub mod connection;
 pub mod edge;
 pub mod headers;
 pub mod login;
+pub mod messages;
 pub mod primitives;
+pub mod records;

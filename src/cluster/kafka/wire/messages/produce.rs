@@ -1,0 +1,254 @@
+//! Produce, versions 8 (KIP-467: which record is refused, and why) to 12 (KIP-890: a batch adds its partition to the
+//! transaction); those from 9 on are flexible (KIP-482), and from 10 on an answer names the leader (KIP-951).
+//!
+//! ```text
+//! request:   transactional id · acks i16 · timeout ms i32 · topics [name, partitions [partition i32, records]]
+//! response:  topics [name, partitions [partition i32, error i16, base offset i64, append time i64, log start i64,
+//!            refused [number i32, message], message, tag 0: leader i32, epoch i32]] · throttle ms i32
+//! ```
+//!
+//! All requests want the answer of all replicas in sync.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::super::connection::{Segment, Segments};
+use super::super::primitives::{Reader, put_compact_text, put_text, put_unsigned};
+use super::Malformed;
+
+/// Produce's number.
+pub const API_KEY: i16 = 0;
+/// The versions that are spoken. Transactions of before KIP-890 take at most 11.
+pub const VERSIONS: RangeInclusive<i16> = 8..=12;
+/// The first version of KIP-890.
+pub const VERSION_ADDS_PARTITIONS: i16 = 12;
+
+const FLEXIBLE_FROM: i16 = 9;
+const ACKS_ALL: i16 = -1;
+/// The tag of a partition's leader.
+const LEADER_TAG: u64 = 0;
+/// What a partition of a response takes at least, a refused record, and a topic.
+const PARTITION_BYTES_MIN: usize = 4 + 2 + 3 * 8 + 2;
+const REFUSED_BYTES_MIN: usize = 4 + 1;
+const TOPIC_BYTES_MIN: usize = 2;
+
+/// A request without its batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The producer's transactional id.
+    pub transactional_id: Option<&'a str>,
+    /// For how long the broker waits for the replicas.
+    pub timeout_ms: i32,
+}
+
+/// A batch to be sent.
+#[derive(Clone, Debug)]
+pub struct Outgoing<B = Vec<u8>> {
+    /// Where to.
+    pub topic: Arc<str>,
+    /// Which partition; in one request there is at most one batch for it.
+    pub partition: i32,
+    /// The sealed batch: see [`super::super::records::BatchBuilder::seal`].
+    pub batch: B,
+}
+
+/// A request's body in runs of bytes: what is between the batches, and the batches, in turns, beginning and ending with
+/// the former. So batch `n` is run `2 n + 1`; batches are sorted by topic first, those of a topic stay in order.
+pub fn request(version: i16, request: Request<'_>, batches: Vec<Outgoing>) -> Vec<Vec<u8>> {
+    build(version, request, batches, Vec::len, |glue| glue, |batch| batch)
+}
+
+/// The same, of batches that their sender keeps, to send them again.
+pub fn shared_request(version: i16, request: Request<'_>, batches: Vec<Outgoing<Arc<Vec<u8>>>>) -> Segments {
+    build(version, request, batches, |batch| batch.len(), Segment::Owned, Segment::Shared).into()
+}
+
+fn build<B, R>(
+    version: i16,
+    request: Request<'_>,
+    mut batches: Vec<Outgoing<B>>,
+    len: impl Fn(&B) -> usize,
+    of_glue: impl Fn(Vec<u8>) -> R,
+    of_batch: impl Fn(B) -> R,
+) -> Vec<R> {
+    batches.sort_by(|one, other| one.topic.cmp(&other.topic));
+    let mut runs = Vec::with_capacity(2 * batches.len() + 1);
+    let mut glue = Glue { bytes: Vec::new(), flexible: version >= FLEXIBLE_FROM };
+    glue.nullable_text(request.transactional_id);
+    glue.bytes.extend_from_slice(&ACKS_ALL.to_be_bytes());
+    glue.bytes.extend_from_slice(&request.timeout_ms.to_be_bytes());
+    glue.count(batches.chunk_by(is_same_topic).count());
+    let counts: Vec<usize> = batches.chunk_by(is_same_topic).map(<[_]>::len).collect();
+    let mut batches = batches.into_iter();
+    for count in counts {
+        for (number, outgoing) in batches.by_ref().take(count).enumerate() {
+            if number == 0 {
+                glue.text(&outgoing.topic);
+                glue.count(count);
+            }
+            glue.bytes.extend_from_slice(&outgoing.partition.to_be_bytes());
+            glue.count(len(&outgoing.batch));
+            runs.push(of_glue(std::mem::take(&mut glue.bytes)));
+            runs.push(of_batch(outgoing.batch));
+            glue.no_tags();
+        }
+        glue.no_tags();
+    }
+    glue.no_tags();
+    runs.push(of_glue(glue.bytes));
+    runs
+}
+
+fn is_same_topic<B>(one: &Outgoing<B>, other: &Outgoing<B>) -> bool {
+    one.topic == other.topic
+}
+
+/// What is between batches, in the form of its version.
+struct Glue {
+    bytes: Vec<u8>,
+    flexible: bool,
+}
+
+impl Glue {
+    /// A count of items, or a length of bytes. Batches are far below 2 GiB.
+    fn count(&mut self, count: usize) {
+        match self.flexible {
+            true => put_unsigned(&mut self.bytes, count as u64 + 1),
+            false => self.bytes.extend_from_slice(&(count as i32).to_be_bytes()),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        match self.flexible {
+            true => put_compact_text(&mut self.bytes, text),
+            false => put_text(&mut self.bytes, text),
+        }
+    }
+
+    fn nullable_text(&mut self, text: Option<&str>) {
+        match (text, self.flexible) {
+            (Some(text), _) => self.text(text),
+            (None, true) => self.bytes.push(0),
+            (None, false) => self.bytes.extend_from_slice(&(-1_i16).to_be_bytes()),
+        }
+    }
+
+    /// The end of a flexible structure.
+    fn no_tags(&mut self) {
+        if self.flexible {
+            self.bytes.push(0);
+        }
+    }
+}
+
+/// A response, borrowed from its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// What became of each batch.
+    pub partitions: Vec<Partition<'a>>,
+    /// For how long the broker wants to be left alone.
+    pub throttle_ms: i32,
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition<'a> {
+    /// The topic's name.
+    pub topic: &'a str,
+    /// The partition.
+    pub partition: i32,
+    /// Its error, 0 for none.
+    pub error: i16,
+    /// The first record's offset, -1 for an error or if it is not known any more (a copy of an older batch).
+    pub base_offset: i64,
+    /// When the broker appended it, if it stamps, else -1.
+    pub append_time_ms: i64,
+    /// The first offset that is kept, -1 for an error.
+    pub log_start_offset: i64,
+    /// The records for which the batch was refused.
+    pub refused: Vec<Refused<'a>>,
+    /// The broker's message.
+    pub message: Option<&'a str>,
+    /// The leader and its epoch, where this broker is not the leader and knows who is (version 10 and later).
+    pub leader: Option<(i32, i32)>,
+}
+
+/// A record for which its batch was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused<'a> {
+    /// Its number in the batch, from 0.
+    pub number: i32,
+    /// The broker's message.
+    pub message: Option<&'a str>,
+}
+
+impl<'a> Response<'a> {
+    /// Reads a response's body in one of [`VERSIONS`].
+    pub fn read(version: i16, body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut parser = Parser { reader: Reader::new(body), flexible: version >= FLEXIBLE_FROM };
+        parser.response().filter(|_| parser.reader.rest().is_empty()).ok_or(Malformed("Produce"))
+    }
+}
+
+struct Parser<'a> {
+    reader: Reader<'a>,
+    flexible: bool,
+}
+
+impl<'a> Parser<'a> {
+    fn response(&mut self) -> Option<Response<'a>> {
+        let mut partitions = Vec::new();
+        for _ in 0..self.count(TOPIC_BYTES_MIN)? {
+            let topic = self.text()??;
+            for _ in 0..self.count(PARTITION_BYTES_MIN)? {
+                partitions.push(self.partition(topic)?);
+            }
+            self.tags(|_, _| Some(()))?;
+        }
+        let throttle_ms = self.reader.i32()?;
+        self.tags(|_, _| Some(()))?;
+        Some(Response { partitions, throttle_ms })
+    }
+
+    fn partition(&mut self, topic: &'a str) -> Option<Partition<'a>> {
+        let (partition, error) = (self.reader.i32()?, self.reader.i16()?);
+        let (base_offset, append_time_ms, log_start_offset) =
+            (self.reader.i64()?, self.reader.i64()?, self.reader.i64()?);
+        let mut refused = Vec::new();
+        for _ in 0..self.count(REFUSED_BYTES_MIN)? {
+            refused.push(Refused { number: self.reader.i32()?, message: self.text()? });
+            self.tags(|_, _| Some(()))?;
+        }
+        let message = self.text()?;
+        let mut leader = None;
+        self.tags(|tag, mut field| {
+            if tag == LEADER_TAG {
+                leader = Some((field.i32()?, field.i32()?)).filter(|(node, _)| *node >= 0);
+            }
+            Some(())
+        })?;
+        Some(Partition {
+            topic,
+            partition,
+            error,
+            base_offset,
+            append_time_ms,
+            log_start_offset,
+            refused,
+            message,
+            leader,
+        })
+    }
+
+    fn count(&mut self, item_bytes_min: usize) -> Option<usize> {
+        if self.flexible { self.reader.compact_count(item_bytes_min) } else { self.reader.count(item_bytes_min) }
+    }
+
+    fn text(&mut self) -> Option<Option<&'a str>> {
+        if self.flexible { self.reader.compact_text() } else { self.reader.text() }
+    }
+
+    fn tags(&mut self, known: impl FnMut(u64, Reader<'a>) -> Option<()>) -> Option<()> {
+        if self.flexible { self.reader.tags(known) } else { Some(()) }
+    }
+}

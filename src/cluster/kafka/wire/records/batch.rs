@@ -1,0 +1,213 @@
+//! The batches of a fetched partition, and what their heads say.
+
+use super::super::primitives::Reader;
+use super::record::Records;
+use super::{
+    CHECKED_FROM, CONTROL_BIT, Codec, Error, HEAD_BYTES, LENGTH_END, MAGIC, NONE, STAMPED_BIT, TRANSACTIONAL_BIT,
+};
+
+/// Where a batch's magic is, in every form that there ever was.
+const MAGIC_AT: usize = 16;
+
+/// The whole batches of a partition's records, in order. A response ends in the middle of a batch where its bytes were
+/// used up: what was started there is ignored here, and is [`Batches::started`].
+#[derive(Clone, Debug)]
+pub struct Batches<'a> {
+    rest: &'a [u8],
+    /// The least that the next base offset can be.
+    above: i64,
+}
+
+impl<'a> Batches<'a> {
+    /// The batches in a partition's `records` of a Fetch response.
+    pub fn new(records: &'a [u8]) -> Self {
+        Self { rest: records, above: 0 }
+    }
+
+    /// What was not read: after the last whole batch, the beginning of one that was cut off, or nothing.
+    pub fn started(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    fn take(&mut self) -> Option<Result<Batch<'a>, Error>> {
+        let head = self.rest.get(..=MAGIC_AT)?;
+        let magic = i8::from_be_bytes([*head.last()?]);
+        if magic != MAGIC {
+            return Some(Err(Error::Magic(magic)));
+        }
+        let length = self.rest.get(8..LENGTH_END)?.try_into().ok().map(i32::from_be_bytes)?;
+        let Some(length) = usize::try_from(length).ok().filter(|length| LENGTH_END + length >= HEAD_BYTES) else {
+            return Some(Err(Error::Damaged("its length is too short for a batch")));
+        };
+        let (bytes, rest) = self.rest.split_at_checked(LENGTH_END + length)?;
+        let batch = Batch::read(bytes);
+        if let Ok(batch) = &batch {
+            if batch.base_offset < self.above {
+                return Some(Err(Error::Damaged("it begins before the end of the batch in front of it")));
+            }
+            (self.rest, self.above) = (rest, batch.last_offset.saturating_add(1));
+        }
+        Some(batch)
+    }
+}
+
+impl<'a> Iterator for Batches<'a> {
+    type Item = Result<Batch<'a>, Error>;
+
+    /// The next whole batch; after an error there is none.
+    fn next(&mut self) -> Option<Self::Item> {
+        let taken = self.take();
+        if let Some(Err(_)) = taken {
+            self.rest = &[];
+        }
+        taken
+    }
+}
+
+/// A batch, borrowed from the response that it came in. Its checksum was not looked at yet: [`Batch::check`].
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// The offset that its records' are counted from. After compaction there need not be a record there.
+    pub base_offset: i64,
+    /// Its last offset; the next batch begins beyond it. After compaction there need not be a record there.
+    pub last_offset: i64,
+    /// The epoch of the leader that appended it.
+    pub leader_epoch: i32,
+    /// All attributes' bits.
+    pub attributes: i16,
+    /// What its records' timestamps are counted from.
+    pub base_timestamp: i64,
+    /// The maximum of its records' timestamps, or when it was appended ([`Batch::is_stamped`]).
+    pub max_timestamp: i64,
+    /// Who wrote it, -1 if that has no id.
+    pub producer_id: i64,
+    /// The writer's epoch.
+    pub producer_epoch: i16,
+    /// The first record's sequence number, -1 for none.
+    pub base_sequence: i32,
+    /// How many records it has. After compaction possibly none.
+    pub count: i32,
+    bytes: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// Reads the head of a whole batch of [`MAGIC`].
+    fn read(bytes: &'a [u8]) -> Result<Self, Error> {
+        let batch = Self::read_head(bytes).ok_or(Error::Damaged("its head is cut off"))?;
+        if batch.base_offset < 0 || batch.last_offset < batch.base_offset {
+            return Err(Error::Damaged("its offsets are negative"));
+        }
+        if batch.count < 0 {
+            return Err(Error::Damaged("its count of records is negative"));
+        }
+        Ok(batch)
+    }
+
+    fn read_head(bytes: &'a [u8]) -> Option<Self> {
+        let mut head = Reader::new(bytes);
+        let (base_offset, _length, leader_epoch) = (head.i64()?, head.i32()?, head.i32()?);
+        let (_magic, _checksum, attributes) = (head.i8()?, head.u32()?, head.i16()?);
+        let last_delta = i64::from(head.i32()?);
+        Some(Self {
+            base_offset,
+            last_offset: base_offset.checked_add(last_delta).unwrap_or(-1),
+            leader_epoch,
+            attributes,
+            base_timestamp: head.i64()?,
+            max_timestamp: head.i64()?,
+            producer_id: head.i64()?,
+            producer_epoch: head.i16()?,
+            base_sequence: head.i32()?,
+            count: head.i32()?,
+            bytes,
+        })
+    }
+
+    /// Whether the checksum is right. Without this nothing else is worth anything.
+    pub fn check(&self) -> Result<(), Error> {
+        let is_right = || {
+            let said = self.bytes.get(CHECKED_FROM - 4..CHECKED_FROM)?.try_into().ok().map(u32::from_be_bytes)?;
+            Some(crc32c::crc32c(self.bytes.get(CHECKED_FROM..)?) == said)
+        };
+        if is_right() == Some(true) { Ok(()) } else { Err(Error::Damaged("its checksum is wrong")) }
+    }
+
+    /// How it is compressed.
+    pub fn codec(&self) -> Result<Codec, Error> {
+        Codec::of(self.attributes)
+    }
+
+    /// Whether it is part of a transaction.
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & TRANSACTIONAL_BIT != 0
+    }
+
+    /// Whether it holds a broker's word, such as the end of a transaction, and no records.
+    pub fn is_control(&self) -> bool {
+        self.attributes & CONTROL_BIT != 0
+    }
+
+    /// Whether the broker stamped it, with one timestamp for all records, when it was appended.
+    pub fn is_stamped(&self) -> bool {
+        self.attributes & STAMPED_BIT != 0
+    }
+
+    /// Whether its producer has an id.
+    pub fn has_producer(&self) -> bool {
+        self.producer_id > NONE
+    }
+
+    /// All its bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The bytes behind its head: the records as they are, or to be unpacked by [`Batch::codec`].
+    pub fn payload(&self) -> &'a [u8] {
+        self.bytes.get(HEAD_BYTES..).unwrap_or_default()
+    }
+
+    /// Its records, given the unpacked [`Batch::payload`].
+    pub fn records<'b>(&self, unpacked: &'b [u8]) -> Records<'b> {
+        Records::new(self, unpacked)
+    }
+
+    /// The records from where reading has stopped: what [`Records::rest`] and [`Records::left`] were, and the offset
+    /// after the last record that was read, so that the order is still checked.
+    pub fn records_from<'b>(&self, rest: &'b [u8], left: usize, next_offset: i64) -> Records<'b> {
+        Records::resume(self, rest, left, next_offset)
+    }
+
+    /// What a control batch says; `None` if compaction has left nothing of it.
+    pub fn control(&self) -> Result<Option<Control>, Error> {
+        if self.codec()? != Codec::None {
+            return Err(Error::Damaged("a control batch is compressed"));
+        }
+        self.records(self.payload()).next().map(|record| Control::read(record?.key)).transpose()
+    }
+}
+
+/// What a control batch says (KIP-98).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// The producer's transaction was aborted.
+    Abort,
+    /// The producer's transaction was committed.
+    Commit,
+    /// Another word, by its number, which is nothing to a reader.
+    Other(i16),
+}
+
+impl Control {
+    /// Reads a control record's key: its version, then its type; what else later versions may have is passed over.
+    fn read(key: Option<&[u8]>) -> Result<Self, Error> {
+        let mut key = Reader::new(key.unwrap_or_default());
+        let read = key.i16().zip(key.i16()).filter(|(version, _)| *version >= 0);
+        let (_, kind) = read.ok_or(Error::Damaged("a control record has no type"))?;
+        Ok(match kind {
+            0 => Self::Abort,
+            1 => Self::Commit,
+            kind => Self::Other(kind),
+        })
+    }
+}

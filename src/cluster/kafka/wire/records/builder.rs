@@ -1,0 +1,213 @@
+//! Building a batch where it will be sent from: room for its head, then its records.
+
+use thiserror::Error;
+
+use super::super::primitives::{Scratch, VARINT_BYTES_MAX, VARLONG_BYTES_MAX, varint_bytes};
+use super::pack::Packer;
+use super::{CHECKED_FROM, Codec, HEAD_BYTES, LENGTH_END, MAGIC, NONE, TRANSACTIONAL_BIT};
+use crate::record::Headers;
+
+/// The most that a record takes besides its tail: its length, attributes and two differences.
+pub const RECORD_HEAD_BYTES_MAX: usize = 2 * VARINT_BYTES_MAX + 1 + VARLONG_BYTES_MAX;
+/// Lengths are numbers of 32 bits.
+const BATCH_BYTES_MAX: usize = i32::MAX as usize;
+
+/// A record that no batch has room for: with it, the batch would take 2 GiB. Senders bound batches far below that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the record does not fit into a batch, which ends below 2 GiB")]
+pub struct TooLarge;
+
+/// Who sends a batch, and as which part of its sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealAs {
+    /// The producer's id, -1 for none.
+    pub producer_id: i64,
+    /// The producer's epoch, -1 for none.
+    pub producer_epoch: i16,
+    /// The sequence number of the first record, -1 for none.
+    pub base_sequence: i32,
+    /// Whether it is part of a transaction.
+    pub transactional: bool,
+}
+
+/// A batch that is being built.
+#[derive(Debug)]
+pub struct BatchBuilder {
+    /// Room for the head, then the records.
+    bytes: Vec<u8>,
+    count: i32,
+    base_timestamp: i64,
+    max_timestamp: i64,
+}
+
+impl Default for BatchBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BatchBuilder {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self { bytes: vec![0; HEAD_BYTES], count: 0, base_timestamp: NONE, max_timestamp: NONE }
+    }
+
+    /// How many bytes it would take as it is, uncompressed, head included.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many records it has.
+    pub fn count(&self) -> i32 {
+        self.count
+    }
+
+    /// Whether it has no records.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Appends a record. `timestamp` is in milliseconds since the epoch, -1 for none; it is written as it is. After an
+    /// error the batch is as it was.
+    pub fn push(
+        &mut self,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: Headers<'_>,
+    ) -> Result<(), TooLarge> {
+        let (header_count, header_bytes) = measure(headers);
+        let tail_bytes = counted_bytes(key) + counted_bytes(value) + varint_bytes(header_count) + header_bytes;
+        self.start(timestamp, tail_bytes)?;
+        self.put_counted(key);
+        self.put_counted(value);
+        put_short(&mut self.bytes, header_count);
+        for header in headers.iter() {
+            self.put_counted(Some(header.name));
+            self.put_counted(header.value);
+        }
+        Ok(())
+    }
+
+    /// Appends a record whose key, value and headers are those of another one, byte for byte: its
+    /// [`super::RawRecord::tail`]. After an error the batch is as it was.
+    #[inline]
+    pub fn push_tail(&mut self, timestamp: i64, tail: &[u8]) -> Result<(), TooLarge> {
+        self.start(timestamp, tail.len())?;
+        self.bytes.extend_from_slice(tail);
+        Ok(())
+    }
+
+    /// Begins a record that has `tail_bytes` more.
+    #[inline(always)]
+    fn start(&mut self, timestamp: i64, tail_bytes: usize) -> Result<(), TooLarge> {
+        let room = BATCH_BYTES_MAX - self.bytes.len().min(BATCH_BYTES_MAX);
+        if room < RECORD_HEAD_BYTES_MAX || tail_bytes > room - RECORD_HEAD_BYTES_MAX || self.count == i32::MAX {
+            return Err(TooLarge);
+        }
+        if self.count == 0 {
+            (self.base_timestamp, self.max_timestamp) = (timestamp, timestamp);
+        }
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        let (later, number) = (timestamp.wrapping_sub(self.base_timestamp), i64::from(self.count));
+        let length = 1 + varint_bytes(later) + varint_bytes(number) + tail_bytes;
+        let mut head = Scratch::new();
+        head.varint(length as i64);
+        head.byte(0);
+        head.varint(later);
+        head.varint(number);
+        head.flush(&mut self.bytes);
+        self.count += 1;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn put_counted(&mut self, bytes: Option<&[u8]>) {
+        put_short(&mut self.bytes, bytes.map_or(NONE, |bytes| bytes.len() as i64));
+        self.bytes.extend_from_slice(bytes.unwrap_or_default());
+    }
+
+    /// Takes the batch, compressed if that makes it smaller, ready to be sent. What is left is empty. The buffer goes
+    /// back to [`Packer::recycle`] when it is no longer needed.
+    pub fn seal(&mut self, seal: SealAs, packer: &mut Packer) -> Vec<u8> {
+        let records = self.bytes.get(HEAD_BYTES..).unwrap_or_default();
+        let (mut batch, codec) = match packer.pack(records) {
+            Some(packed) => (packed, packer.codec()),
+            None => (std::mem::replace(&mut self.bytes, packer.buffer()), Codec::None),
+        };
+        self.write_head(seal, codec, &mut batch);
+        self.clear();
+        batch
+    }
+
+    /// Removes all records and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.resize(HEAD_BYTES, 0);
+        (self.count, self.base_timestamp, self.max_timestamp) = (0, NONE, NONE);
+    }
+
+    fn write_head(&self, seal: SealAs, codec: Codec, batch: &mut [u8]) {
+        let length = batch.len() - LENGTH_END;
+        let attributes = codec.bits() | if seal.transactional { TRANSACTIONAL_BIT } else { 0 };
+        // The base offset is the broker's to say, as is the leader's epoch.
+        let mut head = Head { batch, at: 0 };
+        head.put(0_i64.to_be_bytes());
+        head.put((length as i32).to_be_bytes());
+        head.put((-1_i32).to_be_bytes());
+        head.put(MAGIC.to_be_bytes());
+        head.put([0; 4]);
+        head.put(attributes.to_be_bytes());
+        head.put((self.count - 1).max(0).to_be_bytes());
+        head.put(self.base_timestamp.to_be_bytes());
+        head.put(self.max_timestamp.to_be_bytes());
+        head.put(seal.producer_id.to_be_bytes());
+        head.put(seal.producer_epoch.to_be_bytes());
+        head.put(seal.base_sequence.to_be_bytes());
+        head.put(self.count.to_be_bytes());
+        let checksum = crc32c::crc32c(&head.batch[CHECKED_FROM..]);
+        head.at = CHECKED_FROM - 4;
+        head.put(checksum.to_be_bytes());
+    }
+}
+
+/// The head of a batch that is being written, front to back.
+struct Head<'a> {
+    batch: &'a mut [u8],
+    at: usize,
+}
+
+impl Head<'_> {
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.batch[self.at..self.at + N].copy_from_slice(&bytes);
+        self.at += N;
+    }
+}
+
+/// Appends a zigzag number that is one byte, mostly.
+#[inline(always)]
+fn put_short(into: &mut Vec<u8>, number: i64) {
+    if varint_bytes(number) == 1 {
+        return into.push((number << 1 ^ number >> 63) as u8);
+    }
+    let mut scratch = Scratch::new();
+    scratch.varint(number);
+    scratch.flush(into);
+}
+
+#[inline(always)]
+fn counted_bytes(bytes: Option<&[u8]>) -> usize {
+    let length = bytes.map_or(0, <[u8]>::len);
+    varint_bytes(if bytes.is_some() { length as i64 } else { -1 }) + length
+}
+
+/// How many headers these are, and how many bytes they take as they are written.
+#[inline]
+fn measure(headers: Headers<'_>) -> (i64, usize) {
+    if headers.is_empty() {
+        return (0, 0);
+    }
+    headers.iter().fold((0, 0), |(count, bytes), header| {
+        (count + 1, bytes + counted_bytes(Some(header.name)) + counted_bytes(header.value))
+    })
+}

@@ -1,0 +1,126 @@
+//! Record batches, the form in which records are sent, kept and fetched (magic 2, KIP-98): read where they lie, built
+//! where they are sent from.
+//!
+//! ```text
+//! at  0  base offset i64         where the batch stands; set by the broker
+//!     8  length i32              of what follows it
+//!    12  leader epoch i32        of the leader that appended it; set by the broker
+//!    16  magic i8                2
+//!    17  checksum u32            CRC-32C of what follows it
+//!    21  attributes i16          bits 0-2 codec, 3 stamped by the broker, 4 transactional, 5 control, 6 delete horizon
+//!    23  last offset i32         difference from the base offset
+//!    27  base timestamp i64      milliseconds; -1 for none
+//!    35  maximum timestamp i64   or when it was appended, if the broker stamps
+//!    43  producer id i64         -1 for none
+//!    51  producer epoch i16
+//!    53  base sequence i32
+//!    57  count i32
+//!    61  records                 compressed together
+//! record: length varint · attributes i8 · timestamp varlong and offset varint, both as differences · key and value, each
+//!         after its length varint, -1 for null · count varint of headers, each a name and a value like these
+//! ```
+//!
+//! - [`Batches`] and [`Batch`] read what a response holds of a partition; [`Records`] the records of a batch
+//! - [`Aborted`] passes over transactions that were aborted, as a reader at read_committed has to
+//! - [`BatchBuilder`] builds a batch; a [`Packer`] compresses
+//! - [`Unpack`] unpacks, within a bound
+//!
+//! Invariants: nothing is allocated for a record; a batch is passed on only if its checksum is right
+//! ([`Batch::check`]); the base offset and the leader epoch, which brokers set, are not covered by it, so batches have
+//! to be in order. What follows from a record that cannot be read is an error, never a gap.
+//!
+//! **Failure**: [`enum@Error`] says what is wrong with the batch; nothing after it is read.
+
+use thiserror::Error;
+
+mod aborted;
+mod batch;
+mod builder;
+mod pack;
+mod record;
+mod unpack;
+
+pub use aborted::{Aborted, AbortedTransaction};
+pub use batch::{Batch, Batches, Control};
+pub use builder::{BatchBuilder, RECORD_HEAD_BYTES_MAX, SealAs, TooLarge};
+pub use pack::{Packer, Unsupported};
+pub use record::{RawHeaders, RawRecord, Records};
+pub use unpack::{Bounded, Rejected, Unpack, Unpacked};
+
+/// Bytes of a batch before its records.
+pub const HEAD_BYTES: usize = 61;
+/// Where the bytes begin that the length counts.
+const LENGTH_END: usize = 12;
+/// Where the bytes begin that the checksum covers.
+const CHECKED_FROM: usize = 21;
+/// The form of batches that is read and written.
+const MAGIC: i8 = 2;
+/// No producer, no timestamp, no sequence.
+pub const NONE: i64 = -1;
+
+const CODEC_BITS: i16 = 0x07;
+const STAMPED_BIT: i16 = 0x08;
+const TRANSACTIONAL_BIT: i16 = 0x10;
+const CONTROL_BIT: i16 = 0x20;
+
+/// What is wrong with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Error {
+    /// It does not fit together, or its checksum is wrong: fetched again it may be fine, if it was damaged on its way.
+    #[error("the record batch is damaged: {0}")]
+    Damaged(&'static str),
+    /// It is in another message format, such as those of before Kafka 0.11.
+    #[error(
+        "the record batch is in message format {0}, and only format 2, that of Kafka 0.11 and later, can be read: have the \
+         topic written anew"
+    )]
+    Magic(i8),
+    /// It is compressed by a codec that is not known.
+    #[error("the record batch is compressed by a codec of number {0}, which is not known")]
+    Codec(i16),
+}
+
+/// How a batch is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Codec {
+    /// Not at all.
+    #[default]
+    None,
+    /// gzip.
+    Gzip,
+    /// snappy, in the frame of Java's library or without one.
+    Snappy,
+    /// A frame of lz4.
+    Lz4,
+    /// Frames of zstd (KIP-110).
+    Zstd,
+}
+
+impl Codec {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd];
+
+    fn of(attributes: i16) -> Result<Self, Error> {
+        match attributes & CODEC_BITS {
+            0 => Ok(Self::None),
+            1 => Ok(Self::Gzip),
+            2 => Ok(Self::Snappy),
+            3 => Ok(Self::Lz4),
+            4 => Ok(Self::Zstd),
+            number => Err(Error::Codec(number)),
+        }
+    }
+
+    fn bits(self) -> i16 {
+        match self {
+            Self::None => 0,
+            Self::Gzip => 1,
+            Self::Snappy => 2,
+            Self::Lz4 => 3,
+            Self::Zstd => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

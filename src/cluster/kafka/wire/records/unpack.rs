@@ -1,0 +1,168 @@
+//! Unpacking batches within a bound: whoever may write to a topic chooses what some kilobytes unpack to.
+
+use std::fmt;
+use std::io::Read;
+use std::ops::Deref;
+
+use thiserror::Error;
+
+use super::Codec;
+use super::pack::{XERIAL_MAGIC, XERIAL_VERSIONS};
+
+/// Why a batch was not unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Rejected {
+    /// It unpacks to more than can ever be allowed: fetching it again does not help.
+    #[error("the record batch unpacks to more than is allowed")]
+    TooLarge,
+    /// Others hold too much at present: later there may be room.
+    #[error("there is no room at present to unpack the record batch")]
+    NoRoom,
+    /// It is not what its codec writes.
+    #[error("the record batch cannot be unpacked")]
+    Damaged,
+}
+
+/// Unpacks batches; how much there may be at once is its own affair.
+pub trait Unpack: Send {
+    /// What `bytes`, the payload of a batch, unpack to.
+    fn unpack(&mut self, codec: Codec, bytes: &[u8]) -> Result<Unpacked, Rejected>;
+}
+
+/// What a batch has unpacked to. If it counts against a bound, it does so until it is dropped.
+pub struct Unpacked(Box<dyn AsRef<[u8]> + Send + Sync>);
+
+impl Unpacked {
+    /// Takes whatever holds the bytes.
+    pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Self(Box::new(bytes))
+    }
+}
+
+impl Deref for Unpacked {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl fmt::Debug for Unpacked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Unpacked({} bytes)", self.len())
+    }
+}
+
+/// Unpacks each batch within a bound of its own.
+pub struct Bounded {
+    bytes_max: usize,
+    /// Kept for the next batch: it is large.
+    zstd: Option<zstd_safe::DCtx<'static>>,
+}
+
+impl Bounded {
+    /// Allows a batch `bytes_max`.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, zstd: None }
+    }
+}
+
+impl fmt::Debug for Bounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bounded").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
+    }
+}
+
+impl Unpack for Bounded {
+    fn unpack(&mut self, codec: Codec, bytes: &[u8]) -> Result<Unpacked, Rejected> {
+        let max = self.bytes_max;
+        let unpacked = match codec {
+            Codec::None if bytes.len() > max => Err(Rejected::TooLarge),
+            Codec::None => Ok(bytes.to_vec()),
+            Codec::Gzip => read_all(flate2::bufread::MultiGzDecoder::new(bytes), bytes.len(), max),
+            Codec::Lz4 => read_all(lz4_flex::frame::FrameDecoder::new(bytes), bytes.len(), max),
+            Codec::Snappy => snappy(bytes, max),
+            Codec::Zstd => self.zstd(bytes),
+        };
+        unpacked.map(Unpacked::new)
+    }
+}
+
+impl Bounded {
+    fn zstd(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Rejected> {
+        let mut context = self.zstd.take().or_else(zstd_safe::DCtx::try_create).ok_or(Rejected::NoRoom)?;
+        let unpacked = zstd(&mut context, bytes, self.bytes_max)?;
+        // After an error it is not: it would go on where it was.
+        self.zstd = Some(context);
+        Ok(unpacked)
+    }
+}
+
+/// How much more than the packed bytes to expect at first.
+const RATIO_GUESS: usize = 4;
+
+fn read_all(from: impl Read, packed_bytes: usize, max: usize) -> Result<Vec<u8>, Rejected> {
+    let mut unpacked = Vec::with_capacity(packed_bytes.saturating_mul(RATIO_GUESS).min(max));
+    let read = from.take((max as u64).saturating_add(1)).read_to_end(&mut unpacked);
+    read.map_err(|_| Rejected::Damaged)?;
+    if unpacked.len() > max { Err(Rejected::TooLarge) } else { Ok(unpacked) }
+}
+
+/// Blocks of snappy in the frame of Java's library, each after its length; or a single block, as librdkafka writes it.
+fn snappy(bytes: &[u8], max: usize) -> Result<Vec<u8>, Rejected> {
+    let mut blocks = Vec::new();
+    match bytes.strip_prefix(&XERIAL_MAGIC) {
+        None => blocks.push(bytes),
+        Some(framed) => {
+            let mut rest = framed.get(XERIAL_VERSIONS.len()..).ok_or(Rejected::Damaged)?;
+            while !rest.is_empty() {
+                let (length, behind) = rest.split_first_chunk::<4>().ok_or(Rejected::Damaged)?;
+                let length = u32::from_be_bytes(*length) as usize;
+                let (block, behind) = behind.split_at_checked(length).ok_or(Rejected::Damaged)?;
+                blocks.push(block);
+                rest = behind;
+            }
+        }
+    }
+    let mut size = 0_usize;
+    for block in &blocks {
+        size = size.saturating_add(snap::raw::decompress_len(block).map_err(|_| Rejected::Damaged)?);
+    }
+    if size > max {
+        return Err(Rejected::TooLarge);
+    }
+    let (mut unpacked, mut at) = (vec![0; size], 0);
+    for block in blocks {
+        let room = unpacked.get_mut(at..).unwrap_or_default();
+        at += snap::raw::Decoder::new().decompress(block, room).map_err(|_| Rejected::Damaged)?;
+    }
+    Ok(unpacked)
+}
+
+/// Frames of zstd, step by step: their heads need not say how large they are.
+fn zstd(context: &mut zstd_safe::DCtx<'_>, bytes: &[u8], max: usize) -> Result<Vec<u8>, Rejected> {
+    const ROOM_MIN: usize = 1 << 10;
+    let said = zstd_safe::get_frame_content_size(bytes).map_err(|_| Rejected::Damaged)?;
+    let guess = bytes.len().saturating_mul(RATIO_GUESS).max(ROOM_MIN);
+    let guess = said.map_or(guess, |said| usize::try_from(said).unwrap_or(usize::MAX));
+    if said.is_some() && guess > max {
+        return Err(Rejected::TooLarge);
+    }
+    let mut from = zstd_safe::InBuffer::around(bytes);
+    let (mut unpacked, mut len) = (vec![0; guess.min(max)], 0);
+    loop {
+        let mut to = zstd_safe::OutBuffer::around(unpacked.get_mut(len..).unwrap_or_default());
+        let hint = context.decompress_stream(&mut to, &mut from).map_err(|_| Rejected::Damaged)?;
+        len += to.pos();
+        let (is_full, is_used_up) = (len == unpacked.len(), from.pos() == bytes.len());
+        match hint {
+            0 if is_used_up => break,
+            _ if is_full && len == max => return Err(Rejected::TooLarge),
+            _ if is_full => unpacked.resize(len.saturating_mul(2).clamp(ROOM_MIN, max), 0),
+            _ if is_used_up => return Err(Rejected::Damaged),
+            _ => {}
+        }
+    }
+    unpacked.truncate(len);
+    Ok(unpacked)
+}
