@@ -24,8 +24,10 @@
 pub mod brokers;
 pub mod connection;
 pub mod edge;
+pub mod fetcher;
 pub mod headers;
 pub mod login;
 pub mod messages;
+pub mod mistakes;
 pub mod primitives;
 pub mod records;

@@ -1,0 +1,306 @@
+//! What brokers have answered.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::super::brokers::{Brokers, Event, Use};
+use super::super::connection::Body;
+use super::super::messages::fetch::{Partition, Response, Session};
+use super::super::mistakes::{self, Mistake};
+use super::super::records::{self, Aborted, AbortedTransaction};
+use super::asking::{TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION};
+use super::node::{Grips, Underway};
+use super::piece::{Heads, Piece};
+use super::slot::Said;
+use super::{ALONE_AFTER, Fetcher, Phase, Trouble};
+
+const OFFSET_OUT_OF_RANGE: i16 = 1;
+const CORRUPT_MESSAGE: i16 = 2;
+const REPLICA_NOT_AVAILABLE: i16 = 9;
+const FETCH_SESSION_ID_NOT_FOUND: i16 = 70;
+const INVALID_FETCH_SESSION_EPOCH: i16 = 71;
+
+/// For how long leaders have to insist that they do not have an offset.
+const RANGE_WAIT: Duration = Duration::from_millis(500);
+
+/// A partition's part of a response that counts.
+struct Part {
+    id: u32,
+    range: Range<usize>,
+    aborted: Vec<AbortedTransaction>,
+    heads: Heads,
+}
+
+impl Fetcher {
+    /// Takes an event.
+    pub(super) fn heed(&mut self, event: Event, brokers: &mut Brokers, now: Instant) {
+        let (id, body) = match event {
+            Event::Answered { id, version, body } => (id, Some((version, body))),
+            Event::Failed { id, .. } => (id, None),
+        };
+        let Some(underway) = self.underway.remove(&id) else { return };
+        match (underway, body) {
+            (Underway::Epochs { node, asked }, body) => {
+                self.free(node, |node| node.is_asked = false);
+                let read = body.and_then(|(version, body)| self.heed_epochs(&asked, version, &body, brokers, now));
+                if read.is_none() {
+                    self.retry_epochs(&asked, now);
+                    self.doubt_all(node, brokers, now);
+                }
+            }
+            (Underway::Fetch { node, session }, body) => {
+                self.free(node, |node| node.is_fetching = false);
+                let grips = self.nodes.get_mut(&node).map(|node| std::mem::take(&mut node.grips)).unwrap_or_default();
+                let read = body.map(|(_, body)| self.heed_fetch(node, Some(session), &grips, body, brokers, now));
+                // The session goes on from what it held, unless it was lost meanwhile.
+                match read {
+                    Some(true) => self.free(node, |node| node.grips = grips),
+                    Some(false) => {}
+                    None => self.fail_node(node, brokers, now),
+                }
+            }
+            (Underway::Alone { node, grips }, body) => {
+                self.free(node, |node| node.is_fetching = false);
+                match body {
+                    Some((_, body)) => drop(self.heed_fetch(node, None, &grips, body, brokers, now)),
+                    None => self.fail_node(node, brokers, now),
+                }
+            }
+        }
+    }
+
+    fn free(&mut self, node: i32, change: impl FnOnce(&mut super::Node)) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            change(node);
+        }
+    }
+
+    /// A fetch has failed: nobody knows how far the broker's session got, nor whether the broker is still there.
+    fn fail_node(&mut self, id: i32, brokers: &mut Brokers, now: Instant) {
+        let settings = Arc::clone(&self.settings);
+        self.free(id, |node| node.fail(&settings, now));
+        self.doubt_all(id, brokers, now);
+    }
+
+    /// Takes a response to a fetch of `grips`; without a `session`, they were asked for without one. Returns whether
+    /// the session goes on.
+    fn heed_fetch(
+        &mut self,
+        node: i32,
+        session: Option<Session>,
+        grips: &Grips,
+        body: Body,
+        brokers: &mut Brokers,
+        now: Instant,
+    ) -> bool {
+        let Ok(response) = Response::read(body.as_slice()) else {
+            self.fail_node(node, brokers, now);
+            return false;
+        };
+        if response.throttle_ms > 0 {
+            // KIP-219: the broker holds back what is asked earlier.
+            brokers.mute(node, Use::Fetch, now + Duration::from_millis(response.throttle_ms as u64));
+        }
+        if !self.heed_session(node, session, &response, brokers, now) {
+            return false;
+        }
+        // Only then had each partition all of the request's bytes, and the right to return a batch that is larger.
+        let is_empty = response.partitions().all(|partition| partition.records.is_empty());
+        let mut parts = Vec::new();
+        let mut named = BTreeSet::new();
+        for partition in response.partitions() {
+            let Some(id) = self.slot_of(partition.topic, partition.partition) else { continue };
+            if self.counts(id, grips) && named.insert(id) {
+                parts.extend(self.heed_partition(id, &partition, is_empty, brokers, now));
+            }
+        }
+        // One that was asked for alone and is not named either waits, so that nothing is asked without a pause.
+        let alone_at = if is_empty && session.is_some() { now } else { now + ALONE_AFTER };
+        self.note_unnamed(grips, &named, alone_at);
+        self.keep(parts, body, brokers);
+        true
+    }
+
+    /// Whether what was asked in these `grips` is what is wanted of a partition now.
+    fn counts(&self, id: u32, grips: &Grips) -> bool {
+        let Some(slot) = self.slots.get(&id).filter(|slot| slot.phase == Phase::Reading) else { return false };
+        let answers = grips.get(&id).is_some_and(|grip| (grip.turn, grip.offset) == (slot.turn, slot.next));
+        answers || mistakes::is_on(Mistake::ResponseMatchedWrongly)
+    }
+
+    /// Looks at what is said of the session; returns whether it goes on.
+    fn heed_session(
+        &mut self,
+        id: i32,
+        session: Option<Session>,
+        response: &Response<'_>,
+        brokers: &mut Brokers,
+        now: Instant,
+    ) -> bool {
+        let settings = Arc::clone(&self.settings);
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
+        match response.error {
+            0 => {}
+            FETCH_SESSION_ID_NOT_FOUND | INVALID_FETCH_SESSION_EPOCH => {
+                node.lose_session(&settings, now);
+                return false;
+            }
+            _ => {
+                self.fail_node(id, brokers, now);
+                return false;
+            }
+        }
+        let Some(session) = session else {
+            node.succeed();
+            return true;
+        };
+        let is_other = session.epoch > 0 && response.session_id != 0 && response.session_id != session.id;
+        if is_other {
+            // An answer that belongs to another session.
+            node.lose_session(&settings, now);
+            return false;
+        }
+        node.succeed();
+        node.session = session.next(response.session_id);
+        true
+    }
+
+    /// Takes what is said of a partition; returns what is to be kept of it.
+    fn heed_partition(
+        &mut self,
+        id: u32,
+        partition: &Partition<'_>,
+        is_empty: bool,
+        brokers: &mut Brokers,
+        now: Instant,
+    ) -> Option<Part> {
+        if partition.error != 0 {
+            self.refuse(id, partition.error, brokers, now);
+            return None;
+        }
+        if partition.preferred_replica >= 0 && partition.records.is_empty() {
+            // The leader wants another replica to be read from (KIP-392) although no rack was named, as a
+            // `replica.selector.class` of its own may: that it returns nothing says nothing.
+            self.refuse(id, REPLICA_NOT_AVAILABLE, brokers, now);
+            return None;
+        }
+        let slot = self.slots.get_mut(&id)?;
+        slot.succeed();
+        let (high, stable) = (partition.high_watermark, partition.last_stable_offset);
+        slot.said = Some(Said { high, stable, start: partition.log_start_offset });
+        if partition.records.is_empty() {
+            let is_empty = is_empty || mistakes::is_on(Mistake::EmptinessBelieved);
+            if is_empty {
+                slot.note_hollow(now)
+            } else {
+                slot.note_left_out(now + ALONE_AFTER)
+            }
+            return None;
+        }
+        let heads = Heads::read(partition.records, slot.next);
+        if heads.next.is_none() {
+            self.heed_useless(id, &heads, now);
+            return None;
+        }
+        if let Some(error) = heads.error {
+            // What comes before it is kept; then it is fetched again.
+            let offset = heads.next.map_or(slot.next, |(next, _)| next);
+            slot.spoil(offset, error, &self.settings, now);
+        }
+        let bytes = if mistakes::is_on(Mistake::StartedBatchTaken) { partition.records.len() } else { heads.bytes };
+        let range = partition.records_at..partition.records_at + bytes;
+        Some(Part { id, range, aborted: partition.aborted.iter().collect(), heads })
+    }
+
+    /// There is nothing in a response to go on from: its first batch is cut off, cannot be read, or ends before what is
+    /// wanted.
+    fn heed_useless(&mut self, id: u32, heads: &Heads, now: Instant) {
+        let Some(slot) = self.slots.get_mut(&id) else { return };
+        let offset = slot.next;
+        match (heads.error, heads.started_bytes) {
+            (Some(error), _) => slot.spoil(offset, error, &self.settings, now),
+            // A broker of before KIP-74, or a proxy, that does not return it whole.
+            (None, Some(bytes)) => {
+                let doubled = slot.bytes_max.saturating_mul(2);
+                let wanted = i32::try_from(bytes).unwrap_or(i32::MAX).max(doubled);
+                slot.bytes_max = wanted.min(self.settings.batch_max_bytes);
+                if bytes > self.settings.batch_max_bytes as u64 {
+                    slot.fail(Trouble::TooLarge { offset, bytes });
+                } else {
+                    slot.back_off(0, &self.settings, now);
+                }
+            }
+            (None, None) => slot.back_off(0, &self.settings, now),
+        }
+    }
+
+    /// A partition cannot be fetched, or not now, as the leader says by this error code.
+    pub(super) fn refuse(&mut self, id: u32, code: i16, brokers: &mut Brokers, now: Instant) {
+        let Some(slot) = self.slots.get_mut(&id) else { return };
+        let offset = slot.next;
+        match code {
+            CORRUPT_MESSAGE => {
+                let what = records::Error::Damaged("the broker cannot read it");
+                slot.spoil(offset, what, &self.settings, now);
+            }
+            TOPIC_AUTHORIZATION_FAILED => {
+                slot.fail(Trouble::Denied);
+                brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
+            }
+            // A leader that was replaced and does not know it yet may lack the offset; else another leads it, or this
+            // one does not know it yet, or has trouble of its own: it passes.
+            code => {
+                slot.back_off(code, &self.settings, now);
+                let since = slot.refused.map_or(now, |(since, _)| since);
+                let lasted = now.duration_since(since);
+                match code {
+                    UNKNOWN_TOPIC_OR_PARTITION if lasted >= self.settings.missing_wait => slot.fail(Trouble::Missing),
+                    OFFSET_OUT_OF_RANGE if lasted >= RANGE_WAIT => slot.fail(Trouble::OffsetOutOfRange { offset }),
+                    _ => {}
+                }
+                brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
+            }
+        }
+    }
+
+    /// A session's response names only what has changed. Where something could be and is not named, the partition is to
+    /// be asked for alone; at once, if there were no others' records.
+    fn note_unnamed(&mut self, grips: &Grips, named: &BTreeSet<u32>, alone_at: Instant) {
+        for id in grips.keys().filter(|id| !named.contains(id)) {
+            if self.counts(*id, grips)
+                && let Some(slot) = self.slots.get_mut(id)
+            {
+                slot.note_left_out(alone_at);
+            }
+        }
+    }
+
+    /// Keeps a response as long as its parts.
+    fn keep(&mut self, parts: Vec<Part>, body: Body, brokers: &mut Brokers) {
+        if parts.is_empty() {
+            brokers.recycle(body.into_buffer());
+            return;
+        }
+        let body = Arc::new(body);
+        let buffer = self.buffers.hold(body.as_slice().len(), parts.len());
+        for part in parts {
+            let mut aborted = Aborted::default();
+            if !part.aborted.is_empty() {
+                aborted.begin(part.aborted);
+            }
+            let (Some(slot), Some((end, epoch))) = (self.slots.get_mut(&part.id), part.heads.next) else {
+                self.buffers.release(buffer);
+                continue;
+            };
+            let end_epoch = Some(epoch).filter(|epoch| *epoch >= 0);
+            slot.bytes_max = self.settings.partition_max_bytes;
+            slot.add(Piece { buffer, body: Arc::clone(&body), range: part.range, aborted, end, end_epoch, open: None });
+            if !slot.is_ready {
+                slot.is_ready = true;
+                self.ready.push_back(part.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! What to ask which broker.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::super::brokers::{Brokers, Use};
+use super::super::connection::Request;
+use super::super::messages::fetch::{self, Limits, Session, Wanted};
+use super::super::mistakes::{self, Mistake};
+use super::node::{Grip, Grips, Node, Underway};
+use super::slot::Slot;
+use super::{Fetcher, Phase, Trouble};
+
+pub(super) const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+pub(super) const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
+/// How long metadata may say that a topic must not be read before that counts: it may be from before it was granted,
+/// and is asked for again with back-off.
+const DENIED_WAIT: Duration = Duration::from_secs(2);
+
+/// What a partition wants of its leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    /// To know whether it holds what was read.
+    Check,
+    /// Records.
+    Fetch,
+    /// Records, or to know that there are none.
+    Alone,
+}
+
+impl Fetcher {
+    /// Sends all that is due.
+    pub(super) fn ask(&mut self, brokers: &mut Brokers, now: Instant) {
+        (self.is_waiting, self.wakes_at) = (false, None);
+        let mut wishes: BTreeMap<i32, Vec<(u32, Wish)>> = BTreeMap::new();
+        let reading = self.slots.values().filter(|slot| slot.phase == Phase::Reading).count();
+        let share = self.settings.buffered_bytes_max / reading.max(1);
+        let order = std::mem::take(&mut self.order);
+        for id in &order {
+            if let Some((node, wish)) = self.wish(*id, share, brokers, now) {
+                wishes.entry(node).or_default().push((*id, wish));
+            }
+        }
+        self.order = order;
+        for (node, wishes) in wishes {
+            self.nodes.entry(node).or_insert_with(Node::new);
+            let of = |wish| wishes.iter().filter(move |(_, of)| *of == wish).map(|(id, _)| *id);
+            let unchecked: Vec<u32> = of(Wish::Check).collect();
+            if !unchecked.is_empty() {
+                self.ask_epochs(node, &unchecked, brokers, now);
+            }
+            // One that is to be asked for alone is part of what is fetched from there.
+            let wanted: Vec<u32> = wishes.iter().filter(|(_, of)| *of != Wish::Check).map(|(id, _)| *id).collect();
+            if !wanted.is_empty() {
+                let alone = of(Wish::Alone).next();
+                self.fetch(node, wanted, alone, brokers, now);
+            }
+        }
+    }
+
+    /// Something may have to be asked then.
+    pub(super) fn wake_at(&mut self, at: Instant) {
+        self.wakes_at = Some(self.wakes_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// What a partition wants, and of whom. Its share is how much may be buffered of it.
+    fn wish(&mut self, id: u32, share: usize, brokers: &mut Brokers, now: Instant) -> Option<(i32, Wish)> {
+        let is_full = self.buffers.bytes() >= self.settings.buffered_bytes_max;
+        let turn = self.next_turn();
+        let slot = self.slots.get_mut(&id)?;
+        if !slot.is_due(now) {
+            let until = slot.until.filter(|_| slot.phase == Phase::Reading);
+            until.into_iter().for_each(|until| self.wake_at(until));
+            return None;
+        }
+        let Some(leader) = brokers.leader(&slot.name.topic, slot.name.partition) else {
+            self.is_waiting = true;
+            self.note_leaderless(id, brokers, now);
+            return None;
+        };
+        if slot.leader != Some(leader) {
+            slot.begin(turn, Some(leader));
+        }
+        if !slot.is_checked {
+            return Some((leader.node, Wish::Check));
+        }
+        if is_full || (slot.buffered > 0 && slot.buffered >= share) {
+            return None;
+        }
+        match slot.alone_at {
+            Some(at) if at <= now => return Some((leader.node, Wish::Alone)),
+            Some(at) => self.wake_at(at),
+            None => {}
+        }
+        Some((leader.node, Wish::Fetch))
+    }
+
+    /// Nobody is known to lead a partition: there may be no such topic, or no right to know of it.
+    fn note_leaderless(&mut self, id: u32, brokers: &mut Brokers, now: Instant) {
+        let Some(slot) = self.slots.get_mut(&id) else { return };
+        let topic = &slot.name.topic;
+        let is_beyond = |count| slot.name.partition < 0 || count as u64 <= slot.name.partition as u64;
+        let is_missing = || brokers.partition_count(topic).is_some_and(is_beyond);
+        let code = match brokers.topic_error(topic) {
+            Some(TOPIC_AUTHORIZATION_FAILED) => TOPIC_AUTHORIZATION_FAILED,
+            Some(UNKNOWN_TOPIC_OR_PARTITION) => UNKNOWN_TOPIC_OR_PARTITION,
+            _ if is_missing() => UNKNOWN_TOPIC_OR_PARTITION,
+            _ => return,
+        };
+        slot.back_off(code, &self.settings, now);
+        let lasted = slot.refused.map_or(Duration::ZERO, |(since, _)| now.duration_since(since));
+        match code {
+            TOPIC_AUTHORIZATION_FAILED if lasted >= DENIED_WAIT => slot.fail(Trouble::Denied),
+            UNKNOWN_TOPIC_OR_PARTITION if lasted >= self.settings.missing_wait => slot.fail(Trouble::Missing),
+            _ => {}
+        }
+        brokers.doubt(&slot.name.topic, slot.name.partition, None, now);
+        let until = slot.until;
+        until.into_iter().for_each(|until| self.wake_at(until));
+    }
+
+    /// Fetches what is wanted from a broker, unless something is under way there. `alone` is one that goes first.
+    fn fetch(&mut self, id: i32, wanted: Vec<u32>, alone: Option<u32>, brokers: &mut Brokers, now: Instant) {
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| !node.is_fetching) else { return };
+        if let Some(until) = node.until.filter(|until| *until > now) {
+            self.wake_at(until);
+            return;
+        }
+        let Some(versions) = brokers.ready(id, Use::Fetch, now) else {
+            self.note_unready(id, brokers, now);
+            return;
+        };
+        if versions.pick(fetch::API_KEY, fetch::VERSION..=fetch::VERSION).is_none() {
+            self.fail_all(&wanted, Trouble::Unsupported { request: "Fetch" });
+            return;
+        }
+        node.unready_since = None;
+        node.is_fetching = true;
+        node.requests = node.requests.wrapping_add(1);
+        let buffer = brokers.buffer();
+        let (underway, body, wait) = match alone {
+            Some(slot) => self.fetch_alone(id, slot, buffer),
+            None => self.fetch_in_session(id, wanted, buffer),
+        };
+        let request = Request { api_key: fetch::API_KEY, version: fetch::VERSION, body: body.into() };
+        let timeout = wait + self.settings.request_timeout;
+        let request_id = brokers.send(id, Use::Fetch, request, timeout, now);
+        self.underway.insert(request_id, underway);
+    }
+
+    /// A request for one partition, without a session: its response says whether there is anything.
+    fn fetch_alone(&mut self, node: i32, id: u32, buffer: Vec<u8>) -> (Underway, Vec<u8>, Duration) {
+        let mut grips = Grips::new();
+        let mut limits = self.limits();
+        limits.max_wait_ms = 0;
+        let slot = self.slots.get_mut(&id);
+        let grip = slot.and_then(|slot| {
+            slot.alone_at = None;
+            grip(slot)
+        });
+        limits.bytes_max = limits.bytes_max.max(grip.as_ref().map_or(0, |grip| grip.bytes_max));
+        let mut request = fetch::Request::new(buffer, limits, Session::NONE);
+        if let Some(grip) = grip {
+            request.want(&grip.name.topic, wanted(&grip));
+            grips.insert(id, grip);
+        }
+        (Underway::Alone { node, grips }, request.finish(), Duration::ZERO)
+    }
+
+    /// The next request of a session: what has changed since the last one, or all if it is the first.
+    fn fetch_in_session(&mut self, id: i32, mut ids: Vec<u32>, buffer: Vec<u8>) -> (Underway, Vec<u8>, Duration) {
+        let mut limits = self.limits();
+        let Self { nodes, slots, settings, .. } = self;
+        let node = nodes.entry(id).or_insert_with(Node::new);
+        let is_first = node.session.epoch <= 0;
+        if is_first {
+            node.grips.clear();
+            // Without a session, the broker begins with the same partition each time.
+            let turns = node.requests.checked_rem(ids.len()).unwrap_or(0);
+            ids.rotate_left(turns);
+        }
+        let held: BTreeMap<u32, Grip> = ids.iter().filter_map(|id| Some((*id, grip(slots.get(id)?)?))).collect();
+        limits.bytes_max = held.values().map(|grip| grip.bytes_max).max().unwrap_or(0).max(limits.bytes_max);
+        let mut request = fetch::Request::new(buffer, limits, node.session);
+        for id in &ids {
+            let Some(grip) = held.get(id) else { continue };
+            // A turn is the fetcher's own: the broker need not be told of another one.
+            if node.grips.get(id).is_none_or(|told| !told.asks_same(grip)) {
+                request.want(&grip.name.topic, wanted(grip));
+            }
+        }
+        for grip in node.grips.iter().filter(|(id, _)| !held.contains_key(id)).map(|(_, grip)| grip) {
+            // A partition that was removed and added again is another slot, and the same to the broker.
+            if !held.values().any(|other| other.name == grip.name) {
+                request.forget(&grip.name.topic, grip.name.partition);
+            }
+        }
+        node.grips = held;
+        (Underway::Fetch { node: id, session: node.session }, request.finish(), settings.max_wait)
+    }
+
+    fn limits(&self) -> Limits {
+        let max_wait_ms = i32::try_from(self.settings.max_wait.as_millis()).unwrap_or(i32::MAX);
+        Limits { max_wait_ms, bytes_min: self.settings.min_bytes, bytes_max: self.settings.max_bytes }
+    }
+
+    /// A broker cannot be reached: others may lead by now what it did.
+    pub(super) fn note_unready(&mut self, id: i32, brokers: &mut Brokers, now: Instant) {
+        self.is_waiting = true;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let since = *node.unready_since.get_or_insert(now);
+        if now.duration_since(since) >= self.settings.backoff_max {
+            node.unready_since = Some(now);
+            self.doubt_all(id, brokers, now);
+        }
+    }
+
+    /// Whatever this broker leads may be led by another by now.
+    pub(super) fn doubt_all(&mut self, node: i32, brokers: &mut Brokers, now: Instant) {
+        for slot in self.slots.values().filter(|slot| slot.phase == Phase::Reading) {
+            if slot.leader.is_some_and(|leader| leader.node == node) {
+                brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
+            }
+        }
+    }
+
+    /// None of these can be read any further.
+    pub(super) fn fail_all(&mut self, ids: &[u32], trouble: Trouble) {
+        for id in ids {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.fail(trouble);
+            }
+        }
+    }
+}
+
+/// What is asked for a partition now.
+fn grip(slot: &Slot) -> Option<Grip> {
+    let leader_epoch = if mistakes::is_on(Mistake::LeaderEpochIgnored) { -1 } else { slot.leader?.epoch };
+    let name = slot.name.clone();
+    Some(Grip { name, turn: slot.turn, offset: slot.next, leader_epoch, bytes_max: slot.bytes_max })
+}
+
+fn wanted(grip: &Grip) -> Wanted {
+    Wanted {
+        partition: grip.name.partition,
+        leader_epoch: grip.leader_epoch,
+        offset: grip.offset,
+        bytes_max: grip.bytes_max,
+    }
+}

@@ -1,0 +1,210 @@
+//! Whether a partition still holds what was read of it (KIP-320): its leader is asked where the epoch of the record
+//! before the offset ends. If that is before the offset, the partition has lost its newest records.
+//!
+//! It is asked at a start, and whenever there is another leader or another epoch: within one, no leader loses anything.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use kafka_protocol::messages::{BrokerId, TopicName};
+use kafka_protocol::protocol::{Encodable, StrBytes};
+
+use super::super::brokers::{Brokers, Use};
+use super::super::connection::fields::Fields;
+use super::super::connection::{Body, Request};
+use super::node::Underway;
+use super::{Fetcher, Phase, Trouble};
+
+const API_KEY: i16 = 23;
+/// From Kafka 2.1 to the newest.
+const VERSIONS: std::ops::RangeInclusive<i16> = 2..=4;
+/// The first version with tagged fields (KIP-482).
+const FLEXIBLE_FROM: i16 = 4;
+/// The least that a topic takes in an answer: its name and its count of partitions; and a partition: its fields.
+const TOPIC_BYTES_MIN: usize = 2;
+const PARTITION_BYTES_MIN: usize = 18;
+/// Not a replica (`OffsetForLeaderEpochRequest.CONSUMER_REPLICA_ID`).
+const CONSUMER: i32 = -1;
+/// The code under which a leader that does not know an epoch counts as having refused (there is none of Kafka's).
+const UNKNOWN: i16 = 0;
+
+/// What was asked: for each slot its turn, its offset and the epoch of the record before.
+pub(super) type Asked = BTreeMap<u32, (u64, i64, i32)>;
+
+impl Fetcher {
+    /// Asks a broker for the ends of these partitions' epochs, unless something was asked and not answered.
+    pub(super) fn ask_epochs(&mut self, id: i32, unchecked: &[u32], brokers: &mut Brokers, now: Instant) {
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| !node.is_asked) else { return };
+        let Some(versions) = brokers.ready(id, Use::Control, now) else {
+            self.note_unready(id, brokers, now);
+            return;
+        };
+        let Some(version) = versions.pick(API_KEY, VERSIONS) else {
+            self.fail_all(unchecked, Trouble::Unsupported { request: "OffsetForLeaderEpoch" });
+            return;
+        };
+        let mut asked = Asked::new();
+        let mut request = OffsetForLeaderEpochRequest::default().with_replica_id(BrokerId(CONSUMER));
+        for id in unchecked {
+            let Some(slot) = self.slots.get(id) else { continue };
+            let (Some(epoch), Some(leader)) = (slot.next_epoch, slot.leader) else { continue };
+            asked.insert(*id, (slot.turn, slot.next, epoch));
+            let name = TopicName(StrBytes::from_string(slot.name.topic.to_string()));
+            if request.topics.last().is_none_or(|last| last.topic != name) {
+                request.topics.push(OffsetForLeaderTopic::default().with_topic(name));
+            }
+            let partition = OffsetForLeaderPartition::default()
+                .with_partition(slot.name.partition)
+                .with_current_leader_epoch(leader.epoch)
+                .with_leader_epoch(epoch);
+            request.topics.last_mut().into_iter().for_each(|topic| topic.partitions.push(partition.clone()));
+        }
+        let mut bytes = BytesMut::new();
+        if request.encode(&mut bytes, version).is_err() {
+            // No version that was picked has fields that do not fit.
+            self.retry_epochs(&asked, now);
+            return;
+        }
+        node.is_asked = true;
+        node.unready_since = None;
+        let request = Request { api_key: API_KEY, version, body: bytes.to_vec().into() };
+        let request_id = brokers.send(id, Use::Control, request, self.settings.request_timeout, now);
+        self.underway.insert(request_id, Underway::Epochs { node: id, asked });
+    }
+
+    /// The question has failed; it is asked again after a while.
+    pub(super) fn retry_epochs(&mut self, asked: &Asked, now: Instant) {
+        for (id, (turn, ..)) in asked {
+            if let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.turn == *turn) {
+                slot.back_off(UNKNOWN, &self.settings, now);
+            }
+        }
+    }
+
+    /// Takes the answer; `None` if it cannot be read.
+    pub(super) fn heed_epochs(
+        &mut self,
+        asked: &Asked,
+        version: i16,
+        body: &Body,
+        brokers: &mut Brokers,
+        now: Instant,
+    ) -> Option<()> {
+        let answers = read_answers(body.as_slice(), version >= FLEXIBLE_FROM)?;
+        let mut unanswered = asked.clone();
+        for answer in answers {
+            let Some(id) = self.slot_of(answer.topic, answer.partition) else { continue };
+            let Some((turn, offset, epoch)) = unanswered.remove(&id) else { continue };
+            let cut_turn = self.next_turn();
+            let Some(slot) = self.slots.get_mut(&id) else { continue };
+            // What was fetched meanwhile was fetched of a leader that was checked: only in another turn.
+            if (slot.turn, slot.next, slot.phase) != (turn, offset, Phase::Reading) {
+                continue;
+            }
+            if answer.error_code != 0 {
+                self.refuse(id, answer.error_code, brokers, now);
+            } else if answer.leader_epoch < 0 || answer.end_offset < 0 {
+                let since = *slot.unknown_since.get_or_insert(now);
+                slot.back_off(UNKNOWN, &self.settings, now);
+                if now.duration_since(since) >= self.settings.unknown_epoch_wait {
+                    slot.fail(Trouble::UnknownEpoch { offset, epoch });
+                }
+                brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
+            } else if answer.end_offset < offset {
+                slot.cut(answer.end_offset, cut_turn, &mut self.buffers);
+            } else {
+                slot.is_checked = true;
+                slot.unknown_since = None;
+                slot.succeed();
+            }
+        }
+        self.retry_epochs(&unanswered, now);
+        Some(())
+    }
+}
+
+/// What a leader says of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EpochEnd<'a> {
+    topic: &'a str,
+    partition: i32,
+    error_code: i16,
+    /// The newest epoch up to the one that was asked for, -1 if there is none.
+    leader_epoch: i32,
+    /// Where it ends, -1 if that is not known.
+    end_offset: i64,
+}
+
+/// Reads an answer's body; `None` if it does not fit. The crate kafka-protocol would allocate what a count says before
+/// it looks whether that can be.
+fn read_answers(body: &[u8], is_flexible: bool) -> Option<Vec<EpochEnd<'_>>> {
+    let (mut fields, mut answers) = (Fields::new(body, is_flexible), Vec::new());
+    let _throttled_ms = fields.reader.i32()?;
+    for _ in 0..fields.count(TOPIC_BYTES_MIN)? {
+        let topic = fields.text()?;
+        for _ in 0..fields.count(PARTITION_BYTES_MIN)? {
+            let (error_code, partition) = (fields.reader.i16()?, fields.reader.i32()?);
+            let (leader_epoch, end_offset) = (fields.reader.i32()?, fields.reader.i64()?);
+            answers.push(EpochEnd { topic, partition, error_code, leader_epoch, end_offset });
+            fields.skip_tags()?;
+        }
+        fields.skip_tags()?;
+    }
+    fields.skip_tags()?;
+    Some(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::OffsetForLeaderEpochResponse;
+    use kafka_protocol::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
+
+    use super::*;
+
+    #[test]
+    fn ends_of_epochs_are_read_in_each_version_and_not_when_cut() {
+        let end = |partition, code, epoch, offset| {
+            EpochEndOffset::default()
+                .with_partition(partition)
+                .with_error_code(code)
+                .with_leader_epoch(epoch)
+                .with_end_offset(offset)
+        };
+        let topic = |name: &'static str, ends| {
+            let name = TopicName(StrBytes::from_static_str(name));
+            OffsetForLeaderTopicResult::default().with_topic(name).with_partitions(ends)
+        };
+        let topics =
+            vec![topic("a", vec![end(0, 0, 3, 17), end(4, 76, -1, -1)]), topic("b", vec![end(1, 0, 9, 1 << 40)])];
+        let response = OffsetForLeaderEpochResponse::default().with_throttle_time_ms(5).with_topics(topics);
+        let read = |topic, partition, error_code, leader_epoch, end_offset| EpochEnd {
+            topic,
+            partition,
+            error_code,
+            leader_epoch,
+            end_offset,
+        };
+        for version in VERSIONS {
+            let (mut bytes, is_flexible) = (Vec::new(), version >= FLEXIBLE_FROM);
+            response.encode(&mut bytes, version).unwrap();
+            let expected = vec![read("a", 0, 0, 3, 17), read("a", 4, 76, -1, -1), read("b", 1, 0, 9, 1 << 40)];
+            assert_eq!(read_answers(&bytes, is_flexible), Some(expected));
+            for cut in 0..bytes.len() {
+                assert_eq!(read_answers(&bytes[..cut], is_flexible), None, "version {version}, cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn claims_of_many_topics_reserve_nothing() {
+        let mut bytes = vec![0; 4];
+        bytes.extend(i32::MAX.to_be_bytes());
+        assert_eq!(read_answers(&bytes, false), None);
+        let claimed = [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f];
+        assert_eq!(read_answers(&claimed, true), None);
+    }
+}

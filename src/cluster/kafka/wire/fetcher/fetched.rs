@@ -1,0 +1,191 @@
+//! What is handed on: the responses' own buffers, what compressed batches have unpacked to, and where in them the
+//! records are. Nothing is copied; room for the places is used again.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::super::connection::Body;
+use super::super::records::{RawRecord, Unpacked};
+use crate::record::TopicPartition;
+
+/// Bytes that records are borrowed from.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    /// A response.
+    Response(Arc<Body>),
+    /// A batch of it that was compressed.
+    Unpacked(Arc<Unpacked>),
+}
+
+impl Held {
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Response(body) => body.as_slice(),
+            Self::Unpacked(bytes) => bytes,
+        }
+    }
+}
+
+/// Records of one batch that follow each other.
+#[derive(Debug)]
+struct Chunk {
+    partition: u32,
+    leader_epoch: i32,
+    held: Held,
+}
+
+/// Where a record is: all places count from the beginning of what its chunk holds.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    chunk: u32,
+    offset: i64,
+    timestamp: i64,
+    key: (u32, u32),
+    value: (u32, u32),
+    header_count: u32,
+    headers_at: u32,
+    tail: (u32, u32),
+}
+
+/// A length that stands for null.
+const NULL: u32 = u32::MAX;
+
+/// Offsets that were passed in one leader's epoch: records, aborted ones, markers and gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Index into [`Fetched::partitions`].
+    pub partition: usize,
+    /// The first of them.
+    pub first: i64,
+    /// The offset after the last.
+    pub next: i64,
+    /// In whose epoch they were written; -1 if that is not known.
+    pub leader_epoch: i32,
+}
+
+/// Records that were handed on by [`super::Fetcher::take`], of any number of partitions, those of each in order.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    partitions: Vec<TopicPartition>,
+    chunks: Vec<Chunk>,
+    places: Vec<Place>,
+    passed: Vec<Passed>,
+}
+
+impl Fetched {
+    /// The partitions that something was handed on of, if only a marker.
+    pub fn partitions(&self) -> &[TopicPartition] {
+        &self.partitions
+    }
+
+    /// The number of records.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Which of [`Fetched::partitions`] a record is from.
+    pub fn source(&self, index: usize) -> Option<usize> {
+        Some(self.chunk(index)?.partition as usize)
+    }
+
+    /// In the epoch of which leader a record was written.
+    pub fn leader_epoch(&self, index: usize) -> Option<i32> {
+        Some(self.chunk(index)?.leader_epoch)
+    }
+
+    fn chunk(&self, index: usize) -> Option<&Chunk> {
+        self.chunks.get(self.places.get(index)?.chunk as usize)
+    }
+
+    /// A record, borrowed from its response.
+    pub fn record(&self, index: usize) -> Option<RawRecord<'_>> {
+        let place = self.places.get(index)?;
+        let bytes = self.chunks.get(place.chunk as usize)?.held.as_slice();
+        let cut = |(at, len): (u32, u32)| bytes.get(at as usize..at as usize + len as usize);
+        let part = |(at, len): (u32, u32)| if len == NULL { Some(None) } else { Some(Some(cut((at, len))?)) };
+        let tail = cut(place.tail)?;
+        let end = place.tail.0 as usize + tail.len();
+        Some(RawRecord {
+            offset: place.offset,
+            timestamp: place.timestamp,
+            key: part(place.key)?,
+            value: part(place.value)?,
+            header_count: place.header_count as usize,
+            headers_raw: bytes.get(place.headers_at as usize..end)?,
+            tail,
+        })
+    }
+
+    /// The records in order, with the index of the partition of each.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, RawRecord<'_>)> {
+        (0..self.len()).filter_map(|index| Some((self.source(index)?, self.record(index)?)))
+    }
+
+    /// What was passed, and in whose epochs, in order.
+    pub fn passed(&self) -> &[Passed] {
+        &self.passed
+    }
+
+    /// Lets go of everything. Buffers that nobody else holds go to `spare`.
+    pub(super) fn release(&mut self, spare: &mut Vec<Vec<u8>>) {
+        for chunk in self.chunks.drain(..) {
+            if let Held::Response(body) = chunk.held
+                && let Ok(body) = Arc::try_unwrap(body)
+            {
+                spare.push(body.into_buffer());
+            }
+        }
+        self.places.clear();
+        self.passed.clear();
+        self.partitions.clear();
+    }
+
+    /// A partition that something is handed on of.
+    pub(super) fn add_partition(&mut self, partition: &TopicPartition) -> usize {
+        self.partitions.push(partition.clone());
+        self.partitions.len() - 1
+    }
+
+    /// The bytes of the records that are added next.
+    pub(super) fn add_chunk(&mut self, partition: usize, leader_epoch: i32, held: Held) {
+        self.chunks.push(Chunk { partition: partition as u32, leader_epoch, held });
+    }
+
+    /// Adds a record of the last chunk, given all bytes of that. Those have less than 4 GiB.
+    pub(super) fn add(&mut self, bytes: &[u8], record: &RawRecord<'_>) {
+        let place = |part: &[u8]| (place_in(bytes, part) as u32, part.len() as u32);
+        let part = |part: Option<&[u8]>| part.map_or((0, NULL), place);
+        self.places.push(Place {
+            chunk: self.chunks.len() as u32 - 1,
+            offset: record.offset,
+            timestamp: record.timestamp,
+            key: part(record.key),
+            value: part(record.value),
+            header_count: record.header_count as u32,
+            headers_at: place(record.headers_raw).0,
+            tail: place(record.tail),
+        });
+    }
+
+    /// Offsets of a partition were passed.
+    pub(super) fn pass(&mut self, partition: usize, offsets: Range<i64>, leader_epoch: i32) {
+        match self.passed.last_mut() {
+            Some(last)
+                if (last.partition, last.leader_epoch, last.next) == (partition, leader_epoch, offsets.start) =>
+            {
+                last.next = offsets.end;
+            }
+            _ => self.passed.push(Passed { partition, first: offsets.start, next: offsets.end, leader_epoch }),
+        }
+    }
+}
+
+/// Where in `bytes` a part of it begins.
+pub(super) fn place_in(bytes: &[u8], part: &[u8]) -> usize {
+    (part.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize).min(bytes.len())
+}

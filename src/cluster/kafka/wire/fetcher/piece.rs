@@ -1,0 +1,271 @@
+//! A partition's part of a response: batches that were looked at by their heads only when it came, and are checked,
+//! unpacked and passed on one by one.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::super::connection::Body;
+use super::super::mistakes::{self, Mistake};
+use super::super::records::{self, Aborted, Batch, Batches, Codec, Rejected, Unpack, Unpacked};
+use super::fetched::{Fetched, Held, place_in};
+
+/// What the responses take that were not handed on completely.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    next: u64,
+    bytes: usize,
+    /// The size of each, and how many partitions have a piece of it.
+    held: BTreeMap<u64, (usize, usize)>,
+}
+
+impl Buffers {
+    /// What all of them take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Counts a response of which this many pieces are kept; none, if it is none.
+    pub fn hold(&mut self, bytes: usize, pieces: usize) -> u64 {
+        self.next += 1;
+        if pieces > 0 {
+            self.bytes += bytes;
+            self.held.insert(self.next, (bytes, pieces));
+        }
+        self.next
+    }
+
+    /// A piece of it is gone.
+    pub fn release(&mut self, buffer: u64) {
+        let Some((bytes, pieces)) = self.held.get_mut(&buffer) else { return };
+        *pieces -= 1;
+        if *pieces == 0 {
+            self.bytes -= *bytes;
+            self.held.remove(&buffer);
+        }
+    }
+}
+
+/// What the heads of a partition's batches say.
+#[derive(Debug, Default)]
+pub(super) struct Heads {
+    /// How many bytes the whole batches take.
+    pub bytes: usize,
+    /// The offset and the epoch to go on from, if there is a batch that reaches beyond the offset wanted.
+    pub next: Option<(i64, i32)>,
+    /// The size of a batch of which only the beginning is there; 0 if not even that says it.
+    pub started_bytes: Option<u64>,
+    /// What is wrong after the whole batches.
+    pub error: Option<records::Error>,
+}
+
+impl Heads {
+    /// Reads what was returned for `offset`.
+    pub fn read(bytes: &[u8], offset: i64) -> Self {
+        let mut heads = Self::default();
+        let mut batches = Batches::new(bytes);
+        for batch in batches.by_ref() {
+            match batch {
+                Ok(batch) => {
+                    heads.bytes += batch.bytes().len();
+                    if batch.last_offset >= offset {
+                        heads.next = Some((batch.last_offset.saturating_add(1), batch.leader_epoch));
+                    }
+                }
+                Err(error) => {
+                    heads.error = Some(error);
+                    return heads;
+                }
+            }
+        }
+        let started = batches.started();
+        if !started.is_empty() {
+            let length = started.get(8..12).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
+            heads.started_bytes = Some(length.map_or(0, |length| u64::from(length) + 12));
+        }
+        if mistakes::is_on(Mistake::StartedBatchPassed)
+            && let Some(delta) = started.get(23..27)
+            && let (Ok(base), Ok(delta)) = (started[..8].try_into(), delta.try_into())
+        {
+            heads.next = Some((i64::from_be_bytes(base) + i64::from(i32::from_be_bytes(delta)) + 1, 0));
+        }
+        heads
+    }
+}
+
+/// A partition's part of a response.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub buffer: u64,
+    pub body: Arc<Body>,
+    /// Where in the body the batches are that were not passed yet.
+    pub range: Range<usize>,
+    pub aborted: Aborted,
+    /// Where the partition goes on after it.
+    pub end: i64,
+    /// The epoch of what is before that.
+    pub end_epoch: Option<i32>,
+    /// What is being handed on of the first batch.
+    pub open: Option<Open>,
+}
+
+/// A batch that is being handed on.
+#[derive(Debug)]
+pub(super) struct Open {
+    held: Held,
+    /// Where the records are that were not handed on yet, counted from the beginning of what is held, and how many.
+    rest: Range<usize>,
+    left: usize,
+    /// The least that the offset of the first of them can be.
+    next_offset: i64,
+}
+
+/// Where a partition is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor {
+    pub position: i64,
+    pub epoch: Option<i32>,
+}
+
+/// Why a piece was not handed on to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// There are as many records as were wanted.
+    Full,
+    /// There is no room at present to unpack a batch.
+    NoRoom,
+    /// A batch unpacks to more than is allowed.
+    TooLarge,
+    /// A batch cannot be read.
+    Damaged(records::Error),
+}
+
+/// How records are handed on.
+pub(super) struct Handing<'a> {
+    pub records_max: usize,
+    pub checks: bool,
+    pub unpack: &'a mut dyn Unpack,
+    pub into: &'a mut Fetched,
+    /// The partition's index in `into`.
+    pub partition: usize,
+}
+
+impl Piece {
+    /// Hands on what there is; `cursor` moves along.
+    pub fn hand_on(&mut self, cursor: &mut Cursor, handing: &mut Handing<'_>) -> Result<(), Halt> {
+        let body = Arc::clone(&self.body);
+        loop {
+            if handing.into.len() >= handing.records_max {
+                return Err(Halt::Full);
+            }
+            let rest = body.as_slice().get(self.range.clone()).unwrap_or_default();
+            let Some(batch) = Batches::new(rest).next() else {
+                as_whole(rest).into_iter().for_each(|whole| hand_on_started(whole, cursor, handing));
+                break;
+            };
+            let batch = batch.map_err(Halt::Damaged)?;
+            let from = cursor.position;
+            let ended = self.hand_on_batch(&batch, cursor, handing);
+            if ended.is_ok() {
+                cursor.position = cursor.position.max(batch.last_offset.saturating_add(1));
+                self.range.start += batch.bytes().len();
+            }
+            if cursor.position > from {
+                cursor.epoch = Some(batch.leader_epoch).filter(|epoch| *epoch >= 0);
+                handing.into.pass(handing.partition, from..cursor.position, batch.leader_epoch);
+            }
+            ended?;
+        }
+        if self.end > cursor.position {
+            let epoch = self.end_epoch.unwrap_or(-1);
+            handing.into.pass(handing.partition, cursor.position..self.end, epoch);
+            *cursor = Cursor { position: self.end, epoch: self.end_epoch };
+        }
+        Ok(())
+    }
+
+    fn hand_on_batch(&mut self, batch: &Batch<'_>, cursor: &mut Cursor, handing: &mut Handing<'_>) -> Result<(), Halt> {
+        if self.open.is_none() {
+            self.open = self.open(batch, cursor.position, handing)?;
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        handing.into.add_chunk(handing.partition, batch.leader_epoch, open.held.clone());
+        let bytes = open.held.as_slice();
+        let rest = bytes.get(open.rest.clone()).unwrap_or_default();
+        for record in batch.records_from(rest, open.left, open.next_offset) {
+            if handing.into.len() >= handing.records_max {
+                return Err(Halt::Full);
+            }
+            let record = record.map_err(Halt::Damaged)?;
+            open.rest.start = place_in(bytes, record.tail) + record.tail.len();
+            open.left = open.left.saturating_sub(1);
+            open.next_offset = record.offset.saturating_add(1);
+            if record.offset >= cursor.position {
+                handing.into.add(bytes, &record);
+                cursor.position = record.offset.saturating_add(1);
+            }
+        }
+        self.open = None;
+        Ok(())
+    }
+
+    /// Opens the first batch; `None` if nothing of it is for readers, or all of it is below the position. Also then
+    /// what it says of transactions counts.
+    fn open(&mut self, batch: &Batch<'_>, position: i64, handing: &mut Handing<'_>) -> Result<Option<Open>, Halt> {
+        if handing.checks {
+            batch.check().map_err(Halt::Damaged)?;
+        }
+        let mut is_admitted = self.aborted.admits(batch).map_err(Halt::Damaged)?;
+        is_admitted |= mistakes::is_on(Mistake::MarkerAsRecord) && batch.is_control();
+        is_admitted |= mistakes::is_on(Mistake::AbortedPassedOn) && !batch.is_control();
+        // A batch that compaction has emptied has nothing to unpack.
+        if !is_admitted || batch.count == 0 || batch.last_offset < position {
+            return Ok(None);
+        }
+        let (held, rest) = match batch.codec().map_err(Halt::Damaged)? {
+            Codec::None => {
+                let at = place_in(self.body.as_slice(), batch.payload());
+                (Held::Response(Arc::clone(&self.body)), at..at + batch.payload().len())
+            }
+            codec => {
+                let unpacked = handing.unpack.unpack(codec, batch.payload()).map_err(|rejected| match rejected {
+                    Rejected::TooLarge => Halt::TooLarge,
+                    Rejected::NoRoom => Halt::NoRoom,
+                    Rejected::Damaged => Halt::Damaged(records::Error::Damaged("it cannot be unpacked")),
+                })?;
+                let rest = 0..unpacked.len();
+                (Held::Unpacked(Arc::new(unpacked)), rest)
+            }
+        };
+        // Places of records have 32 bits.
+        if u32::try_from(held.as_slice().len()).is_err() {
+            return Err(Halt::TooLarge);
+        }
+        let left = usize::try_from(batch.count).unwrap_or(0);
+        Ok(Some(Open { held, rest, left, next_offset: batch.base_offset }))
+    }
+}
+
+/// A batch that was cut off, as if it were whole.
+fn as_whole(started: &[u8]) -> Option<Vec<u8>> {
+    if !mistakes::is_on(Mistake::StartedBatchTaken) || started.len() <= records::HEAD_BYTES {
+        return None;
+    }
+    let length = i32::try_from(started.len().checked_sub(12)?).ok()?;
+    let mut whole = started.to_vec();
+    whole.get_mut(8..12)?.copy_from_slice(&length.to_be_bytes());
+    Some(whole)
+}
+
+/// The mistake of taking a batch that was cut off.
+fn hand_on_started(whole: Vec<u8>, cursor: &mut Cursor, handing: &mut Handing<'_>) {
+    let held = Held::Unpacked(Arc::new(Unpacked::new(whole)));
+    let Some(Ok(batch)) = Batches::new(held.as_slice()).next() else { return };
+    handing.into.add_chunk(handing.partition, batch.leader_epoch, held.clone());
+    for record in batch.records(batch.payload()).map_while(Result::ok) {
+        if record.offset >= cursor.position {
+            handing.into.add(held.as_slice(), &record);
+        }
+    }
+    cursor.position = cursor.position.max(batch.last_offset + 1);
+}

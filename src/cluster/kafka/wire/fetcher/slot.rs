@@ -1,0 +1,288 @@
+//! A partition: where it is, what is buffered of it, and what is wrong with it.
+//!
+//! Invariant: what was asked before a `turn` began does not count in it. A turn begins wherever what is wanted changes
+//! other than by what was fetched: a start, a pause, another leader, something fetched that is wanted again.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::super::brokers::Leader;
+use super::super::mistakes::{self, Mistake};
+use super::super::records::{self, Unpack};
+use super::fetched::Fetched;
+use super::piece::{Buffers, Cursor, Halt, Handing, Piece};
+use super::{CONFIRMED_AFTER, FetchSettings, Trouble};
+use crate::record::TopicPartition;
+
+/// How often a batch that cannot be read is fetched before it counts as damaged: it may have been damaged on its way.
+const DAMAGED_MAX: u32 = 3;
+
+/// Whether a partition is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It is not.
+    Paused,
+    /// It is.
+    Reading,
+    /// It was, until this happened, which was not handed out yet.
+    Troubled(Trouble),
+}
+
+/// What a leader has said of a partition's log last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    pub high: i64,
+    pub stable: i64,
+    pub start: i64,
+}
+
+/// A leader has said that there is nothing at the offset wanted, although something could be there.
+#[derive(Clone, Copy, Debug)]
+struct Hollow {
+    since: Instant,
+    /// Up to where.
+    to: i64,
+}
+
+/// A partition.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub name: TopicPartition,
+    pub turn: u64,
+    pub phase: Phase,
+    /// The offset after everything handed on, and the epoch of what is before it.
+    pub position: i64,
+    pub position_epoch: Option<i32>,
+    /// The offset after everything fetched, and the epoch of what is before it.
+    pub next: i64,
+    pub next_epoch: Option<i32>,
+    /// The leader of this turn.
+    pub leader: Option<Leader>,
+    /// Whether that holds what was read up to `next`.
+    pub is_checked: bool,
+    pub pieces: VecDeque<Piece>,
+    /// The bytes of the pieces.
+    pub buffered: usize,
+    /// Whether it is in the queue of those with something to hand on.
+    pub is_ready: bool,
+    pub said: Option<Said>,
+    /// How much is asked for at once.
+    pub bytes_max: i32,
+    /// When it may be asked for again.
+    pub until: Option<Instant>,
+    failures: u32,
+    /// Since when it has been refused, and by which error code last.
+    pub refused: Option<(Instant, i16)>,
+    /// When it is to be asked for alone.
+    pub alone_at: Option<Instant>,
+    hollow: Option<Hollow>,
+    /// Since when leaders have not known the epoch that they were asked for.
+    pub unknown_since: Option<Instant>,
+    /// Where a batch could not be read, and how often.
+    damaged: Option<(i64, u32)>,
+}
+
+impl Slot {
+    pub fn new(name: TopicPartition, bytes_max: i32) -> Self {
+        Self {
+            name,
+            turn: 0,
+            phase: Phase::Paused,
+            position: 0,
+            position_epoch: None,
+            next: 0,
+            next_epoch: None,
+            leader: None,
+            is_checked: false,
+            pieces: VecDeque::new(),
+            buffered: 0,
+            is_ready: false,
+            said: None,
+            bytes_max,
+            until: None,
+            failures: 0,
+            refused: None,
+            alone_at: None,
+            hollow: None,
+            unknown_since: None,
+            damaged: None,
+        }
+    }
+
+    /// Begins to read at `offset`.
+    pub fn start(&mut self, turn: u64, offset: i64, epoch_before: Option<i32>, buffers: &mut Buffers) {
+        if !mistakes::is_on(Mistake::BufferedUsedAfterRestart) {
+            self.drop_pieces(buffers);
+        }
+        (self.position, self.position_epoch) = (offset, epoch_before);
+        self.phase = Phase::Reading;
+        (self.until, self.failures, self.refused) = (None, 0, None);
+        (self.unknown_since, self.damaged) = (None, None);
+        self.rewind(turn);
+    }
+
+    /// Stops reading.
+    pub fn pause(&mut self, turn: u64, buffers: &mut Buffers) {
+        self.drop_pieces(buffers);
+        self.phase = Phase::Paused;
+        self.rewind(turn);
+    }
+
+    /// Begins a turn at the position, with nothing buffered.
+    fn rewind(&mut self, turn: u64) {
+        (self.next, self.next_epoch) = (self.position, self.position_epoch);
+        self.begin(turn, None);
+    }
+
+    /// Begins a turn with this leader, which is asked whether it holds what was read, if there is anything to compare.
+    pub fn begin(&mut self, turn: u64, leader: Option<Leader>) {
+        (self.turn, self.leader) = (turn, leader);
+        self.is_checked = self.next_epoch.is_none() || mistakes::is_on(Mistake::LeaderEpochIgnored);
+        (self.hollow, self.alone_at) = (None, None);
+    }
+
+    pub fn drop_pieces(&mut self, buffers: &mut Buffers) {
+        self.pieces.drain(..).for_each(|piece| buffers.release(piece.buffer));
+        self.buffered = 0;
+    }
+
+    /// Whether it is to be asked for at all.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.phase == Phase::Reading && self.until.is_none_or(|until| until <= now)
+    }
+
+    /// It is not read any further. What was fetched before is handed on first.
+    pub fn fail(&mut self, trouble: Trouble) {
+        self.phase = Phase::Troubled(trouble);
+        self.until = None;
+    }
+
+    /// What is wrong, once nothing is left to be handed on before it.
+    pub fn take_trouble(&mut self) -> Option<(TopicPartition, Trouble)> {
+        let Phase::Troubled(trouble) = self.phase else { return None };
+        if !self.pieces.is_empty() {
+            return None;
+        }
+        self.phase = Phase::Paused;
+        Some((self.name.clone(), trouble))
+    }
+
+    /// A request for it has failed in a way that passes.
+    pub fn back_off(&mut self, code: i16, settings: &FetchSettings, now: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        self.until = Some(now + settings.backoff_after(self.failures));
+        let since = self.refused.filter(|(_, of)| *of == code).map_or(now, |(since, _)| since);
+        self.refused = Some((since, code));
+    }
+
+    /// A request for it has succeeded.
+    pub fn succeed(&mut self) {
+        (self.until, self.failures, self.refused) = (None, 0, None);
+    }
+
+    /// A batch at `offset` could not be read. It is fetched again, some times.
+    pub fn spoil(&mut self, offset: i64, what: records::Error, settings: &FetchSettings, now: Instant) {
+        let before = self.damaged.filter(|(at, _)| *at == offset).map_or(0, |(_, times)| times);
+        self.damaged = Some((offset, before + 1));
+        let passes = matches!(what, records::Error::Damaged(_)) && before + 1 < DAMAGED_MAX;
+        if passes { self.back_off(0, settings, now) } else { self.fail(Trouble::Damaged { offset, what }) }
+    }
+
+    /// The leader ends, at `end`, before what was fetched. That was not handed on yet, or the partition is truncated.
+    pub fn cut(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
+        if self.pieces.is_empty() {
+            self.fail(Trouble::Truncated { offset: self.next, end });
+        } else {
+            let leader = self.leader;
+            self.drop_pieces(buffers);
+            self.rewind(turn);
+            self.begin(turn, leader);
+        }
+    }
+
+    /// What was fetched.
+    pub fn add(&mut self, piece: Piece) {
+        (self.next, self.next_epoch) = (piece.end, piece.end_epoch);
+        self.buffered += piece.range.len();
+        self.pieces.push_back(piece);
+        (self.hollow, self.alone_at) = (None, None);
+    }
+
+    /// A response without any records says that there are none from `next` to what can be read. The position moves once
+    /// that was said again after a while.
+    pub fn note_hollow(&mut self, now: Instant) {
+        let (Some(said), Some(leader)) = (self.said, self.leader) else { return };
+        let hollow = *self.hollow.get_or_insert(Hollow { since: now, to: said.stable });
+        let to = hollow.to.min(said.stable);
+        let confirmed_at = hollow.since + CONFIRMED_AFTER;
+        if to <= self.next {
+            (self.hollow, self.alone_at) = (None, None);
+        } else if now < confirmed_at && !mistakes::is_on(Mistake::EmptinessBelieved) {
+            self.alone_at = Some(confirmed_at);
+        } else {
+            self.pass_over(to, Some(leader.epoch).filter(|epoch| *epoch >= 0));
+            (self.hollow, self.alone_at) = (None, None);
+        }
+    }
+
+    /// There is nothing up to `to`, as a leader of this epoch says. The epoch is what to compare with from there: that
+    /// of the last batch may have ended before, and the partition would seem to be truncated.
+    fn pass_over(&mut self, to: i64, epoch: Option<i32>) {
+        (self.next, self.next_epoch) = (to, epoch.or(self.next_epoch));
+        match self.pieces.back_mut() {
+            Some(last) => (last.end, last.end_epoch) = (self.next, self.next_epoch),
+            None => (self.position, self.position_epoch) = (self.next, self.next_epoch),
+        }
+    }
+
+    /// It was left out of a response although there could be something.
+    pub fn note_left_out(&mut self, alone_at: Instant) {
+        if self.said.is_some_and(|said| said.stable > self.next) {
+            self.alone_at.get_or_insert(alone_at);
+        }
+    }
+
+    /// Hands on what there is. `turn` is a new one, in case something has to be fetched again.
+    #[expect(clippy::too_many_arguments, reason = "all of them are the fetcher's own")]
+    pub fn hand_on(
+        &mut self,
+        records_max: usize,
+        unpack: &mut dyn Unpack,
+        into: &mut Fetched,
+        buffers: &mut Buffers,
+        settings: &FetchSettings,
+        turn: u64,
+        now: Instant,
+    ) {
+        let partition = into.add_partition(&self.name);
+        let mut handing = Handing { records_max, checks: settings.check_crcs, unpack, into, partition };
+        let mut cursor = Cursor { position: self.position, epoch: self.position_epoch };
+        let mut halt = None;
+        while let Some(piece) = self.pieces.front_mut() {
+            let before = piece.range.len();
+            let ended = piece.hand_on(&mut cursor, &mut handing);
+            self.buffered = self.buffered.saturating_sub(before - piece.range.len());
+            if let Err(why) = ended {
+                halt = Some(why);
+                break;
+            }
+            let buffer = piece.buffer;
+            self.pieces.pop_front();
+            buffers.release(buffer);
+        }
+        (self.position, self.position_epoch) = (cursor.position, cursor.epoch);
+        let offset = self.position;
+        let trouble = match halt {
+            None | Some(Halt::Full | Halt::NoRoom) => return,
+            Some(Halt::TooLarge) => Err(Trouble::UnpacksTooLarge { offset }),
+            Some(Halt::Damaged(what)) => Ok(what),
+        };
+        // What follows must not be taken for the next record.
+        self.drop_pieces(buffers);
+        self.rewind(turn);
+        match trouble {
+            Ok(what) => self.spoil(offset, what, settings, now),
+            Err(trouble) => self.fail(trouble),
+        }
+    }
+}

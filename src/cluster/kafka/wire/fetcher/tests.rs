@@ -1,0 +1,122 @@
+//! What can be told without brokers; everything else is in `tests/sim/wire`: single situations, and seeds of trouble.
+
+use std::time::{Duration, Instant};
+
+use super::super::messages::fetch::Session;
+use super::super::records::{BatchBuilder, Codec, Packer, SealAs};
+use super::node::{Grip, Node};
+use super::piece::{Buffers, Heads};
+use super::{FetchSettings, Fetched, Fetcher};
+use crate::record::{Headers, TopicPartition};
+
+/// A batch of so many records at an offset.
+fn batch(base: i64, count: i64) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    for _ in 0..count {
+        builder.push(1, Some(b"key"), Some(&[7; 20]), Headers::default()).unwrap();
+    }
+    let seal = SealAs { producer_id: -1, producer_epoch: -1, base_sequence: -1, transactional: false };
+    let mut bytes = builder.seal(seal, &mut Packer::new(Codec::None, None).unwrap());
+    bytes[..8].copy_from_slice(&base.to_be_bytes());
+    bytes[12..16].copy_from_slice(&4_i32.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn only_whole_batches_count() {
+    let (first, second) = (batch(5, 3), batch(10, 2));
+    let both = [first.clone(), second.clone()].concat();
+    for length in 0..=both.len() {
+        let heads = Heads::read(&both[..length], 6);
+        let (bytes, next) = match length {
+            _ if length < first.len() => (0, None),
+            _ if length < both.len() => (first.len(), Some((8, 4))),
+            _ => (both.len(), Some((12, 4))),
+        };
+        assert_eq!((heads.bytes, heads.next), (bytes, next), "{length} bytes");
+        assert!(heads.error.is_none());
+        let is_started = length != 0 && length != first.len() && length != both.len();
+        assert_eq!(heads.started_bytes.is_some(), is_started, "{length} bytes");
+        if (12..first.len()).contains(&length) {
+            assert_eq!(heads.started_bytes, Some(first.len() as u64));
+        }
+    }
+    // All of it is below what is wanted.
+    assert_eq!(Heads::read(&both, 12).next, None);
+}
+
+#[test]
+fn batches_out_of_order_are_an_error_after_those_before() {
+    let heads = Heads::read(&[batch(5, 3), batch(7, 2)].concat(), 5);
+    assert_eq!((heads.bytes, heads.next), (batch(5, 3).len(), Some((8, 4))));
+    assert!(heads.error.is_some());
+}
+
+#[test]
+fn last_offset_there_is_does_not_overflow() {
+    assert_eq!(Heads::read(&batch(i64::MAX - 2, 3), 0).next, Some((i64::MAX, 4)));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_read(bytes: Vec<u8>, at: usize, bit in 0_u8..8) {
+        Heads::read(&bytes, 0);
+        let mut batches = [batch(5, 3), batch(10, 2)].concat();
+        let at = at % batches.len();
+        batches[at] ^= 1 << bit;
+        let heads = Heads::read(&batches, 5);
+        assert!(heads.bytes <= batches.len());
+    }
+}
+
+#[test]
+fn buffer_counts_until_its_last_piece_is_gone() {
+    let mut buffers = Buffers::default();
+    let (one, other) = (buffers.hold(100, 2), buffers.hold(30, 1));
+    assert_eq!(buffers.bytes(), 130);
+    buffers.release(one);
+    assert_eq!(buffers.bytes(), 130);
+    buffers.release(one);
+    buffers.release(one);
+    assert_eq!(buffers.bytes(), 30);
+    buffers.release(other);
+    buffers.hold(50, 0);
+    assert_eq!(buffers.bytes(), 0);
+}
+
+#[test]
+fn lost_session_is_opened_anew_at_once_but_not_again_and_again() {
+    let (settings, now) = (FetchSettings::default(), Instant::now());
+    let mut node = Node::new();
+    node.session = Session { id: 7, epoch: 3 };
+    node.lose_session(&settings, now);
+    assert_eq!((node.session, node.until), (Session { id: 7, epoch: 0 }, None));
+    node.lose_session(&settings, now);
+    assert!(node.until > Some(now));
+    node.succeed();
+    assert_eq!(node.until, None);
+    node.fail(&settings, now);
+    assert_eq!(node.until, Some(now + settings.backoff));
+}
+
+#[test]
+fn broker_is_not_told_of_another_turn() {
+    let grip = Grip { name: TopicPartition::new("t", 0), turn: 1, offset: 5, leader_epoch: 2, bytes_max: 10 };
+    assert!(grip.asks_same(&Grip { turn: 2, ..grip.clone() }));
+    assert!(!grip.asks_same(&Grip { offset: 6, ..grip.clone() }));
+    assert!(!grip.asks_same(&Grip { leader_epoch: 3, ..grip.clone() }));
+}
+
+#[test]
+fn waits_are_doubled_up_to_a_limit() {
+    let settings = FetchSettings::default();
+    let waits = [1, 2, 3, 30, u32::MAX].map(|failures| settings.backoff_after(failures));
+    assert_eq!(waits, [20, 40, 80, 1_000, 1_000].map(Duration::from_millis));
+}
+
+#[test]
+fn all_of_it_moves_to_a_lanes_thread() {
+    fn moves<T: Send>() {}
+    moves::<Fetcher>();
+    moves::<Fetched>();
+}
