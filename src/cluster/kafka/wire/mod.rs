@@ -31,3 +31,4 @@ pub mod messages;
 pub mod mistakes;
 pub mod primitives;
 pub mod records;
+pub mod writer;

@@ -1,0 +1,374 @@
+//! What opening, committing and aborting consist of, step by step.
+//!
+//! A commit: what was handed over is sent, meanwhile the offsets are added; when all of it is in the log, and only
+//! then, the end is requested. An abort: what was not sent is dropped, what was sent is waited for (a broker without
+//! KIP-890 appends what comes after the end to a transaction that nobody ends), then the end is requested.
+//!
+//! **Failure**: before the end of a commit was requested, every failure is [`WriteErrorKind::Abort`], or worse; after
+//! that no answer decides but the one to the request. Where that was lost: version 1 has no way to tell an answer to
+//! the next attempt from one to the attempt before, once transactions go on, so the outcome is
+//! [`WriteErrorKind::Unknown`] at once; with version 2 the request is repeated, and answered by what became of the
+//! first (KIP-890, "retried EndTxn").
+
+use std::time::Instant;
+
+use super::super::brokers::{Brokers, Use};
+use super::super::mistakes::{Mistake, is_on};
+use super::calls::{Kind, Role, group_name};
+use super::fate::describe;
+use super::partition::Sending;
+use super::{Group, Offset, State, Transactions, WriteError, WriteErrorKind, Writer, code};
+
+/// A commit under way.
+#[derive(Debug)]
+pub(super) struct Commit {
+    /// What is committed.
+    pub offsets: Vec<Offset>,
+    /// For whom.
+    pub group: Group,
+    /// When it is given up.
+    pub deadline: Instant,
+    /// Whether the group's coordinator keeps the offsets.
+    pub has_offsets: bool,
+    /// Whether a request to end the transaction may have been written.
+    pub is_ending: bool,
+    /// Whether such a request was left without an answer.
+    pub is_unsure: bool,
+}
+
+/// An abort under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aborting {
+    /// When it is given up.
+    pub deadline: Instant,
+    /// Whether the end was answered, and only the epoch is to be raised.
+    pub is_ended: bool,
+}
+
+/// The feature by which brokers say which version of transactions the cluster has.
+const FEATURE: &str = "transaction.version";
+
+impl Writer {
+    /// Waits for the deliveries, adds the group's offsets and commits. The outcome `Ok` means that all of it is
+    /// visible; [`WriteErrorKind::Abort`] that none of it ever will be, once [`Writer::abort`] has succeeded or the
+    /// writer is dropped; any other kind that the outcome is unknown, and the writer must be dropped.
+    pub fn commit(&mut self, offsets: Vec<Offset>, group: Group, now: Instant) {
+        self.outcome = None;
+        if !matches!(self.state, State::Open) {
+            let error = WriteError::new(WriteErrorKind::Abort, "no transaction is open");
+            self.outcome = Some(Err(error));
+            return;
+        }
+        // Brokers accept what an unjoined member commits without looking at the generation.
+        if !offsets.is_empty() && (group.generation < 0 || group.member.is_empty()) {
+            let message = "committing the transaction: the member has not joined its group";
+            self.outcome = Some(Err(WriteError::new(WriteErrorKind::Abort, message)));
+            return;
+        }
+        if !offsets.is_empty() {
+            let name = group_name(self.group_id.as_ref(), &group.id);
+            if self.group_id.as_ref().is_some_and(|known| *known != name) {
+                // Whatever was asked for the other group is nothing to this one.
+                self.group.node = None;
+                self.has_offsets = false;
+            }
+            self.group_id = Some(name);
+        }
+        let has_offsets = offsets.is_empty();
+        let deadline = now + self.settings.transaction_timeout;
+        self.is_flushing = true;
+        let commit = Commit { offsets, group, deadline, has_offsets, is_ending: false, is_unsure: false };
+        self.state = State::Committing(Box::new(commit));
+    }
+
+    /// Ends the transaction without effect. After an outcome that is an error the writer must be dropped.
+    pub fn abort(&mut self, now: Instant) {
+        self.outcome = None;
+        match &self.state {
+            State::Committing(commit) if commit.is_ending => {
+                let message = "the transaction is being committed, and may have been";
+                self.finish(State::Lost, Err(WriteError::new(WriteErrorKind::Unknown, message)));
+            }
+            State::Open | State::Committing(_) => {
+                let deadline = now + self.settings.transaction_timeout;
+                self.state = State::Aborting(Aborting { deadline, is_ended: false });
+            }
+            State::Idle => self.outcome = Some(Ok(())),
+            _ => self.outcome = Some(Err(WriteError::new(WriteErrorKind::Fenced, "this producer is lost"))),
+        }
+    }
+
+    /// Takes the next step of whatever is under way.
+    pub(super) fn step(&mut self, brokers: &mut Brokers, now: Instant) {
+        match std::mem::replace(&mut self.state, State::Lost) {
+            State::Opening(deadline) => {
+                self.state = State::Opening(deadline);
+                self.step_open(deadline, brokers, now);
+            }
+            State::Open => {
+                self.state = State::Open;
+                self.add_partitions(brokers, now);
+            }
+            State::Committing(commit) => self.step_commit(commit, brokers, now),
+            State::Aborting(aborting) => {
+                self.state = State::Aborting(aborting);
+                self.step_abort(aborting, brokers, now);
+            }
+            state @ (State::New | State::Idle | State::Lost) => self.state = state,
+        }
+    }
+
+    fn step_open(&mut self, deadline: Instant, brokers: &mut Brokers, now: Instant) {
+        if now >= deadline {
+            let trouble = brokers.trouble().map_or("no answer".to_owned(), |trouble| trouble.message.clone());
+            let error =
+                WriteError::new(WriteErrorKind::Retry, format!("opening the transactional id {}: {trouble}", self.id));
+            return self.finish(State::Lost, Err(error));
+        }
+        let Some(node) = self.find(Role::Txn, brokers, now) else { return };
+        if self.calls_any(|kind| *kind == Kind::Init) {
+            return;
+        }
+        let Some(versions) = brokers.ready(node, Use::Control, now) else { return };
+        let has_v2 = versions.feature(FEATURE).is_some_and(|level| level >= 2);
+        self.session.is_v2 = has_v2 && self.settings.transactions == Transactions::V2;
+        self.call_init(false, brokers, now);
+    }
+
+    /// The identity is there.
+    pub(super) fn opened(&mut self, producer_id: i64, epoch: i16) {
+        if matches!(self.state, State::Opening(_)) {
+            self.session.becomes(producer_id, epoch);
+            self.finish(State::Idle, Ok(()));
+        }
+    }
+
+    /// With version 1, has the partitions added that have something to send.
+    fn add_partitions(&mut self, brokers: &mut Brokers, now: Instant) {
+        if self.trouble.is_none() && !self.session.is_v2 {
+            self.call_add_partitions(brokers, now);
+        }
+    }
+
+    fn step_commit(&mut self, mut commit: Box<Commit>, brokers: &mut Brokers, now: Instant) {
+        if commit.is_ending {
+            if now >= commit.deadline {
+                let error = WriteError::new(WriteErrorKind::Unknown, "committing the transaction: no answer");
+                return self.finish(State::Lost, Err(error));
+            }
+            self.state = State::Committing(commit);
+            return self.request_end(true, brokers, now);
+        }
+        let failed = self.trouble.clone().or_else(|| {
+            (now >= commit.deadline)
+                .then(|| WriteError::new(WriteErrorKind::Abort, "committing the transaction: it took too long"))
+        });
+        if let Some(error) = failed {
+            self.fail(error.clone());
+            return self.finish(State::Open, Err(error));
+        }
+        self.add_partitions(brokers, now);
+        if !commit.has_offsets {
+            match self.session.is_v2 || self.has_offsets {
+                true => self.call_offsets(&commit, brokers, now),
+                false => self.call_add_offsets(brokers, now),
+            }
+        }
+        // The calls may have found trouble of their own.
+        if let Some(error) = self.trouble.clone() {
+            return self.finish(State::Open, Err(error));
+        }
+        let is_flushed = self.is_flushed() || is_on(Mistake::EndBeforeFlush);
+        if !commit.has_offsets || !is_flushed || !self.calls.iter().all(|call| is_find(&call.kind)) {
+            self.state = State::Committing(commit);
+            return;
+        }
+        if let Some(error) = self.unexpected() {
+            self.fail(error.clone());
+            return self.finish(State::Open, Err(error));
+        }
+        if !self.is_started {
+            self.clear();
+            return self.finish(State::Idle, Ok(()));
+        }
+        commit.is_ending = true;
+        self.state = State::Committing(commit);
+        self.request_end(true, brokers, now);
+    }
+
+    /// Whether everything that was handed over is in the log.
+    fn is_flushed(&self) -> bool {
+        self.active.iter().filter_map(|at| self.partitions.get(*at)).all(super::Partition::is_flushed)
+    }
+
+    /// Whether a record came to stand where others stood.
+    fn unexpected(&self) -> Option<WriteError> {
+        let is_below = |(number, offset): &&(u64, i64)| self.expected.get(number).is_some_and(|from| offset < from);
+        let (number, offset) = self.delivered.iter().find(is_below)?;
+        let message = match offset {
+            0.. => format!("a record of number {number} has come to stand at offset {offset}, where others stood"),
+            _ => format!("the broker does not say where a record of number {number} stands"),
+        };
+        Some(WriteError::new(WriteErrorKind::Abort, message))
+    }
+
+    fn request_end(&mut self, commit: bool, brokers: &mut Brokers, now: Instant) {
+        if !self.calls_any(|kind| matches!(kind, Kind::End { .. })) {
+            self.call_end(commit, brokers, now);
+        }
+    }
+
+    /// A request to end the transaction has no answer, and may have been executed.
+    pub(super) fn end_unanswered(&mut self, kind: &Kind, reason: &str) {
+        if !matches!(self.state, State::Committing(_) | State::Aborting(_)) {
+            return;
+        }
+        if is_on(Mistake::UnknownIsSuccess) {
+            return self.finish(State::Idle, Ok(()));
+        }
+        if is_on(Mistake::UnknownIsAbort) {
+            return self.finish(State::Idle, Err(WriteError::new(WriteErrorKind::Abort, reason)));
+        }
+        if self.session.is_v2 {
+            if let State::Committing(commit) = &mut self.state {
+                commit.is_unsure = true;
+            }
+            return;
+        }
+        let what = if matches!(kind, Kind::End { commit: true }) { "committing" } else { "aborting" };
+        let message = format!("{what} the transaction: the connection broke before the answer: {reason}");
+        self.finish(State::Lost, Err(WriteError::new(WriteErrorKind::Unknown, message)));
+    }
+
+    /// The transaction has ended. With version 2 the answer holds the identity of the next one.
+    pub(super) fn ended(&mut self, commit: bool, producer_id: i64, epoch: i16) {
+        if !matches!(self.state, State::Committing(_) | State::Aborting(_)) {
+            return;
+        }
+        if self.session.is_v2 {
+            let is_new = producer_id != self.session.producer_id || epoch > self.session.epoch;
+            if producer_id < 0 || !is_new {
+                let message = "the broker has ended the transaction and not raised the producer's epoch";
+                let error = WriteError::new(WriteErrorKind::Unknown, message);
+                return self.finish(State::Lost, Err(error));
+            }
+        }
+        let is_dirty = !commit && self.is_dirty();
+        if !commit && self.is_haunted() {
+            self.session.broke();
+        }
+        if self.session.is_v2 && !is_on(Mistake::FormerEpoch) {
+            self.session.becomes(producer_id, epoch);
+        }
+        self.clear();
+        match &mut self.state {
+            State::Aborting(aborting)
+                if is_dirty
+                    && !self.session.is_v2
+                    && !self.session.is_doubtful()
+                    && !is_on(Mistake::EpochNotRaised) =>
+            {
+                aborting.is_ended = true;
+            }
+            _ => self.finish(State::Idle, Ok(())),
+        }
+    }
+
+    /// Whether a broker's idea of the sequences may differ from the writer's: a batch has one that is not in the log.
+    fn is_dirty(&self) -> bool {
+        let partitions = self.active.iter().filter_map(|at| self.partitions.get(*at));
+        partitions.flat_map(|partition| &partition.window).any(|batch| batch.sending != Sending::Done)
+    }
+
+    /// Whether a late copy of a batch may come that nothing in the log accounts for.
+    fn is_haunted(&self) -> bool {
+        let partitions = self.active.iter().filter_map(|at| self.partitions.get(*at));
+        partitions.flat_map(|partition| &partition.window).any(|batch| batch.is_lost && batch.sending != Sending::Done)
+    }
+
+    fn step_abort(&mut self, aborting: Aborting, brokers: &mut Brokers, now: Instant) {
+        if aborting.is_ended {
+            if now >= aborting.deadline {
+                self.session.is_doubted = true;
+            }
+            if self.session.is_doubtful() {
+                return self.finish(State::Idle, Ok(()));
+            }
+            if !self.calls_any(|kind| *kind == Kind::Bump) {
+                self.call_init(true, brokers, now);
+            }
+            return;
+        }
+        if let Some(error) = self.trouble.clone().filter(|trouble| trouble.kind == WriteErrorKind::Fenced) {
+            return self.finish(State::Lost, Err(error));
+        }
+        if now >= aborting.deadline {
+            let error = WriteError::new(WriteErrorKind::Unknown, "aborting the transaction: no answer");
+            return self.finish(State::Lost, Err(error));
+        }
+        let is_pending = |kind: &Kind| !is_find(kind) && !matches!(kind, Kind::End { .. });
+        if !self.produces.is_empty() || self.calls_any(is_pending) {
+            return;
+        }
+        if !self.is_started {
+            self.clear();
+            return self.finish(State::Idle, Ok(()));
+        }
+        self.request_end(false, brokers, now);
+    }
+
+    /// The epoch was raised after an abort.
+    pub(super) fn bumped(&mut self, producer_id: i64, epoch: i16) {
+        self.session.becomes(producer_id, epoch);
+        self.finish(State::Idle, Ok(()));
+    }
+
+    /// The coordinator has not ended the transaction, as far as it says: it is asked again, at another broker perhaps.
+    /// What it wrote down before it failed may have lasted all the same.
+    pub(super) fn end_delayed(&mut self) {
+        if let State::Committing(commit) = &mut self.state {
+            commit.is_unsure = true;
+        }
+    }
+
+    /// What an error means for whatever is under way.
+    pub(super) fn decide(&mut self, kind: &Kind, error: WriteError) {
+        match (kind, &mut self.state) {
+            (Kind::Find(Role::Txn) | Kind::Init, State::Opening(_)) => {
+                // Another one has taken the id meanwhile, or it cannot be had. Nothing was begun.
+                let kind = if error.kind == WriteErrorKind::Abort { WriteErrorKind::Retry } else { error.kind };
+                self.finish(State::Lost, Err(WriteError { kind, ..error }));
+            }
+            (Kind::Bump, _) => self.session.is_doubted = true,
+            (Kind::End { commit: true }, State::Committing(commit)) => {
+                // Whatever the answer to a repeated request is, the first may have been executed. And only one code
+                // says that the transaction can be aborted.
+                let is_abortable = error.code == Some(code::TRANSACTION_ABORTABLE) && !commit.is_unsure;
+                match (error.kind, commit.is_unsure) {
+                    (WriteErrorKind::Abort, _) if is_abortable => {
+                        self.fail(error.clone());
+                        self.finish(State::Open, Err(error));
+                    }
+                    (WriteErrorKind::Abort, _) | (_, true) => {
+                        self.finish(State::Lost, Err(WriteError { kind: WriteErrorKind::Unknown, ..error }));
+                    }
+                    _ => self.finish(State::Lost, Err(error)),
+                }
+            }
+            (Kind::End { .. }, State::Aborting(_)) => self.finish(State::Lost, Err(error)),
+            // It is looked for again.
+            (Kind::Find(_), State::Aborting(_)) => {}
+            _ => self.fail(error),
+        }
+    }
+
+    /// The writer is lost: a broker has refused its identity.
+    pub(super) fn lose(&mut self, what: &str, code: i16) {
+        let message = format!("{what}: {}", describe(code));
+        self.fail(WriteError { kind: WriteErrorKind::Fenced, code: Some(code), message });
+    }
+}
+
+fn is_find(kind: &Kind) -> bool {
+    matches!(kind, Kind::Find(_))
+}

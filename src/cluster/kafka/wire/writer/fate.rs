@@ -1,0 +1,264 @@
+//! What the codes of Kafka's responses mean to a writer: to a batch, to a call of the transaction, to its caller.
+//!
+//! The names are those of `org.apache.kafka.common.protocol.Errors`; who throws what, and when, is in
+//! `ReplicaManager`, `ProducerStateManager`, `TransactionCoordinator` and `GroupCoordinatorService`.
+//!
+//! **Failure**: a code that is not known ends the transaction with an abort where nothing was decided yet, and is
+//! unknown where its end was asked for.
+
+use kafka_protocol::ResponseError;
+
+/// What to do about a [`WriteError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteErrorKind {
+    /// Temporary: the same call may be repeated.
+    Retry,
+    /// The transaction must be aborted; the writer can go on.
+    Abort,
+    /// Another has taken this writer's place, or it is no longer to be trusted: drop it.
+    Fenced,
+    /// The request may or may not have taken effect: drop the writer, and look.
+    Unknown,
+    /// A person has to change something.
+    Refused,
+}
+
+/// Why something was not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct WriteError {
+    /// What to do about it.
+    pub kind: WriteErrorKind,
+    /// Kafka's code, if a broker gave one.
+    pub code: Option<i16>,
+    /// What happened, in lower case and without a full stop.
+    pub message: String,
+}
+
+impl WriteError {
+    /// An error that no broker reported.
+    pub(super) fn new(kind: WriteErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, code: None, message: message.into() }
+    }
+
+    /// A broker's error.
+    pub(super) fn coded(kind: WriteErrorKind, what: &str, code: i16) -> Self {
+        Self { kind, code: Some(code), message: format!("{what}: {}", describe(code)) }
+    }
+}
+
+/// The name and meaning of a code.
+pub(super) fn describe(code: i16) -> String {
+    match ResponseError::try_from_code(code) {
+        None => "no error".to_owned(),
+        Some(error) => format!("{error} (code {code})"),
+    }
+}
+
+macro_rules! codes {
+    ($($name:ident = $code:literal,)*) => {
+        /// Kafka's codes that mean something here.
+        #[allow(missing_docs, reason = "they are Kafka's own names")]
+        pub mod code { $(pub const $name: i16 = $code;)* }
+    };
+}
+
+codes! {
+    NONE = 0,
+    CORRUPT_MESSAGE = 2,
+    UNKNOWN_TOPIC_OR_PARTITION = 3,
+    LEADER_NOT_AVAILABLE = 5,
+    NOT_LEADER_OR_FOLLOWER = 6,
+    REQUEST_TIMED_OUT = 7,
+    BROKER_NOT_AVAILABLE = 8,
+    REPLICA_NOT_AVAILABLE = 9,
+    MESSAGE_TOO_LARGE = 10,
+    OFFSET_METADATA_TOO_LARGE = 12,
+    NETWORK_EXCEPTION = 13,
+    COORDINATOR_LOAD_IN_PROGRESS = 14,
+    COORDINATOR_NOT_AVAILABLE = 15,
+    NOT_COORDINATOR = 16,
+    INVALID_TOPIC_EXCEPTION = 17,
+    RECORD_LIST_TOO_LARGE = 18,
+    NOT_ENOUGH_REPLICAS = 19,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20,
+    INVALID_REQUIRED_ACKS = 21,
+    ILLEGAL_GENERATION = 22,
+    UNKNOWN_MEMBER_ID = 25,
+    REBALANCE_IN_PROGRESS = 27,
+    TOPIC_AUTHORIZATION_FAILED = 29,
+    GROUP_AUTHORIZATION_FAILED = 30,
+    CLUSTER_AUTHORIZATION_FAILED = 31,
+    INVALID_TIMESTAMP = 32,
+    UNSUPPORTED_VERSION = 35,
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43,
+    POLICY_VIOLATION = 44,
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45,
+    DUPLICATE_SEQUENCE_NUMBER = 46,
+    INVALID_PRODUCER_EPOCH = 47,
+    INVALID_TXN_STATE = 48,
+    INVALID_PRODUCER_ID_MAPPING = 49,
+    INVALID_TRANSACTION_TIMEOUT = 50,
+    CONCURRENT_TRANSACTIONS = 51,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53,
+    OPERATION_NOT_ATTEMPTED = 55,
+    KAFKA_STORAGE_ERROR = 56,
+    UNKNOWN_PRODUCER_ID = 59,
+    FENCED_LEADER_EPOCH = 74,
+    UNKNOWN_LEADER_EPOCH = 75,
+    UNSUPPORTED_COMPRESSION_TYPE = 76,
+    FENCED_INSTANCE_ID = 82,
+    INVALID_RECORD = 87,
+    THROTTLING_QUOTA_EXCEEDED = 89,
+    PRODUCER_FENCED = 90,
+    UNKNOWN_TOPIC_ID = 100,
+    STALE_MEMBER_EPOCH = 113,
+    TRANSACTION_ABORTABLE = 120,
+}
+
+/// What a response means for a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BatchFate {
+    /// It is in the log.
+    Done,
+    /// It is sent again, with the same sequence.
+    Again {
+        /// Whether another broker may lead the partition by now.
+        moved: bool,
+    },
+    /// The broker misses what comes before it.
+    Gap,
+    /// It is too large: two halves of it may not be.
+    TooLarge,
+    /// One of its records will never be accepted.
+    Refused,
+    /// The transaction can only be aborted.
+    Abort,
+    /// The writer is lost.
+    Fenced,
+    /// A person has to change something.
+    Denied,
+}
+
+/// What a Produce response's code means.
+pub(super) fn of_batch(answer: i16) -> BatchFate {
+    use code::*;
+    match answer {
+        NONE | DUPLICATE_SEQUENCE_NUMBER => BatchFate::Done,
+        NOT_LEADER_OR_FOLLOWER
+        | LEADER_NOT_AVAILABLE
+        | UNKNOWN_TOPIC_OR_PARTITION
+        | UNKNOWN_TOPIC_ID
+        | REPLICA_NOT_AVAILABLE
+        | KAFKA_STORAGE_ERROR
+        | FENCED_LEADER_EPOCH
+        | UNKNOWN_LEADER_EPOCH => BatchFate::Again { moved: true },
+        REQUEST_TIMED_OUT
+        | BROKER_NOT_AVAILABLE
+        | NETWORK_EXCEPTION
+        | NOT_ENOUGH_REPLICAS
+        | NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        | COORDINATOR_LOAD_IN_PROGRESS
+        | COORDINATOR_NOT_AVAILABLE
+        | NOT_COORDINATOR
+        | CONCURRENT_TRANSACTIONS
+        | THROTTLING_QUOTA_EXCEEDED => BatchFate::Again { moved: false },
+        OUT_OF_ORDER_SEQUENCE_NUMBER => BatchFate::Gap,
+        MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE => BatchFate::TooLarge,
+        INVALID_TIMESTAMP | INVALID_RECORD | CORRUPT_MESSAGE => BatchFate::Refused,
+        INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => BatchFate::Fenced,
+        code if is_denied(code) => BatchFate::Denied,
+        _ => BatchFate::Abort,
+    }
+}
+
+/// What a response means for a call of the transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallFate {
+    /// It took effect.
+    Done,
+    /// It did not, and is to be repeated.
+    Again,
+    /// The same, at another coordinator perhaps.
+    Moved,
+    /// The transaction can only be aborted.
+    Abort,
+    /// The writer is lost.
+    Fenced,
+    /// A person has to change something.
+    Denied,
+}
+
+/// What a code means in a call to a coordinator.
+pub(super) fn of_call(answer: i16) -> CallFate {
+    use code::*;
+    match answer {
+        NONE => CallFate::Done,
+        NOT_COORDINATOR | COORDINATOR_NOT_AVAILABLE => CallFate::Moved,
+        COORDINATOR_LOAD_IN_PROGRESS
+        | CONCURRENT_TRANSACTIONS
+        | OPERATION_NOT_ATTEMPTED
+        | UNKNOWN_TOPIC_OR_PARTITION
+        | REQUEST_TIMED_OUT
+        | BROKER_NOT_AVAILABLE
+        | NETWORK_EXCEPTION
+        | NOT_ENOUGH_REPLICAS
+        | NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        | THROTTLING_QUOTA_EXCEEDED => CallFate::Again,
+        INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => CallFate::Fenced,
+        code if is_denied(code) => CallFate::Denied,
+        _ => CallFate::Abort,
+    }
+}
+
+/// Whether a right has to be granted, or a setting corrected.
+fn is_denied(answer: i16) -> bool {
+    use code::*;
+    matches!(
+        answer,
+        TOPIC_AUTHORIZATION_FAILED
+            | GROUP_AUTHORIZATION_FAILED
+            | CLUSTER_AUTHORIZATION_FAILED
+            | TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            | INVALID_TOPIC_EXCEPTION
+            | INVALID_REQUIRED_ACKS
+            | POLICY_VIOLATION
+            | UNSUPPORTED_VERSION
+            | UNSUPPORTED_FOR_MESSAGE_FORMAT
+            | UNSUPPORTED_COMPRESSION_TYPE
+            | INVALID_TRANSACTION_TIMEOUT
+            | OFFSET_METADATA_TOO_LARGE
+    )
+}
+
+/// Whether a broker denies access to a topic.
+pub(super) fn denies_topic(answer: i16) -> bool {
+    matches!(answer, code::TOPIC_AUTHORIZATION_FAILED | code::INVALID_TOPIC_EXCEPTION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_code_is_taken_for_success_but_two() {
+        for answer in -1..=200 {
+            let is_done = answer == code::NONE || answer == code::DUPLICATE_SEQUENCE_NUMBER;
+            assert_eq!(of_batch(answer) == BatchFate::Done, is_done, "{answer}");
+            assert_eq!(of_call(answer) == CallFate::Done, answer == code::NONE, "{answer}");
+        }
+    }
+
+    #[test]
+    fn lost_identity_is_never_tried_again() {
+        use code::*;
+        for answer in [INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE] {
+            assert_eq!(of_batch(answer), BatchFate::Fenced);
+            assert_eq!(of_call(answer), CallFate::Fenced);
+        }
+        // The group's refusal of a membership leaves the writer as it is.
+        for answer in [ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS] {
+            assert_eq!(of_call(answer), CallFate::Abort);
+        }
+    }
+}

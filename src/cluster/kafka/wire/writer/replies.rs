@@ -1,0 +1,216 @@
+//! The answers of coordinators: how they are read, and what they mean.
+//!
+//! Those with arrays are read by hand: the crate kafka-protocol allocates what a count says before it looks whether
+//! that can be.
+//!
+//! Invariant: a call whose connection broke leaves a doubt ([`Session::broke`](super::session::Session::broke)) unless
+//! not a byte of it was sent.
+//!
+//! **Failure**: an answer that cannot be read is as good as none.
+
+use std::time::Instant;
+
+use kafka_protocol::messages::{
+    AddOffsetsToTxnResponse, EndTxnResponse, FindCoordinatorResponse, InitProducerIdResponse,
+};
+use kafka_protocol::protocol::Decodable;
+
+use super::super::connection::fields::Fields;
+use super::calls::{Call, Kind};
+use super::fate::{self, CallFate};
+use super::partition::Membership;
+use super::{State, WriteError, WriteErrorKind, Writer, code};
+
+/// The least that a topic takes in an answer: its name and its count of partitions; and a partition: its fields.
+const TOPIC_BYTES_MIN: usize = 2;
+const PARTITION_BYTES_MIN: usize = 6;
+
+/// What a coordinator says.
+#[derive(Debug, Default)]
+pub(super) struct Answer<'a> {
+    /// The gravest code.
+    pub code: i16,
+    /// Where a coordinator is.
+    pub node: i32,
+    /// Who the producer is.
+    pub producer_id: i64,
+    /// In which epoch.
+    pub epoch: i16,
+    /// Topic, partition and code of each.
+    pub partitions: Vec<(&'a str, i32, i16)>,
+}
+
+impl<'a> Answer<'a> {
+    /// Reads an answer's body; `None` if it does not fit.
+    pub fn read(kind: &Kind, version: i16, body: &'a [u8]) -> Option<Self> {
+        let mut rest = body;
+        let answer = Self::default();
+        Some(match kind {
+            Kind::Find(_) => {
+                let read = FindCoordinatorResponse::decode(&mut rest, version).ok()?;
+                Self { code: read.error_code, node: *read.node_id, ..answer }
+            }
+            Kind::Init | Kind::Bump => {
+                let read = InitProducerIdResponse::decode(&mut rest, version).ok()?;
+                Self { code: read.error_code, producer_id: *read.producer_id, epoch: read.producer_epoch, ..answer }
+            }
+            Kind::AddOffsets(_) => {
+                let read = AddOffsetsToTxnResponse::decode(&mut rest, version).ok()?;
+                Self { code: read.error_code, ..answer }
+            }
+            Kind::End { .. } => {
+                let read = EndTxnResponse::decode(&mut rest, version).ok()?;
+                Self { code: read.error_code, producer_id: *read.producer_id, epoch: read.producer_epoch, ..answer }
+            }
+            // Both are the same: the duration of a throttle, then topics of partitions of codes; flexible since 3.
+            Kind::AddPartitions(_) | Kind::Offsets => {
+                let partitions = read_partitions(body, version >= 3)?;
+                let gravest = partitions.iter().map(|(_, _, code)| *code).max_by_key(|code| gravity(*code));
+                Self { code: gravest.unwrap_or(code::NONE), partitions, ..answer }
+            }
+        })
+    }
+}
+
+impl Writer {
+    /// A call has no answer. If any byte of it was sent, it may be executed, now or later.
+    pub(super) fn call_failed(&mut self, call: Call, sent: bool, reason: &str, now: Instant) {
+        let role = call.kind.role();
+        self.seat(role).node = None;
+        self.back_off(role, now);
+        match &call.kind {
+            Kind::Find(_) | Kind::Init => {}
+            Kind::AddPartitions(partitions) => self.mark(partitions, Membership::Adding, Membership::Out),
+            // Its epoch is known to nobody; the next one who takes the id raises it again.
+            Kind::Bump if sent => self.session.is_doubted = true,
+            Kind::End { .. } if sent => self.end_unanswered(&call.kind, reason),
+            _ => {}
+        }
+        if sent && !matches!(call.kind, Kind::Find(_) | Kind::Init | Kind::Bump) {
+            self.session.broke();
+        }
+    }
+
+    /// Takes a call's answer.
+    pub(super) fn call_answered(&mut self, call: Call, version: i16, body: &[u8], now: Instant) {
+        let Some(answer) = Answer::read(&call.kind, version, body) else {
+            return self.call_failed(call, true, "the answer cannot be read", now);
+        };
+        let role = call.kind.role();
+        if let Kind::AddPartitions(partitions) = &call.kind {
+            self.partitions_added(partitions, &answer);
+        }
+        match fate::of_call(answer.code) {
+            CallFate::Done => {
+                self.seat(role).pace.reset();
+                self.call_done(&call.kind, &answer);
+            }
+            fate @ (CallFate::Moved | CallFate::Again) => {
+                if fate == CallFate::Moved {
+                    self.seat(role).node = None;
+                }
+                self.back_off(role, now);
+                if matches!(call.kind, Kind::End { .. }) {
+                    self.end_delayed();
+                }
+            }
+            CallFate::Abort => self.decide_coded(&call.kind, WriteErrorKind::Abort, answer.code),
+            CallFate::Fenced => self.decide_coded(&call.kind, WriteErrorKind::Fenced, answer.code),
+            CallFate::Denied => self.decide_coded(&call.kind, WriteErrorKind::Refused, answer.code),
+        }
+    }
+
+    fn decide_coded(&mut self, kind: &Kind, error: WriteErrorKind, code: i16) {
+        self.decide(kind, WriteError::coded(error, kind.what(), code));
+    }
+
+    /// What each partition's answer means for it: those that were not added are asked for again.
+    fn partitions_added(&mut self, partitions: &[usize], answer: &Answer) {
+        for at in partitions {
+            let Some(partition) = self.partitions.get_mut(*at) else { continue };
+            let added = answer.partitions.iter().any(|(topic, index, code)| {
+                **topic == *partition.topic && *index == partition.index && *code == code::NONE
+            });
+            if partition.membership == Membership::Adding {
+                partition.membership = if added { Membership::In } else { Membership::Out };
+            }
+        }
+    }
+
+    /// A call took effect.
+    fn call_done(&mut self, kind: &Kind, answer: &Answer) {
+        match kind {
+            Kind::Find(role) => self.seat(*role).node = Some(answer.node),
+            Kind::Init => self.opened(answer.producer_id, answer.epoch),
+            Kind::Bump => self.bumped(answer.producer_id, answer.epoch),
+            Kind::AddPartitions(_) => {}
+            Kind::AddOffsets(group) => self.has_offsets |= self.group_id.as_ref() == Some(group),
+            Kind::Offsets => {
+                if let State::Committing(commit) = &mut self.state {
+                    commit.has_offsets = true;
+                }
+            }
+            Kind::End { commit } => self.ended(*commit, answer.producer_id, answer.epoch),
+        }
+    }
+}
+
+/// Which of several codes decides what to do.
+fn gravity(answer: i16) -> u8 {
+    match fate::of_call(answer) {
+        CallFate::Done => 0,
+        CallFate::Again => 1,
+        CallFate::Moved => 2,
+        CallFate::Abort => 3,
+        CallFate::Denied => 4,
+        CallFate::Fenced => 5,
+    }
+}
+
+/// The codes of partitions, by topic.
+fn read_partitions(body: &[u8], is_flexible: bool) -> Option<Vec<(&str, i32, i16)>> {
+    let (mut fields, mut partitions) = (Fields::new(body, is_flexible), Vec::new());
+    let _throttled_ms = fields.reader.i32()?;
+    for _ in 0..fields.count(TOPIC_BYTES_MIN)? {
+        let name = fields.text()?;
+        for _ in 0..fields.count(PARTITION_BYTES_MIN)? {
+            partitions.push((name, fields.reader.i32()?, fields.reader.i16()?));
+            fields.skip_tags()?;
+        }
+        fields.skip_tags()?;
+    }
+    fields.skip_tags()?;
+    Some(partitions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::calls::text;
+    use super::*;
+    use kafka_protocol::messages::txn_offset_commit_response::{
+        TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+    };
+    use kafka_protocol::messages::{TopicName, TxnOffsetCommitResponse};
+    use kafka_protocol::protocol::Encodable;
+
+    #[test]
+    fn codes_of_partitions_are_read_in_each_version() {
+        let partition =
+            |index, code| TxnOffsetCommitResponsePartition::default().with_partition_index(index).with_error_code(code);
+        let topic = |name: &str, partitions| {
+            TxnOffsetCommitResponseTopic::default().with_name(TopicName(text(name))).with_partitions(partitions)
+        };
+        let response = TxnOffsetCommitResponse::default()
+            .with_topics(vec![topic("a", vec![partition(0, 0), partition(3, 16)]), topic("b", vec![partition(1, 22)])]);
+        for version in 0..=5 {
+            let mut bytes = Vec::new();
+            response.encode(&mut bytes, version).unwrap();
+            let read = read_partitions(&bytes, version >= 3).unwrap();
+            assert_eq!(read, [("a", 0, 0), ("a", 3, 16), ("b", 1, 22)]);
+            assert_eq!(Answer::read(&Kind::Offsets, version, &bytes).unwrap().code, 22);
+            for cut in 0..bytes.len() {
+                assert!(read_partitions(&bytes[..cut], version >= 3).is_none(), "{version}: cut at {cut}");
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Handing records over: each goes into its partition's batch, if there is room.
+//!
+//! **Failure**: a record that can never be sent is refused alone; the transaction stays as it is.
+
+use std::iter::Peekable;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::primitives::VARINT_BYTES_MAX;
+use super::super::records::{BatchBuilder, HEAD_BYTES, RECORD_HEAD_BYTES_MAX, TooLarge};
+use super::partition::{Filling, Partition, note};
+use super::{NewRecord, Slot, State, Ticket, WriteError, WriteErrorKind, Writer, code};
+use crate::record::Headers;
+
+/// What a record takes in a batch beside its key, value and headers, in bytes: at most. Headers take less than in the
+/// form that they come in.
+const RECORD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 3 * VARINT_BYTES_MAX;
+
+impl Writer {
+    /// The slot of a partition. There is one for each partition that is ever written to.
+    pub fn slot(&mut self, topic: &str, partition: i32) -> Slot {
+        if let Some(slot) = self.slots.get(topic).and_then(|of_topic| of_topic.get(&partition)) {
+            return Slot(*slot);
+        }
+        let known = self.slots.get_key_value(topic).map(|(name, _)| Arc::clone(name));
+        let name = known.unwrap_or_else(|| {
+            let name: Arc<str> = topic.into();
+            self.unwatched.push(Arc::clone(&name));
+            name
+        });
+        let slot = self.partitions.len();
+        self.partitions.push(Partition::new(Arc::clone(&name), partition));
+        self.slots.entry(name).or_default().insert(partition, slot);
+        Slot(slot)
+    }
+
+    /// Hands over a record. `false` if there is no room for it now: drive, and try again. [`WriteErrorKind::Refused`]
+    /// concerns this record alone, and leaves the transaction as it is.
+    pub fn send(&mut self, ticket: Ticket, to: Slot, record: &NewRecord<'_>, now: Instant) -> Result<bool, WriteError> {
+        self.check_open()?;
+        let parts = [record.key, record.value].map(|part| part.map_or(0, <[u8]>::len));
+        let bytes = RECORD_BYTES + parts[0] + parts[1] + record.headers.as_bytes().len();
+        self.check_size(bytes)?;
+        if !self.has_room(bytes) {
+            return Ok(false);
+        }
+        self.add(ticket, to, bytes, now, |builder| {
+            builder.push(record.timestamp, record.key, record.value, record.headers)
+        })
+    }
+
+    /// Hands over a record whose key, value and headers are those of one that was read, byte for byte: `tail` is what
+    /// follows the offset in it. Otherwise like [`Writer::send`].
+    pub fn send_tail(
+        &mut self,
+        ticket: Ticket,
+        to: Slot,
+        timestamp: i64,
+        tail: &[u8],
+        now: Instant,
+    ) -> Result<bool, WriteError> {
+        self.check_open()?;
+        let bytes = RECORD_BYTES + tail.len();
+        self.check_size(bytes)?;
+        if !self.has_room(bytes) {
+            return Ok(false);
+        }
+        self.add(ticket, to, bytes, now, |builder| builder.push_tail(timestamp, tail))
+    }
+
+    /// Hands over keys and values for one partition, without headers, until there is no room: `false` then, and the
+    /// rest is left in `records`.
+    pub fn send_all<'a>(
+        &mut self,
+        number: u64,
+        to: Slot,
+        timestamp: i64,
+        records: &mut Peekable<impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>>,
+        now: Instant,
+    ) -> Result<bool, WriteError> {
+        let ticket = Ticket { number, report: false };
+        while let Some((key, value)) = records.peek().copied() {
+            let record = NewRecord { timestamp, key: Some(key), value, headers: Headers::default() };
+            if !self.send(ticket, to, &record, now)? {
+                return Ok(false);
+            }
+            records.next();
+        }
+        Ok(true)
+    }
+
+    fn check_open(&self) -> Result<(), WriteError> {
+        if let Some(trouble) = &self.trouble {
+            return Err(trouble.clone());
+        }
+        if matches!(self.state, State::Open) {
+            return Ok(());
+        }
+        Err(WriteError::new(WriteErrorKind::Abort, "no transaction is open"))
+    }
+
+    fn check_size(&self, bytes: usize) -> Result<(), WriteError> {
+        let most = self.settings.message_bytes_max;
+        if bytes + HEAD_BYTES <= most {
+            return Ok(());
+        }
+        let message = format!("a record of {bytes} bytes is larger than what may be sent, {most} bytes");
+        Err(WriteError { kind: WriteErrorKind::Refused, code: Some(code::MESSAGE_TOO_LARGE), message })
+    }
+
+    /// Whether a record of so many bytes can be held. A single one always can.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let has_room = self.held == 0 || self.held + bytes <= self.settings.buffered_bytes_max;
+        self.is_pressed |= !has_room;
+        has_room
+    }
+
+    /// Adds a record to its partition's batch.
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        to: Slot,
+        bytes: usize,
+        now: Instant,
+        push: impl FnOnce(&mut BatchBuilder) -> Result<(), TooLarge>,
+    ) -> Result<bool, WriteError> {
+        let full = self.settings.batch_bytes.min(self.settings.message_bytes_max);
+        let Some(partition) = self.partitions.get_mut(to.0) else {
+            return Err(WriteError::new(WriteErrorKind::Refused, "there is no such slot"));
+        };
+        if let Some(open) = partition.open.take_if(|open| open.builder.bytes() + bytes > full) {
+            partition.full.push_back(open);
+        }
+        let open = partition.open.get_or_insert_with(|| Filling {
+            builder: self.spare.pop().unwrap_or_default(),
+            runs: Vec::new(),
+            born: now,
+        });
+        let before = if open.builder.is_empty() { 0 } else { open.builder.bytes() };
+        if let Err(too_large) = push(&mut open.builder) {
+            return Err(WriteError::new(WriteErrorKind::Refused, too_large.to_string()));
+        }
+        note(&mut open.runs, ticket.number, ticket.report);
+        self.held += open.builder.bytes() - before;
+        if !std::mem::replace(&mut partition.is_active, true) {
+            self.active.push(to.0);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,103 @@
+//! What a writer does without a broker: bounds, refusals, and what it says of itself. The rest is in `tests/sim/wire`.
+
+use super::*;
+
+fn open_writer(settings: WriteSettings) -> Writer {
+    let mut writer = Writer::new("id", Arc::new(settings)).unwrap();
+    writer.session.becomes(7, 0);
+    writer.state = State::Idle;
+    writer.begin().unwrap();
+    writer
+}
+
+fn record(value: &[u8]) -> NewRecord<'_> {
+    NewRecord { timestamp: 1, key: None, value: Some(value), headers: crate::record::Headers::default() }
+}
+
+const TICKET: Ticket = Ticket { number: 3, report: false };
+
+#[test]
+fn writer_takes_no_more_than_it_may_hold() {
+    let now = Instant::now();
+    let mut writer = open_writer(WriteSettings { buffered_bytes_max: 10_000, batch_bytes: 900, ..Default::default() });
+    let slot = writer.slot("t", 0);
+    let mut taken = 0;
+    while writer.send(TICKET, slot, &record(&[1; 100]), now).unwrap() {
+        taken += 1;
+        assert!(taken < 1_000, "it has no bound");
+    }
+    assert!(writer.held_bytes() <= 10_000 && writer.held_bytes() > 8_000, "{}", writer.held_bytes());
+    assert_eq!(writer.in_flight(), taken);
+    // One that is larger than all of the room is taken once there is nothing else.
+    let mut writer = open_writer(WriteSettings { buffered_bytes_max: 10, ..Default::default() });
+    let slot = writer.slot("t", 0);
+    assert_eq!(writer.send(TICKET, slot, &record(&[1; 100]), now), Ok(true));
+    assert_eq!(writer.send(TICKET, slot, &record(&[1; 100]), now), Ok(false));
+}
+
+#[test]
+fn rest_of_a_run_is_left_where_there_is_no_room() {
+    let now = Instant::now();
+    let mut writer = open_writer(WriteSettings { buffered_bytes_max: 1_000, ..Default::default() });
+    let slot = writer.slot("t", 0);
+    let all = vec![(b"key".as_slice(), Some([1; 100].as_slice())); 50];
+    let mut records = all.into_iter().peekable();
+    assert_eq!(writer.send_all(3, slot, 1, &mut records, now), Ok(false));
+    assert_eq!(writer.in_flight() + records.count(), 50);
+}
+
+#[test]
+fn record_that_is_too_large_is_refused_alone() {
+    let now = Instant::now();
+    let mut writer = open_writer(WriteSettings { message_bytes_max: 500, ..Default::default() });
+    let slot = writer.slot("t", 0);
+    let refused = writer.send(TICKET, slot, &record(&[1; 500]), now).unwrap_err();
+    assert_eq!((refused.kind, refused.code), (WriteErrorKind::Refused, Some(code::MESSAGE_TOO_LARGE)));
+    assert_eq!(writer.send(TICKET, slot, &record(&[1; 300]), now), Ok(true), "the transaction is as it was");
+    assert!(writer.trouble().is_none() && !writer.has_failed());
+}
+
+#[test]
+fn unjoined_member_commits_nothing() {
+    let now = Instant::now();
+    let offset = Offset {
+        partition: crate::record::TopicPartition::new("in", 0),
+        offset: 1,
+        leader_epoch: -1,
+        metadata: String::new(),
+    };
+    for (generation, member) in [(-1, "member"), (3, "")] {
+        let mut writer = open_writer(WriteSettings::default());
+        let group = Group { id: "group".to_owned(), generation, member: member.to_owned(), instance: None };
+        writer.commit(vec![offset.clone()], group, now);
+        assert_eq!(writer.outcome().unwrap().unwrap_err().kind, WriteErrorKind::Abort);
+        assert!(matches!(writer.state, State::Open));
+    }
+}
+
+#[test]
+fn doubt_ends_a_writer_of_version_1_only() {
+    for (is_v2, goes_on) in [(false, false), (true, true)] {
+        let mut writer = open_writer(WriteSettings::default());
+        writer.session.is_v2 = is_v2;
+        assert!(writer.is_fit());
+        writer.session.broke();
+        assert_eq!(writer.is_fit(), goes_on);
+        writer.state = State::Idle;
+        assert_eq!(writer.begin().map_err(|error| error.kind).is_ok(), goes_on);
+    }
+}
+
+#[test]
+fn gravest_trouble_is_kept() {
+    let mut writer = open_writer(WriteSettings::default());
+    for (kind, kept) in [
+        (WriteErrorKind::Abort, WriteErrorKind::Abort),
+        (WriteErrorKind::Fenced, WriteErrorKind::Fenced),
+        (WriteErrorKind::Refused, WriteErrorKind::Fenced),
+    ] {
+        writer.fail(WriteError::new(kind, "for a test"));
+        assert_eq!(writer.trouble().unwrap().kind, kept);
+    }
+    assert!(!writer.is_fit());
+}

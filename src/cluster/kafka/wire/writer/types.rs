@@ -1,0 +1,133 @@
+//! What a writer takes and gives.
+
+use std::time::Duration;
+
+use super::super::records::Codec;
+use crate::record::{Headers, TopicPartition};
+
+/// Which protocol of transactions to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transactions {
+    /// Partitions are added by name, and all transactions have one epoch (KIP-98).
+    V1,
+    /// Where the cluster has it, partitions are added by writing to them, and each transaction has its own epoch
+    /// (KIP-890, `transaction.version` 2); else like [`Transactions::V1`].
+    V2,
+}
+
+/// How a writer behaves.
+#[derive(Clone, Debug)]
+pub struct WriteSettings {
+    /// After how long a coordinator ends a transaction by itself, and how long a commit or an abort may take.
+    pub transaction_timeout: Duration,
+    /// How long a record may take from being handed over to being in the log.
+    pub delivery_timeout: Duration,
+    /// How long a broker may take for one request.
+    pub request_timeout: Duration,
+    /// How long a batch that is not full waits for more.
+    pub linger: Duration,
+    /// How many bytes of records make a batch full, before they are compressed.
+    pub batch_bytes: usize,
+    /// How many bytes of batches go into one Produce request; a single batch may be larger.
+    pub request_bytes: usize,
+    /// How many Produce requests are under way to a broker at once; at most 5 to a partition, whatever this says.
+    pub in_flight_max: usize,
+    /// How batches are compressed.
+    pub codec: Codec,
+    /// How hard, `None` for the codec's own level.
+    pub level: Option<i32>,
+    /// The largest record that is taken, as a batch of its own and before it is compressed.
+    pub message_bytes_max: usize,
+    /// How many bytes of records are held at most.
+    pub buffered_bytes_max: usize,
+    /// The shortest wait before something is tried again.
+    pub retry_backoff: Duration,
+    /// The longest.
+    pub retry_backoff_max: Duration,
+    /// Which protocol of transactions to speak.
+    pub transactions: Transactions,
+}
+
+impl Default for WriteSettings {
+    fn default() -> Self {
+        Self {
+            transaction_timeout: Duration::from_secs(60),
+            delivery_timeout: Duration::from_secs(120),
+            request_timeout: Duration::from_secs(30),
+            linger: Duration::from_millis(5),
+            batch_bytes: 900_000,
+            request_bytes: 2 << 20,
+            in_flight_max: 5,
+            codec: Codec::None,
+            level: None,
+            message_bytes_max: 1_000_000,
+            buffered_bytes_max: 64 << 20,
+            retry_backoff: Duration::from_millis(1),
+            retry_backoff_max: Duration::from_millis(100),
+            transactions: Transactions::V1,
+        }
+    }
+}
+
+/// A partition that is written to: see [`super::Writer::slot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(pub(super) usize);
+
+/// Whose a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The sender's own number.
+    pub number: u64,
+    /// Whether its offset is reported ([`super::Writer::take_delivered`]); failures always are.
+    pub report: bool,
+}
+
+/// A record to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRecord<'a> {
+    /// Milliseconds since the epoch.
+    pub timestamp: i64,
+    /// The key, `None` for null.
+    pub key: Option<&'a [u8]>,
+    /// The value, `None` for null.
+    pub value: Option<&'a [u8]>,
+    /// The headers, in order.
+    pub headers: Headers<'a>,
+}
+
+/// Records that could not be written; their transaction can only be aborted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// [`Ticket::number`].
+    pub number: u64,
+    /// Whether the broker will never accept the record as it is.
+    pub refused: bool,
+    /// Why.
+    pub message: String,
+}
+
+/// An offset to be committed with a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offset {
+    /// The input partition.
+    pub partition: TopicPartition,
+    /// The next offset to read.
+    pub offset: i64,
+    /// The epoch of the leader that wrote the last record before it (KIP-320), -1 if it is not known.
+    pub leader_epoch: i32,
+    /// The text stored with it.
+    pub metadata: String,
+}
+
+/// What proves membership in the group whose offsets are committed (KIP-447).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// The group.
+    pub id: String,
+    /// Its generation as the member last heard.
+    pub generation: i32,
+    /// The member's id.
+    pub member: String,
+    /// The member's own name, if it is static (KIP-345).
+    pub instance: Option<String>,
+}
