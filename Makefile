@@ -24,6 +24,8 @@ RUST_TEST_THREADS ?= 6
 export RUST_TEST_THREADS
 # How long `make test` runs new seeds of the simulation.
 SIM_SECONDS ?= 180
+# How many seeds of the wire `make sim` runs.
+SIM_WIRE_SEEDS ?= 2000
 
 # How long `make calls` causes random trouble.
 CALLS_SECONDS ?= 120
@@ -125,13 +127,14 @@ cdc: setup-cdc ## Run the tests of real change data capture
 calls: setup-test ## Call a provider while it and the instances die, freeze and fail
 	RATCHET_TEST_CALLS_SECONDS=$(CALLS_SECONDS) $(CARGO) test $(BUILD) --test calls -- --nocapture $(ARGS)
 
-# New seeds come last. SIM_SEEDS=n runs n seeds of each profile, SIM_FIRST=n from this one on;
+# New seeds come last, then those of the wire. SIM_SEEDS=n runs n seeds of each profile, SIM_FIRST=n from this one on;
 # SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed shows one in full: docs/simulation.md.
 .PHONY: sim
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka, with faults
 	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
 ifeq ($(strip $(ARGS)$(SIM_FIRST)$(SIM_SEEDS)),)
 	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
+	SIM_WIRE_SEEDS=$(SIM_WIRE_SEEDS) $(CARGO) test $(BUILD) --lib -- --nocapture wire::simulated
 endif
 
 .PHONY: sim-hunt

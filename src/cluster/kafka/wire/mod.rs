@@ -32,3 +32,7 @@ pub mod mistakes;
 pub mod primitives;
 pub mod records;
 pub mod writer;
+
+#[cfg(test)]
+#[path = "../../../../tests/sim/wire/mod.rs"]
+mod simulated;

@@ -1,0 +1,213 @@
+//! Judges what the fetcher hands on, by what was written and lost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::batch::Rec;
+use super::client::records::RawRecord;
+use super::log::Log;
+use crate::record::TopicPartition;
+
+/// A record that was written.
+#[derive(Debug)]
+struct Birth {
+    partition: TopicPartition,
+    offset: i64,
+    /// The epoch of the leader.
+    epoch: i32,
+    /// How many logs had been cut before.
+    cuts: usize,
+    producer: Option<i64>,
+    is_committed: bool,
+    record: Rec,
+}
+
+/// What was read of a partition since it was started.
+#[derive(Debug, Default)]
+struct Run {
+    start: i64,
+    /// How many logs had been cut before.
+    cuts: usize,
+    position: i64,
+    /// Up to where offsets were passed, and in which epoch the last of them.
+    passed: Option<(i64, i32)>,
+    read: Vec<(i64, u64)>,
+    /// How many logs had been cut when the partition lost something that was read.
+    lost: Option<usize>,
+}
+
+/// The judge.
+#[derive(Debug, Default)]
+pub struct Judge {
+    births: Vec<Birth>,
+    /// The records of open transactions, by partition and producer.
+    open: HashMap<(TopicPartition, i64), Vec<u64>>,
+    /// How many logs were cut, and where each.
+    cuts: usize,
+    cut_at: BTreeMap<TopicPartition, Vec<(usize, i64)>>,
+    runs: BTreeMap<TopicPartition, Run>,
+}
+
+impl Judge {
+    /// A record is written.
+    pub fn bear(&mut self, to: &TopicPartition, offset: i64, producer: Option<i64>, epoch: i32, size: usize) -> Rec {
+        let number = self.births.len() as u64;
+        let mut value = number.to_be_bytes().to_vec();
+        value.resize(8 + size, number as u8);
+        let headers =
+            if number.is_multiple_of(3) { vec![(b"n".to_vec(), Some(vec![number as u8]))] } else { Vec::new() };
+        let key = (!number.is_multiple_of(5)).then(|| format!("key-{}", number % 7).into_bytes());
+        let record = Rec { offset, timestamp: 1_000 + number as i64, key, value: Some(value), headers };
+        let is_committed = producer.is_none();
+        if let Some(producer) = producer {
+            self.open.entry((to.clone(), producer)).or_default().push(number);
+        }
+        let birth = Birth {
+            partition: to.clone(),
+            offset,
+            epoch,
+            cuts: self.cuts,
+            producer,
+            is_committed,
+            record: record.clone(),
+        };
+        self.births.push(birth);
+        record
+    }
+
+    /// A transaction's marker is written to a partition.
+    pub fn end(&mut self, partition: &TopicPartition, producer: i64, commits: bool) {
+        for number in self.open.remove(&(partition.clone(), producer)).unwrap_or_default() {
+            self.births[number as usize].is_committed |= commits;
+        }
+    }
+
+    /// A partition loses everything from `at` on.
+    pub fn cut(&mut self, partition: &TopicPartition, at: i64) {
+        self.cuts += 1;
+        self.cut_at.entry(partition.clone()).or_default().push((self.cuts, at));
+        let births = &self.births;
+        for ((of, _), numbers) in &mut self.open {
+            if of == partition {
+                numbers.retain(|number| births[*number as usize].offset < at);
+            }
+        }
+        let cuts = self.cuts;
+        if let Some(run) = self.runs.get_mut(partition)
+            && run.read.iter().any(|(offset, _)| *offset >= at)
+        {
+            run.lost.get_or_insert(cuts);
+        }
+    }
+
+    /// Whether a partition ever lost something below an offset.
+    pub fn was_cut_below(&self, partition: &TopicPartition, offset: i64) -> bool {
+        self.cut_at.get(partition).is_some_and(|cuts| cuts.iter().any(|(_, at)| *at < offset))
+    }
+
+    /// Reading begins; `log` still holds what was to be read before, but for what was lost and may not have been
+    /// noticed.
+    pub fn start(&mut self, partition: &TopicPartition, offset: i64, log: &Log) -> Result<(), String> {
+        // Where it has read what was lost, it did not read what came in its place, and had not noticed yet.
+        if let Some(run) = self.runs.get(partition).filter(|run| run.lost.is_none()) {
+            let cuts = self.cut_at.get(partition).into_iter().flatten();
+            let lost = cuts.filter(|(cuts, at)| *cuts > run.cuts || *at >= run.start).map(|(_, at)| *at).min();
+            self.compare(partition, log, lost.unwrap_or(i64::MAX).min(run.position))?;
+        }
+        let run = Run { start: offset, position: offset, cuts: self.cuts, ..Run::default() };
+        self.runs.insert(partition.clone(), run);
+        Ok(())
+    }
+
+    /// Reading goes on from where it was.
+    pub fn resume(&mut self, partition: &TopicPartition, position: i64) -> Result<(), String> {
+        self.passed(partition, position)
+    }
+
+    /// A record is handed on.
+    pub fn heed(&mut self, partition: &TopicPartition, record: &RawRecord<'_>, epoch: i32) -> Result<(), String> {
+        let at = format!("{partition} at {}", record.offset);
+        let number = record.value.and_then(|value| value.first_chunk::<8>()).map(|number| u64::from_be_bytes(*number));
+        let number = number.ok_or_else(|| format!("{at}: what nobody wrote"))?;
+        let birth = self.births.get(number as usize).ok_or_else(|| format!("{at}: what nobody wrote"))?;
+        if birth.partition != *partition || birth.offset != record.offset {
+            return Err(format!("{at}: the record of {} at {}", birth.partition, birth.offset));
+        }
+        let headers = record.headers().map(|(name, value)| (name.to_vec(), value.map(<[u8]>::to_vec))).collect();
+        let read = Rec {
+            offset: record.offset,
+            timestamp: record.timestamp,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers,
+        };
+        if read != birth.record {
+            return Err(format!("{at}: {read:?} instead of {:?}", birth.record));
+        }
+        if epoch != birth.epoch {
+            return Err(format!("{at}: epoch {epoch} instead of {}", birth.epoch));
+        }
+        if !birth.is_committed {
+            return Err(format!("{at}: a record of producer {:?} that was not committed", birth.producer));
+        }
+        let run = self.runs.get_mut(partition).ok_or_else(|| format!("{at}: the partition is not read"))?;
+        if record.offset < run.position {
+            return Err(format!("{at}: after the position {}", run.position));
+        }
+        if run.lost.is_some_and(|cuts| birth.cuts >= cuts) {
+            return Err(format!("{at}: written after the partition lost what was read of it, which was not noticed"));
+        }
+        // From what was buffered when the partition lost it.
+        let lost = self.cut_at.get(partition).into_iter().flatten();
+        let lost = lost.filter(|(cuts, at)| birth.cuts < *cuts && record.offset >= *at).map(|(cuts, _)| *cuts).min();
+        run.lost = run.lost.or(lost);
+        run.read.push((record.offset, number));
+        run.position = record.offset + 1;
+        Ok(())
+    }
+
+    /// These offsets were passed, in this leader's epoch.
+    pub fn heed_passed(&mut self, partition: &TopicPartition, offsets: Range<i64>, epoch: i32) -> Result<(), String> {
+        let Some(run) = self.runs.get_mut(partition) else { return Ok(()) };
+        let (passed, last) = run.passed.unwrap_or((run.start, -1));
+        if offsets.start < passed || offsets.is_empty() || epoch < last {
+            return Err(format!("{partition}: {offsets:?} passed in epoch {epoch} after {passed} in epoch {last}"));
+        }
+        run.passed = Some((offsets.end, epoch));
+        Ok(())
+    }
+
+    /// The position is here after records were handed on.
+    pub fn passed(&mut self, partition: &TopicPartition, position: i64) -> Result<(), String> {
+        let Some(run) = self.runs.get_mut(partition) else { return Ok(()) };
+        if position < run.position || run.passed.is_some_and(|(passed, _)| position < passed) {
+            return Err(format!("{partition}: the position went back from {} to {position}", run.position));
+        }
+        run.position = position;
+        Ok(())
+    }
+
+    /// Everything was read to the end: nothing committed that the log still holds was left out.
+    pub fn close(&self, partition: &TopicPartition, log: &Log) -> Result<(), String> {
+        self.compare(partition, log, i64::MAX)
+    }
+
+    /// Nothing committed below `end` that the log still holds was left out.
+    fn compare(&self, partition: &TopicPartition, log: &Log, end: i64) -> Result<(), String> {
+        let Some(run) = self.runs.get(partition) else { return Ok(()) };
+        let mut read = run.read.iter().map(|(offset, _)| *offset).peekable();
+        for batch in log.batches().iter().filter(|batch| batch.marker.is_none()) {
+            let is_committed = log.is_aborted(batch) == Some(false);
+            for record in
+                batch.records.iter().filter(|record| is_committed && (run.start..end).contains(&record.offset))
+            {
+                while read.next_if(|offset| *offset < record.offset).is_some() {}
+                if read.peek() != Some(&record.offset) {
+                    let (start, position) = (run.start, run.position);
+                    return Err(format!("{partition} at {}: not handed on from {start} to {position}", record.offset));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! Seeds of the fetcher: brokers that write, replicate, elect, lose, compact and lie, a network that cuts, a reader
+//! that pauses and starts anew; then the trouble ends, and the reader has to come to the end of everything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use self::profile::{client, settings, weather};
+use super::client::brokers::Brokers;
+use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
+use super::client::records::Bounded;
+use super::cluster::Cluster;
+use super::judge::Judge;
+use super::links::Weather;
+use super::net::Net;
+use super::random::Random;
+use super::writing::Writers;
+use crate::record::TopicPartition;
+
+mod profile;
+mod tests;
+
+/// How long trouble lasts, microseconds.
+const TROUBLE: u64 = 4_000_000;
+/// How long the reader may take to come to the end after that.
+const CALM: u64 = 60_000_000;
+
+/// What a run has met: it has to meet all of it now and then.
+#[derive(Clone, Debug, Default)]
+pub struct Met {
+    pub records: usize,
+    pub cuts: usize,
+    pub elections: usize,
+    pub truncated: usize,
+    pub out_of_range: usize,
+    pub unknown_epochs: usize,
+    pub compactions: usize,
+    pub restarts: usize,
+    pub clients: usize,
+}
+
+/// A run.
+pub struct Reading {
+    random: Random,
+    cluster: Cluster,
+    net: Net,
+    brokers: Brokers,
+    fetcher: Fetcher,
+    settings: Arc<FetchSettings>,
+    fetched: Fetched,
+    unpack: Bounded,
+    writers: Writers,
+    judge: Judge,
+    partitions: Vec<TopicPartition>,
+    /// When a paused partition is started again, and one that hides its end, once, shows it, microseconds.
+    paused: BTreeMap<TopicPartition, u64>,
+    hides: BTreeMap<TopicPartition, u64>,
+    down: BTreeMap<i32, u64>,
+    met: Met,
+    records_max: usize,
+}
+
+impl Reading {
+    /// The run of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let mut cluster = Cluster::new(3, random.number());
+        cluster.create("input", 1 + random.below(4));
+        cluster.create("other", 1 + random.below(2));
+        cluster.former_once_in = *random.pick(&[0, 3]);
+        cluster.damages_once_in = *random.pick(&[0, 0, 40]);
+        let sessions = *random.pick(&[1_000, 1_000, 1, 0]);
+        cluster.nodes.values_mut().for_each(|node| node.sessions.max = sessions);
+        let weather = weather(&mut random);
+        let settings = Arc::new(settings(&mut random));
+        let partitions: Vec<TopicPartition> =
+            cluster.partitions().into_iter().map(|(topic, number)| TopicPartition::new(topic, number)).collect();
+        let mut net = Net::new(weather, random.number());
+        net.cut_once_in = *random.pick(&[0, 300, 2_000]);
+        Self {
+            net,
+            brokers: client(random.number()),
+            fetcher: Fetcher::new(Arc::clone(&settings)),
+            settings,
+            fetched: Fetched::default(),
+            unpack: Bounded::new(1 << 20),
+            writers: Writers::new(random.number()),
+            judge: Judge::default(),
+            partitions,
+            paused: BTreeMap::new(),
+            hides: BTreeMap::new(),
+            down: BTreeMap::new(),
+            met: Met::default(),
+            records_max: *random.pick(&[1, 7, 1_000]),
+            cluster,
+            random,
+        }
+    }
+
+    /// Runs it to its end; what it has met, or what is wrong.
+    pub fn run(mut self) -> Result<Met, String> {
+        for _ in 0..self.random.below(60) {
+            self.write();
+        }
+        for partition in self.partitions.clone() {
+            let log = &self.cluster.partition(&partition.topic, partition.partition).log;
+            let offset = self.random.within(log.start(), log.high());
+            self.start(&partition, offset)?;
+        }
+        while self.net.micros() < TROUBLE {
+            if self.random.once_in(4) {
+                self.disturb()?;
+            }
+            if self.random.once_in(2) {
+                self.write();
+            }
+            self.step()?;
+        }
+        self.calm()?;
+        let until = self.net.micros() + CALM;
+        while !self.is_at_end() {
+            if self.net.micros() > until {
+                return Err(format!("not at the end after {} s of calm: {}", CALM / 1_000_000, self.places()));
+            }
+            self.step()?;
+        }
+        for partition in &self.partitions {
+            let log = &self.cluster.partition(&partition.topic, partition.partition).log;
+            self.judge.close(partition, log)?;
+        }
+        self.met.cuts = self.net.links.cuts;
+        Ok(self.met)
+    }
+
+    fn write(&mut self) {
+        let partition = self.random.pick(&self.partitions).clone();
+        self.writers.write(&mut self.cluster, &mut self.judge, &partition);
+    }
+
+    /// Starts anew.
+    fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), String> {
+        self.fetcher.start(partition, offset, None, self.net.now());
+        self.paused.remove(partition);
+        let log = &self.cluster.partition(&partition.topic, partition.partition).log;
+        self.judge.start(partition, offset, log)
+    }
+
+    /// A step of time, the network, and the client.
+    fn step(&mut self) -> Result<(), String> {
+        let client = [self.brokers.next_tick(), self.fetcher.next_tick()].into_iter().flatten().min();
+        let client = client.map_or(u64::MAX, |at| self.net.micros_of(at));
+        let most = self.net.micros() + 1 + self.random.number() % 5_000;
+        self.net.pass(client.min(most));
+        self.net.step(&mut self.brokers, &mut self.cluster, &mut self.random);
+        self.fetcher.poll(&mut self.brokers, self.net.now());
+        if self.random.once_in(2) {
+            self.take()?;
+        }
+        while let Some((partition, trouble)) = self.fetcher.next_trouble() {
+            self.heed(&partition, trouble)?;
+        }
+        self.end_what_lasts()
+    }
+
+    fn end_what_lasts(&mut self) -> Result<(), String> {
+        let now = self.net.micros();
+        let over = |all: &BTreeMap<TopicPartition, u64>| -> Vec<TopicPartition> {
+            all.iter().filter(|(_, at)| **at <= now).map(|(partition, _)| partition.clone()).collect()
+        };
+        for partition in over(&self.paused) {
+            self.resume(&partition)?;
+        }
+        for partition in over(&self.hides) {
+            // Twice in a row it would seem to be at its end.
+            self.hides.insert(partition.clone(), u64::MAX);
+            self.cluster.partition(&partition.topic, partition.partition).hides = false;
+        }
+        let up: Vec<i32> = self.down.iter().filter(|(_, at)| **at <= now).map(|(node, _)| *node).collect();
+        for node in up {
+            self.down.remove(&node);
+            self.cluster.node(node).is_up = true;
+        }
+        Ok(())
+    }
+
+    /// Goes on from the position.
+    fn resume(&mut self, partition: &TopicPartition) -> Result<(), String> {
+        let position = self.fetcher.position(partition).unwrap_or(0);
+        let epoch = self.fetcher.position_epoch(partition);
+        self.start_at(partition, position, epoch)
+    }
+
+    fn start_at(&mut self, partition: &TopicPartition, position: i64, epoch: Option<i32>) -> Result<(), String> {
+        self.paused.remove(partition);
+        self.fetcher.start(partition, position, epoch, self.net.now());
+        self.judge.resume(partition, position)
+    }
+
+    fn take(&mut self) -> Result<(), String> {
+        self.fetcher.take(self.records_max, &mut self.unpack, &mut self.fetched, self.net.now());
+        if self.fetched.len() > self.records_max {
+            return Err(format!("{} records instead of {}", self.fetched.len(), self.records_max));
+        }
+        self.met.records += self.fetched.len();
+        let Self { judge, fetched, fetcher, .. } = self;
+        for (index, record) in (0..fetched.len()).filter_map(|index| Some((index, fetched.record(index)?))) {
+            let source = fetched.source(index).unwrap_or(usize::MAX);
+            let partition = fetched.partitions().get(source).ok_or("a record without a partition")?;
+            judge.heed(partition, &record, fetched.leader_epoch(index).unwrap_or(-1))?;
+        }
+        for passed in fetched.passed() {
+            let partition = fetched.partitions().get(passed.partition).ok_or("a passage without a partition")?;
+            judge.heed_passed(partition, passed.first..passed.next, passed.leader_epoch)?;
+        }
+        for partition in fetched.partitions() {
+            judge.passed(partition, fetcher.position(partition).unwrap_or(-1))?;
+        }
+        Ok(())
+    }
+
+    /// A partition is in trouble: rightly? It is started anew.
+    fn heed(&mut self, partition: &TopicPartition, trouble: Trouble) -> Result<(), String> {
+        let at = &self.cluster.partition(&partition.topic, partition.partition);
+        let (start, high) = (at.log.start(), at.log.high());
+        // A leader that was replaced, and of which nobody that was asked knows it, may not have got that far.
+        let ends = at.replaced.iter().map(|(.., log)| log.end()).min().unwrap_or(i64::MAX);
+        let is_cut = |offset| self.judge.was_cut_below(partition, offset);
+        match trouble {
+            Trouble::Truncated { offset, .. } if is_cut(offset) => self.met.truncated += 1,
+            Trouble::OffsetOutOfRange { offset } if offset < start || offset > ends || is_cut(offset) => {
+                self.met.out_of_range += 1
+            }
+            Trouble::UnknownEpoch { .. } => {
+                self.met.unknown_epochs += 1;
+                return self.resume(partition);
+            }
+            // Three times in a row, by chance.
+            Trouble::Damaged { .. } if self.cluster.damages_once_in > 0 => {
+                return self.resume(partition);
+            }
+            trouble => return Err(format!("{partition}: {trouble} without a reason")),
+        }
+        let offset = self.random.within(start, high);
+        self.start(partition, offset)
+    }
+
+    fn is_at_end(&mut self) -> bool {
+        let Self { partitions, fetcher, cluster, .. } = self;
+        partitions.iter().all(|partition| {
+            let log = &cluster.partition(&partition.topic, partition.partition).log;
+            fetcher.position(partition) == Some(log.end())
+        })
+    }
+
+    fn places(&mut self) -> String {
+        let Self { partitions, fetcher, cluster, .. } = self;
+        let place = |partition: &TopicPartition| {
+            let at = &cluster.partition(&partition.topic, partition.partition);
+            let (log, position) = (&at.log, fetcher.position(partition));
+            let (stable, end, refused) = (log.stable(), log.end(), fetcher.refused(partition).map(|(_, code)| code));
+            format!(
+                "{partition} at {position:?}, stable {stable}, end {end}, epoch {}, refused {refused:?}; ",
+                at.epoch
+            )
+        };
+        partitions.iter().map(place).collect::<String>() + &format!("{:?}", fetcher)
+    }
+
+    /// Trouble of some kind.
+    fn disturb(&mut self) -> Result<(), String> {
+        let partition = self.random.pick(&self.partitions).clone();
+        let node = self.random.within(1, 3) as i32;
+        let now = self.net.micros();
+        match self.random.below(200) {
+            0..8 => self.elect(&partition),
+            8..12 => self.writers.cut(&mut self.cluster, &mut self.judge, &partition),
+            12..22 => {
+                self.met.compactions += 1;
+                self.writers.compact(&mut self.cluster, &partition);
+            }
+            22..24 => {
+                let log = &mut self.cluster.partition(&partition.topic, partition.partition).log;
+                let to = self.random.within(log.start(), log.high());
+                log.delete_before(to);
+            }
+            24..28 => self.cluster.node(node).sessions.clear(),
+            28..60 => self.cluster.gossip(node),
+            60..64 if self.down.is_empty() => {
+                self.down.insert(node, now + self.random.number() % 500_000);
+                let down = self.cluster.node(node);
+                down.is_up = false;
+                down.sessions.clear();
+            }
+            64..72 => {
+                self.fetcher.pause(&partition);
+                self.paused.insert(partition, now + self.random.number() % 100_000);
+            }
+            72..80 => self.restart(&partition)?,
+            80..84 if !self.hides.contains_key(&partition) => {
+                self.cluster.partition(&partition.topic, partition.partition).hides = true;
+                self.hides.insert(partition, now + self.random.number() % 900_000);
+            }
+            84..86 => {
+                let position = self.fetcher.position(&partition).unwrap_or(0);
+                let epoch = self.fetcher.position_epoch(&partition);
+                self.fetcher.remove(&partition);
+                self.start_at(&partition, position, epoch)?;
+            }
+            86..88 => self.renew()?,
+            _ => {
+                let at = self.cluster.partition(&partition.topic, partition.partition);
+                at.former = Some((at.log.high(), at.log.stable()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A new client goes on from where the last one was, and knows nothing but that.
+    fn renew(&mut self) -> Result<(), String> {
+        self.met.clients += 1;
+        self.net.renew();
+        self.brokers = client(self.random.number());
+        let old = std::mem::replace(&mut self.fetcher, Fetcher::new(Arc::clone(&self.settings)));
+        for partition in self.partitions.clone() {
+            let position = old.position(&partition).unwrap_or(0);
+            self.start_at(&partition, position, old.position_epoch(&partition))?;
+        }
+        Ok(())
+    }
+
+    fn elect(&mut self, partition: &TopicPartition) {
+        self.met.elections += 1;
+        let (to, unaware) = (self.random.within(1, 3) as i32, self.random.once_in(2));
+        self.cluster.elect(&partition.topic, partition.partition, to, None, unaware);
+        if self.random.once_in(3) {
+            self.cluster.partition(&partition.topic, partition.partition).is_led = false;
+        }
+    }
+
+    /// Starts anew: at the position, or somewhere before.
+    fn restart(&mut self, partition: &TopicPartition) -> Result<(), String> {
+        self.met.restarts += 1;
+        if self.random.once_in(2) {
+            return self.resume(partition);
+        }
+        let log = &self.cluster.partition(&partition.topic, partition.partition).log;
+        let offset = self.random.within(log.start(), log.high());
+        self.start(partition, offset)
+    }
+
+    /// All trouble ends.
+    fn calm(&mut self) -> Result<(), String> {
+        self.net.links.weather = Weather::FAIR;
+        self.net.cut_once_in = 0;
+        self.cluster.damages_once_in = 0;
+        self.down.clear();
+        self.cluster.nodes.values_mut().for_each(|node| node.is_up = true);
+        self.writers.end_all(&mut self.cluster, &mut self.judge);
+        for partition in self.partitions.clone() {
+            let at = self.cluster.partition(&partition.topic, partition.partition);
+            at.log.replicate(at.log.end());
+            (at.hides, at.former) = (false, None);
+            if self.paused.contains_key(&partition) {
+                self.resume(&partition)?;
+            }
+        }
+        self.cluster.gossip_all();
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! A client in front of brokers in fair weather, for single situations of the fetcher.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::batch::{Head, Rec};
+use super::client::brokers::{Address, Brokers, Settings};
+use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
+use super::client::records::{Bounded, Unpack};
+use super::cluster::Cluster;
+use super::links::Weather;
+use super::net::Net;
+use super::random::Random;
+use crate::record::TopicPartition;
+
+/// A client in front of one broker, or some.
+pub struct Rig {
+    pub cluster: Cluster,
+    pub net: Net,
+    pub brokers: Brokers,
+    pub fetcher: Fetcher,
+    pub fetched: Fetched,
+    pub random: Random,
+    pub offsets: Vec<(i32, i64)>,
+    pub troubles: Vec<(i32, Trouble)>,
+}
+
+/// Settings of short waits.
+pub fn settings() -> FetchSettings {
+    FetchSettings { max_wait: Duration::from_millis(20), missing_wait: Duration::from_secs(2), ..Default::default() }
+}
+
+/// A partition of the topic.
+pub fn partition(number: i32) -> TopicPartition {
+    TopicPartition::new("t", number)
+}
+
+impl Rig {
+    pub fn new(settings: FetchSettings, partitions: usize) -> Self {
+        Self::over(1, settings, partitions)
+    }
+
+    /// The same with several brokers, of which it knows the first one.
+    pub fn over(nodes: i32, settings: FetchSettings, partitions: usize) -> Self {
+        let mut cluster = Cluster::new(nodes, 1);
+        cluster.create("t", partitions);
+        let address = Address { host: "node1".to_owned(), port: 9092 };
+        Self {
+            cluster,
+            net: Net::new(Weather::FAIR, 1),
+            brokers: Brokers::seeded(Arc::new(Settings::default()), vec![address], 1),
+            fetcher: Fetcher::new(Arc::new(settings)),
+            fetched: Fetched::default(),
+            random: Random::new(1),
+            offsets: Vec::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    /// Writes a batch of so many records of so many bytes, which all followers fetch.
+    pub fn write(&mut self, number: i32, count: usize, bytes: usize, head: &Head) {
+        let record = |_| Rec { timestamp: 1, value: Some(vec![7; bytes]), ..Rec::default() };
+        let at = self.cluster.partition("t", number);
+        at.log.write(at.epoch, head, (0..count).map(record).collect());
+        let end = at.log.end();
+        at.log.replicate(end);
+    }
+
+    pub fn start(&mut self, number: i32, offset: i64) {
+        self.fetcher.start(&partition(number), offset, None, self.net.now());
+    }
+
+    /// Everything but handing on.
+    pub fn step(&mut self) {
+        let ticks = [self.brokers.next_tick(), self.fetcher.next_tick()].into_iter().flatten().min();
+        let until = ticks.map_or(u64::MAX, |at| self.net.micros_of(at));
+        self.net.pass(until.min(self.net.micros() + 1_000));
+        self.net.step(&mut self.brokers, &mut self.cluster, &mut self.random);
+        self.fetcher.poll(&mut self.brokers, self.net.now());
+    }
+
+    pub fn take(&mut self, unpack: &mut dyn Unpack) {
+        self.fetcher.take(1_000, unpack, &mut self.fetched, self.net.now());
+        let partitions = self.fetched.partitions();
+        let read = self.fetched.iter().map(|(source, record)| (partitions[source].partition, record.offset));
+        self.offsets.extend(read);
+        while let Some((partition, trouble)) = self.fetcher.next_trouble() {
+            self.troubles.push((partition.partition, trouble));
+        }
+    }
+
+    /// Lets so many milliseconds pass.
+    pub fn run(&mut self, millis: u64) {
+        let until = self.net.micros() + millis * 1_000;
+        while self.net.micros() < until {
+            self.step();
+            self.take(&mut Bounded::new(1 << 20));
+        }
+    }
+
+    pub fn position(&self, number: i32) -> i64 {
+        self.fetcher.position(&partition(number)).unwrap()
+    }
+
+    /// Removes whatever is below an offset.
+    pub fn clean(&mut self, number: i32, below: i64) {
+        self.cluster.partition("t", number).log.compact(below, |_| false, |_| false);
+    }
+}

@@ -1,0 +1,312 @@
+//! Single situations of the fetcher: what it does about each, and when.
+
+use super::batch::{Head, Packing};
+use super::client::fetcher::{CONFIRMED_AFTER, FetchSettings, Trouble};
+use super::client::records::{Bounded, Codec, Rejected, Unpack, Unpacked};
+use super::rig::{Rig, partition, settings};
+use crate::record::TopicPartition;
+
+#[test]
+fn batch_beyond_all_limits_is_read() {
+    let limits = FetchSettings { max_bytes: 100, partition_max_bytes: 100, ..settings() };
+    let mut rig = Rig::new(limits, 1);
+    rig.write(0, 1, 5_000, &Head::PLAIN);
+    rig.start(0, 0);
+    rig.run(100);
+    assert_eq!(rig.offsets, [(0, 0)]);
+}
+
+#[test]
+fn batch_that_is_returned_cut_off_is_asked_for_with_more_up_to_a_limit() {
+    let limits = FetchSettings { max_bytes: 100, partition_max_bytes: 100, batch_max_bytes: 6_000, ..settings() };
+    let mut rig = Rig::new(limits, 1);
+    rig.cluster.cuts_first = true;
+    rig.write(0, 1, 5_000, &Head::PLAIN);
+    rig.write(0, 1, 7_000, &Head::PLAIN);
+    rig.start(0, 0);
+    rig.run(1_000);
+    assert_eq!(rig.offsets, [(0, 0)]);
+    let [(0, Trouble::TooLarge { offset: 1, bytes: 7_000.. })] = rig.troubles[..] else { panic!("{:?}", rig.troubles) };
+    assert_eq!(rig.position(0), 1);
+}
+
+#[test]
+fn gap_at_the_end_is_passed_once_it_was_confirmed() {
+    let mut rig = Rig::new(settings(), 2);
+    (0..3).for_each(|_| rig.write(0, 2, 10, &Head::PLAIN));
+    rig.start(0, 0);
+    rig.start(1, 0);
+    rig.run(100);
+    rig.write(0, 2, 10, &Head::PLAIN);
+    // Before it was fetched.
+    rig.clean(0, 8);
+    let confirmed = CONFIRMED_AFTER.as_millis() as u64;
+    rig.run(confirmed - 100);
+    assert_eq!(rig.position(0), 6);
+    rig.run(300);
+    assert_eq!((rig.position(0), rig.fetcher.position_epoch(&partition(0))), (8, Some(0)));
+    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.run(100);
+    assert_eq!(rig.offsets.last(), Some(&(0, 8)));
+}
+
+#[test]
+fn gap_at_the_end_is_passed_while_others_are_busy() {
+    let mut rig = Rig::new(FetchSettings { max_bytes: 500, ..settings() }, 2);
+    (0..2).for_each(|_| rig.write(0, 2, 10, &Head::PLAIN));
+    rig.clean(0, 4);
+    rig.start(0, 0);
+    rig.start(1, 0);
+    for _ in 0..3_000 {
+        rig.write(1, 1, 400, &Head::PLAIN);
+        rig.run(1);
+    }
+    assert_eq!(rig.position(0), 4);
+    assert!(rig.offsets.len() > 1_000, "{}", rig.offsets.len());
+}
+
+#[test]
+fn leader_that_hides_its_end_for_a_while_is_not_believed() {
+    let mut rig = Rig::new(settings(), 1);
+    rig.write(0, 3, 10, &Head::PLAIN);
+    rig.cluster.partition("t", 0).hides = true;
+    rig.start(0, 0);
+    rig.run(CONFIRMED_AFTER.as_millis() as u64 - 100);
+    assert_eq!(rig.position(0), 0);
+    rig.cluster.partition("t", 0).hides = false;
+    rig.run(1_000);
+    assert_eq!(rig.offsets, [(0, 0), (0, 1), (0, 2)]);
+}
+
+#[test]
+fn leader_that_points_to_another_replica_is_not_believed_to_be_empty() {
+    let mut rig = Rig::new(settings(), 1);
+    rig.write(0, 3, 10, &Head::PLAIN);
+    rig.cluster.prefers = 2;
+    rig.start(0, 0);
+    rig.run(5_000);
+    assert_eq!(rig.position(0), 0);
+    assert_eq!(rig.fetcher.refused(&partition(0)).map(|(_, code)| code), Some(9));
+}
+
+#[test]
+fn damaged_batch_is_trouble_after_what_is_before_it() {
+    let mut rig = Rig::new(settings(), 2);
+    (0..3).for_each(|_| rig.write(0, 2, 10, &Head::PLAIN));
+    rig.write(1, 1, 10, &Head::PLAIN);
+    rig.cluster.partition("t", 0).log.damage(1);
+    rig.start(0, 0);
+    rig.start(1, 0);
+    rig.run(1_000);
+    assert_eq!(rig.offsets.iter().filter(|(of, _)| *of == 0).count(), 2);
+    assert!(matches!(rig.troubles[..], [(0, Trouble::Damaged { offset: 2, .. })]), "{:?}", rig.troubles);
+    assert_eq!((rig.position(0), rig.position(1)), (2, 1));
+    assert!(!rig.fetcher.is_reading(&partition(0)) && rig.fetcher.is_reading(&partition(1)));
+}
+
+#[test]
+fn denied_topic_is_read_once_it_is_granted() {
+    for is_denied_from_the_start in [true, false] {
+        let mut rig = Rig::new(settings(), 1);
+        rig.write(0, 1, 10, &Head::PLAIN);
+        rig.cluster.deny("t", is_denied_from_the_start);
+        rig.start(0, 0);
+        rig.run(if is_denied_from_the_start { 3_000 } else { 100 });
+        rig.cluster.deny("t", true);
+        rig.write(0, 1, 10, &Head::PLAIN);
+        rig.run(3_000);
+        assert_eq!(rig.troubles, [(0, Trouble::Denied)]);
+        rig.cluster.deny("t", false);
+        rig.start(0, rig.position(0));
+        rig.run(3_000);
+        assert_eq!(rig.offsets, [(0, 0), (0, 1)], "{:?} {:?}", rig.troubles, rig.fetcher);
+        assert_eq!(rig.troubles.len(), 1);
+    }
+}
+
+#[test]
+fn missing_partition_is_trouble_after_a_while() {
+    let mut rig = Rig::new(settings(), 1);
+    rig.start(1, 0);
+    rig.fetcher.start(&TopicPartition::new("none", 0), 0, None, rig.net.now());
+    rig.run(1_900);
+    assert_eq!(rig.troubles, []);
+    rig.run(1_500);
+    assert_eq!(rig.troubles.len(), 2);
+    assert!(rig.troubles.iter().all(|(_, trouble)| *trouble == Trouble::Missing));
+}
+
+#[test]
+fn offset_beyond_the_log_is_trouble() {
+    for offset in [0, 100] {
+        let mut rig = Rig::new(settings(), 1);
+        (0..3).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
+        rig.cluster.partition("t", 0).log.delete_before(1);
+        rig.start(0, offset);
+        rig.run(2_000);
+        assert_eq!(rig.troubles, [(0, Trouble::OffsetOutOfRange { offset })]);
+    }
+}
+
+#[test]
+fn start_behind_a_lost_tail_is_truncated() {
+    let mut rig = Rig::new(settings(), 1);
+    (0..4).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
+    rig.cluster.elect("t", 0, 1, Some(2), false);
+    rig.cluster.gossip_all();
+    (0..4).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
+    rig.fetcher.start(&partition(0), 3, Some(0), rig.net.now());
+    rig.run(500);
+    assert_eq!(rig.troubles, [(0, Trouble::Truncated { offset: 3, end: 2 })]);
+    // Up to there, nothing is lost.
+    rig.fetcher.start(&partition(0), 2, Some(0), rig.net.now());
+    rig.run(500);
+    assert_eq!(rig.offsets, [(0, 2), (0, 3), (0, 4), (0, 5)]);
+    // Of an epoch that nobody knows.
+    rig.fetcher.start(&partition(0), 2, Some(9), rig.net.now());
+    rig.run(1_500);
+    assert_eq!(rig.troubles.len(), 1);
+    rig.run(2_000);
+    assert_eq!(rig.troubles[1..], [(0, Trouble::UnknownEpoch { offset: 2, epoch: 9 })]);
+}
+
+#[test]
+fn leader_that_does_not_know_its_successor_is_asked_again() {
+    for learns in [true, false] {
+        let mut rig = Rig::over(3, settings(), 1);
+        rig.write(0, 2, 10, &Head::PLAIN);
+        // The first broker, which led it, hears of nothing.
+        rig.cluster.elect("t", 0, 2, None, true);
+        rig.cluster.gossip(2);
+        rig.write(0, 2, 10, &Head::PLAIN);
+        rig.cluster.nodes.get_mut(&2).unwrap().is_up = false;
+        rig.cluster.nodes.get_mut(&3).unwrap().is_up = false;
+        rig.fetcher.start(&partition(0), 4, Some(1), rig.net.now());
+        rig.run(1_500);
+        assert_eq!((&rig.troubles[..], rig.position(0)), (&[][..], 4));
+        if !learns {
+            rig.run(3_000);
+            assert_eq!(rig.troubles, [(0, Trouble::UnknownEpoch { offset: 4, epoch: 1 })]);
+            continue;
+        }
+        rig.cluster.nodes.values_mut().for_each(|node| node.is_up = true);
+        rig.cluster.gossip_all();
+        rig.write(0, 1, 10, &Head::PLAIN);
+        rig.run(3_000);
+        assert_eq!((&rig.troubles[..], &rig.offsets[..]), (&[][..], &[(0, 4)][..]));
+    }
+}
+
+#[test]
+fn partition_is_read_on_where_its_leader_has_moved() {
+    let mut rig = Rig::over(3, settings(), 1);
+    rig.write(0, 2, 10, &Head::PLAIN);
+    rig.start(0, 0);
+    rig.run(200);
+    for (to, unaware) in [(2, false), (3, true), (1, true)] {
+        rig.cluster.elect("t", 0, to, None, unaware);
+        rig.cluster.gossip(to);
+        rig.write(0, 2, 10, &Head::PLAIN);
+        rig.run(500);
+        rig.cluster.gossip_all();
+        rig.run(2_000);
+    }
+    let all: Vec<(i32, i64)> = (0..8).map(|offset| (0, offset)).collect();
+    assert_eq!((&rig.offsets, &rig.troubles[..]), (&all, &[][..]));
+    assert_eq!(rig.fetcher.position_epoch(&partition(0)), Some(3));
+}
+
+#[test]
+fn what_is_buffered_is_bounded() {
+    let bounds =
+        FetchSettings { max_bytes: 10_000, partition_max_bytes: 5_000, buffered_bytes_max: 20_000, ..settings() };
+    let mut rig = Rig::new(bounds, 3);
+    for number in 0..3 {
+        (0..100).for_each(|_| rig.write(number, 1, 1_000, &Head::PLAIN));
+        rig.start(number, 0);
+    }
+    let until = rig.net.micros() + 3_000_000;
+    let mut most = 0;
+    while rig.net.micros() < until {
+        rig.step();
+        most = most.max(rig.fetcher.buffered_bytes());
+    }
+    assert!((10_000..31_000).contains(&most), "{most}");
+    rig.run(3_000);
+    assert_eq!(rig.offsets.len(), 300);
+    assert_eq!(rig.fetcher.buffered_bytes(), 0);
+}
+
+#[test]
+fn next_fetch_is_under_way_before_anything_is_handed_on() {
+    let mut rig = Rig::new(settings(), 1);
+    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.start(0, 0);
+    while rig.fetcher.buffered_bytes() == 0 {
+        rig.step();
+    }
+    let before = rig.cluster.fetches;
+    for _ in 0..10 {
+        rig.net.pass(rig.net.micros() + 1_000);
+        rig.net.step(&mut rig.brokers, &mut rig.cluster, &mut rig.random);
+    }
+    assert_eq!((rig.cluster.fetches.full, rig.cluster.fetches.incremental), (before.full, before.incremental + 1));
+}
+
+#[test]
+fn session_goes_on_and_is_opened_anew_when_it_is_lost() {
+    let mut rig = Rig::new(settings(), 3);
+    for number in 0..3 {
+        rig.write(number, 1, 10, &Head::PLAIN);
+        rig.start(number, 0);
+    }
+    rig.run(500);
+    let fetches = rig.cluster.fetches;
+    assert_eq!((fetches.full, fetches.alone), (1, 0));
+    // Those that have changed: by then, each partition was named twice.
+    assert!(fetches.incremental > 10 && fetches.named <= 9, "{fetches:?}");
+    rig.cluster.node(1).sessions.clear();
+    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.run(500);
+    assert_eq!(rig.cluster.fetches.full, 2);
+    assert_eq!(rig.offsets.len(), 4);
+    // Without any session.
+    rig.cluster.node(1).sessions.max = 0;
+    rig.cluster.node(1).sessions.clear();
+    (0..5).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
+    rig.run(500);
+    assert_eq!(rig.offsets.len(), 9);
+    assert!(rig.cluster.fetches.full > 10);
+}
+
+/// Has no room, or never enough.
+struct Tight(Option<Rejected>);
+
+impl Unpack for Tight {
+    fn unpack(&mut self, codec: Codec, bytes: &[u8]) -> Result<Unpacked, Rejected> {
+        self.0.map_or_else(|| Bounded::new(1 << 20).unpack(codec, bytes), Err)
+    }
+}
+
+#[test]
+fn batch_waits_for_room_to_be_unpacked_and_is_trouble_if_there_never_is() {
+    let head = Head { packing: Packing::Gzip, ..Head::PLAIN };
+    let mut rig = Rig::new(settings(), 1);
+    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.write(0, 2, 1_000, &head);
+    rig.start(0, 0);
+    for _ in 0..1_000 {
+        rig.step();
+        rig.take(&mut Tight(Some(Rejected::NoRoom)));
+    }
+    assert_eq!((&rig.offsets[..], rig.position(0)), (&[(0, 0)][..], 1));
+    rig.take(&mut Tight(None));
+    assert_eq!(rig.offsets, [(0, 0), (0, 1), (0, 2)]);
+    rig.write(0, 2, 1_000, &head);
+    for _ in 0..1_000 {
+        rig.step();
+        rig.take(&mut Tight(Some(Rejected::TooLarge)));
+    }
+    assert_eq!(rig.troubles, [(0, Trouble::UnpacksTooLarge { offset: 3 })]);
+    assert_eq!(rig.position(0), 3);
+}

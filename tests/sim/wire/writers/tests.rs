@@ -1,0 +1,140 @@
+//! Seeds of the writer, and the mistakes that their judge has to notice.
+
+use std::time::{Duration, Instant};
+
+use super::super::client::mistakes::{Mistake, switch_on};
+use super::super::client::writer::{Transactions, WriteSettings};
+use super::super::{MISTAKE_SEEDS, seeds};
+use super::{Profile, Tally, run};
+
+/// How many seeds are run, unless more are wanted.
+const SEEDS: u64 = 120;
+
+#[expect(clippy::disallowed_methods, reason = "a base for the simulated clock, of which only differences count")]
+fn base() -> Instant {
+    Instant::now()
+}
+
+#[test]
+fn what_is_committed_is_what_the_app_was_told() {
+    let (seeds, reach_all) = seeds(SEEDS);
+    let mut total = Tally::default();
+    let mut failed = Vec::new();
+    for seed in seeds {
+        let (tally, judged) = run(seed, Profile::draw(seed), base());
+        if let Err(wrong) = judged {
+            failed.push(format!("seed {seed}: {wrong}"));
+        }
+        total.add(&tally);
+    }
+    println!("{total:?}");
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+    if reach_all {
+        total.assert_reached();
+    }
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.committed += other.committed;
+        self.aborted += other.aborted;
+        self.unknown += other.unknown;
+        self.unknown_committed += other.unknown_committed;
+        self.writers += other.writers;
+        self.cuts += other.cuts;
+        self.late += other.late;
+        self.timed_out += other.timed_out;
+        self.zombies += other.zombies;
+        self.duplicates_refused += other.duplicates_refused;
+        self.splits += other.splits;
+        self.gaps += other.gaps;
+        self.moved += other.moved;
+    }
+
+    /// A run that does not reach what it is for is worth nothing.
+    fn assert_reached(&self) {
+        let reached = [
+            self.committed,
+            self.aborted,
+            self.unknown,
+            self.unknown_committed,
+            self.cuts,
+            self.late,
+            self.timed_out,
+            self.zombies,
+            self.splits,
+            self.gaps,
+            self.moved,
+        ];
+        assert!(reached.iter().all(|count| *count > 0), "not all situations were reached: {self:?}");
+    }
+}
+
+/// Runs seeds with a mistake until the judge notices.
+fn is_noticed(mistake: Mistake, draw: impl Fn(u64) -> Profile) {
+    is_noticed_as("", mistake, draw);
+}
+
+/// The same, by a judgement of which this is a part.
+fn is_noticed_as(part: &str, mistake: Mistake, draw: impl Fn(u64) -> Profile) {
+    switch_on(Some(mistake));
+    let wrong = |seed| run(seed, draw(seed), base()).1.err().filter(|wrong| wrong.contains(part));
+    let noticed = (0..MISTAKE_SEEDS).find_map(|seed| Some((seed, wrong(seed)?)));
+    switch_on(None);
+    let (seed, wrong) = noticed.unwrap_or_else(|| panic!("{mistake:?} was not noticed"));
+    println!("{mistake:?}: seed {seed}: {wrong}");
+    assert_eq!(run(seed, draw(seed), base()).1, Ok(()), "without the mistake nothing is wrong");
+}
+
+macro_rules! noticed {
+    ($($name:ident: $mistake:ident,)+) => {
+        $(#[test]
+        fn $name() {
+            is_noticed(Mistake::$mistake, Profile::draw);
+        })+
+    };
+}
+
+noticed! {
+    sequence_that_is_not_raised_after_a_retry_is_noticed: SequenceNotRaised,
+    epoch_of_a_former_transaction_is_noticed: FormerEpoch,
+    batch_sent_under_two_sequences_is_noticed: TwoSequences,
+    offsets_without_generation_are_noticed: NoGeneration,
+    partition_of_the_wrong_transaction_is_noticed: AddedBefore,
+    answer_to_another_request_is_noticed: WrongAnswer,
+    batches_sent_again_out_of_order_are_noticed: LastFirst,
+    success_of_an_unknown_end_is_noticed: UnknownIsSuccess,
+    abort_of_an_unknown_end_is_noticed: UnknownIsAbort,
+    skipped_refusal_is_noticed: RefusedIsSkipped,
+    end_before_the_records_are_written_is_noticed: EndBeforeFlush,
+}
+
+#[test]
+fn epoch_that_is_not_raised_after_an_abort_is_noticed() {
+    is_noticed(Mistake::EpochNotRaised, |seed| {
+        let drawn = Profile::draw(seed);
+        let write = WriteSettings { transactions: Transactions::V1, ..drawn.write };
+        Profile { is_v2: false, poisons: true, cuts: 0, moves: 0, deaths: 0, freezes: 0, write, ..drawn }
+    });
+}
+
+#[test]
+fn transaction_after_a_doubt_is_noticed() {
+    is_noticed_as("its offsets were committed again, or late", Mistake::DoubtIgnored, |seed| {
+        let drawn = Profile::draw(seed);
+        let write = WriteSettings { transactions: Transactions::V1, linger: Duration::ZERO, ..drawn.write };
+        Profile {
+            is_v2: false,
+            verifies: false,
+            cuts: 10,
+            late_max: 200_000,
+            poisons: false,
+            trouble: 4_000_000,
+            deaths: 0,
+            freezes: 0,
+            moves: 0,
+            write,
+            ..drawn
+        }
+    });
+}

@@ -1,0 +1,135 @@
+//! What is written while the fetcher reads: single records, transactions of several producers, their markers; and how
+//! followers fetch it, the cleaner removes it, and unclean elections lose it.
+
+use std::collections::BTreeMap;
+
+use super::batch::{Head, Packing, Rec};
+use super::cluster::Cluster;
+use super::judge::Judge;
+use super::random::Random;
+use crate::record::TopicPartition;
+
+/// Producers of transactions.
+const PRODUCERS: i64 = 4;
+
+/// The writers.
+pub struct Writers {
+    random: Random,
+    /// How each producer's ended transaction ends in the partitions whose marker is not written.
+    ending: BTreeMap<(i64, TopicPartition), bool>,
+    /// The partitions of its open transaction.
+    open: BTreeMap<i64, Vec<TopicPartition>>,
+}
+
+impl Writers {
+    pub fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), ending: BTreeMap::new(), open: BTreeMap::new() }
+    }
+
+    /// Writes something to a partition, or has followers fetch.
+    pub fn write(&mut self, cluster: &mut Cluster, judge: &mut Judge, partition: &TopicPartition) {
+        match self.random.below(12) {
+            0..2 => self.append(cluster, judge, partition, None),
+            2..6 => {
+                let producer = self.random.within(1, PRODUCERS);
+                // A producer's next transaction begins when the markers of the last one are written.
+                if self.ending.keys().all(|(of, _)| *of != producer) {
+                    self.append(cluster, judge, partition, Some(producer));
+                }
+            }
+            6 => self.end(),
+            7..9 => {
+                let pending: Vec<(i64, TopicPartition)> = self.ending.keys().cloned().collect();
+                if !pending.is_empty() {
+                    let key = self.random.pick(&pending).clone();
+                    self.mark(cluster, judge, key);
+                }
+            }
+            _ => {
+                let log = &mut cluster.partition(&partition.topic, partition.partition).log;
+                let to = self.random.within(log.high(), log.end());
+                let seam = log.batches().iter().map(|batch| batch.last + 1).filter(|end| *end <= to).max();
+                log.replicate(seam.unwrap_or(0));
+            }
+        }
+    }
+
+    fn append(&mut self, cluster: &mut Cluster, judge: &mut Judge, to: &TopicPartition, producer: Option<i64>) {
+        let packing = *self.random.pick(&[Packing::None, Packing::None, Packing::Gzip, Packing::Lz4]);
+        let head = match producer {
+            None => Head { packing, ..Head::PLAIN },
+            Some(producer) => Head { producer, producer_epoch: 0, sequence: 0, transactional: true, packing },
+        };
+        let at = cluster.partition(&to.topic, to.partition);
+        let (epoch, base) = (at.epoch, at.log.end());
+        let count = self.random.within(1, 6);
+        let large = self.random.once_in(30);
+        let records: Vec<Rec> = (base..base + count)
+            .map(|offset| {
+                let size = if large { 4_000 } else { self.random.below(200) };
+                judge.bear(to, offset, producer, epoch, size)
+            })
+            .collect();
+        at.log.write(epoch, &head, records);
+        if let Some(producer) = producer {
+            let touched = self.open.entry(producer).or_default();
+            if !touched.contains(to) {
+                touched.push(to.clone());
+            }
+        }
+    }
+
+    /// A producer ends its transaction; the markers follow.
+    fn end(&mut self) {
+        let open: Vec<i64> = self.open.keys().copied().collect();
+        if open.is_empty() {
+            return;
+        }
+        let producer = *self.random.pick(&open);
+        let commits = !self.random.once_in(3);
+        for partition in self.open.remove(&producer).unwrap_or_default() {
+            self.ending.insert((producer, partition), commits);
+        }
+    }
+
+    fn mark(&mut self, cluster: &mut Cluster, judge: &mut Judge, key: (i64, TopicPartition)) {
+        let Some(commits) = self.ending.remove(&key) else { return };
+        let (producer, partition) = key;
+        let at = cluster.partition(&partition.topic, partition.partition);
+        at.log.mark(at.epoch, producer, 0, commits, 1);
+        judge.end(&partition, producer, commits);
+    }
+
+    /// Every transaction ends, and every marker is written.
+    pub fn end_all(&mut self, cluster: &mut Cluster, judge: &mut Judge) {
+        while !self.open.is_empty() {
+            self.end();
+        }
+        while let Some((key, _)) = self.ending.first_key_value() {
+            let key = key.clone();
+            self.mark(cluster, judge, key);
+        }
+    }
+
+    /// An unclean election, or a clean one that loses what followers have not fetched: at a point where no transaction
+    /// is open, since what becomes of the rest of one is the coordinator's affair.
+    pub fn cut(&mut self, cluster: &mut Cluster, judge: &mut Judge, partition: &TopicPartition) {
+        let log = &cluster.partition(&partition.topic, partition.partition).log;
+        let seams = log.seams();
+        // Mostly near the end.
+        let back = self.random.below(seams.len().min(6));
+        let at = seams[seams.len() - 1 - back];
+        let (to, unaware) = (self.random.within(1, 3) as i32, self.random.once_in(2));
+        cluster.elect(&partition.topic, partition.partition, to, Some(at), unaware);
+        judge.cut(partition, at);
+    }
+
+    /// The cleaner removes some committed records, and all that is of aborted transactions.
+    pub fn compact(&mut self, cluster: &mut Cluster, partition: &TopicPartition) {
+        let log = &mut cluster.partition(&partition.topic, partition.partition).log;
+        let dirty_end = self.random.within(log.start(), log.end());
+        let (mut one, mut other) = (self.random.clone(), Random::new(self.random.number()));
+        let share = 1 + one.below(4);
+        log.compact(dirty_end, |_| !one.once_in(share), |_| other.once_in(2));
+    }
+}
