@@ -23,7 +23,7 @@ fi
 
 seeds=$(mktemp -d)
 trap 'rm -rf "$seeds"' EXIT
-mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted,batches,raised}
+mkdir -p "$seeds"/{paths,versions,envelopes,yaml,persisted,batches,records,responses,raised}
 
 # Each line is a seed of its own, so that a seed is one record.
 find tests/corpus/files tests/data topologies/samples -type f 2>/dev/null | sort | while read -r file; do
@@ -69,11 +69,24 @@ for bytes in '\x00\x04\x04id\x02v\x02n\x01' '\x01\x0c\0\0\0\x01\x01\0\x0c\0\0\0\
     printf '%b' "$bytes" >"$seeds/batches/$batch"
 done
 
+# Batches and markers that Java's client has written, after a byte for the kind; and a response to Fetch and one to
+# Produce, after a byte for the version.
+tr -d ' \n\\' <src/cluster/kafka/wire/records/tests/golden.rs | grep -oE '"[0-9a-f]{70,}"' | tr -d '"' | while read -r hex; do
+    printf '%b' "$(sed 's/../\\x&/g' <<<"00$hex")" >"$seeds/records/$(cksum <<<"$hex" | cut -d' ' -f1)"
+done
+response=0
+for hex in 00000000000000000000000000000100016f00000001000000000000000000000000000a000000000000000a0000000000000000 \
+    0800000001000161000000010000000000000000000000000005ffffffffffffffff000000000000000000000000ffff00000000 \
+    0b02026102000000000000000000000000000005ffffffffffffffff0000000000000000010000000000000000; do
+    response=$((response + 1))
+    printf '%b' "$(sed 's/../\\x&/g' <<<"$hex")" >"$seeds/responses/$response"
+done
+
 # Integers for `at_least`, as the connectors write them.
 grep -rhoE '\[\\?"[0-9]+\\?"(, ?\\?"[0-9]+\\?")*\]' tests/corpus/files 2>/dev/null | tr -d '\\' | sort -u | head -100 |
     awk -v to="$seeds/raised/" '{ out = to NR; printf "\0\0\0\0\0\0\0\0%s", $0 > out; close(out) }'
 
-for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches raised lanes}; do
+for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches records responses raised lanes}; do
     if [[ $target == lanes ]]; then
         say "fuzz: lanes for ${FUZZ_SECONDS:-30} s"
         RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test bounds -- --nocapture lanes:: ||

@@ -15,10 +15,16 @@ pub mod sabotage;
 pub mod record;
 #[path = "../../src/topology/mod.rs"]
 pub mod topology;
+#[path = "../../src/cluster/kafka/wire/connection/request.rs"]
+pub mod connection;
 #[path = "../../src/cluster/kafka/wire/headers.rs"]
 pub mod headers;
+#[path = "../../src/cluster/kafka/wire/messages/mod.rs"]
+pub mod messages;
 #[path = "../../src/cluster/kafka/wire/primitives.rs"]
 pub mod primitives;
+#[path = "../../src/cluster/kafka/wire/records/mod.rs"]
+pub mod records;
 #[path = "../../src/words.rs"]
 pub mod words;
 #[path = "../../src/yaml/mod.rs"]
