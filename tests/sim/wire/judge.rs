@@ -121,7 +121,7 @@ impl Judge {
 
     /// Reading goes on from where it was.
     pub fn resume(&mut self, partition: &TopicPartition, position: i64) -> Result<(), String> {
-        self.passed(partition, position)
+        self.moved(partition, position)
     }
 
     /// A record is handed on.
@@ -170,17 +170,30 @@ impl Judge {
     pub fn heed_passed(&mut self, partition: &TopicPartition, offsets: Range<i64>, epoch: i32) -> Result<(), String> {
         let Some(run) = self.runs.get_mut(partition) else { return Ok(()) };
         let (passed, last) = run.passed.unwrap_or((run.start, -1));
-        if offsets.start < passed || offsets.is_empty() || epoch < last {
+        if offsets.start != passed || offsets.is_empty() || epoch < last {
             return Err(format!("{partition}: {offsets:?} passed in epoch {epoch} after {passed} in epoch {last}"));
         }
         run.passed = Some((offsets.end, epoch));
         Ok(())
     }
 
-    /// The position is here after records were handed on.
+    /// The position is here after something was handed on: all that it has passed was said to be passed.
     pub fn passed(&mut self, partition: &TopicPartition, position: i64) -> Result<(), String> {
+        self.moved(partition, position)?;
+        let Some(run) = self.runs.get(partition) else { return Ok(()) };
+        let (passed, _) = run.passed.unwrap_or((run.start, -1));
+        if position != passed {
+            return Err(format!(
+                "{partition}: the position is {position}, but only up to {passed} was said to be passed"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The position is here.
+    fn moved(&mut self, partition: &TopicPartition, position: i64) -> Result<(), String> {
         let Some(run) = self.runs.get_mut(partition) else { return Ok(()) };
-        if position < run.position || run.passed.is_some_and(|(passed, _)| position < passed) {
+        if position < run.position {
             return Err(format!("{partition}: the position went back from {} to {position}", run.position));
         }
         run.position = position;

@@ -9,8 +9,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,9 @@ mod tests;
 /// The names whose failures are remembered.
 const TURNS_MAX: usize = 1_000;
 
+/// After how long without a look at the connections they are read from before time-outs count.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
 /// The sockets of one thread's clients.
 pub struct Edge {
     tls: Option<Arc<rustls::ClientConfig>>,
@@ -35,6 +40,12 @@ pub struct Edge {
     lookups: Option<Lookups>,
     /// How often connections to an address could not be opened.
     turns: BTreeMap<Address, usize>,
+    /// Ends a wait when there is something to be read from it.
+    bell: Option<UnixStream>,
+    /// Whether it has.
+    is_rung: bool,
+    /// When connections were last read from.
+    read_at: Option<Instant>,
 }
 
 /// A connection and whose it is.
@@ -68,24 +79,43 @@ impl Edge {
     /// With TLS by this configuration (authorities, a certificate of the client's), or without TLS. The name that a
     /// broker's certificate has to be for is the host of its address.
     pub fn new(tls: Option<Arc<rustls::ClientConfig>>) -> Self {
-        Self { tls, sockets: Vec::new(), lookups: None, turns: BTreeMap::new() }
+        Self {
+            tls,
+            sockets: Vec::new(),
+            lookups: None,
+            turns: BTreeMap::new(),
+            bell: None,
+            is_rung: false,
+            read_at: None,
+        }
+    }
+
+    /// Ends a wait whenever something can be read from `bell`, which does not block, and reads it.
+    pub fn wake_by(&mut self, bell: UnixStream) {
+        self.bell = Some(bell);
     }
 
     /// Does what can be done without blocking, and waits up to `wait` for something that the client can act upon: an
-    /// event, a connection that is ready or broke, an answer on leaders, or a time that [`Brokers::next_tick`] named.
-    pub fn drive(&mut self, brokers: &mut Brokers, wait: Duration) {
-        self.drive_all(&mut [brokers], wait);
+    /// event, a connection that is ready or broke, an answer on leaders, a time that [`Brokers::next_tick`] named, or
+    /// the bell: whether that rang.
+    pub fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool {
+        self.drive_all(&mut [brokers], wait)
     }
 
     /// The same for several clients of one thread. The connections of one that was dropped are closed; those of one
     /// that is just not among `brokers` stay as they are.
-    pub fn drive_all(&mut self, brokers: &mut [&mut Brokers], wait: Duration) {
+    pub fn drive_all(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
         let before: Vec<u64> = brokers.iter().map(|brokers| brokers.news()).collect();
         let has_news = |brokers: &[&mut Brokers]| {
             brokers.iter().zip(&before).any(|(brokers, before)| brokers.news() != *before || brokers.has_events())
         };
         let mut now = clock();
         let until = now.checked_add(wait);
+        if self.read_at.is_some_and(|at| now.saturating_duration_since(at) > READ_EVERY) {
+            // What has arrived while nobody looked is not late.
+            self.poll(brokers, Duration::ZERO);
+            now = clock();
+        }
         loop {
             let was_due = self.work(brokers, now);
             let is_over = was_due || has_news(brokers);
@@ -100,8 +130,9 @@ impl Edge {
             if happened {
                 self.act(brokers, now);
             }
-            if is_over || has_news(brokers) || until.is_some_and(|until| until <= now) {
-                return;
+            let is_rung = std::mem::take(&mut self.is_rung);
+            if is_over || is_rung || has_news(brokers) || until.is_some_and(|until| until <= now) {
+                return is_rung;
             }
         }
     }
@@ -187,16 +218,19 @@ impl Edge {
             }
         }
         polled.extend(self.lookups.as_ref().map(|lookups| PollFd::from_borrowed_fd(lookups.done(), PollFlags::IN)));
+        polled.extend(self.bell.as_ref().map(|bell| PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN)));
         let wait = Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(wait.subsec_nanos()),
         };
-        if !matches!(poll(&mut polled, Some(&wait)), Ok(1..)) {
+        let is_any = matches!(poll(&mut polled, Some(&wait)), Ok(1..));
+        let now = clock();
+        self.read_at = Some(now);
+        if !is_any {
             return false;
         }
         let happened: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
         drop(polled);
-        let now = clock();
         for (place, flags) in places.iter().zip(&happened).filter(|(_, flags)| !flags.is_empty()) {
             if let Some(entry) = self.sockets.get_mut(*place)
                 && let Some(brokers) = owner_mut(brokers, &entry.owner)
@@ -204,8 +238,15 @@ impl Edge {
                 entry.happened(*flags, self.tls.as_ref(), brokers, now);
             }
         }
-        if happened.len() > places.len() && happened.last().is_some_and(|flags| !flags.is_empty()) {
+        let mut others = happened.iter().skip(places.len()).map(|flags| !flags.is_empty());
+        if self.lookups.is_some() && others.next() == Some(true) {
             self.looked_up(brokers, now);
+        }
+        if let Some(bell) = &mut self.bell
+            && others.next() == Some(true)
+        {
+            self.is_rung = true;
+            while matches!(bell.read(&mut [0; 64]), Ok(1..)) {}
         }
         true
     }

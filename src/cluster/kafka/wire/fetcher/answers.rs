@@ -193,9 +193,12 @@ impl Fetcher {
         if partition.records.is_empty() {
             let is_empty = is_empty || mistakes::is_on(Mistake::EmptinessBelieved);
             if is_empty {
-                slot.note_hollow(now)
+                slot.note_hollow(now);
             } else {
-                slot.note_left_out(now + ALONE_AFTER)
+                slot.note_left_out(now + ALONE_AFTER);
+            }
+            if slot.has_some() && !std::mem::replace(&mut slot.is_ready, true) {
+                self.ready.push_back(id);
             }
             return None;
         }

@@ -70,6 +70,8 @@ pub struct Fetched {
     chunks: Vec<Chunk>,
     places: Vec<Place>,
     passed: Vec<Passed>,
+    /// Whether any record has headers.
+    has_headers: bool,
 }
 
 impl Fetched {
@@ -86,6 +88,16 @@ impl Fetched {
     /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
+    }
+
+    /// Whether any record has headers.
+    pub fn has_headers(&self) -> bool {
+        self.has_headers
+    }
+
+    /// Lets go of everything.
+    pub fn clear(&mut self) {
+        self.release(&mut Vec::new());
     }
 
     /// Which of [`Fetched::partitions`] a record is from.
@@ -140,6 +152,7 @@ impl Fetched {
                 spare.push(body.into_buffer());
             }
         }
+        self.has_headers = false;
         self.places.clear();
         self.passed.clear();
         self.partitions.clear();
@@ -160,6 +173,7 @@ impl Fetched {
     pub(super) fn add(&mut self, bytes: &[u8], record: &RawRecord<'_>) {
         let place = |part: &[u8]| (place_in(bytes, part) as u32, part.len() as u32);
         let part = |part: Option<&[u8]>| part.map_or((0, NULL), place);
+        self.has_headers |= record.header_count > 0;
         self.places.push(Place {
             chunk: self.chunks.len() as u32 - 1,
             offset: record.offset,

@@ -222,7 +222,7 @@ impl Fetcher {
             let turn = self.next_turn();
             let Some(slot) = self.slots.get_mut(&id) else { continue };
             slot.hand_on(records_max, unpack, into, &mut self.buffers, &self.settings, turn, now);
-            slot.is_ready = !slot.pieces.is_empty();
+            slot.is_ready = slot.has_some();
             if slot.is_ready {
                 self.ready.push_back(id);
             }

@@ -76,6 +76,8 @@ pub(super) struct Slot {
     /// When it is to be asked for alone.
     pub alone_at: Option<Instant>,
     hollow: Option<Hollow>,
+    /// Up to where there is nothing after the position, and the epoch of what is before there: not handed on yet.
+    gap: Option<(i64, Option<i32>)>,
     /// Since when leaders have not known the epoch that they were asked for.
     pub unknown_since: Option<Instant>,
     /// Where a batch could not be read, and how often.
@@ -104,6 +106,7 @@ impl Slot {
             refused: None,
             alone_at: None,
             hollow: None,
+            gap: None,
             unknown_since: None,
             damaged: None,
         }
@@ -130,7 +133,7 @@ impl Slot {
 
     /// Begins a turn at the position, with nothing buffered.
     fn rewind(&mut self, turn: u64) {
-        (self.next, self.next_epoch) = (self.position, self.position_epoch);
+        (self.next, self.next_epoch, self.gap) = (self.position, self.position_epoch, None);
         self.begin(turn, None);
     }
 
@@ -160,7 +163,7 @@ impl Slot {
     /// What is wrong, once nothing is left to be handed on before it.
     pub fn take_trouble(&mut self) -> Option<(TopicPartition, Trouble)> {
         let Phase::Troubled(trouble) = self.phase else { return None };
-        if !self.pieces.is_empty() {
+        if self.has_some() {
             return None;
         }
         self.phase = Phase::Paused;
@@ -190,7 +193,7 @@ impl Slot {
 
     /// The leader ends, at `end`, before what was fetched. That was not handed on yet, or the partition is truncated.
     pub fn cut(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
-        if self.pieces.is_empty() {
+        if !self.has_some() {
             self.fail(Trouble::Truncated { offset: self.next, end });
         } else {
             let leader = self.leader;
@@ -231,7 +234,7 @@ impl Slot {
         (self.next, self.next_epoch) = (to, epoch.or(self.next_epoch));
         match self.pieces.back_mut() {
             Some(last) => (last.end, last.end_epoch) = (self.next, self.next_epoch),
-            None => (self.position, self.position_epoch) = (self.next, self.next_epoch),
+            None => self.gap = Some((self.next, self.next_epoch)),
         }
     }
 
@@ -240,6 +243,11 @@ impl Slot {
         if self.said.is_some_and(|said| said.stable > self.next) {
             self.alone_at.get_or_insert(alone_at);
         }
+    }
+
+    /// Whether there is anything to hand on.
+    pub fn has_some(&self) -> bool {
+        !self.pieces.is_empty() || self.gap.is_some()
     }
 
     /// Hands on what there is. `turn` is a new one, in case something has to be fetched again.
@@ -255,6 +263,10 @@ impl Slot {
         now: Instant,
     ) {
         let partition = into.add_partition(&self.name);
+        if let Some((to, epoch)) = self.gap.take() {
+            into.pass(partition, self.position..to, epoch.unwrap_or(-1));
+            (self.position, self.position_epoch) = (to, epoch);
+        }
         let mut handing = Handing { records_max, checks: settings.check_crcs, unpack, into, partition };
         let mut cursor = Cursor { position: self.position, epoch: self.position_epoch };
         let mut halt = None;

@@ -62,6 +62,11 @@ impl BatchBuilder {
         self.count
     }
 
+    /// How many bytes it can take without growing.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0

@@ -45,7 +45,7 @@ pub use batch::{Batch, Batches, Control};
 pub use builder::{BatchBuilder, RECORD_HEAD_BYTES_MAX, SealAs, TooLarge};
 pub use pack::{Packer, Unsupported};
 pub use record::{RawHeaders, RawRecord, Records};
-pub use unpack::{Bounded, Rejected, Unpack, Unpacked};
+pub use unpack::{Bounded, Rejected, Unpack, Unpacked, strip_xerial};
 
 /// Bytes of a batch before its records.
 pub const HEAD_BYTES: usize = 61;

@@ -17,8 +17,8 @@ const XERIAL_BLOCK_BYTES: usize = 32 << 10;
 /// Below this librdkafka compresses lz4 in the same way, whatever the level; what is above it takes another library.
 const LZ4_LEVEL_MAX: i32 = 2;
 const GZIP_LEVEL_MAX: i32 = 9;
-/// How many buffers are kept to be used again.
-const BUFFERS_MAX: usize = 32;
+/// What the buffers may take that are kept to be used again.
+const BUFFERS_BYTES_MAX: usize = 8 << 20;
 
 /// A level that is not available for its codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -63,7 +63,8 @@ impl Packer {
 
     /// Takes back the buffer of a batch that is no longer needed.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.buffers.len() < BUFFERS_MAX {
+        let kept: usize = self.buffers.iter().map(Vec::capacity).sum();
+        if kept + buffer.capacity() <= BUFFERS_BYTES_MAX {
             self.buffers.push(buffer);
         }
     }

@@ -108,13 +108,17 @@ fn read_all(from: impl Read, packed_bytes: usize, max: usize) -> Result<Vec<u8>,
     if unpacked.len() > max { Err(Rejected::TooLarge) } else { Ok(unpacked) }
 }
 
+/// The blocks behind the head that Java's library writes, each after its length; `None` if there is no such head.
+pub fn strip_xerial(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.strip_prefix(&XERIAL_MAGIC)?.get(XERIAL_VERSIONS.len()..)
+}
+
 /// Blocks of snappy in the frame of Java's library, each after its length; or a single block, as librdkafka writes it.
 fn snappy(bytes: &[u8], max: usize) -> Result<Vec<u8>, Rejected> {
     let mut blocks = Vec::new();
-    match bytes.strip_prefix(&XERIAL_MAGIC) {
+    match strip_xerial(bytes) {
         None => blocks.push(bytes),
-        Some(framed) => {
-            let mut rest = framed.get(XERIAL_VERSIONS.len()..).ok_or(Rejected::Damaged)?;
+        Some(mut rest) => {
             while !rest.is_empty() {
                 let (length, behind) = rest.split_first_chunk::<4>().ok_or(Rejected::Damaged)?;
                 let length = u32::from_be_bytes(*length) as usize;

@@ -120,9 +120,12 @@ impl Writer {
 
     fn step_open(&mut self, deadline: Instant, brokers: &mut Brokers, now: Instant) {
         if now >= deadline {
-            let trouble = brokers.trouble().map_or("no answer".to_owned(), |trouble| trouble.message.clone());
-            let error =
-                WriteError::new(WriteErrorKind::Retry, format!("opening the transactional id {}: {trouble}", self.id));
+            let what = format!("opening the transactional id {}", self.id);
+            let error = match (brokers.trouble(), self.delayed_by) {
+                (Some(trouble), _) => WriteError::new(WriteErrorKind::Retry, format!("{what}: {}", trouble.message)),
+                (None, Some(code)) => WriteError::coded(WriteErrorKind::Retry, &what, code),
+                (None, None) => WriteError::new(WriteErrorKind::Retry, format!("{what}: no answer")),
+            };
             return self.finish(State::Lost, Err(error));
         }
         let Some(node) = self.find(Role::Txn, brokers, now) else { return };

@@ -41,6 +41,11 @@ impl WriteError {
         Self { kind, code: None, message: message.into() }
     }
 
+    /// What was done, if a broker's code is all that is known of why it failed.
+    pub fn what(&self) -> Option<&str> {
+        self.message.strip_suffix(&describe(self.code?))?.strip_suffix(": ")
+    }
+
     /// A broker's error.
     pub(super) fn coded(kind: WriteErrorKind, what: &str, code: i16) -> Self {
         Self { kind, code: Some(code), message: format!("{what}: {}", describe(code)) }
@@ -247,6 +252,15 @@ mod tests {
             assert_eq!(of_batch(answer) == BatchFate::Done, is_done, "{answer}");
             assert_eq!(of_call(answer) == CallFate::Done, answer == code::NONE, "{answer}");
         }
+    }
+
+    #[test]
+    fn what_was_done_is_told_apart_from_the_code() {
+        let error = WriteError::coded(WriteErrorKind::Refused, "adding: all of it", code::GROUP_AUTHORIZATION_FAILED);
+        assert_eq!(error.what(), Some("adding: all of it"));
+        let error = WriteError { message: "a record is too large".to_owned(), ..error };
+        assert_eq!(error.what(), None);
+        assert_eq!(WriteError::new(WriteErrorKind::Abort, "committing: no answer").what(), None);
     }
 
     #[test]

@@ -106,6 +106,8 @@ pub struct Writer {
     is_started: bool,
     /// Whether the group is part of the transaction.
     has_offsets: bool,
+    /// For what a coordinator had a call made again, if none has succeeded since.
+    delayed_by: Option<i16>,
     /// Why the transaction can only be aborted.
     trouble: Option<WriteError>,
     failures: Vec<Failure>,
@@ -144,6 +146,7 @@ impl Writer {
             group_id: None,
             is_started: false,
             has_offsets: false,
+            delayed_by: None,
             trouble: None,
             failures: Vec::new(),
             delivered: Vec::new(),
@@ -346,9 +349,10 @@ impl Writer {
     }
 }
 
-/// Keeps an empty builder to be used again.
+/// Keeps an empty builder to be used again, unless those that are kept take too much.
 fn keep(spare: &mut Vec<BatchBuilder>, builder: BatchBuilder) {
-    if spare.len() < SPARE_MAX {
+    let kept: usize = spare.iter().map(BatchBuilder::capacity).sum();
+    if kept + builder.capacity() <= SPARE_BYTES_MAX {
         spare.push(builder);
     }
 }
@@ -360,5 +364,5 @@ fn recycle(packer: &mut Packer, bytes: Arc<Vec<u8>>) {
     }
 }
 
-/// How many builders are kept to be used again.
-const SPARE_MAX: usize = 64;
+/// What the builders may take that are kept to be used again.
+const SPARE_BYTES_MAX: usize = 8 << 20;

@@ -103,9 +103,11 @@ impl Writer {
         match fate::of_call(answer.code) {
             CallFate::Done => {
                 self.seat(role).pace.reset();
+                self.delayed_by = None;
                 self.call_done(&call.kind, &answer);
             }
             fate @ (CallFate::Moved | CallFate::Again) => {
+                self.delayed_by = Some(answer.code);
                 if fate == CallFate::Moved {
                     self.seat(role).node = None;
                 }
@@ -114,14 +116,21 @@ impl Writer {
                     self.end_delayed();
                 }
             }
-            CallFate::Abort => self.decide_coded(&call.kind, WriteErrorKind::Abort, answer.code),
-            CallFate::Fenced => self.decide_coded(&call.kind, WriteErrorKind::Fenced, answer.code),
-            CallFate::Denied => self.decide_coded(&call.kind, WriteErrorKind::Refused, answer.code),
+            CallFate::Abort => self.decide_coded(&call.kind, WriteErrorKind::Abort, &answer),
+            CallFate::Fenced => self.decide_coded(&call.kind, WriteErrorKind::Fenced, &answer),
+            CallFate::Denied => self.decide_coded(&call.kind, WriteErrorKind::Refused, &answer),
         }
     }
 
-    fn decide_coded(&mut self, kind: &Kind, error: WriteErrorKind, code: i16) {
-        self.decide(kind, WriteError::coded(error, kind.what(), code));
+    fn decide_coded(&mut self, kind: &Kind, error: WriteErrorKind, answer: &Answer) {
+        let of_one = answer.partitions.iter().find(|(_, _, code)| *code == answer.code);
+        let error = match (kind, of_one) {
+            (Kind::AddPartitions(_), Some((topic, partition, code))) => {
+                WriteError::coded(error, &format!("adding {topic}:{partition} to the transaction"), *code)
+            }
+            _ => WriteError::coded(error, kind.what(), answer.code),
+        };
+        self.decide(kind, error);
     }
 
     /// What each partition's answer means for it: those that were not added are asked for again.
