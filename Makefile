@@ -103,9 +103,16 @@ test: setup-test ## Run the whole test suite, with real Kafka (ARGS='--test NAME
 	$(CARGO) build $(BUILD) --examples
 	$(CARGO) test $(BUILD) $(ARGS)
 ifeq ($(strip $(ARGS)),)
+	RATCHET_TEST_DATA_PATH=wire $(CARGO) test $(BUILD) --test cluster_kafka
 	$(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
 	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
 endif
+
+# `make test` runs the client's tests, the first of these, too.
+.PHONY: wire
+wire: setup-test ## Run the tests on real Kafka with lanes on the wire
+	RATCHET_TEST_DATA_PATH=wire RATCHET_DATA_PATH=wire \
+		$(CARGO) test $(BUILD) --no-fail-fast --test cluster_kafka --test kafka -- $(ARGS)
 
 # One version after the other: KAFKA_VERSIONS='3.9.1 4.3.0' for some, ARGS='takeovers::' for a part.
 .PHONY: kafka-matrix

@@ -6,7 +6,7 @@ use crate::yaml::units;
 
 use super::settings::Draft;
 use super::typed::Typed;
-use super::{ClusterKind, Config, Create, LogFormat};
+use super::{ClusterKind, Config, Create, DataPath, LogFormat};
 
 /// Minimum `memory`.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -88,6 +88,18 @@ pub static CLUSTER: &[Key] = &[
         show: |config| match config.cluster {
             ClusterKind::Kafka => None,
             ClusterKind::Embedded { partitions, .. } => Some(partitions.to_string()),
+        },
+    },
+    Key {
+        name: "data_path",
+        default: Omitted::Is("librdkafka"),
+        about: "who reads and writes records on Kafka: `librdkafka` · `wire`: ratchet's own client, which takes less of the \
+                processor; a property below `kafka:` that it does not know is refused · `auto`: the wire, unless there is \
+                such a property. Groups, topics and takeovers are librdkafka's in any case",
+        put: |draft, typed| put(&mut draft.config.data_path, typed.choice(&DataPath::NAMED)),
+        show: |config| match config.cluster {
+            ClusterKind::Kafka => Some(config.data_path.as_str().to_owned()),
+            ClusterKind::Embedded { .. } => None,
         },
     },
 ];

@@ -44,6 +44,8 @@ pub struct Config {
     pub cluster: ClusterKind,
     /// Properties for librdkafka.
     pub kafka: KafkaProperties,
+    /// Who reads and writes records.
+    pub data_path: DataPath,
     /// The folder of the stores.
     pub state_dir: PathBuf,
     /// How many lanes there are.
@@ -80,6 +82,28 @@ pub enum ClusterKind {
         /// How many partitions a topic gets that is created by being used.
         partitions: i32,
     },
+}
+
+/// Who reads and writes records on Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataPath {
+    /// Ratchet itself, unless a property needs librdkafka.
+    Auto,
+    /// Ratchet itself; a property that needs librdkafka is refused.
+    Wire,
+    /// librdkafka.
+    Librdkafka,
+}
+
+impl DataPath {
+    /// All, by their names.
+    pub const NAMED: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("wire", Self::Wire), ("librdkafka", Self::Librdkafka)];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, path)| *path == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// When a transaction ends at the latest; it ends earlier if the input is drained.

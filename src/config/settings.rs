@@ -11,7 +11,9 @@ use crate::yaml::{Environment, File, Place, Placed, Reader, Report, Text, units}
 use super::kafka::{self, KafkaProperties};
 use super::layers::{Collected, Setting};
 use super::typed::Typed;
-use super::{CheckProperty, ClusterKind, Commit, Config, Create, Log, LogFormat, TopicSettings, keys, machine};
+use super::{
+    CheckProperty, ClusterKind, Commit, Config, Create, DataPath, Log, LogFormat, TopicSettings, keys, machine,
+};
 
 /// The brokers' addresses.
 pub const BROKERS: &str = "kafka.bootstrap.servers";
@@ -87,6 +89,7 @@ fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
     let config = Config {
         cluster: ClusterKind::Kafka,
         kafka: KafkaProperties::default(),
+        data_path: DataPath::Librdkafka,
         state_dir: PathBuf::new(),
         lanes: environment.cores().clamp(1, LANES_DEFAULT_MAX),
         unpacked_bytes: 0,

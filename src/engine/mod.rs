@@ -29,8 +29,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, ErrorKind, MISSING_WAIT, embedded::Embedded, kafka::Kafka};
-use crate::config::{ClusterKind, Config};
+use crate::cluster::kafka::{DataPath, Kafka};
+use crate::cluster::{self, Cluster, ErrorKind, MISSING_WAIT, Queues, embedded::Embedded};
+use crate::config::{self, ClusterKind, Config};
 use crate::effect;
 use crate::effect::handler::Function;
 use crate::effect::postgres::steps::Database;
@@ -212,9 +213,7 @@ impl Error {
 pub fn run(options: Options) -> Result<(), Error> {
     match &options.config.cluster {
         ClusterKind::Kafka => {
-            let kafka = &options.config.kafka;
-            let queues = budget(&options.config, &options.topologies).queues;
-            let cluster = Kafka::within(queues, &kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())?;
+            let cluster = kafka(&options.config, budget(&options.config, &options.topologies).queues)?;
             run_on(&cluster, options)
         }
         ClusterKind::Embedded { dir, partitions } => {
@@ -222,6 +221,17 @@ pub fn run(options: Options) -> Result<(), Error> {
             run_on(&cluster, options)
         }
     }
+}
+
+/// The Kafka cluster of the configuration, for lanes whose clients hold this much. Does not connect yet.
+pub fn kafka(config: &Config, queues: Queues) -> Result<Kafka, cluster::Error> {
+    let path = match config.data_path {
+        config::DataPath::Auto => DataPath::Auto,
+        config::DataPath::Wire => DataPath::Wire,
+        config::DataPath::Librdkafka => DataPath::Librdkafka,
+    };
+    let properties = &config.kafka;
+    Kafka::within(queues, path, &properties.for_admin(), &properties.for_consumer(), &properties.for_producer())
 }
 
 /// How the memory is divided.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cluster::kafka::{self, Kafka};
+use crate::cluster::{Queues, kafka};
 use crate::config::{self, ClusterKind, Config, LogFormat};
 use crate::dedup::Retention;
 use crate::effect::handler::{Function, Record, Reply, StepError, Steps};
@@ -257,8 +257,7 @@ fn check_properties(config: &Config) -> Result<(), Error> {
     if config.cluster != ClusterKind::Kafka {
         return Ok(());
     }
-    let kafka = &config.kafka;
-    match Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer()) {
+    match engine::kafka(config, Queues::default()) {
         Ok(_) => Ok(()),
         Err(error) => Err(Error::Properties(error.message)),
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ratchet::cluster::kafka::{Batch, Kafka, Member, Producer};
+use ratchet::cluster::kafka::{Batch, DataPath, Kafka, Member, Producer};
 use ratchet::cluster::{
-    Cluster, CommittedOffset, GroupEvent, Member as _, Message, NewTopic, OffsetCommit, Producer as _, RecordBatch,
-    Ticket,
+    Cluster, CommittedOffset, Error, GroupEvent, Member as _, Message, NewTopic, OffsetCommit, Producer as _, Queues,
+    RecordBatch, Ticket,
 };
 use ratchet::record::{Headers, TopicPartition};
 use rdkafka::ClientConfig;
@@ -27,13 +27,31 @@ pub fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
+/// A cluster whose lanes read and write by what `RATCHET_TEST_DATA_PATH` says, or librdkafka.
+pub fn kafka(
+    common: &BTreeMap<String, String>,
+    consumer: &BTreeMap<String, String>,
+    producer: &BTreeMap<String, String>,
+) -> Result<Kafka, Error> {
+    Kafka::within(Queues::default(), data_path(), common, consumer, producer)
+}
+
+/// Who reads and writes records.
+pub fn data_path() -> DataPath {
+    match std::env::var("RATCHET_TEST_DATA_PATH").as_deref() {
+        Ok("wire") => DataPath::Wire,
+        Err(_) | Ok("librdkafka") => DataPath::Librdkafka,
+        Ok(other) => panic!("RATCHET_TEST_DATA_PATH is {other}"),
+    }
+}
+
 pub fn cluster() -> Kafka {
     cluster_with(&[])
 }
 
 /// A cluster whose producers have further properties.
 pub fn cluster_with(producer: &[(&str, &str)]) -> Kafka {
-    Kafka::new(&map(&[("bootstrap.servers", support::bootstrap())]), &map(&[]), &map(producer)).unwrap()
+    kafka(&map(&[("bootstrap.servers", support::bootstrap())]), &map(&[]), &map(producer)).unwrap()
 }
 
 /// A name that no other test, in this or another run, has.

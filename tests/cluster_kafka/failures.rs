@@ -1,10 +1,14 @@
 //! Failed deliveries are reported record by record, and only those that can never succeed are `refused`.
 
 use std::fs;
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::sync::Arc;
 
-use ratchet::cluster::kafka::Kafka;
-use ratchet::cluster::{Cluster, ErrorKind, Member as _, Message, Producer as _, Ticket};
+use ratchet::cluster::kafka::{Batch, DataPath, Kafka};
+use ratchet::cluster::{
+    Cluster, ErrorKind, Member as _, Message, Producer as _, Reader as _, RecordBatch as _, Ticket,
+};
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
@@ -86,7 +90,7 @@ fn loading(times: usize) -> (MockCluster<'static, DefaultProducerContext>, Kafka
     let broker = MockCluster::new(1).unwrap();
     let errors = vec![RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS; times];
     broker.request_errors(RDKafkaApiKey::InitProducerId, &errors);
-    let kafka = Kafka::new(&map(&[("bootstrap.servers", &broker.bootstrap_servers())]), &map(&[]), &map(&[])).unwrap();
+    let kafka = kafka(&map(&[("bootstrap.servers", &broker.bootstrap_servers())]), &map(&[]), &map(&[])).unwrap();
     (broker, kafka)
 }
 
@@ -103,7 +107,8 @@ fn loading_coordinator_is_an_error_only_if_it_lasts() {
     kafka.producer(&unique("tx")).unwrap();
     let said = fs::read_to_string(log.path()).unwrap();
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("Coordinator load in progress")).collect();
-    assert!(!lines.is_empty(), "librdkafka has not logged it: {said}");
+    // The wire says nothing of what passes.
+    assert_eq!(lines.is_empty(), data_path() == DataPath::Wire, "what librdkafka has logged: {said}");
     assert!(lines.iter().all(|line| line.contains("DEBUG librdkafka: GETPID")), "{lines:#?}");
 
     let (_broker, kafka) = loading(10_000);
@@ -112,10 +117,37 @@ fn loading_coordinator_is_an_error_only_if_it_lasts() {
     assert!(error.message.contains("Coordinator load in progress"), "{error}");
 }
 
+/// Another service's address among the brokers' stops nobody.
+#[test]
+fn address_that_is_no_brokers_does_not_matter_where_others_are() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let servers = format!("{},{}", other.local_addr().unwrap(), crate::support::bootstrap());
+    std::thread::spawn(move || {
+        for mut stream in other.incoming().flatten() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let cluster = kafka(&map(&[("bootstrap.servers", &servers)]), &map(&[]), &map(&[])).unwrap();
+    let input = topic("in", 1);
+    let (_, member) = lone_member(&crate::common::cluster(), &input);
+    let mut producer = cluster.producer(&unique("tx")).unwrap();
+    let to = at(&input, 0);
+    commit(&mut producer, &member, &[message(&to, "k", "v")], &[commit_of(&to, 0, "")]);
+    let mut reader = cluster.reader(&to, 0).unwrap();
+    let (mut batch, mut count) = (Batch::default(), 0);
+    for _ in 0..150 {
+        if let Err(error) = reader.read(&mut batch, 10, STEP) {
+            assert_eq!((error.kind, data_path()), (ErrorKind::Retry, DataPath::Librdkafka), "{error}");
+        }
+        count += batch.len();
+    }
+    assert_eq!(count, 1);
+}
+
 #[test]
 fn unreachable_cluster_is_an_error_to_retry() {
     let own = [("bootstrap.servers", "127.0.0.1:1"), ("socket.connection.setup.timeout.ms", "1000")];
-    let nowhere = Kafka::new(&map(&own), &map(&[]), &map(&[])).unwrap();
+    let nowhere = kafka(&map(&own), &map(&[]), &map(&[])).unwrap();
     let error = nowhere.describe_topic("any").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Retry, "{error}");
 }

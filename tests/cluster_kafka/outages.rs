@@ -11,7 +11,7 @@ use crate::common::*;
 use crate::support::Broker;
 
 fn connect(broker: &Broker, producer: &[(&str, &str)]) -> Kafka {
-    Kafka::new(&map(&[("bootstrap.servers", &broker.bootstrap())]), &map(&[]), &map(producer)).unwrap()
+    kafka(&map(&[("bootstrap.servers", &broker.bootstrap())]), &map(&[]), &map(producer)).unwrap()
 }
 
 fn create(cluster: &Kafka, name: &str) -> std::sync::Arc<str> {
@@ -54,7 +54,7 @@ fn broker_restart_is_reported_once_and_reading_continues() {
     // A broker may take longer to start than the default session timeout, which is not what is tested here.
     let session = map(&[("session.timeout.ms", "60000")]);
     let servers = map(&[("bootstrap.servers", &broker.bootstrap())]);
-    let cluster = Kafka::new(&servers, &session, &map(&[])).unwrap();
+    let cluster = kafka(&servers, &session, &map(&[])).unwrap();
     let (input, output) = (create(&cluster, "in"), create(&cluster, "out"));
     let from = at(&input, 0);
     let (_, mut member) = lone_member(&cluster, &input);
@@ -101,9 +101,9 @@ fn login<'a>(broker: &'a Broker, password: &'a str) -> BTreeMap<String, String> 
 #[test]
 fn wrong_password_is_refused_and_never_shown() {
     let broker = Broker::start();
-    let right = Kafka::new(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
+    let right = kafka(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
     assert_eq!(right.describe_topic("missing").unwrap(), None);
-    let wrong = Kafka::new(&login(&broker, "hunter2hunter2"), &map(&[]), &map(&[])).unwrap();
+    let wrong = kafka(&login(&broker, "hunter2hunter2"), &map(&[]), &map(&[])).unwrap();
     let producing = wrong.producer("tx").err().unwrap();
     let describing = wrong.describe_topic("missing").unwrap_err();
     let mut member = wrong.member("group", &["missing".into()]).unwrap();
@@ -125,7 +125,7 @@ fn login_that_succeeded_once_is_retried_when_rejected() {
     let mut broker = Broker::start();
     let plain = connect(&broker, &[]);
     let (input, changelog) = (create(&plain, "in"), create(&plain, "changelog"));
-    let cluster = Kafka::new(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
+    let cluster = kafka(&login(&broker, "ratchet-secret"), &map(&[]), &map(&[])).unwrap();
     assert_eq!(cluster.describe_topic("missing").unwrap(), None);
     broker.set_password("ratchet", "another-secret");
     // Existing connections stay.

@@ -1,6 +1,6 @@
 //! A record passes through a member and a producer byte for byte.
 
-use ratchet::cluster::kafka::Batch;
+use ratchet::cluster::kafka::{Batch, DataPath};
 use ratchet::cluster::{Cluster, ErrorKind, Member as _, Message, Producer as _, Reader as _, RecordBatch};
 use ratchet::record::{HeaderBuf, Headers};
 
@@ -128,9 +128,9 @@ fn headers_are_read_with_any_value_and_compression() {
 }
 
 /// librdkafka reads at most 100,000 headers of a record. ratchet's binary is linked so that it reads the others itself;
-/// this test is not, so the record cannot be read, nor anything behind it.
+/// this test is not, so the record cannot be read, nor anything behind it. The wire reads them all.
 #[test]
-fn record_with_unreadable_headers_is_refused() {
+fn record_with_more_headers_than_librdkafka_reads_is_refused_by_it() {
     const HEADERS: usize = 100_001;
     let (cluster, input) = (cluster(), topic("in", 1));
     let (_, mut member) = lone_member(&cluster, &input);
@@ -146,6 +146,16 @@ fn record_with_unreadable_headers_is_refused() {
     commit(&mut producer, &member, &sent, &[commit_of(&to, 0, "")]);
 
     member.start(&to, 0).unwrap();
+    if data_path() == DataPath::Wire {
+        let (mut batch, mut counts) = (Batch::default(), Vec::new());
+        eventually("all records", || {
+            assert_eq!(member.poll(&mut batch, 100, STEP).unwrap(), None);
+            counts.extend((0..batch.len()).map(|index| batch.record(index).headers.iter().count()));
+            (counts.len() == sent.len()).then_some(())
+        });
+        assert_eq!(counts, [0, HEADERS, 0]);
+        return;
+    }
     let (mut batch, mut seen) = (Batch::default(), Vec::new());
     let mut note = |batch: &Batch| {
         seen.extend((0..batch.len()).map(|index| batch.record(index).offset));
@@ -179,15 +189,18 @@ fn record_with_unreadable_headers_is_refused() {
     assert_eq!(seen, [0]);
 }
 
+/// librdkafka takes it for none.
 #[test]
-fn timestamp_zero_becomes_the_present() {
-    let (cluster, input) = (cluster(), topic("in", 1));
+fn timestamp_zero_is_kept_by_the_wire_alone() {
+    // Retention by time would remove the record at once.
+    let (cluster, input) = (cluster(), topic_with("in", 1, &[("retention.ms", "-1")]));
     let (_, member) = lone_member(&cluster, &input);
     let mut producer = cluster.producer(&unique("tx")).unwrap();
     let to = at(&input, 0);
     let zero = Message { timestamp: Some(0), ..message(&to, "k", "v") };
     commit(&mut producer, &member, &[zero], &[commit_of(&to, 0, "")]);
-    assert!(read_all(&to, "read_committed")[0].timestamp.unwrap() > 1_700_000_000_000);
+    let timestamp = read_all(&to, "read_committed")[0].timestamp.unwrap();
+    assert!(if data_path() == DataPath::Wire { timestamp == 0 } else { timestamp > 1_700_000_000_000 }, "{timestamp}");
 }
 
 #[test]

@@ -138,8 +138,13 @@ struct EpochRange {
 impl EpochRanges {
     /// Adds the offset of a record or a marker.
     pub fn read(&mut self, offset: i64, epoch: i32) {
+        self.passed(offset, offset + 1, epoch);
+    }
+
+    /// Adds the offsets from `first` to the one before `next`.
+    pub fn passed(&mut self, first: i64, next: i64, epoch: i32) {
         if epoch >= 0 {
-            self.add(EpochRange { first: offset, next: offset + 1, epoch });
+            self.add(EpochRange { first, next, epoch });
         }
     }
 

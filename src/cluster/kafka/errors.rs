@@ -100,7 +100,7 @@ impl Failure {
     }
 
     /// What is known of the code beside its kind.
-    fn detail(&self) -> Option<Detail> {
+    pub fn detail(&self) -> Option<Detail> {
         match self.code {
             code if is_missing(code) => Some(Detail::Missing),
             code if is_right(code) => Some(Detail::Denied(None)),
@@ -109,7 +109,7 @@ impl Failure {
     }
 
     /// What to grant, if the code alone says it. For a topic, it depends on what the topic is used for.
-    fn grant(&self) -> &'static str {
+    pub fn grant(&self) -> &'static str {
         match self.code {
             Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED => "; grant Read on the group",
             Code::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED => {

@@ -26,7 +26,7 @@ impl Member {
         if std::mem::replace(&mut self.left, true) {
             return Ok(());
         }
-        self.lane.sleep_on_events();
+        self.stop_waking();
         if let Err(error) = self.unsubscribe() {
             tracing::debug!("{error}");
         }

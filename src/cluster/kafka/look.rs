@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::native::Batch;
 use super::native::{Client, c_string};
 use super::reader::Reader;
-use crate::cluster::{Error, ErrorKind, Reader as _, RecordBatch, Seen, SeenRecord};
+use crate::cluster::{Error, ErrorKind, RecordBatch, Seen, SeenRecord};
 use crate::format::ChangelogOffset;
 use crate::record::TopicPartition;
 

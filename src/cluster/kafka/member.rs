@@ -8,15 +8,20 @@
 //! **Failure**: an error from which librdkafka recovers is reported once as [`ErrorKind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`ErrorKind::Refused`].
 
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
-use super::native::{Batch, Client, GroupMetadata, List, NO_OFFSET, Queue, Signal};
+use super::native::{self, Client, GroupMetadata, List, NO_OFFSET, Queue, Signal};
+use super::path::Batch;
 use super::properties::Properties;
 use super::slots::{self, Slots};
+use super::wired::{self, Reading};
 use crate::cluster::{self, Error, ErrorKind, GroupEvent};
 use crate::record::TopicPartition;
 
@@ -46,6 +51,28 @@ pub struct Member {
     woken: Instant,
     /// Whether librdkafka would join another rebalance late: see [`Member::wake`].
     joins_late: bool,
+    /// What reads the partitions, if not librdkafka.
+    wire: Option<OnWire>,
+}
+
+/// A member that reads on the wire: in librdkafka all partitions stay paused.
+struct OnWire {
+    reading: Reading,
+    /// Rings the bell that ends a wait of [`Reading::poll`] when librdkafka has an event.
+    ringer: UnixStream,
+    /// What comes from the lane's queue all the same.
+    nothing: native::Batch,
+    nowhere: Arc<[TopicPartition]>,
+}
+
+impl OnWire {
+    fn new(mut reading: Reading) -> io::Result<Self> {
+        let (bell, ringer) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        ringer.set_nonblocking(true)?;
+        reading.wake_by(bell);
+        Ok(Self { reading, ringer, nothing: native::Batch::default(), nowhere: Arc::from([]) })
+    }
 }
 
 /// Proof of membership at some moment. See [`cluster::Member::metadata`].
@@ -68,11 +95,24 @@ impl Metadata {
 
 impl Member {
     /// Joins the group of `properties` and subscribes to `topics`. What it reads is checked against the `epochs`
-    /// known for the group, and recorded there.
-    pub(super) fn join(properties: &Properties, topics: &[Arc<str>], epochs: Arc<Epochs>) -> Result<Self, Error> {
+    /// known for the group, and recorded there. Reads by `reading` if there is one.
+    pub(super) fn join(
+        properties: &Properties,
+        topics: &[Arc<str>],
+        epochs: Arc<Epochs>,
+        reading: Option<Reading>,
+    ) -> Result<Self, Error> {
+        let heartbeat_interval = Duration::from_millis(properties.heartbeat_interval_ms()?);
         let client = Client::new(properties)?;
         let lane = Queue::new(&client);
-        lane.wake_on_events();
+        let wire = reading
+            .map(OnWire::new)
+            .transpose()
+            .map_err(|error| Error::new(ErrorKind::Retry, format!("no sockets for a member: {error}")))?;
+        match &wire {
+            Some(wire) => client.ring_on_events(Some(wire.ringer.as_fd())),
+            None => lane.wake_on_events(),
+        }
         let member = Self {
             client,
             lane,
@@ -82,9 +122,10 @@ impl Member {
             troubles: Vec::new(),
             reported: None,
             left: false,
-            heartbeat_interval: Duration::from_millis(properties.heartbeat_interval_ms()?),
+            heartbeat_interval,
             woken: Instant::now(),
             joins_late: false,
+            wire,
         };
         if !topics.is_empty() {
             member.subscribe_to(topics)?;
@@ -129,6 +170,9 @@ impl Member {
                     for partition in &partitions {
                         if let Ok(slot) = self.slots.find(partition) {
                             slot.started = false;
+                        }
+                        if let Some(wire) = &mut self.wire {
+                            wire.reading.pause(partition);
                         }
                     }
                     let lost = self.client.has_lost_assignment();
@@ -226,6 +270,37 @@ impl Member {
         Ok(())
     }
 
+    fn read_lane(&mut self, batch: &mut native::Batch, records_max: usize, wait: Duration) {
+        let Self { lane, slots, troubles, .. } = self;
+        let partitions = Arc::clone(&slots.partitions);
+        batch.fill(lane, &partitions, records_max, wait, |message| slots.sort(message, troubles));
+        for (partition, slot) in slots.iter_mut() {
+            self.epochs.note_read(partition, &mut slot.read);
+            if std::mem::take(&mut slot.unknown) {
+                // Its fetcher has stopped: only a new member can ask again.
+                let trouble = slots::unknown_epoch(&self.epochs, partition, slot.next, ErrorKind::Fenced);
+                slot.truncated = (trouble.kind == ErrorKind::Refused).then_some(slot.next);
+                troubles.push(trouble);
+            }
+        }
+    }
+
+    fn read_on_wire(&mut self, batch: &mut wired::Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
+        let Some(wire) = &mut self.wire else { return Ok(()) };
+        // Whoever does not ask for records is out of the group after `max.poll.interval.ms`. What there is are errors
+        // of partitions, which the wire meets itself.
+        wire.nothing.fill(&self.lane, &wire.nowhere, 1, Duration::ZERO, |_| None);
+        wire.reading.poll(batch, records_max, wait, Some(&self.epochs))
+    }
+
+    /// Events end no wait any more.
+    pub(super) fn stop_waking(&self) {
+        match &self.wire {
+            Some(_) => self.client.ring_on_events(None),
+            None => self.lane.sleep_on_events(),
+        }
+    }
+
     fn client_position(&self, partition: &TopicPartition) -> Option<i64> {
         let list = List::of(std::slice::from_ref(partition), -1).ok()?;
         let failure = self.client.position(&list);
@@ -264,26 +339,15 @@ impl cluster::Member for Member {
     type Metadata = Metadata;
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
-        batch.clear();
         self.wake();
-        self.serve_group()?;
-        if self.pending.is_some() {
-            return Ok(self.pending.clone());
+        let attended = self.serve_group().and_then(|()| self.troubles.pop().map_or(Ok(()), Err));
+        if attended.is_err() || self.pending.is_some() {
+            batch.clear();
+            return attended.map(|()| self.pending.clone());
         }
-        if let Some(trouble) = self.troubles.pop() {
-            return Err(trouble);
-        }
-        let Self { lane, slots, troubles, .. } = self;
-        let partitions = Arc::clone(&slots.partitions);
-        batch.fill(lane, &partitions, records_max, wait, |message| slots.sort(message, troubles));
-        for (partition, slot) in slots.iter_mut() {
-            self.epochs.note_read(partition, &mut slot.read);
-            if std::mem::take(&mut slot.unknown) {
-                // Its fetcher has stopped: only a new member can ask again.
-                let trouble = slots::unknown_epoch(&self.epochs, partition, slot.next, ErrorKind::Fenced);
-                slot.truncated = (trouble.kind == ErrorKind::Refused).then_some(slot.next);
-                troubles.push(trouble);
-            }
+        match self.wire.is_some() {
+            true => self.read_on_wire(batch.by_wire(), records_max, wait)?,
+            false => self.read_lane(batch.by_librdkafka(), records_max, wait),
         }
         Ok(None)
     }
@@ -305,6 +369,9 @@ impl cluster::Member for Member {
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.remove(partitions);
+        if let Some(wire) = &mut self.wire {
+            partitions.iter().for_each(|partition| wire.reading.remove(partition));
+        }
         self.pending = None;
         self.joins_late = true;
         self.unassign(partitions)
@@ -313,6 +380,11 @@ impl cluster::Member for Member {
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
         let epoch = self.epochs.begin(partition, offset);
         let slot = self.slots.find(partition)?;
+        if let Some(wire) = &mut self.wire {
+            wire.reading.start(partition, offset, epoch)?;
+            (slot.next, slot.started) = (offset, true);
+            return Ok(());
+        }
         slot.started = false;
         if epoch.is_some() && slot.truncated == Some(offset) {
             return Err(slots::truncated(partition, offset));
@@ -334,11 +406,18 @@ impl cluster::Member for Member {
 
     fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error> {
         self.slots.find(partition)?.started = false;
+        if let Some(wire) = &mut self.wire {
+            wire.reading.pause(partition);
+            return Ok(());
+        }
         self.set_paused(partition, true)
     }
 
     fn position(&self, partition: &TopicPartition) -> Option<i64> {
         let slot = self.slots.get(partition)?;
+        if let Some(wire) = &self.wire {
+            return wire.reading.position(partition).filter(|position| *position > slot.next);
+        }
         let returned = slot.returned.then_some(slot.next);
         if !slot.trusted || !slot.started {
             return returned;
@@ -350,6 +429,9 @@ impl cluster::Member for Member {
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
         let slot = self.slots.get(partition)?;
+        if let Some(wire) = &self.wire {
+            return wire.reading.end(partition);
+        }
         // librdkafka gives the high watermark: while a transaction is open on the partition, it lies beyond
         // the last stable offset, which is as far as this reader gets.
         self.client.cached_end(&slot.name, partition.partition)
@@ -358,7 +440,9 @@ impl cluster::Member for Member {
     fn metadata(&self) -> Result<Metadata, Error> {
         let unjoined =
             || Error::new(ErrorKind::Abort, "the member has not joined its group yet: its commits would not be fenced");
-        self.note_markers()?;
+        if self.wire.is_none() {
+            self.note_markers()?;
+        }
         let metadata = self.membership().ok_or_else(unjoined)?;
         (metadata.proof().generation() >= 0).then_some(metadata).ok_or_else(unjoined)
     }

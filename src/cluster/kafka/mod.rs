@@ -4,7 +4,8 @@
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
-//! - `wire`: Kafka's protocol by the batch, without librdkafka, which nothing uses yet but for records' headers
+//! - `path`: whether records are read and written by librdkafka or on the wire
+//! - `wire`: Kafka's protocol by the batch, without librdkafka; `wired`: lanes on it
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
 //!   same names; `append`: a record outside of any transaction
 //! - `settle` (with its `pool` and `look`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
@@ -15,19 +16,21 @@
 //!
 //! **Failure**: see each module. No error and no log line contains a property's value.
 //!
-//! A record with timestamp 0 is written with the current time: librdkafka takes 0 for "not given".
+//! By librdkafka, a record with timestamp 0 is written with the current time: it takes 0 for "not given".
 #![expect(clippy::disallowed_methods, reason = "a real cluster answers by the real clock: calls to it have deadlines")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::epochs::Groups;
+use self::epochs::{Epochs, Groups};
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{QueryClients, Stability};
+use self::wired::{Reading, Unsupported, Wired};
 use super::{
-    Cluster, CommittedOffset, Error, Inquiry, Message, NewTopic, Queues, Rights, TopicDescription, TopicOutline,
+    Cluster, CommittedOffset, Error, ErrorKind, Inquiry, Message, NewTopic, Queues, Rights, TopicDescription,
+    TopicOutline,
 };
 use crate::record::TopicPartition;
 
@@ -40,6 +43,7 @@ mod leaving;
 mod look;
 mod member;
 mod native;
+mod path;
 mod pool;
 mod producer;
 mod properties;
@@ -50,12 +54,11 @@ mod slots;
 mod threads;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod wire;
+mod wired;
 
 pub use member::{Member, Metadata};
-pub use native::Batch;
-pub use producer::Producer;
+pub use path::{Batch, DataPath, Producer, Reader};
 pub use properties::{OWNED, takes};
-pub use reader::Reader;
 pub use settle::Settling;
 
 /// A Kafka cluster. See [`Cluster`].
@@ -71,6 +74,8 @@ struct Inner {
     clients: Arc<QueryClients>,
     epochs: Arc<Groups>,
     fences: Arc<Fences>,
+    /// What lanes on the wire are set up with, if they are.
+    wire: Option<Wired>,
 }
 
 impl Kafka {
@@ -81,13 +86,14 @@ impl Kafka {
         consumer: &BTreeMap<String, String>,
         producer: &BTreeMap<String, String>,
     ) -> Result<Self, Error> {
-        Self::within(Queues::default(), common, consumer, producer)
+        Self::within(Queues::default(), DataPath::default(), common, consumer, producer)
     }
 
     /// The same, with bounds on what its clients hold in memory; explicit properties take precedence. The bound on
-    /// unpacked batches applies to the whole process; the last one set is in force.
+    /// unpacked batches applies to the whole process; the last one set is in force. Lanes read and write by `path`.
     pub fn within(
         queues: Queues,
+        path: DataPath,
         common: &BTreeMap<String, String>,
         consumer: &BTreeMap<String, String>,
         producer: &BTreeMap<String, String>,
@@ -109,11 +115,49 @@ impl Kafka {
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
+        let wire = choose(path, || wired::wire(&member, &reader, &producer))?;
         native::allow(queues.unpacked_bytes);
         let epochs = Arc::new(Groups::default());
         let clients = Arc::new(QueryClients::new(&member, &epochs));
         let fences = Arc::new(Fences::new(&producer));
-        Ok(Self { inner: Arc::new(Inner { member, reader, producer, clients, epochs, fences }) })
+        Ok(Self { inner: Arc::new(Inner { member, reader, producer, clients, epochs, fences, wire }) })
+    }
+
+    fn open_reader(
+        &self,
+        partition: &TopicPartition,
+        offset: i64,
+        epochs: Option<Arc<Epochs>>,
+    ) -> Result<Reader, Error> {
+        let Inner { reader, wire, .. } = &*self.inner;
+        let Some(wire) = wire else {
+            let reader = reader::Reader::open(reader, partition, offset, epochs)?;
+            return Ok(Reader::Librdkafka(Box::new(reader)));
+        };
+        let at = (partition, offset);
+        let reader = wired::Reader::open(&wire.reader, &wire.reader_fetch, &wire.accepted, at, epochs)?;
+        Ok(Reader::Wire(Box::new(reader)))
+    }
+}
+
+/// What lanes on the wire are set up with, if they are on this data path.
+fn choose(path: DataPath, wire: impl FnOnce() -> Result<Wired, Unsupported>) -> Result<Option<Wired>, Error> {
+    if path == DataPath::Librdkafka {
+        return Ok(None);
+    }
+    match wire() {
+        Ok(wire) => {
+            tracing::info!("records are read and written on the wire");
+            Ok(Some(wire))
+        }
+        Err(unsupported) if path == DataPath::Auto => {
+            tracing::info!("records are read and written by librdkafka, since {unsupported}");
+            Ok(None)
+        }
+        Err(unsupported) => {
+            let message = format!("with data_path `wire`, {unsupported}; choose `auto` or `librdkafka`");
+            Err(Error::new(ErrorKind::Refused, message))
+        }
     }
 }
 
@@ -177,19 +221,27 @@ impl Cluster for Kafka {
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
         // The first partitions arrive in a moment: the connections for the queries should then be open.
         self.inner.clients.warm_up(group, topics);
-        Member::join(&self.inner.member.with("group.id", group), topics, self.inner.epochs.of(group))
+        let Inner { member, wire, .. } = &*self.inner;
+        let reading = wire.as_ref().map(|wire| Reading::new(&wire.member, &wire.fetch, &wire.accepted));
+        Member::join(&member.with("group.id", group), topics, self.inner.epochs.of(group), reading)
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
-        Producer::open(&self.inner.producer, transactional_id)
+        let Inner { producer, wire, .. } = &*self.inner;
+        match wire {
+            Some(wire) => wired::Producer::open(&wire.producer, &wire.write, &wire.accepted, transactional_id)
+                .map(|producer| Producer::Wire(Box::new(producer))),
+            None => producer::Producer::open(producer, transactional_id)
+                .map(|producer| Producer::Librdkafka(Box::new(producer))),
+        }
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
-        Reader::open(&self.inner.reader, partition, offset, None)
+        self.open_reader(partition, offset, None)
     }
 
     fn reader_for(&self, group: &str, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
-        Reader::open(&self.inner.reader, partition, offset, Some(self.inner.epochs.of(group)))
+        self.open_reader(partition, offset, Some(self.inner.epochs.of(group)))
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {

@@ -4,7 +4,7 @@
 //! **Failure**: a property that ratchet sets itself, one that librdkafka does not know and an invalid value
 //! are [`ErrorKind::Refused`]. No message ever contains a value: it may be a password.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -144,6 +144,8 @@ pub fn takes(property: &str, value: &str) -> Result<(), Error> {
 pub(super) struct Properties {
     role: Role,
     values: BTreeMap<String, String>,
+    /// Whose values are the user's.
+    given: Arc<BTreeSet<String>>,
     login: Arc<Login>,
 }
 
@@ -170,7 +172,7 @@ impl Properties {
         let mut values = layered(&[COMMON, CONSUMER], common, own)?;
         put_all(&mut values, CONSUMER_OWNED);
         put_all(&mut values, &[("isolation.level", "read_committed")]);
-        Ok(Self { role: Role::Consumer, values, login: Arc::default() })
+        Ok(Self { role: Role::Consumer, values, given: named(common, own), login: Arc::default() })
     }
 
     /// A producer's, without the transactional id.
@@ -178,7 +180,7 @@ impl Properties {
         let mut values = layered(&[COMMON, PRODUCER], common, own)?;
         // Successes are reported by an interceptor: see `native::Listener`.
         put_all(&mut values, &[("delivery.report.only.error", "true"), ("enable.idempotence", "true")]);
-        let mut properties = Self { role: Role::Producer, values, login: Arc::default() };
+        let mut properties = Self { role: Role::Producer, values, given: named(common, own), login: Arc::default() };
         let named = ["message.timeout.ms", "delivery.timeout.ms"];
         if !named.iter().any(|name| properties.values.contains_key(*name)) {
             // Failed delivery of a record is known while its transaction is still alive.
@@ -240,6 +242,17 @@ impl Properties {
         named.into_iter().flatten().next_back().map_or("", String::as_str)
     }
 
+    /// All of them, by their names: in this order librdkafka is given them, and the last of several names of the same
+    /// property counts.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Whether the user gave this property by this name.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains(name)
+    }
+
     /// Which kind of client they are for.
     pub fn role(&self) -> Role {
         self.role
@@ -288,6 +301,10 @@ fn layered(
         return Err(refused("no brokers are given: set kafka.bootstrap.servers in the configuration".to_owned()));
     }
     Ok(values)
+}
+
+fn named(common: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Arc<BTreeSet<String>> {
+    Arc::new(common.keys().chain(own.keys()).cloned().collect())
 }
 
 fn put_all(values: &mut BTreeMap<String, String>, pairs: &[(&str, &str)]) {

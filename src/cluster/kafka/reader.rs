@@ -127,10 +127,9 @@ impl ReadPosition {
     }
 }
 
-impl cluster::Reader for Reader {
-    type Batch = Batch;
-
-    fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
+impl Reader {
+    /// See [`cluster::Reader::read`].
+    pub(super) fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
         batch.clear();
         self.serve()?;
         if let Some(trouble) = self.place.take_trouble() {
@@ -153,7 +152,8 @@ impl cluster::Reader for Reader {
         self.place.take_trouble().map_or(Ok(()), Err)
     }
 
-    fn position(&self) -> i64 {
+    /// See [`cluster::Reader::position`].
+    pub(super) fn position(&self) -> i64 {
         self.place.position
     }
 }

@@ -221,6 +221,16 @@ pub(super) fn unknown_epoch(epochs: &Epochs, partition: &TopicPartition, offset:
     Error::new(kind, message)
 }
 
+/// The error for a partition with a batch that unpacks to more than is allowed.
+pub(super) fn too_large_unpacked(partition: &TopicPartition, offset: i64) -> Error {
+    let message = format!(
+        "{partition} cannot be read at offset {offset}: the batch there unpacks to more than the {} that `unpacked` \
+         allows; raise it, or, if nothing in the batch is wanted, give it up (docs/operations.md says how)",
+        units::show_size_bytes(allowed_bytes())
+    );
+    Error::new(ErrorKind::Refused, message).of(partition)
+}
+
 /// The error for a partition that cannot be read any further.
 pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
     match failure.code {
@@ -229,16 +239,9 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
             format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
         )
         .of(partition),
-        Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION if rejection(&failure.message) == Some(Rejection::TooLarge) => Error::new(
-            ErrorKind::Refused,
-            format!(
-                "{partition} cannot be read at offset {offset}: the batch there unpacks to more than the {} that \
-                 `unpacked` allows; raise it, or, if nothing in the batch is wanted, give it up (docs/operations.md says \
-                 how)",
-                units::show_size_bytes(allowed_bytes())
-            ),
-        )
-        .of(partition),
+        Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION if rejection(&failure.message) == Some(Rejection::TooLarge) => {
+            too_large_unpacked(partition, offset)
+        }
         Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => Error::new(
             ErrorKind::Refused,
             format!(

@@ -1,6 +1,6 @@
 //! The calls of a group's member and of a partition's reader.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,27 @@ impl GroupMetadata {
         self.0.as_ptr()
     }
 
+    /// The group.
+    pub fn group_id(&self) -> String {
+        // SAFETY: the metadata is alive, and its strings with it.
+        unsafe { text(rd::rd_kafka_consumer_group_metadata_group_id(self.raw())) }.unwrap_or_default()
+    }
+
+    /// The member's id, empty until the group has given it one.
+    pub fn member_id(&self) -> String {
+        // SAFETY: as above.
+        unsafe { text(rd::rd_kafka_consumer_group_metadata_member_id(self.raw())) }.unwrap_or_default()
+    }
+
+    /// The member's own name (KIP-345), if it has one.
+    pub fn group_instance_id(&self) -> Option<String> {
+        // SAFETY: as above.
+        unsafe { text(rd::rd_kafka_consumer_group_metadata_group_instance_id(self.raw())) }
+    }
+
     /// Whether the group has given the member an id.
     fn has_member_id(&self) -> bool {
-        // SAFETY: the metadata is alive, and its strings with it.
-        let id = unsafe { rd::rd_kafka_consumer_group_metadata_member_id(self.raw()) };
-        // SAFETY: as above; an id ends with a zero.
-        !id.is_null() && unsafe { *id } != 0
+        !self.member_id().is_empty()
     }
 
     /// The group's generation; negative if the member is in none.
@@ -38,6 +53,15 @@ impl GroupMetadata {
         // SAFETY: the metadata is alive.
         unsafe { rd::rd_kafka_consumer_group_metadata_generation_id(self.raw()) }
     }
+}
+
+/// A copy of a C string; `None` for null.
+///
+/// # Safety
+/// `text` is null, or ends with a zero and is alive.
+unsafe fn text(text: *const c_char) -> Option<String> {
+    // SAFETY: promised by the caller.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 impl Drop for GroupMetadata {

@@ -9,6 +9,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -44,7 +45,7 @@ pub(super) use failure::{describe, name};
 pub(super) use list::{Element, List};
 pub(super) use listener::Listener;
 pub(super) use producing::Batch as SendBatch;
-pub(super) use unpack::{RECORD_OVERHEAD_BYTES, Rejection, allow, allowed_bytes, rejection, shadowed};
+pub(super) use unpack::{Budgeted, RECORD_OVERHEAD_BYTES, Rejection, allow, allowed_bytes, rejection, shadowed};
 
 /// Buffer size for librdkafka's error messages.
 const MESSAGE_BYTES_MAX: usize = 512;
@@ -222,6 +223,13 @@ impl Client {
     /// The C handle of the queue of events.
     pub fn events(&self) -> *mut rd::rd_kafka_queue_t {
         self.events.as_ptr()
+    }
+
+    /// Writes a byte to `bell`, which must not block, whenever there is an event after there was none; `None` ends that.
+    pub fn ring_on_events(&self, bell: Option<BorrowedFd<'_>>) {
+        let (fd, byte) = (bell.map_or(-1, |bell| bell.as_raw_fd()), 0_u8);
+        // SAFETY: the queue is alive; the byte is copied. A descriptor that was closed meanwhile is never read from.
+        unsafe { rd::rd_kafka_queue_io_event_enable(self.events(), fd, ptr::from_ref(&byte).cast(), 1) }
     }
 
     /// The next event, waiting up to `wait` for it.

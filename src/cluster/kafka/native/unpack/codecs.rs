@@ -322,6 +322,21 @@ pub(super) unsafe fn snappy_block(block: &[u8], to: *mut c_char) -> bool {
     unsafe { rd_kafka_snappy_uncompress_iov(&from, 1, block.len(), to) == 0 }
 }
 
+/// Unpacks a single block, as librdkafka writes it.
+pub(super) fn snappy(block: &[u8]) -> Result<Unpacked, Failure> {
+    let size = snappy_size(block).ok_or(Failure::Damaged)?;
+    let mut buffer = Buffer::new(size)?;
+    if buffer.capacity < size {
+        return Err(Rejection::TooLarge.into());
+    }
+    // SAFETY: there is room for `size` bytes.
+    if !unsafe { snappy_block(block, buffer.spare().0.cast()) } {
+        return Err(Failure::Damaged);
+    }
+    buffer.len = size;
+    buffer.finish()
+}
+
 /// Unpacks the blocks that Java's library writes, without their header.
 pub(super) fn snappy_chunks(chunks: &[u8]) -> Result<Unpacked, Failure> {
     let (mut rest, mut size) = (chunks, 0_usize);

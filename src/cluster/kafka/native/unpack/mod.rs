@@ -20,9 +20,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 mod budget;
 mod codecs;
 mod frames;
+mod owned;
 mod wrap;
 
 pub(in super::super) use budget::{RECORD_OVERHEAD_BYTES, Rejection};
+pub(in super::super) use owned::Budgeted;
 pub(in super::super) use wrap::shadowed;
 
 /// How many rejections are remembered: they are looked up at once.

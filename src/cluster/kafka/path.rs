@@ -1,0 +1,198 @@
+//! The data path: whether records are read and written by librdkafka or on the wire. Both do what the traits promise;
+//! which one does is chosen once for a cluster.
+//!
+//! Membership, administration and takeovers are librdkafka's in either case.
+
+use std::time::Duration;
+
+use super::member::Metadata;
+use super::{native, producer, reader, wired};
+use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, RecordBatch, Ticket};
+use crate::record::{Record, TopicPartition};
+
+/// Who reads and writes records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataPath {
+    /// The wire, unless a property needs librdkafka.
+    Auto,
+    /// The wire: ratchet's own client. A property that needs librdkafka is refused.
+    Wire,
+    /// librdkafka.
+    #[default]
+    Librdkafka,
+}
+
+/// Records that were read. See [`RecordBatch`].
+pub enum Batch {
+    /// By librdkafka.
+    Librdkafka(native::Batch),
+    /// On the wire.
+    Wire(wired::Batch),
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::Librdkafka(native::Batch::default())
+    }
+}
+
+impl Batch {
+    /// Lets go of everything.
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::Librdkafka(batch) => batch.clear(),
+            Self::Wire(batch) => batch.clear(),
+        }
+    }
+
+    /// As librdkafka fills it.
+    pub(super) fn by_librdkafka(&mut self) -> &mut native::Batch {
+        if matches!(self, Self::Wire(_)) {
+            *self = Self::default();
+        }
+        match self {
+            Self::Librdkafka(batch) => batch,
+            Self::Wire(_) => unreachable!("replaced above"),
+        }
+    }
+
+    /// As the wire fills it.
+    pub(super) fn by_wire(&mut self) -> &mut wired::Batch {
+        if matches!(self, Self::Librdkafka(_)) {
+            *self = Self::Wire(wired::Batch::default());
+        }
+        match self {
+            Self::Wire(batch) => batch,
+            Self::Librdkafka(_) => unreachable!("replaced above"),
+        }
+    }
+}
+
+/// Calls the same method of whichever it is.
+macro_rules! either {
+    ($of:expr, $it:ident => $call:expr) => {
+        match $of {
+            Self::Librdkafka($it) => $call,
+            Self::Wire($it) => $call,
+        }
+    };
+}
+
+impl RecordBatch for Batch {
+    fn partitions(&self) -> &[TopicPartition] {
+        either!(self, batch => batch.partitions())
+    }
+
+    fn source(&self, index: usize) -> usize {
+        either!(self, batch => batch.source(index))
+    }
+
+    fn len(&self) -> usize {
+        either!(self, batch => batch.len())
+    }
+
+    fn record(&self, index: usize) -> Record<'_> {
+        either!(self, batch => batch.record(index))
+    }
+}
+
+/// A partition's reader. See [`cluster::Reader`].
+pub enum Reader {
+    /// By librdkafka.
+    Librdkafka(Box<reader::Reader>),
+    /// On the wire.
+    Wire(Box<wired::Reader>),
+}
+
+impl cluster::Reader for Reader {
+    type Batch = Batch;
+
+    fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
+        match self {
+            Self::Librdkafka(reader) => reader.read(batch.by_librdkafka(), records_max, wait),
+            Self::Wire(reader) => reader.read(batch.by_wire(), records_max, wait),
+        }
+    }
+
+    fn position(&self) -> i64 {
+        either!(self, reader => reader.position())
+    }
+}
+
+/// A transactional producer. See [`cluster::Producer`].
+pub enum Producer {
+    /// By librdkafka.
+    Librdkafka(Box<producer::Producer>),
+    /// On the wire.
+    Wire(Box<wired::Producer>),
+}
+
+impl cluster::Producer for Producer {
+    type Metadata = Metadata;
+
+    fn id(&self) -> &str {
+        either!(self, producer => producer.id())
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        either!(self, producer => producer.begin())
+    }
+
+    fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
+        either!(self, producer => producer.send(ticket, message))
+    }
+
+    fn send_all<'a>(
+        &mut self,
+        number: u64,
+        to: &TopicPartition,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<(), Error> {
+        either!(self, producer => producer.send_all(number, to, records))
+    }
+
+    fn expect_from(&mut self, number: u64, offset: i64) {
+        either!(self, producer => producer.expect_from(number, offset));
+    }
+
+    fn in_flight(&self) -> usize {
+        either!(self, producer => producer.in_flight())
+    }
+
+    fn has_failed(&self) -> bool {
+        either!(self, producer => producer.has_failed())
+    }
+
+    fn take_failures(&mut self) -> Vec<DeliveryFailure> {
+        either!(self, producer => producer.take_failures())
+    }
+
+    fn take_delivered(&mut self) -> Vec<(u64, i64)> {
+        either!(self, producer => producer.take_delivered())
+    }
+
+    fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
+        either!(self, producer => producer.commit(offsets, group))
+    }
+
+    fn commit_while(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: Metadata,
+        meanwhile: &mut dyn FnMut(Duration),
+    ) -> Result<(), Error> {
+        either!(self, producer => producer.commit_while(offsets, group, meanwhile))
+    }
+
+    fn begins_in(&self) -> Duration {
+        either!(self, producer => producer.begins_in())
+    }
+
+    fn abort(&mut self) -> Result<(), Error> {
+        either!(self, producer => producer.abort())
+    }
+
+    fn is_fit(&self) -> bool {
+        either!(self, producer => producer.is_fit())
+    }
+}

@@ -1,0 +1,167 @@
+//! A transactional producer on the wire: a writer and its connections, driven by the thread that calls.
+//!
+//! Records are written, and answers taken, within calls: of [`Producer::send`] now and then, and of all calls but
+//! those that only tell. So there is no thread, and no hand-over for a record.
+//!
+//! - `driven`: the writer with its connections; `clock`, `slots`: what is kept so that a record costs little
+//! - `words`: errors, as librdkafka's path says them
+//!
+//! Invariants: those of [`wire::writer`](super::super::wire::writer). A producer that is dropped with a transaction
+//! open leaves it to its time-out, or to whoever fences the id.
+//!
+//! **Failure**: what the writer says, kind by kind. A record that the client itself refuses leaves the transaction as it
+//! is; what ends the transaction is never said of a single record.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::driven::Driven;
+use super::super::member::Metadata;
+use super::super::native::GroupMetadata;
+use super::super::wire::writer::{Group, Offset, WriteSettings};
+use super::{Accepted, ClientSettings};
+use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, Ticket};
+use crate::record::TopicPartition;
+
+mod clock;
+mod driven;
+mod slots;
+mod words;
+
+/// A transactional producer. See [`cluster::Producer`].
+pub struct Producer {
+    id: String,
+    /// What asks for the state of deliveries has them looked at, since nobody else does.
+    driven: RefCell<Driven>,
+}
+
+impl Producer {
+    /// Opens a producer; whatever was open under its id has been aborted. Once a login was accepted, one that is refused
+    /// is an error to retry.
+    pub(in super::super) fn open(
+        client: &ClientSettings,
+        settings: &Arc<WriteSettings>,
+        accepted: &Accepted,
+        id: &str,
+    ) -> Result<Self, Error> {
+        let driven = Driven::open(client, settings, accepted, id)?;
+        Ok(Self { id: id.to_owned(), driven: RefCell::new(driven) })
+    }
+
+    fn commit_by(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: &Metadata,
+        meanwhile: Option<&mut dyn FnMut(Duration)>,
+    ) -> Result<(), Error> {
+        let with_epoch = |OffsetCommit { partition, committed }: &OffsetCommit| {
+            let epoch = group.epochs().before(partition, committed.offset);
+            // A claim or a release commits the same offset again.
+            group.epochs().note_committed(partition, committed.offset, epoch);
+            Offset {
+                partition: partition.clone(),
+                offset: committed.offset,
+                leader_epoch: epoch.unwrap_or(-1),
+                metadata: committed.metadata.clone(),
+            }
+        };
+        let offsets = offsets.iter().map(with_epoch).collect();
+        let committed = self.driven.get_mut().commit(offsets, member_of(group.proof()), meanwhile);
+        committed.map_err(|error| words::doing("committing the transaction", &error))
+    }
+}
+
+/// What librdkafka knows of the membership, as the wire says it.
+fn member_of(proof: &GroupMetadata) -> Group {
+    Group {
+        id: proof.group_id(),
+        generation: proof.generation(),
+        member: proof.member_id(),
+        instance: proof.group_instance_id(),
+    }
+}
+
+impl cluster::Producer for Producer {
+    type Metadata = Metadata;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        let begun = self.driven.get_mut().begin();
+        begun.map_err(|error| words::doing("beginning a transaction", &error))
+    }
+
+    #[inline]
+    fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
+        self.driven.get_mut().send(ticket, message)
+    }
+
+    fn send_all<'a>(
+        &mut self,
+        number: u64,
+        to: &TopicPartition,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<(), Error> {
+        self.driven.get_mut().send_all(number, to, records)
+    }
+
+    fn expect_from(&mut self, number: u64, offset: i64) {
+        self.driven.get_mut().writer.expect(number, offset);
+    }
+
+    fn in_flight(&self) -> usize {
+        let mut driven = self.driven.borrow_mut();
+        driven.listen();
+        driven.writer.in_flight()
+    }
+
+    fn has_failed(&self) -> bool {
+        let mut driven = self.driven.borrow_mut();
+        driven.listen();
+        driven.writer.has_failed()
+    }
+
+    fn take_failures(&mut self) -> Vec<DeliveryFailure> {
+        let driven = self.driven.get_mut();
+        driven.listen();
+        let failures = driven.writer.take_failures().into_iter();
+        failures
+            .map(|failure| DeliveryFailure {
+                number: failure.number,
+                refused: failure.refused,
+                message: failure.message,
+            })
+            .collect()
+    }
+
+    fn take_delivered(&mut self) -> Vec<(u64, i64)> {
+        let driven = self.driven.get_mut();
+        driven.listen();
+        driven.writer.take_delivered()
+    }
+
+    fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
+        self.commit_by(offsets, &group, None)
+    }
+
+    fn commit_while(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: Metadata,
+        meanwhile: &mut dyn FnMut(Duration),
+    ) -> Result<(), Error> {
+        self.commit_by(offsets, &group, Some(meanwhile))
+    }
+
+    fn abort(&mut self) -> Result<(), Error> {
+        let aborted = self.driven.get_mut().abort();
+        aborted.map_err(|error| words::doing("aborting the transaction", &error))
+    }
+
+    fn is_fit(&self) -> bool {
+        self.driven.borrow().writer.is_fit()
+    }
+}

@@ -1,0 +1,94 @@
+//! The time, looked at now and then: asking for it with each record would cost as much as writing small records does.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// After how many records at most it is looked at.
+const RECORDS_MAX: u32 = 64;
+/// How old it may have become in between. Where records are rare, it is looked at with each of them, and with the first
+/// one after a caller has asked for anything else.
+const FRESH: Duration = Duration::from_micros(200);
+
+/// The time as it was last looked at.
+#[derive(Debug)]
+pub(super) struct Clock {
+    now: Instant,
+    wall_ms: i64,
+    /// After how many records it is looked at.
+    records: u32,
+    /// How many of them are left.
+    left: u32,
+}
+
+impl Clock {
+    /// The present.
+    pub fn new() -> Self {
+        let mut clock = Self { now: Instant::now(), wall_ms: 0, records: 1, left: 0 };
+        clock.look();
+        clock
+    }
+
+    /// Looks at it.
+    pub fn look(&mut self) -> Instant {
+        self.now = Instant::now();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.wall_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        self.now
+    }
+
+    /// Notes a record; whether the time was looked at.
+    #[inline]
+    pub fn count(&mut self) -> bool {
+        if self.left > 0 {
+            self.left -= 1;
+            return false;
+        }
+        let before = self.now;
+        let passed = self.look().saturating_duration_since(before);
+        self.records = records_after(self.records, passed);
+        self.left = self.records - 1;
+        true
+    }
+
+    /// Has it looked at with the next record: others may have been a while ago.
+    pub fn doubt(&mut self) {
+        self.left = 0;
+    }
+
+    /// When it was last looked at.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The same, in milliseconds since the epoch.
+    pub fn wall_ms(&self) -> i64 {
+        self.wall_ms
+    }
+}
+
+/// After how many records to look next, where so much time has passed with `records`.
+fn records_after(records: u32, passed: Duration) -> u32 {
+    if passed > FRESH { 1 } else { (records * 2).min(RECORDS_MAX) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_looked_at_less_often_only_while_records_come_fast() {
+        let quick = |records| records_after(records, FRESH);
+        assert_eq!([1, 2, 40, RECORDS_MAX].map(quick), [2, 4, RECORDS_MAX, RECORDS_MAX]);
+        assert_eq!(records_after(RECORDS_MAX, FRESH + Duration::from_micros(1)), 1);
+    }
+
+    #[test]
+    fn time_is_looked_at_with_each_record_that_comes_late() {
+        let mut clock = Clock::new();
+        for _ in 0..3 {
+            std::thread::sleep(FRESH * 2);
+            let before = Instant::now();
+            assert!(clock.count() && clock.now() >= before);
+        }
+        assert!(clock.wall_ms() > 1_700_000_000_000);
+    }
+}

@@ -1,0 +1,326 @@
+//! A writer with its connections, and when they are seen to.
+//!
+//! Records are handed to the writer alone. The connections are seen to once there is something to be written: when so
+//! many bytes were handed over, or so much time has passed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::super::super::errors::{Code, Failure};
+use super::super::super::wire;
+use super::super::super::wire::brokers::Brokers;
+use super::super::super::wire::edge::Edge;
+use super::super::super::wire::writer::{
+    Group, NewRecord, Offset, Slot, WriteError, WriteErrorKind, WriteSettings, Writer,
+};
+use super::super::ClientSettings;
+use super::super::trouble::{Accepted, Loneliness};
+use super::clock::Clock;
+use super::slots::Slots;
+use super::words;
+use crate::cluster::{Error, ErrorKind, Message, Ticket};
+use crate::record::TopicPartition;
+
+/// How long [`Driven::open`] may take: the broker first aborts what a predecessor left open.
+const INIT_DEADLINE: Duration = Duration::from_secs(30);
+/// How long one wait for the brokers takes at most.
+const TURN: Duration = Duration::from_millis(100);
+/// How long a lane that goes on while a transaction is committed waits at a time.
+const MEANWHILE_STEP: Duration = Duration::from_millis(1);
+/// How many bytes are handed over before the connections are seen to: no more than what a socket takes at once.
+const PUSH_BYTES: usize = 256 << 10;
+/// The shortest time after which they are seen to, however short the linger is.
+const PUSH_EVERY_MIN: Duration = Duration::from_millis(1);
+/// How many records of a run are handed over at a time.
+const RUN: usize = 256;
+/// How long a partition that the topic does not have, as far as is known, is asked for.
+const PARTITION_WAIT: Duration = Duration::from_secs(2);
+
+/// A writer with its connections.
+pub(super) struct Driven {
+    edge: Edge,
+    brokers: Brokers,
+    /// The writer.
+    pub writer: Writer,
+    delivery_timeout: Duration,
+    push_every: Duration,
+    clock: Clock,
+    slots: Slots,
+    /// When the connections were last seen to.
+    pushed: Instant,
+    /// With how many bytes held they are seen to again.
+    push_at: usize,
+}
+
+impl Driven {
+    /// Opens a transactional id; whatever was open under it has been aborted. Once a login was accepted, one that is
+    /// refused is an error to retry.
+    pub fn open(
+        client: &ClientSettings,
+        settings: &Arc<WriteSettings>,
+        accepted: &Accepted,
+        id: &str,
+    ) -> Result<Self, Error> {
+        let what = || format!("opening the transactional id {id}");
+        let writer = Writer::new(id, Arc::clone(settings))
+            .map_err(|unsupported| Error::new(ErrorKind::Refused, format!("{}: {unsupported}", what())))?;
+        let ((edge, brokers), clock) = (client.open(), Clock::new());
+        let mut driven = Self {
+            edge,
+            brokers,
+            writer,
+            delivery_timeout: settings.delivery_timeout,
+            push_every: settings.linger.max(PUSH_EVERY_MIN),
+            pushed: clock.now(),
+            push_at: 0,
+            clock,
+            slots: Slots::default(),
+        };
+        driven.writer.open(INIT_DEADLINE, driven.clock.now());
+        driven.take();
+        let mut loneliness = Loneliness::new(accepted);
+        loop {
+            if let Some(opened) = driven.writer.outcome() {
+                return match opened {
+                    Ok(()) => Ok(driven),
+                    Err(error) => Err(driven.unopened(id, &error, &loneliness)),
+                };
+            }
+            if let Some(failure) = loneliness.trouble(&mut driven.brokers, driven.clock.now()) {
+                return Err(failure.transactional(what(), ErrorKind::Retry));
+            }
+            driven.turn(TURN);
+        }
+    }
+
+    /// Why the id could not be opened.
+    fn unopened(&self, id: &str, error: &WriteError, loneliness: &Loneliness) -> Error {
+        if error.kind == WriteErrorKind::Retry
+            && let Some(failure) = loneliness.known_trouble(&self.brokers)
+        {
+            return failure.transactional(format_args!("opening the transactional id {id}"), ErrorKind::Retry);
+        }
+        let opening = words::opening(id, error);
+        match self.brokers.failure().filter(|_| error.code.is_none()) {
+            Some(why) => Error::new(opening.kind, format!("{}: {why}", opening.message)).with(opening.detail),
+            None => opening,
+        }
+    }
+
+    /// Opens a transaction. Connections that were closed meanwhile are noticed first.
+    pub fn begin(&mut self) -> Result<(), WriteError> {
+        self.push();
+        // The first record has its partition added.
+        self.push_at = 0;
+        self.writer.begin()
+    }
+
+    /// Hands a record over; waits while there is no room.
+    pub fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
+        let to = (message.topic, message.partition);
+        let slot = self.slot(to)?;
+        let is_looked = self.clock.count();
+        let record = NewRecord {
+            timestamp: message.timestamp.unwrap_or(self.clock.wall_ms()),
+            key: message.key,
+            value: message.value,
+            headers: message.headers,
+        };
+        let ticket = wire::writer::Ticket { number: ticket.number, report: ticket.report };
+        let mut waits_since = None;
+        loop {
+            match self.writer.send(ticket, slot, &record, self.clock.now()) {
+                Ok(true) => break,
+                Ok(false) => self.wait_for_room(&mut waits_since, to)?,
+                Err(error) => return Err(self.unsent(&error, to)),
+            }
+        }
+        self.handed_over(is_looked);
+        Ok(())
+    }
+
+    /// Hands over a run of records for one partition; waits while there is no room.
+    pub fn send_all<'a>(
+        &mut self,
+        number: u64,
+        to: &TopicPartition,
+        records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<(), Error> {
+        let to = (&*to.topic, to.partition);
+        let slot = self.slot(to)?;
+        let mut records = records.fuse();
+        loop {
+            let mut run = records.by_ref().take(RUN).peekable();
+            if run.peek().is_none() {
+                return Ok(());
+            }
+            self.clock.look();
+            let mut waits_since = None;
+            loop {
+                match self.writer.send_all(number, slot, self.clock.wall_ms(), &mut run, self.clock.now()) {
+                    Ok(true) => break,
+                    Ok(false) => self.wait_for_room(&mut waits_since, to)?,
+                    Err(error) => return Err(self.unsent(&error, to)),
+                }
+            }
+            self.handed_over(true);
+        }
+    }
+
+    /// Sees to the connections if that is worth it. `is_looked`: whether the clock was just looked at.
+    #[inline]
+    fn handed_over(&mut self, is_looked: bool) {
+        let is_late = || self.clock.now().saturating_duration_since(self.pushed) >= self.push_every;
+        if self.writer.held_bytes() >= self.push_at || (is_looked && is_late()) {
+            self.push();
+        }
+    }
+
+    /// Waits for room, as long as a delivery may take.
+    #[cold]
+    fn wait_for_room(&mut self, since: &mut Option<Instant>, to: (&str, i32)) -> Result<(), Error> {
+        let now = self.clock.look();
+        let waited = now.saturating_duration_since(*since.get_or_insert(now));
+        let Some(left) = self.delivery_timeout.checked_sub(waited).filter(|left| !left.is_zero()) else {
+            let message = format!("{}: the queue has been full for too long", sending(to));
+            return Err(Error::new(self.kind_of_abort(), message));
+        };
+        self.take();
+        self.turn(left.min(TURN));
+        Ok(())
+    }
+
+    /// Why a record was not taken. What keeps the whole transaction from being committed does not refuse this record.
+    #[cold]
+    fn unsent(&self, failed: &WriteError, to: (&str, i32)) -> Error {
+        let kind = match words::kind(failed.kind) {
+            ErrorKind::Refused if self.writer.trouble().is_none() => ErrorKind::Refused,
+            ErrorKind::Refused | ErrorKind::Retry | ErrorKind::Abort => self.kind_of_abort(),
+            kind => kind,
+        };
+        let error = words::error(failed);
+        Error { kind, message: format!("{}: {}", sending(to), error.message), ..error }
+    }
+
+    /// What a transaction that cannot go on means: a record that a lost producer does not accept is not its task's
+    /// trouble.
+    fn kind_of_abort(&self) -> ErrorKind {
+        if self.writer.is_fit() { ErrorKind::Abort } else { ErrorKind::Fenced }
+    }
+
+    #[inline]
+    fn slot(&mut self, to: (&str, i32)) -> Result<Slot, Error> {
+        match self.slots.get(to.0, to.1) {
+            Some(slot) => Ok(slot),
+            None => self.new_slot(to),
+        }
+    }
+
+    #[cold]
+    fn new_slot(&mut self, to: (&str, i32)) -> Result<Slot, Error> {
+        if !self.may_have(to) {
+            let unknown = Failure::of(Code::RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION);
+            let unknown = unknown.map_or_else(String::new, |failure| failure.message);
+            return Err(Error::new(self.kind_of_abort(), format!("{}: {unknown}", sending(to))));
+        }
+        let slot = self.writer.slot(to.0, to.1);
+        self.slots.put(to.0, to.1, slot);
+        Ok(slot)
+    }
+
+    /// Whether a topic that is known may have this partition. It may have got more of them since they were heard of.
+    fn may_have(&mut self, (topic, partition): (&str, i32)) -> bool {
+        let Ok(partition_index) = usize::try_from(partition) else { return false };
+        let until = self.clock.look() + PARTITION_WAIT;
+        while self.brokers.partition_count(topic).is_some_and(|count| count <= partition_index) {
+            let left = until.saturating_duration_since(self.clock.now());
+            if left.is_zero() {
+                return false;
+            }
+            // Has the brokers asked again.
+            let _ = self.brokers.leader(topic, partition);
+            self.turn(left.min(TURN));
+        }
+        true
+    }
+
+    /// Commits, and waits for the outcome. `meanwhile` is called with how long it may wait, again and again.
+    pub fn commit(
+        &mut self,
+        offsets: Vec<Offset>,
+        group: Group,
+        meanwhile: Option<&mut dyn FnMut(Duration)>,
+    ) -> Result<(), WriteError> {
+        let now = self.clock.look();
+        self.writer.commit(offsets, group, now);
+        self.finish(meanwhile)
+    }
+
+    /// Ends the transaction without effect.
+    pub fn abort(&mut self) -> Result<(), WriteError> {
+        let now = self.clock.look();
+        self.writer.abort(now);
+        self.finish(None)
+    }
+
+    /// Waits for the outcome, which comes in time: the writer sees to that.
+    fn finish(&mut self, mut meanwhile: Option<&mut dyn FnMut(Duration)>) -> Result<(), WriteError> {
+        self.take();
+        loop {
+            if let Some(outcome) = self.writer.outcome() {
+                return outcome;
+            }
+            match &mut meanwhile {
+                None => {
+                    self.turn(TURN);
+                }
+                Some(go_on) => {
+                    if !self.turn(Duration::ZERO) {
+                        go_on(MEANWHILE_STEP);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what is to be known of records that were handed over.
+    pub fn listen(&mut self) {
+        self.clock.doubt();
+        if self.writer.in_flight() > 0 {
+            self.push();
+        }
+    }
+
+    /// Writes what is due, and takes what the brokers have said, without waiting.
+    fn push(&mut self) {
+        self.take();
+        if self.turn(Duration::ZERO) {
+            // What the answers were waited for with.
+            self.turn(Duration::ZERO);
+        }
+        self.pushed = self.clock.now();
+        self.push_at = self.writer.held_bytes() + PUSH_BYTES;
+    }
+
+    /// Writes what there is, waits for the brokers, and takes what they say. Whether there was anything to act upon.
+    fn turn(&mut self, wait: Duration) -> bool {
+        let wait = match self.writer.next_tick().filter(|_| !wait.is_zero()) {
+            Some(next) => next.saturating_duration_since(self.clock.now()).min(wait),
+            None => wait,
+        };
+        let before = self.brokers.news();
+        self.edge.drive(&mut self.brokers, wait);
+        self.take();
+        self.brokers.news() != before
+    }
+
+    /// Has the writer take what was said, and say what is to be sent.
+    fn take(&mut self) {
+        let now = self.clock.look();
+        self.writer.drive(&mut self.brokers, now);
+    }
+}
+
+fn sending((topic, partition): (&str, i32)) -> String {
+    format!("sending to {topic}:{partition}")
+}

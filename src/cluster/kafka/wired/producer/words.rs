@@ -1,0 +1,110 @@
+//! What went wrong, in the words that librdkafka's path has for it.
+
+use super::super::super::errors::{Code, Failure};
+use super::super::super::wire::writer::{WriteError, WriteErrorKind};
+use crate::cluster::{Detail, Error, ErrorKind};
+
+/// What a caller does about it is what the writer says.
+pub(super) fn kind(kind: WriteErrorKind) -> ErrorKind {
+    match kind {
+        WriteErrorKind::Retry => ErrorKind::Retry,
+        WriteErrorKind::Abort => ErrorKind::Abort,
+        WriteErrorKind::Fenced => ErrorKind::Fenced,
+        WriteErrorKind::Unknown => ErrorKind::Unknown,
+        WriteErrorKind::Refused => ErrorKind::Refused,
+    }
+}
+
+/// A writer's error.
+pub(super) fn error(error: &WriteError) -> Error {
+    let kind = kind(error.kind);
+    let Some(failure) = error.code.and_then(of_broker) else { return Error::new(kind, &*error.message) };
+    let said = error.what().map_or_else(|| error.message.clone(), |what| format!("{what}: {failure}"));
+    let grant = match failure.is_denied_topic() {
+        true => "; grant Write on every topic that is written to",
+        false => failure.grant(),
+    };
+    let detail = failure.detail().filter(|detail| *detail != Detail::Missing);
+    Error::new(kind, format!("{said}{grant}")).with(detail)
+}
+
+/// A writer's error while something was done, which its message says unless it says something closer.
+pub(super) fn doing(what: &str, failed: &WriteError) -> Error {
+    const CLOSER: [&str; 2] = ["adding ", "finding "];
+    let error = error(failed);
+    let is_said = error.message.starts_with(what) || CLOSER.iter().any(|closer| error.message.starts_with(closer));
+    if is_said { error } else { Error { message: format!("{what}: {}", error.message), ..error } }
+}
+
+/// The error of opening this transactional id.
+pub(super) fn opening(id: &str, failed: &WriteError) -> Error {
+    let (what, error) = (format!("opening the transactional id {id}"), error(failed));
+    if error.message.starts_with(&what) {
+        return error;
+    }
+    let why = error.message.strip_prefix("opening the transactional id: ").unwrap_or(&error.message);
+    Error { message: format!("{what}: {why}"), ..error }
+}
+
+/// What librdkafka would call a broker's code; `None` if it does not know it.
+fn of_broker(code: i16) -> Option<Failure> {
+    Failure::of(Code::try_from(i32::from(code)).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::super::wire::writer::code;
+    use super::*;
+
+    fn coded(kind: WriteErrorKind, what: &str, name: &str, code: i16) -> WriteError {
+        let error = WriteError { kind, code: Some(code), message: format!("{what}: {name} (code {code})") };
+        assert_eq!(error.what(), Some(what), "the writer has other words by now");
+        error
+    }
+
+    #[test]
+    fn missing_rights_are_named_as_on_the_other_path() {
+        let (what, refused) = ("adding the offsets to the transaction", WriteErrorKind::Refused);
+        let on_wire =
+            doing("committing", &coded(refused, what, "GroupAuthorizationFailed", code::GROUP_AUTHORIZATION_FAILED));
+        let failure = Failure::of(Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED).unwrap();
+        let other = failure.transactional(what, ErrorKind::Unknown);
+        assert_eq!((on_wire.kind, on_wire.message, on_wire.detail), (other.kind, other.message, other.detail));
+        let denied = coded(refused, "writing to out:0", "TopicAuthorizationFailed", code::TOPIC_AUTHORIZATION_FAILED);
+        let error = doing("committing the transaction", &denied);
+        assert!(error.is_denied());
+        let words = "committing the transaction: writing to out:0: Broker: Topic authorization failed; \
+                     grant Write on every topic that is written to";
+        assert_eq!(error.message, words);
+    }
+
+    #[test]
+    fn error_of_opening_names_the_id() {
+        let denied = code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
+        let (refused, name) = (WriteErrorKind::Refused, "TransactionalIdAuthorizationFailed");
+        for what in ["opening the transactional id", "finding the transactional id's coordinator"] {
+            let error = opening("tx", &coded(refused, what, name, denied));
+            assert_eq!(error.kind, ErrorKind::Refused);
+            assert!(error.message.starts_with("opening the transactional id tx: "), "{error}");
+            assert!(error.message.ends_with("; grant Write on the topology's transactional ids"), "{error}");
+        }
+        let message = "opening the transactional id tx: no answer".to_owned();
+        let late = WriteError { kind: WriteErrorKind::Retry, code: None, message: message.clone() };
+        assert_eq!(opening("tx", &late).message, message);
+    }
+
+    #[test]
+    fn kind_is_the_writers_whatever_the_code_would_mean() {
+        // A commit that was asked for twice: nobody knows, though this answer alone would say more.
+        let unsure = coded(
+            WriteErrorKind::Unknown,
+            "committing the transaction",
+            "TransactionalIdAuthorizationFailed",
+            code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        );
+        assert_eq!(error(&unsure).kind, ErrorKind::Unknown);
+        // A code that librdkafka does not know.
+        let strange = WriteError { kind: WriteErrorKind::Abort, code: Some(120), message: "as it is".to_owned() };
+        assert_eq!(error(&strange).message, "as it is");
+    }
+}

@@ -1,0 +1,197 @@
+//! Partitions that are read on the wire: a fetcher and its connections.
+//!
+//! Each broker is asked for more before what it has answered is returned, so that it answers while the caller works.
+//!
+//! Invariant: the epochs known for the group cover what was returned.
+//!
+//! **Failure**: what keeps a partition from being read is [`Trouble`] in [`wire`](super::super::wire); its error has
+//! the words that librdkafka's has. A login or a certificate that is not accepted is [`ErrorKind::Refused`]; brokers that
+//! cannot be reached are [`ErrorKind::Retry`], reported now and then.
+
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::super::epochs::{EpochRanges, Epochs};
+use super::super::errors::{Code, Failure};
+use super::super::native::Budgeted;
+use super::super::slots::{too_large_unpacked, truncated, unreadable};
+use super::super::wire::brokers::Brokers;
+use super::super::wire::edge::Edge;
+use super::super::wire::fetcher::{FetchSettings, Fetcher, Trouble};
+use super::trouble::{Accepted, Loneliness};
+use super::{Batch, ClientSettings};
+use crate::cluster::{Error, ErrorKind, RecordBatch as _};
+use crate::record::TopicPartition;
+
+/// How long no broker may be reached before that is reported.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long the same is not reported again.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// Reads partitions.
+pub(in super::super) struct Reading {
+    edge: Edge,
+    brokers: Brokers,
+    fetcher: Fetcher,
+    unpack: Budgeted,
+    loneliness: Loneliness,
+    /// The offsets at which partitions have lost what was read of them.
+    truncated: HashMap<TopicPartition, i64>,
+    /// When it was last reported that no broker can be asked.
+    reported: Option<Instant>,
+}
+
+impl Reading {
+    /// Reads nothing yet. Once a login was accepted, one that is refused is not reported.
+    pub fn new(client: &ClientSettings, settings: &Arc<FetchSettings>, accepted: &Accepted) -> Self {
+        let (edge, brokers) = client.open();
+        let fetcher = Fetcher::new(Arc::clone(settings));
+        let loneliness = Loneliness::new(accepted);
+        Self { edge, brokers, fetcher, unpack: Budgeted, loneliness, truncated: HashMap::new(), reported: None }
+    }
+
+    /// Ends a wait whenever something can be read from `bell`.
+    pub fn wake_by(&mut self, bell: UnixStream) {
+        self.edge.wake_by(bell);
+    }
+
+    /// Reads `partition` from `offset` on; the broker first compares the epoch of the record before, if it is known. A
+    /// partition that was found to have lost what was read of it has not got it back.
+    pub fn start(&mut self, partition: &TopicPartition, offset: i64, epoch_before: Option<i32>) -> Result<(), Error> {
+        if epoch_before.is_some() && self.truncated.get(partition) == Some(&offset) {
+            return Err(truncated(partition, offset));
+        }
+        let now = Instant::now();
+        self.truncated.remove(partition);
+        self.fetcher.start(partition, offset, epoch_before, now);
+        self.ask(now);
+        Ok(())
+    }
+
+    /// Stops reading `partition` until the next start.
+    pub fn pause(&mut self, partition: &TopicPartition) {
+        self.fetcher.pause(partition);
+    }
+
+    /// Forgets `partition`.
+    pub fn remove(&mut self, partition: &TopicPartition) {
+        self.truncated.remove(partition);
+        self.fetcher.remove(partition);
+    }
+
+    /// The offset after everything returned of `partition`, markers and gaps included.
+    pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        self.fetcher.position(partition)
+    }
+
+    /// The end of `partition` as last heard.
+    pub fn end(&self, partition: &TopicPartition) -> Option<i64> {
+        self.fetcher.high_watermark(partition)
+    }
+
+    /// Replaces what is in `batch` by what is there, up to `records_max`, waiting up to `wait` for a first record. What
+    /// was passed is recorded among the `epochs`. Ends early when the bell rings.
+    pub fn poll(
+        &mut self,
+        batch: &mut Batch,
+        records_max: usize,
+        wait: Duration,
+        epochs: Option<&Epochs>,
+    ) -> Result<(), Error> {
+        let began = Instant::now();
+        // Whoever wants no records does not wait for any.
+        let until = if records_max == 0 { began } else { began + wait };
+        let mut now = began;
+        let mut has_waited = false;
+        loop {
+            self.fetcher.poll(&mut self.brokers, now);
+            batch.fill(|fetched| self.fetcher.take(records_max, &mut self.unpack, fetched, now));
+            if let Some(epochs) = epochs {
+                note(epochs, batch);
+            }
+            if !batch.is_empty() {
+                // More is asked for before what is here is worked on.
+                self.ask(now);
+                return Ok(());
+            }
+            if let Some((partition, trouble)) = self.fetcher.next_trouble() {
+                return Err(self.error(&partition, trouble));
+            }
+            if has_waited && now >= until {
+                return self.check(now);
+            }
+            let next = self.fetcher.next_tick().map_or(until, |tick| tick.min(until));
+            let rang = self.edge.drive(&mut self.brokers, next.saturating_duration_since(now));
+            now = Instant::now();
+            has_waited = true;
+            if rang {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks for what is due.
+    fn ask(&mut self, now: Instant) {
+        self.fetcher.poll(&mut self.brokers, now);
+        self.edge.drive(&mut self.brokers, Duration::ZERO);
+    }
+
+    /// Whether any broker can be reached and accepts this client; reported now and then.
+    fn check(&mut self, now: Instant) -> Result<(), Error> {
+        let Self { brokers, loneliness, reported, .. } = self;
+        let Some(lasts) = loneliness.lasts(brokers, now) else {
+            *reported = None;
+            return Ok(());
+        };
+        if reported.is_some_and(|at| now.saturating_duration_since(at) < REPORT_EVERY) {
+            return Ok(());
+        }
+        let error = match (loneliness.trouble(brokers, now), brokers.failure()) {
+            (Some(failure), _) => failure.plain("reading"),
+            (None, Some(reason)) if lasts >= SILENCE_MAX => {
+                Error::new(ErrorKind::Retry, format!("reading: no broker can be reached: {reason}"))
+            }
+            _ => return Ok(()),
+        };
+        *reported = Some(now);
+        Err(error)
+    }
+
+    fn error(&mut self, partition: &TopicPartition, trouble: Trouble) -> Error {
+        let position = self.position(partition).unwrap_or_default();
+        let coded = |code| {
+            let failure = Failure::new(code, trouble.to_string());
+            unreadable(partition, position, &failure)
+        };
+        match trouble {
+            Trouble::OffsetOutOfRange { offset } => {
+                let failure = Failure::of(Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE);
+                let unknown = || Failure::new(Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, "");
+                unreadable(partition, offset, &failure.unwrap_or_else(unknown))
+            }
+            Trouble::Truncated { offset, .. } | Trouble::UnknownEpoch { offset, .. } => {
+                self.truncated.insert(partition.clone(), offset);
+                truncated(partition, offset)
+            }
+            Trouble::UnpacksTooLarge { offset } => too_large_unpacked(partition, offset),
+            Trouble::Damaged { .. } | Trouble::TooLarge { .. } => coded(Code::RD_KAFKA_RESP_ERR__BAD_MSG),
+            Trouble::Denied => coded(Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED),
+            Trouble::Missing => coded(Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART),
+            Trouble::Unsupported { .. } => coded(Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION),
+        }
+    }
+}
+
+/// Records what was passed, for the group whose epochs these are.
+fn note(epochs: &Epochs, batch: &Batch) {
+    let fetched = batch.fetched();
+    for (index, partition) in fetched.partitions().iter().enumerate() {
+        let mut ranges = EpochRanges::default();
+        for passed in fetched.passed().iter().filter(|passed| passed.partition == index) {
+            ranges.passed(passed.first, passed.next, passed.leader_epoch);
+        }
+        epochs.note_read(partition, &mut ranges);
+    }
+}

@@ -1,0 +1,343 @@
+//! librdkafka's properties as the wire understands them.
+//!
+//! Each property either acts on the wire too, has no bearing on it, or is one that only librdkafka knows: `table` says
+//! which, and there is no fourth kind. What nobody set has librdkafka's default, but for what is about librdkafka's
+//! inner workings (its pauses between attempts): there the wire has its own.
+//!
+//! - `table`: every property and what becomes of it; `given`: values; `hosts`: brokers' addresses
+//!
+//! **Failure**: the first property that only librdkafka knows, as it is set, is [`Unsupported`]. So is what librdkafka
+//! itself does not start with, as files that cannot be read: it then says so in its own words. No value is ever shown
+//! but the names of mechanisms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::given::Given;
+use super::super::properties::Properties;
+use super::super::wire::brokers::Settings;
+use super::super::wire::fetcher::FetchSettings;
+use super::super::wire::login::Login;
+use super::super::wire::records::{Codec, Packer};
+use super::super::wire::writer::{Transactions, WriteSettings};
+use super::tls::{self, TlsProperties};
+use super::{Accepted, ClientSettings};
+use crate::cluster::MISSING_WAIT;
+
+mod given;
+mod hosts;
+mod table;
+#[cfg(test)]
+mod tests;
+
+/// How long the broker holds a changelog's fetch that finds nothing: the end after the last record is known this late.
+const READER_WAIT: Duration = Duration::from_millis(10);
+/// How long brokers may not know an epoch, as for librdkafka's clients (`epochs`).
+const UNKNOWN_EPOCH_WAIT: Duration = Duration::from_secs(15);
+/// The shortest pause, where librdkafka would allow for none.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The wire closes a connection that was idle for so long, whatever is set.
+const IDLE_MS_MAX: i32 = 9 * 60 * 1000;
+/// The longest response unless it is set (librdkafka's default).
+const RESPONSE_BYTES_MAX: usize = 100_000_000;
+/// What a response holds besides records, at most: partitions, and the transactions that were aborted in them.
+const RESPONSE_HEAD_BYTES: usize = 1 << 20;
+/// The room for it that librdkafka insists upon.
+const RESPONSE_HEAD_BYTES_MIN: usize = 512;
+/// No record takes less of a batch.
+const RECORD_BYTES_MIN: usize = 7;
+/// The most requests at once with which the order of records is kept.
+const IN_FLIGHT_MAX: usize = 5;
+
+/// What lanes on the wire are set up with.
+pub(in crate::cluster::kafka) struct Wired {
+    /// A member's connections, for what it reads.
+    pub member: ClientSettings,
+    /// How it reads.
+    pub fetch: Arc<FetchSettings>,
+    /// The connections of a changelog's reader.
+    pub reader: ClientSettings,
+    /// How that reads.
+    pub reader_fetch: Arc<FetchSettings>,
+    /// A producer's connections.
+    pub producer: ClientSettings,
+    /// How it writes.
+    pub write: Arc<WriteSettings>,
+    /// What the cluster has accepted before.
+    pub accepted: Accepted,
+}
+
+/// A property that only librdkafka knows, as it is set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the kafka property {property} needs librdkafka: {why}")]
+pub(in crate::cluster::kafka) struct Unsupported {
+    /// Its name.
+    pub property: String,
+    /// Why; never holds its value.
+    pub why: &'static str,
+}
+
+impl Unsupported {
+    /// That the wire does not know this property.
+    pub(super) fn new(property: &str, why: &'static str) -> Self {
+        Self { property: property.to_owned(), why }
+    }
+}
+
+/// The settings by these properties.
+///
+/// # Errors
+/// The first property that only librdkafka knows.
+pub(in crate::cluster::kafka) fn wire(
+    member: &Properties,
+    reader: &Properties,
+    producer: &Properties,
+) -> Result<Wired, Unsupported> {
+    let accepted = Accepted::new(member.login());
+    let [member, reader, producer] = [Given::new(member)?, Given::new(reader)?, Given::new(producer)?];
+    let mut tls = Tls::default();
+    let (of_member, fetch) = reading(&member, &mut tls)?;
+    let (of_reader, reader_fetch) = reading(&reader, &mut tls)?;
+    let reader_fetch = FetchSettings { max_wait: READER_WAIT, ..reader_fetch };
+    let (of_producer, write) = writing(&producer, &mut tls)?;
+    Ok(Wired {
+        member: of_member,
+        fetch: Arc::new(fetch),
+        reader: of_reader,
+        reader_fetch: Arc::new(reader_fetch),
+        producer: of_producer,
+        write: Arc::new(write),
+        accepted,
+    })
+}
+
+/// TLS for clients whose properties are the same: authorities are read once.
+#[derive(Default)]
+struct Tls(Vec<(TlsProperties, Arc<rustls::ClientConfig>)>);
+
+impl Tls {
+    fn by(&mut self, properties: TlsProperties) -> Result<Arc<rustls::ClientConfig>, Unsupported> {
+        if let Some((_, config)) = self.0.iter().find(|(known, _)| *known == properties) {
+            return Ok(Arc::clone(config));
+        }
+        let config = Arc::new(tls::config(&properties)?);
+        self.0.push((properties, Arc::clone(&config)));
+        Ok(config)
+    }
+}
+
+/// A client's connections. `timeout_ms` is for a request, unless it is set; a response has room for so many bytes of
+/// records.
+fn connecting(given: &Given<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) -> Result<ClientSettings, Unsupported> {
+    let protocols = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
+    let protocol = given.word("security.protocol", &protocols, "plaintext")?;
+    let speaks_tls = protocol.ends_with("ssl");
+    given.check(speaks_tls)?;
+    let list = given.text("bootstrap.servers").unwrap_or_default();
+    let bootstrap = hosts::addresses(list, protocol).map_err(|why| given.unsupported("bootstrap.servers", why))?;
+    check_idle(given, list)?;
+    let backoff = match given.text("reconnect.backoff.ms") {
+        Some(_) => given.millis("reconnect.backoff.ms", 0)?,
+        None => Settings::default().reconnect_backoff,
+    };
+    let backoff_max = given.millis("reconnect.backoff.max.ms", 10_000)?;
+    if backoff_max < backoff {
+        return Err(given.unsupported("reconnect.backoff.max.ms", "it is less than reconnect.backoff.ms"));
+    }
+    let brokers = Settings {
+        client_id: given.text("client.id").unwrap_or("rdkafka").to_owned(),
+        request_timeout: given.millis("socket.timeout.ms", timeout_ms)?,
+        connect_timeout: given.millis("socket.connection.setup.timeout.ms", 30_000)?,
+        reconnect_backoff: backoff.max(PAUSE_MIN),
+        reconnect_backoff_max: backoff_max.max(PAUSE_MIN),
+        response_bytes_max: response_bytes_max(given, room)?,
+        metadata_max_age: metadata_max_age(given)?,
+        login: if protocol.starts_with("sasl") { login(given)? } else { Login::None },
+    };
+    let tls = if speaks_tls { Some(tls.by(tls_properties(given)?)?) } else { None };
+    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, tls })
+}
+
+/// Azure forgets idle connections after four minutes without a word, so librdkafka closes them in time.
+fn check_idle(given: &Given<'_>, brokers: &str) -> Result<(), Unsupported> {
+    let key = "connections.max.idle.ms";
+    let is_in_time = match given.text(key) {
+        None => !brokers.to_ascii_lowercase().contains("azure"),
+        Some(_) => given.number(key, 0).map(|ms| ms == 0 || ms >= IDLE_MS_MAX)?,
+    };
+    if is_in_time { Ok(()) } else { Err(given.unsupported(key, "the wire closes idle connections after nine minutes")) }
+}
+
+fn response_bytes_max(given: &Given<'_>, room: usize) -> Result<usize, Unsupported> {
+    let key = "receive.message.max.bytes";
+    let Some(_) = given.text(key) else { return Ok(RESPONSE_BYTES_MAX.max(room + RESPONSE_HEAD_BYTES)) };
+    let most = given.count(key, 0)?;
+    if most < room + RESPONSE_HEAD_BYTES_MIN && room > 0 {
+        return Err(given.unsupported(key, "it is less than fetch.max.bytes and what else is in a response"));
+    }
+    Ok(most)
+}
+
+/// librdkafka asks again at an interval, and forgets what is older than three of them.
+fn metadata_max_age(given: &Given<'_>) -> Result<Duration, Unsupported> {
+    let interval_ms = given.number("topic.metadata.refresh.interval.ms", 300_000)?;
+    let interval = u64::try_from(interval_ms).ok().filter(|ms| *ms > 0);
+    let age = given.millis("metadata.max.age.ms", interval.map_or(900_000, |ms| ms * 3))?;
+    Ok(interval.map_or(age, |ms| age.min(Duration::from_millis(ms))))
+}
+
+fn login(given: &Given<'_>) -> Result<Login, Unsupported> {
+    let key = "sasl.mechanisms";
+    // An unknown one may be anything, and is not shown.
+    let sha512 = match given.text(key).unwrap_or("GSSAPI") {
+        "PLAIN" => None,
+        "SCRAM-SHA-256" => Some(false),
+        "SCRAM-SHA-512" => Some(true),
+        "GSSAPI" => return Err(given.unsupported(key, "the wire does not know the mechanism GSSAPI")),
+        "OAUTHBEARER" => return Err(given.unsupported(key, "the wire does not know the mechanism OAUTHBEARER")),
+        _ => return Err(given.unsupported(key, "the wire does not know this mechanism")),
+    };
+    let part = |key| {
+        let text = given.text(key).map(str::to_owned);
+        text.ok_or_else(|| given.unsupported(key, "the login needs it, and it is not set"))
+    };
+    let (user, password) = (part("sasl.username")?, part("sasl.password")?);
+    Ok(match sha512 {
+        None => Login::Plain { user, password },
+        Some(sha512) => Login::Scram { sha512, user, password },
+    })
+}
+
+fn tls_properties(given: &Given<'_>) -> Result<TlsProperties, Unsupported> {
+    let text = |key| given.text(key).map(str::to_owned);
+    let key = "ssl.endpoint.identification.algorithm";
+    Ok(TlsProperties {
+        ca_location: text("ssl.ca.location"),
+        ca_pem: text("ssl.ca.pem"),
+        certificate_location: text("ssl.certificate.location"),
+        certificate_pem: text("ssl.certificate.pem"),
+        key_location: text("ssl.key.location"),
+        key_pem: text("ssl.key.pem"),
+        checks_certificate: given.flag("enable.ssl.certificate.verification", true)?,
+        checks_name: given.word(key, &["https", "none"], "https")? == "https",
+    })
+}
+
+/// How a client that reads is set up.
+fn reading(given: &Given<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSettings), Unsupported> {
+    let own = FetchSettings::default();
+    let record_bytes = given.count("message.max.bytes", 1_000_000)?;
+    let max_bytes = given.count("fetch.max.bytes", record_bytes.max(50 << 20))?;
+    if max_bytes < record_bytes {
+        return Err(given.unsupported("fetch.max.bytes", "it is less than message.max.bytes"));
+    }
+    let client = connecting(given, tls, 60_000, max_bytes)?;
+    let response = client.brokers.response_bytes_max;
+    let batch_max = response - RESPONSE_HEAD_BYTES.min(response / 4);
+    let bytes = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let backoff_max = given.millis("retry.backoff.max.ms", 1000)?.max(PAUSE_MIN);
+    let backoff = match given.is_users("fetch.error.backoff.ms") {
+        true => given.millis("fetch.error.backoff.ms", 0)?,
+        false => own.backoff,
+    };
+    let fetch = FetchSettings {
+        max_wait: given.millis("fetch.wait.max.ms", 500)?,
+        min_bytes: given.number("fetch.min.bytes", 1)?,
+        max_bytes: bytes(max_bytes.min(batch_max)),
+        partition_max_bytes: bytes(given.count("fetch.message.max.bytes", 1 << 20)?.min(batch_max)),
+        batch_max_bytes: bytes(batch_max),
+        buffered_bytes_max: given.count("queued.max.messages.kbytes", 64 << 10)? << 10,
+        check_crcs: given.flag("check.crcs", false)?,
+        request_timeout: client.brokers.request_timeout,
+        backoff: backoff.max(PAUSE_MIN),
+        backoff_max: backoff_max.max(backoff),
+        missing_wait: MISSING_WAIT,
+        unknown_epoch_wait: UNKNOWN_EPOCH_WAIT,
+    };
+    Ok((client, fetch))
+}
+
+/// How a client that writes is set up.
+fn writing(given: &Given<'_>, tls: &mut Tls) -> Result<(ClientSettings, WriteSettings), Unsupported> {
+    let own = WriteSettings::default();
+    let transaction_timeout = given.millis("transaction.timeout.ms", 60_000)?;
+    let transaction_ms = u64::try_from(transaction_timeout.as_millis()).unwrap_or(u64::MAX);
+    let client = connecting(given, tls, transaction_ms.saturating_sub(100).max(900), 0)?;
+    if client.brokers.request_timeout > transaction_timeout + Duration::from_millis(100) {
+        return Err(given.unsupported("socket.timeout.ms", "it is more than transaction.timeout.ms"));
+    }
+    let linger = given.fine_millis("linger.ms", 5)?;
+    let message_bytes_max = given.count("message.max.bytes", 1_000_000)?;
+    let batch_bytes = given.count("batch.size", 1_000_000)?;
+    check_batch_count(given, batch_bytes.min(message_bytes_max))?;
+    let (codec, level) = codec(given)?;
+    let retry_backoff = match given.is_users("retry.backoff.ms") {
+        true => given.millis("retry.backoff.ms", 0)?.max(PAUSE_MIN),
+        false => own.retry_backoff,
+    };
+    let retry_backoff_max = match given.is_users("retry.backoff.max.ms") {
+        true => given.millis("retry.backoff.max.ms", 0)?,
+        false => own.retry_backoff_max,
+    };
+    let buffered = given.text("queue.buffering.max.kbytes").map(|_| given.count("queue.buffering.max.kbytes", 0));
+    let write = WriteSettings {
+        transaction_timeout,
+        delivery_timeout: delivery_timeout(given, transaction_timeout, linger)?,
+        request_timeout: given.millis("request.timeout.ms", 30_000)?.min(client.brokers.request_timeout),
+        linger,
+        batch_bytes,
+        request_bytes: own.request_bytes.min(message_bytes_max),
+        in_flight_max: in_flight_max(given)?,
+        codec,
+        level,
+        message_bytes_max,
+        buffered_bytes_max: buffered.transpose()?.map_or(own.buffered_bytes_max, |kbytes| kbytes << 10),
+        retry_backoff,
+        retry_backoff_max: retry_backoff_max.max(retry_backoff),
+        transactions: Transactions::V1,
+    };
+    Ok((client, write))
+}
+
+/// The wire does not count the records of a batch: a limit that no batch can reach is as good as none.
+fn check_batch_count(given: &Given<'_>, batch_bytes: usize) -> Result<(), Unsupported> {
+    let key = "batch.num.messages";
+    match given.count(key, usize::MAX)?.saturating_mul(RECORD_BYTES_MIN) >= batch_bytes {
+        true => Ok(()),
+        false => Err(given.unsupported(key, "the wire bounds batches by their bytes, not by their records")),
+    }
+}
+
+fn codec(given: &Given<'_>) -> Result<(Codec, Option<i32>), Unsupported> {
+    let codecs = ["none", "gzip", "snappy", "lz4", "zstd"];
+    let codec = match given.word("compression.codec", &codecs, "none")? {
+        "gzip" => Codec::Gzip,
+        "snappy" => Codec::Snappy,
+        "lz4" => Codec::Lz4,
+        "zstd" => Codec::Zstd,
+        _ => Codec::None,
+    };
+    let key = "compression.level";
+    let level = Some(given.number(key, -1)?).filter(|level| *level != -1);
+    match Packer::new(codec, level) {
+        Ok(_) => Ok((codec, level)),
+        Err(_) => Err(given.unsupported(key, "the wire does not have this level of compression.type")),
+    }
+}
+
+fn in_flight_max(given: &Given<'_>) -> Result<usize, Unsupported> {
+    let key = "max.in.flight.requests.per.connection";
+    let most = given.count(key, IN_FLIGHT_MAX)?;
+    if most > IN_FLIGHT_MAX { Err(given.unsupported(key, "exactly once allows for 5 at most")) } else { Ok(most) }
+}
+
+/// 0 is no limit of its own: the transaction's.
+fn delivery_timeout(given: &Given<'_>, transaction: Duration, linger: Duration) -> Result<Duration, Unsupported> {
+    let key = "message.timeout.ms";
+    match given.millis(key, 0)? {
+        Duration::ZERO => Ok(transaction),
+        timeout if timeout > transaction => Err(given.unsupported(key, "it is more than transaction.timeout.ms")),
+        timeout if timeout <= linger => Err(given.unsupported(key, "it is not more than linger.ms")),
+        timeout => Ok(timeout),
+    }
+}

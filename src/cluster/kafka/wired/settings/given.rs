@@ -1,0 +1,123 @@
+//! Reads the values of properties as librdkafka does: of several names of a property the last one counts, an empty value
+//! is none, and numbers are numbers. Where librdkafka is more lenient (octal numbers, text after a number) the value is
+//! one that only it knows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::super::properties::Properties;
+use super::Unsupported;
+use super::table::{Class, look_up};
+
+/// The values of properties that have one. No `Debug`: they may be secrets.
+pub(super) struct Given<'a> {
+    values: BTreeMap<&'static str, Value<'a>>,
+}
+
+#[derive(Clone, Copy)]
+struct Value<'a> {
+    /// The name by which it was set.
+    name: &'a str,
+    text: &'a str,
+    class: Class,
+    is_users: bool,
+}
+
+impl<'a> Given<'a> {
+    /// Those of these properties; an error if there is one that the wire does not know.
+    pub fn new(properties: &'a Properties) -> Result<Self, Unsupported> {
+        let mut values = BTreeMap::new();
+        for (name, text) in properties.iter() {
+            let known = look_up(name);
+            let (key, class) = known.ok_or_else(|| Unsupported::new(name, "the wire does not know it"))?;
+            // What a text begins with librdkafka removes.
+            let text = text.trim_ascii_start();
+            match text.is_empty() {
+                true => values.remove(key),
+                false => values.insert(key, Value { name, text, class, is_users: properties.is_given(name) }),
+            };
+        }
+        Ok(Self { values })
+    }
+
+    /// Whether the wire knows them all, as they are set.
+    pub fn check(&self, speaks_tls: bool) -> Result<(), Unsupported> {
+        for Value { name, text, class, .. } in self.values.values() {
+            let why = match class {
+                Class::Acts | Class::Elsewhere => None,
+                Class::Fixed(texts, _) if texts.iter().any(|fixed| fixed.eq_ignore_ascii_case(text)) => None,
+                Class::FallbackOfTls(_) if !speaks_tls => None,
+                Class::Fixed(_, why) | Class::Fallback(why) | Class::FallbackOfTls(why) => Some(*why),
+            };
+            if let Some(why) = why {
+                return Err(Unsupported::new(name, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a property that is asked for by this name.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.values.get(key).map(|value| value.text)
+    }
+
+    /// One of these words, in small letters: which.
+    pub fn word(&self, key: &str, words: &[&'static str], default: &'static str) -> Result<&'static str, Unsupported> {
+        let Some(text) = self.text(key) else { return Ok(default) };
+        let found = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+        found.copied().ok_or_else(|| self.unsupported(key, "the wire does not know its value"))
+    }
+
+    /// Whether it is set, and by the user.
+    pub fn is_users(&self, key: &str) -> bool {
+        self.values.get(key).is_some_and(|value| value.is_users)
+    }
+
+    /// A switch.
+    pub fn flag(&self, key: &str, default: bool) -> Result<bool, Unsupported> {
+        let word = self.word(key, &["true", "t", "1", "false", "f", "0"], if default { "true" } else { "false" })?;
+        Ok(matches!(word, "true" | "t" | "1"))
+    }
+
+    /// A whole number, as C's `int` holds it.
+    pub fn number(&self, key: &str, default: i32) -> Result<i32, Unsupported> {
+        let Some(text) = self.text(key) else { return Ok(default) };
+        let digits = text.trim_start_matches('-');
+        // With a zero before it, it is octal.
+        let is_plain = digits == "0" || !digits.starts_with('0');
+        let number = text.parse().ok().filter(|_| is_plain);
+        number.ok_or_else(|| self.unsupported(key, "it is not a plain number"))
+    }
+
+    /// A number of bytes or records.
+    pub fn count(&self, key: &str, default: usize) -> Result<usize, Unsupported> {
+        if self.text(key).is_none() {
+            return Ok(default);
+        }
+        self.number(key, 0).map(|number| usize::try_from(number).unwrap_or(0))
+    }
+
+    /// Whole milliseconds.
+    pub fn millis(&self, key: &str, default_ms: u64) -> Result<Duration, Unsupported> {
+        let ms = match self.text(key) {
+            Some(_) => u64::try_from(self.number(key, 0)?).unwrap_or(0),
+            None => default_ms,
+        };
+        Ok(Duration::from_millis(ms))
+    }
+
+    /// Milliseconds and parts of them.
+    pub fn fine_millis(&self, key: &str, default_ms: u64) -> Result<Duration, Unsupported> {
+        let Some(text) = self.text(key) else { return Ok(Duration::from_millis(default_ms)) };
+        let seconds = text.parse().map(|ms: f64| ms / 1e3).map(Duration::try_from_secs_f64);
+        match seconds {
+            Ok(Ok(duration)) => Ok(duration),
+            _ => Err(self.unsupported(key, "it is not a plain number")),
+        }
+    }
+
+    /// That the wire does not know this property as it is set, by the name by which it was.
+    pub fn unsupported(&self, key: &str, why: &'static str) -> Unsupported {
+        Unsupported::new(self.values.get(key).map_or(key, |value| value.name), why)
+    }
+}

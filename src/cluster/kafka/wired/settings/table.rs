@@ -1,0 +1,273 @@
+//! What the wire does about each of librdkafka's properties.
+//!
+//! Every property that librdkafka documents is here, once: see its `CONFIGURATION.md`. One that is not, as librdkafka
+//! may have tomorrow, is one that the wire does not know.
+
+/// What the wire does about a property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It is one of the wire's settings.
+    Acts,
+    /// It acts as long as it has one of these values, in which the wire does what librdkafka does; and why no other.
+    Fixed(&'static [&'static str], &'static str),
+    /// It has no bearing on what the wire does: the rows say why.
+    Elsewhere,
+    /// Only librdkafka knows it, and why.
+    Fallback(&'static str),
+    /// The same where TLS is spoken; elsewhere librdkafka does not look at it either.
+    FallbackOfTls(&'static str),
+}
+
+use Class::{Acts, Elsewhere, Fallback, FallbackOfTls, Fixed};
+
+const TRUE: &[&str] = &["true", "t", "1"];
+const FALSE: &[&str] = &["false", "f", "0"];
+
+/// The names of one property where it acts, the one by which it is asked for first; elsewhere of several properties
+/// with the same lot.
+type Row = (&'static [&'static str], Class);
+
+/// The properties.
+pub(super) const ROWS: &[Row] = &[
+    // Connections.
+    (&["bootstrap.servers", "metadata.broker.list"], Acts),
+    (&["client.id"], Acts),
+    (&["socket.timeout.ms"], Acts),
+    (&["socket.connection.setup.timeout.ms"], Acts),
+    (&["reconnect.backoff.ms"], Acts),
+    (&["reconnect.backoff.max.ms"], Acts),
+    (&["receive.message.max.bytes"], Acts),
+    (&["topic.metadata.refresh.interval.ms"], Acts),
+    (&["metadata.max.age.ms"], Acts),
+    (&["connections.max.idle.ms"], Acts),
+    (&["socket.keepalive.enable"], Fixed(FALSE, "the wire does not have the system probe its connections")),
+    (&["socket.nagle.disable"], Fixed(TRUE, "the wire never delays what it sends")),
+    (&["socket.max.fails"], Fixed(&["1"], "the wire closes a connection whose request timed out")),
+    (
+        &["socket.send.buffer.bytes", "socket.receive.buffer.bytes"],
+        Fixed(&["0"], "the wire leaves the sizes of sockets' buffers to the system"),
+    ),
+    (&["broker.address.family"], Fixed(&["any"], "the wire connects by IPv4 and by IPv6")),
+    (&["client.dns.lookup"], Fixed(&["use_all_dns_ips"], "the wire does not look up canonical names")),
+    (&["metadata.recovery.strategy"], Fixed(&["rebootstrap"], "the wire always returns to the brokers it began with")),
+    (
+        &["metadata.recovery.rebootstrap.trigger.ms"],
+        Fixed(&["300000"], "the wire returns to the brokers it began with once no other can be reached"),
+    ),
+    (&["topic.metadata.refresh.sparse"], Fixed(TRUE, "the wire asks for its own topics only")),
+    (&["topic.metadata.refresh.fast.interval.ms"], Fallback("the wire asks for a new leader by its own intervals")),
+    (&["topic.metadata.propagation.max.ms"], Fallback("the wire has its own patience with new topics")),
+    (&["topic.blacklist"], Fallback("the wire reads and writes every topic that it is told to")),
+    (&["api.version.request"], Fixed(TRUE, "the wire always asks brokers for their versions")),
+    (&["api.version.request.timeout.ms"], Fallback("on the wire socket.timeout.ms is for all requests")),
+    // For brokers from before 0.10, which have no transactions.
+    (&["api.version.fallback.ms", "broker.version.fallback"], Elsewhere),
+    // The wire looks names up for each connection: what it knows of them is never older than librdkafka's.
+    (&["broker.address.ttl"], Elsewhere),
+    // Login and TLS.
+    (&["security.protocol"], Acts),
+    (&["sasl.mechanisms", "sasl.mechanism"], Acts),
+    (&["sasl.username"], Acts),
+    (&["sasl.password"], Acts),
+    // Of the logins GSSAPI and OAUTHBEARER, which send all lanes back to librdkafka by themselves.
+    (
+        &[
+            "enable.sasl.oauthbearer.unsecure.jwt",
+            "https.ca.location",
+            "https.ca.pem",
+            "sasl.kerberos.keytab",
+            "sasl.kerberos.kinit.cmd",
+            "sasl.kerberos.min.time.before.relogin",
+            "sasl.kerberos.principal",
+            "sasl.kerberos.service.name",
+            "sasl.oauthbearer.assertion.algorithm",
+            "sasl.oauthbearer.assertion.claim.aud",
+            "sasl.oauthbearer.assertion.claim.exp.seconds",
+            "sasl.oauthbearer.assertion.claim.iss",
+            "sasl.oauthbearer.assertion.claim.jti.include",
+            "sasl.oauthbearer.assertion.claim.nbf.seconds",
+            "sasl.oauthbearer.assertion.claim.sub",
+            "sasl.oauthbearer.assertion.file",
+            "sasl.oauthbearer.assertion.jwt.template.file",
+            "sasl.oauthbearer.assertion.private.key.file",
+            "sasl.oauthbearer.assertion.private.key.passphrase",
+            "sasl.oauthbearer.assertion.private.key.pem",
+            "sasl.oauthbearer.client.credentials.client.id",
+            "sasl.oauthbearer.client.credentials.client.secret",
+            "sasl.oauthbearer.client.id",
+            "sasl.oauthbearer.client.secret",
+            "sasl.oauthbearer.config",
+            "sasl.oauthbearer.extensions",
+            "sasl.oauthbearer.grant.type",
+            "sasl.oauthbearer.metadata.authentication.type",
+            "sasl.oauthbearer.method",
+            "sasl.oauthbearer.scope",
+            "sasl.oauthbearer.token.endpoint.url",
+        ],
+        Elsewhere,
+    ),
+    (&["ssl.ca.location"], Acts),
+    (&["ssl.ca.pem"], Acts),
+    (&["ssl.certificate.location"], Acts),
+    (&["ssl.certificate.pem"], Acts),
+    (&["ssl.key.location"], Acts),
+    (&["ssl.key.pem"], Acts),
+    (&["enable.ssl.certificate.verification"], Acts),
+    (&["ssl.endpoint.identification.algorithm"], Acts),
+    // A key that is not encrypted needs none; one that is encrypted is found out when it is read.
+    (&["ssl.key.password"], Elsewhere),
+    (&["ssl.keystore.location", "ssl.keystore.password"], FallbackOfTls("the wire does not read PKCS#12")),
+    (&["ssl.crl.location"], FallbackOfTls("the wire does not read lists of revoked certificates")),
+    (
+        &["ssl.cipher.suites", "ssl.curves.list", "ssl.sigalgs.list"],
+        FallbackOfTls("it is written as OpenSSL reads it, and the wire's TLS is not OpenSSL's"),
+    ),
+    (
+        &["ssl.engine.location", "ssl.engine.id", "ssl.providers"],
+        FallbackOfTls("it is OpenSSL's, and the wire's TLS is not"),
+    ),
+    // Windows alone has these stores.
+    (&["ssl.ca.certificate.stores"], Elsewhere),
+    // Reading.
+    (&["fetch.wait.max.ms"], Acts),
+    (&["fetch.min.bytes"], Acts),
+    (&["fetch.max.bytes"], Acts),
+    (&["fetch.message.max.bytes", "max.partition.fetch.bytes"], Acts),
+    (&["fetch.error.backoff.ms"], Acts),
+    (&["queued.max.messages.kbytes"], Acts),
+    (&["check.crcs"], Acts),
+    (&["client.rack"], Fallback("the wire reads from leaders only")),
+    // How librdkafka's own queue is filled: the wire has none, and bounds what it holds in bytes.
+    (&["queued.min.messages", "fetch.queue.backoff.ms"], Elsewhere),
+    // Writing.
+    (&["message.max.bytes"], Acts),
+    (&["batch.size"], Acts),
+    (&["batch.num.messages"], Acts),
+    (&["linger.ms", "queue.buffering.max.ms"], Acts),
+    (&["compression.codec", "compression.type"], Acts),
+    (&["compression.level"], Acts),
+    (&["max.in.flight.requests.per.connection", "max.in.flight"], Acts),
+    (&["request.timeout.ms"], Acts),
+    (&["message.timeout.ms", "delivery.timeout.ms"], Acts),
+    (&["transaction.timeout.ms"], Acts),
+    (&["queue.buffering.max.kbytes"], Acts),
+    (&["retry.backoff.ms"], Acts),
+    (&["retry.backoff.max.ms"], Acts),
+    (
+        &["message.send.max.retries", "retries"],
+        Fixed(&["2147483647"], "the wire tries until delivery.timeout.ms is over"),
+    ),
+    (&["queue.buffering.backpressure.threshold"], Fixed(&["1"], "it has to be 1 for exactly once")),
+    // Of librdkafka's own queue and memory: the wire bounds what it holds in bytes, by queue.buffering.max.kbytes.
+    (&["queue.buffering.max.messages", "message.copy.max.bytes"], Elsewhere),
+    // A record's partition is always given.
+    (&["partitioner", "sticky.partitioning.linger.ms"], Elsewhere),
+    // Ratchet's own, which nobody else sets; the wire does the same without being told.
+    (&["isolation.level"], Fixed(&["read_committed"], "the wire reads what is committed")),
+    (&["enable.idempotence"], Fixed(TRUE, "the wire writes in transactions")),
+    (&["acks", "request.required.acks"], Fixed(&["all", "-1"], "the wire writes in transactions")),
+    (&["allow.auto.create.topics"], Fixed(FALSE, "the wire creates no topics")),
+    (
+        &[
+            "auto.offset.reset",
+            "delivery.report.only.error",
+            "enable.gapless.guarantee",
+            "enable.partition.eof",
+            "enabled_events",
+            "queuing.strategy",
+            "transactional.id",
+        ],
+        Elsewhere,
+    ),
+    // Membership in the group and its offsets, which stay librdkafka's.
+    (
+        &[
+            "auto.commit.enable",
+            "auto.commit.interval.ms",
+            "coordinator.query.interval.ms",
+            "enable.auto.commit",
+            "enable.auto.offset.store",
+            "group.id",
+            "group.instance.id",
+            "group.protocol",
+            "group.protocol.type",
+            "group.remote.assignor",
+            "heartbeat.interval.ms",
+            "max.poll.interval.ms",
+            "offset.store.method",
+            "partition.assignment.strategy",
+            "session.timeout.ms",
+        ],
+        Elsewhere,
+    ),
+    // librdkafka's own threads, logs, figures and build.
+    (
+        &[
+            "builtin.features",
+            "debug",
+            "enable.metrics.push",
+            "enable.random.seed",
+            "internal.termination.signal",
+            "log.connection.close",
+            "log.queue",
+            "log.thread.name",
+            "log_level",
+            "statistics.interval.ms",
+        ],
+        Elsewhere,
+    ),
+    // Without effect in librdkafka, as it says itself; or of its clients from before groups, which nobody has here.
+    (
+        &[
+            "consume.callback.max.messages",
+            "offset.store.path",
+            "offset.store.sync.interval.ms",
+            "produce.offset.report",
+            "reconnect.backoff.jitter.ms",
+            "socket.blocking.max.ms",
+            "topic.metadata.refresh.fast.cnt",
+        ],
+        Elsewhere,
+    ),
+    (&["plugin.library.paths", "interceptors"], Fallback("plug-ins are librdkafka's")),
+    // librdkafka takes none of them as a text.
+    (
+        &[
+            "background_event_cb",
+            "closesocket_cb",
+            "connect_cb",
+            "consume_cb",
+            "default_topic_conf",
+            "dr_cb",
+            "dr_msg_cb",
+            "error_cb",
+            "log_cb",
+            "msg_order_cmp",
+            "oauthbearer_token_refresh_cb",
+            "offset_commit_cb",
+            "opaque",
+            "open_cb",
+            "partitioner_cb",
+            "rebalance_cb",
+            "resolve_cb",
+            "socket_cb",
+            "ssl.certificate.verify_cb",
+            "ssl_ca",
+            "ssl_certificate",
+            "ssl_engine_callback_data",
+            "ssl_key",
+            "stats_cb",
+            "throttle_cb",
+        ],
+        Fallback("only a program can set it"),
+    ),
+];
+
+/// What is to be done about a property, and the name by which its value is asked for, which is the same for all names of
+/// a property that acts. `None` for one that is not known.
+pub(super) fn look_up(name: &str) -> Option<(&'static str, Class)> {
+    let (names, class) = ROWS.iter().find(|(names, _)| names.contains(&name))?;
+    let own = names.iter().find(|own| **own == name);
+    let key = if *class == Acts { names.first() } else { own };
+    key.map(|key| (*key, *class))
+}

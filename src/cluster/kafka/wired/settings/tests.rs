@@ -1,0 +1,343 @@
+//! Each property is known to librdkafka, and each that is said to act does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::super::properties::{OWNED, takes};
+use super::table::{Class, ROWS, look_up};
+use super::*;
+use crate::cluster::Queues;
+
+/// What is set before a property is tried: a login and TLS, so that theirs can be.
+const BASE: &[(&str, &str)] = &[
+    ("bootstrap.servers", "a:1"),
+    ("security.protocol", "sasl_ssl"),
+    ("sasl.mechanism", "SCRAM-SHA-256"),
+    ("sasl.username", "me"),
+    ("sasl.password", "hunter2"),
+    ("enable.ssl.certificate.verification", "false"),
+];
+
+fn wired(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
+    let all: BTreeMap<String, String> =
+        set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let none = BTreeMap::new();
+    // As a cluster is set up.
+    let consumer = |queue: Vec<(&'static str, String)>| {
+        let new = queue.into_iter().filter(|(name, _)| !all.contains_key(*name));
+        new.fold(Properties::consumer(&all, &none).unwrap(), |properties, (name, value)| properties.with(name, &value))
+    };
+    let record_bytes = all.get("message.max.bytes").map_or(0, |bytes| bytes.parse().unwrap());
+    let queues = Queues::default();
+    let [member, reader] = [queues.of_member(record_bytes), queues.of_reader(record_bytes)].map(consumer);
+    let producer = Properties::producer(&all, &none).unwrap();
+    for properties in [&member, &reader, &producer] {
+        properties.to_conf().unwrap();
+    }
+    wire(&member, &reader, &producer)
+}
+
+/// Beside the plainest.
+fn plain(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
+    wired(&[&[("bootstrap.servers", "a:1")], set].concat())
+}
+
+fn refused(set: &[(&str, &str)]) -> String {
+    plain(set).err().unwrap().to_string()
+}
+
+/// All that can be seen of it. `Debug` shows no password.
+fn shown(outcome: &Result<Wired, Unsupported>) -> String {
+    let wired = match outcome {
+        Ok(wired) => wired,
+        Err(unsupported) => return unsupported.to_string(),
+    };
+    let client = |client: &ClientSettings| {
+        let password = match &client.brokers.login {
+            Login::None => "",
+            Login::Plain { password, .. } | Login::Scram { password, .. } => password,
+        };
+        format!(
+            "{:?} {:?} {:?} {password}",
+            client.brokers,
+            client.bootstrap,
+            client.tls.as_ref().map(|tls| &tls.alpn_protocols)
+        )
+    };
+    let clients = [&wired.member, &wired.reader, &wired.producer].map(client);
+    format!("{clients:?} {:?} {:?} {:?}", wired.fetch, wired.reader_fetch, wired.write)
+}
+
+#[test]
+fn each_property_is_classified_once_and_known_to_librdkafka() {
+    let mut seen = BTreeSet::new();
+    for name in ROWS.iter().flat_map(|(names, _)| *names) {
+        assert!(seen.insert(*name), "{name} is there twice");
+        // Most do not take this value, and say so.
+        let error = takes(name, "?").err().map(|error| error.message).unwrap_or_default();
+        assert!(!error.contains("librdkafka knows"), "{name}: {error}");
+    }
+    for name in OWNED {
+        let (_, class) = look_up(name).unwrap();
+        assert!(matches!(class, Class::Fixed(..) | Class::Elsewhere), "{name} is ratchet's own");
+    }
+}
+
+#[test]
+fn what_is_said_to_act_acts() {
+    let samples: &[(&str, &str)] = &[
+        ("batch.num.messages", "100"),
+        ("batch.size", "70000"),
+        ("bootstrap.servers", "b"),
+        ("check.crcs", "false"),
+        ("client.id", "mine"),
+        ("compression.codec", "zstd"),
+        ("compression.level", "7"),
+        ("compression.type", "gzip"),
+        ("connections.max.idle.ms", "180000"),
+        ("delivery.timeout.ms", "2000"),
+        ("enable.ssl.certificate.verification", "true"),
+        ("fetch.error.backoff.ms", "7"),
+        ("fetch.max.bytes", "3000000"),
+        ("fetch.message.max.bytes", "70000"),
+        ("fetch.min.bytes", "7"),
+        ("fetch.wait.max.ms", "77"),
+        ("linger.ms", "0.5"),
+        ("max.in.flight", "1"),
+        ("max.in.flight.requests.per.connection", "2"),
+        ("max.partition.fetch.bytes", "70001"),
+        ("message.max.bytes", "2000000"),
+        ("message.timeout.ms", "1500"),
+        ("metadata.broker.list", "c:2"),
+        ("metadata.max.age.ms", "7000"),
+        ("queue.buffering.max.kbytes", "700"),
+        ("queue.buffering.max.ms", "3"),
+        ("queued.max.messages.kbytes", "777"),
+        ("receive.message.max.bytes", "70000000"),
+        ("reconnect.backoff.max.ms", "700"),
+        ("reconnect.backoff.ms", "70"),
+        ("request.timeout.ms", "700"),
+        ("retry.backoff.max.ms", "70"),
+        ("retry.backoff.ms", "7"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.mechanisms", "SCRAM-SHA-512"),
+        ("sasl.password", "other"),
+        ("sasl.username", "you"),
+        ("security.protocol", "sasl_plaintext"),
+        ("socket.connection.setup.timeout.ms", "7000"),
+        ("socket.timeout.ms", "7000"),
+        ("ssl.ca.location", "/nowhere"),
+        ("ssl.ca.pem", "?"),
+        ("ssl.certificate.location", "/nowhere"),
+        ("ssl.certificate.pem", "?"),
+        ("ssl.endpoint.identification.algorithm", "none"),
+        ("ssl.key.location", "/nowhere"),
+        ("ssl.key.pem", "?"),
+        ("topic.metadata.refresh.interval.ms", "70000"),
+        ("transaction.timeout.ms", "20000"),
+    ];
+    let acting = ROWS.iter().filter(|(_, class)| *class == Class::Acts).flat_map(|(names, _)| *names);
+    let acting: BTreeSet<&str> = acting.copied().collect();
+    assert_eq!(samples.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), acting);
+    // Those of certificates are only looked at where certificates are; what they do is shown with `tls`.
+    let of_tls = |name: &str| name.starts_with("ssl.") || name == "enable.ssl.certificate.verification";
+    let before = shown(&wired(BASE));
+    for (name, value) in samples.iter().filter(|(name, _)| !of_tls(name)) {
+        let base = if *name == "compression.level" { ("compression.type", "gzip") } else { ("client.id", "ratchet") };
+        let before =
+            if *name == "compression.level" { shown(&wired(&[BASE, &[base]].concat())) } else { before.clone() };
+        assert_ne!(shown(&wired(&[BASE, &[base, (name, value)]].concat())), before, "{name}");
+    }
+}
+
+#[test]
+fn properties_of_tls_reach_it() {
+    let given = |set: &[(&str, &str)]| {
+        let all: BTreeMap<String, String> =
+            set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let properties = Properties::consumer(&all, &BTreeMap::new()).unwrap();
+        tls_properties(&Given::new(&properties).unwrap()).unwrap()
+    };
+    let base = [("bootstrap.servers", "a:1")];
+    let texts = |tls: &TlsProperties| {
+        let TlsProperties { ca_location, ca_pem, certificate_location, certificate_pem, key_location, key_pem, .. } =
+            tls.clone();
+        [ca_location, ca_pem, certificate_location, certificate_pem, key_location, key_pem]
+    };
+    let names = ["ca.location", "ca.pem", "certificate.location", "certificate.pem", "key.location", "key.pem"];
+    for (place, name) in names.iter().enumerate() {
+        let found = texts(&given(&[&base[..], &[(&format!("ssl.{name}"), "x")]].concat()));
+        let found: Vec<usize> = (0..found.len()).filter(|at| found[*at].as_deref() == Some("x")).collect();
+        assert_eq!(found, [place], "{name}");
+    }
+    let checks = |name: &str, value: &str| {
+        let tls = given(&[&base[..], &[(name, value)]].concat());
+        [tls.checks_certificate, tls.checks_name]
+    };
+    assert_eq!(checks("client.id", "x"), [true, true]);
+    assert_eq!(checks("enable.ssl.certificate.verification", "F"), [false, true]);
+    assert_eq!(checks("ssl.endpoint.identification.algorithm", "None"), [true, false]);
+}
+
+#[test]
+fn what_is_not_set_is_as_librdkafka_has_it() {
+    let wired = plain(&[]).unwrap();
+    assert_eq!(wired.member.brokers.client_id, "ratchet");
+    assert_eq!(wired.member.brokers.request_timeout, Duration::from_secs(10));
+    assert_eq!(wired.member.brokers.connect_timeout, Duration::from_secs(30));
+    assert_eq!(wired.member.brokers.metadata_max_age, Duration::from_secs(300));
+    assert_eq!(wired.producer.brokers.request_timeout, Duration::from_millis(9900));
+    assert!(wired.member.tls.is_none());
+    let (fetch, write) = (&wired.fetch, &wired.write);
+    assert_eq!([fetch.max_wait, wired.reader_fetch.max_wait].map(|wait| wait.as_millis()), [50, 10]);
+    assert_eq!([fetch.max_bytes, fetch.partition_max_bytes], [4 << 20, 1 << 20]);
+    assert_eq!([fetch.buffered_bytes_max, wired.reader_fetch.buffered_bytes_max], [16 << 20, 2 << 20]);
+    assert!(fetch.check_crcs);
+    assert_eq!(write.transaction_timeout, Duration::from_secs(10));
+    assert_eq!(write.delivery_timeout, Duration::from_secs(8));
+    assert_eq!(write.request_timeout, Duration::from_millis(9900));
+    assert_eq!([write.batch_bytes, write.message_bytes_max], [1_000_000, 18_874_368]);
+    assert_eq!((write.codec, write.level, write.in_flight_max), (Codec::None, None, 5));
+    // What ratchet sets for librdkafka's sake is not for the wire.
+    assert_eq!(write.retry_backoff, WriteSettings::default().retry_backoff);
+    assert_eq!(fetch.backoff, FetchSettings::default().backoff);
+}
+
+#[test]
+fn the_longest_response_has_room_for_the_largest_batch() {
+    for set in [
+        &[][..],
+        &[("receive.message.max.bytes", "4194816")],
+        &[("fetch.max.bytes", "200000000")],
+        &[("fetch.max.bytes", "2147483135"), ("fetch.message.max.bytes", "1000000000")],
+        &[("message.max.bytes", "300000000")],
+    ] {
+        let wired = plain(set).unwrap();
+        for (client, fetch) in [(&wired.member, &wired.fetch), (&wired.reader, &wired.reader_fetch)] {
+            let most = [fetch.max_bytes, fetch.partition_max_bytes, fetch.batch_max_bytes];
+            assert!(most.iter().all(|most| *most > 1000 && *most <= fetch.batch_max_bytes), "{set:?}: {most:?}");
+            assert!(client.brokers.response_bytes_max >= fetch.batch_max_bytes as usize + (1 << 20), "{set:?}");
+        }
+    }
+    let error = refused(&[("receive.message.max.bytes", "4194815")]);
+    assert!(error.contains("receive.message.max.bytes"), "{error}");
+}
+
+#[test]
+fn what_only_librdkafka_knows_is_named_without_its_value() {
+    let secret = "hunter2";
+    for (name, value) in [
+        ("client.rack", secret),
+        ("topic.blacklist", secret),
+        ("sasl.kerberos.keytab", secret),
+        ("broker.address.family", "v4"),
+        ("socket.keepalive.enable", "true"),
+        ("message.send.max.retries", "3"),
+        ("api.version.request.timeout.ms", "700"),
+    ] {
+        match plain(&[(name, value)]) {
+            Ok(_) => assert_eq!(look_up(name).unwrap().1, Class::Elsewhere, "{name}"),
+            Err(error) => {
+                assert_eq!(error.property, name);
+                assert!(!error.to_string().contains(secret), "{error}");
+            }
+        }
+    }
+    for (name, value) in [("socket.keepalive.enable", "F"), ("retries", "2147483647"), ("client.rack", "")] {
+        plain(&[(name, value)]).unwrap();
+    }
+    // librdkafka takes `topic.` before the name of a topic's property; who knows which it will have.
+    assert_eq!(
+        refused(&[("topic.request.timeout.ms", "7000")]),
+        "the kafka property topic.request.timeout.ms needs librdkafka: the wire does not know it"
+    );
+}
+
+#[test]
+fn logins_that_the_wire_does_not_know_are_named() {
+    let login = |set: &[(&str, &str)]| refused(&[&[("security.protocol", "SASL_PLAINTEXT")], set].concat());
+    assert!(login(&[]).contains("sasl.mechanisms needs librdkafka: the wire does not know the mechanism GSSAPI"));
+    let oauth = login(&[("sasl.mechanism", "OAUTHBEARER")]);
+    assert!(oauth.contains("sasl.mechanism needs librdkafka: the wire does not know the mechanism OAUTHBEARER"));
+    let error = login(&[("sasl.mechanism", "hunter2")]);
+    assert!(error.contains("sasl.mechanism needs") && !error.contains("hunter2"), "{error}");
+    assert!(login(&[("sasl.mechanism", "PLAIN"), ("sasl.username", "me")]).contains("sasl.password"));
+    // Without SASL nothing of it counts, and without TLS nothing of that.
+    plain(&[("sasl.mechanism", "GSSAPI"), ("ssl.crl.location", "/nowhere")]).unwrap();
+    assert!(refused(&[("security.protocol", "ssl"), ("ssl.crl.location", "/nowhere")]).contains("ssl.crl.location"));
+}
+
+#[test]
+fn the_last_of_several_names_counts_and_an_empty_value_is_none() {
+    let linger = |set: &[(&str, &str)]| plain(set).unwrap().write.linger;
+    assert_eq!(linger(&[("linger.ms", "1"), ("queue.buffering.max.ms", "0.25")]), Duration::from_micros(250));
+    let codec = |set: &[(&str, &str)]| plain(set).unwrap().write.codec;
+    assert_eq!(codec(&[("compression.codec", "lz4"), ("compression.type", "ZSTD")]), Codec::Zstd);
+    assert_eq!(codec(&[("compression.codec", "lz4"), ("compression.type", "none")]), Codec::None);
+    let wired = wired(&[BASE, &[("sasl.mechanisms", "PLAIN"), ("client.id", "")]].concat()).unwrap();
+    assert_eq!(wired.member.brokers.login.mechanism(), Some("PLAIN"));
+    assert_eq!(wired.member.brokers.client_id, "rdkafka");
+}
+
+#[test]
+fn numbers_that_librdkafka_reads_otherwise_are_for_librdkafka() {
+    for value in ["0100", "0x64", "100ms"] {
+        assert!(refused(&[("fetch.wait.max.ms", value)]).contains("fetch.wait.max.ms"), "{value}");
+    }
+    assert_eq!(plain(&[("fetch.wait.max.ms", "0")]).unwrap().fetch.max_wait, Duration::ZERO);
+}
+
+#[test]
+fn what_librdkafka_would_not_start_with_is_left_to_it() {
+    for (name, set) in [
+        ("reconnect.backoff.max.ms", &[("reconnect.backoff.ms", "5000")][..]),
+        ("fetch.max.bytes", &[("fetch.max.bytes", "1000"), ("message.max.bytes", "2000")]),
+        ("socket.timeout.ms", &[("socket.timeout.ms", "20000")]),
+        ("max.in.flight", &[("max.in.flight", "6")]),
+        ("message.timeout.ms", &[("message.timeout.ms", "10001")]),
+        ("message.timeout.ms", &[("message.timeout.ms", "7"), ("linger.ms", "7")]),
+        ("bootstrap.servers", &[("bootstrap.servers", "SSL://a:1")]),
+    ] {
+        assert!(refused(set).contains(&format!("property {name} needs")), "{set:?}: {}", refused(set));
+    }
+    assert_eq!(plain(&[("message.timeout.ms", "0")]).unwrap().write.delivery_timeout, Duration::from_secs(10));
+}
+
+#[test]
+fn limits_that_no_batch_reaches_are_none() {
+    plain(&[("batch.num.messages", "1000000")]).unwrap();
+    assert!(refused(&[("batch.num.messages", "10000")]).contains("batch.num.messages"));
+    plain(&[("batch.num.messages", "10000"), ("batch.size", "70000")]).unwrap();
+}
+
+#[test]
+fn levels_are_those_of_the_codec() {
+    let level = |codec, level| plain(&[("compression.type", codec), ("compression.level", level)]);
+    assert_eq!(level("gzip", "9").unwrap().write.level, Some(9));
+    assert_eq!(level("lz4", "-1").unwrap().write.level, None);
+    assert!(level("lz4", "9").err().unwrap().to_string().contains("compression.level"));
+}
+
+#[test]
+fn idle_connections_to_azure_are_closed_in_time() {
+    let azure = ("bootstrap.servers", "me.servicebus.Azure.example:9093");
+    assert!(wired(&[azure]).err().unwrap().to_string().contains("connections.max.idle.ms"));
+    assert!(refused(&[("connections.max.idle.ms", "180000")]).contains("connections.max.idle.ms"));
+    wired(&[azure, ("connections.max.idle.ms", "0")]).unwrap();
+    plain(&[("connections.max.idle.ms", "600000")]).unwrap();
+}
+
+#[test]
+fn metadata_is_asked_for_as_often_as_either_interval_says() {
+    let age = |set: &[(&str, &str)]| plain(set).unwrap().member.brokers.metadata_max_age.as_secs();
+    let interval = "topic.metadata.refresh.interval.ms";
+    assert_eq!(age(&[(interval, "60000")]), 60);
+    assert_eq!(age(&[(interval, "60000"), ("metadata.max.age.ms", "30000")]), 30);
+    assert_eq!(age(&[(interval, "-1")]), 900);
+}
+
+#[test]
+fn authorities_are_read_once() {
+    let wired = wired(BASE).unwrap();
+    let [member, reader, producer] = [wired.member, wired.reader, wired.producer].map(|client| client.tls.unwrap());
+    assert!(Arc::ptr_eq(&member, &reader) && Arc::ptr_eq(&member, &producer));
+}

@@ -1,0 +1,205 @@
+//! TLS by rustls, as librdkafka's `ssl.*` properties have OpenSSL speak it: versions 1.2 and 1.3, with ring.
+//!
+//! rustls is stricter than OpenSSL: a broker's certificate has to hold its name among the alternative ones (its common
+//! name does not count), and must not be an authority's own.
+//!
+//! **Failure**: a file that cannot be read, and what rustls cannot use, is [`Unsupported`] by its property: librdkafka
+//! then uses it, or says in its own words why it cannot.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::settings::Unsupported;
+
+#[cfg(test)]
+mod tests;
+
+/// What librdkafka takes for the system's authorities.
+const PROBE: &str = "probe";
+const UNREADABLE: &str = "it cannot be read";
+const UNUSABLE: &str = "what it holds is of no use to the wire's TLS";
+
+/// How TLS is to be spoken. No `Debug`: it may hold a key.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct TlsProperties {
+    /// A file or a folder of authorities' certificates, or `probe`.
+    pub ca_location: Option<String>,
+    /// Authorities' certificates.
+    pub ca_pem: Option<String>,
+    /// A file of the client's certificate, with those that it is signed by.
+    pub certificate_location: Option<String>,
+    /// The same as a text, which takes precedence.
+    pub certificate_pem: Option<String>,
+    /// A file of the client's key.
+    pub key_location: Option<String>,
+    /// The same as a text, which takes precedence.
+    pub key_pem: Option<String>,
+    /// Whether a broker's certificate is looked at.
+    pub checks_certificate: bool,
+    /// Whether it has to be for the broker's name.
+    pub checks_name: bool,
+}
+
+/// rustls's configuration for this.
+///
+/// # Errors
+/// The property that rustls cannot use.
+pub(super) fn config(properties: &TlsProperties) -> Result<ClientConfig, Unsupported> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let authorities = match properties.checks_certificate {
+        true => {
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots(properties)?, Arc::clone(&provider));
+            Some(verifier.build().map_err(|_| Unsupported::new("ssl.ca.location", UNUSABLE))?)
+        }
+        false => None,
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|_| Unsupported::new("security.protocol", "the wire's TLS cannot be used"))?;
+    let builder = match authorities {
+        Some(authorities) if properties.checks_name => builder.with_webpki_verifier(authorities),
+        authorities => {
+            let verifier = Lenient { authorities, provider };
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+        }
+    };
+    let Some((name, chain, key)) = identity(properties)? else { return Ok(builder.with_no_client_auth()) };
+    builder.with_client_auth_cert(chain, key).map_err(|_| Unsupported::new(name, UNUSABLE))
+}
+
+/// The authorities: those of the file or the folder and of the text; if there is neither, the system's.
+fn roots(properties: &TlsProperties) -> Result<Arc<RootCertStore>, Unsupported> {
+    let mut roots = RootCertStore::empty();
+    let location = properties.ca_location.as_deref().filter(|location| *location != PROBE).map(Path::new);
+    match location {
+        // As with the system's: some may be damaged, and those that are not will do.
+        Some(folder) if folder.is_dir() => {
+            let found = rustls_native_certs::load_certs_from_paths(None, Some(folder)).certs;
+            roots.add_parsable_certificates(found);
+        }
+        Some(file) => add("ssl.ca.location", &read("ssl.ca.location", file)?, &mut roots)?,
+        None => {}
+    }
+    match &properties.ca_pem {
+        Some(text) => add("ssl.ca.pem", text.as_bytes(), &mut roots)?,
+        None if location.is_none() => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        None => {}
+    }
+    match roots.is_empty() {
+        true => Err(Unsupported::new("ssl.ca.location", "there are no certificates of authorities")),
+        false => Ok(Arc::new(roots)),
+    }
+}
+
+fn add(name: &str, text: &[u8], roots: &mut RootCertStore) -> Result<(), Unsupported> {
+    for certificate in certificates(name, text)? {
+        roots.add(certificate).map_err(|_| Unsupported::new(name, UNUSABLE))?;
+    }
+    Ok(())
+}
+
+/// At least one.
+fn certificates(name: &str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unsupported> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    all.ok().filter(|all| !all.is_empty()).ok_or_else(|| Unsupported::new(name, UNUSABLE))
+}
+
+type Identity = (&'static str, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// The client's certificate and its key, and the property that the key is from, if there are any.
+fn identity(properties: &TlsProperties) -> Result<Option<Identity>, Unsupported> {
+    let TlsProperties { certificate_location, certificate_pem, key_location, key_pem, .. } = properties;
+    let certificate =
+        either(("ssl.certificate.location", certificate_location), ("ssl.certificate.pem", certificate_pem))?;
+    let key = either(("ssl.key.location", key_location), ("ssl.key.pem", key_pem))?;
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some((name, _)), None) => Err(Unsupported::new(name, "there is no key for it")),
+        (None, Some((name, _))) => Err(Unsupported::new(name, "there is no certificate for it")),
+        (Some((name, chain)), Some((key_name, key))) => {
+            Ok(Some((key_name, certificates(name, &chain)?, private_key(key_name, &key)?)))
+        }
+    }
+}
+
+/// What a file or a text holds, and which property it is from: the text takes precedence, but the file has to be there.
+fn either(
+    file: (&'static str, &Option<String>),
+    text: (&'static str, &Option<String>),
+) -> Result<Option<(&'static str, Vec<u8>)>, Unsupported> {
+    let of_file = file.1.as_deref().map(|path| Ok((file.0, read(file.0, Path::new(path))?))).transpose()?;
+    let of_text = text.1.as_deref().map(|text_| (text.0, text_.as_bytes().to_vec()));
+    Ok(of_text.or(of_file))
+}
+
+fn private_key(name: &str, text: &[u8]) -> Result<PrivateKeyDer<'static>, Unsupported> {
+    // In the first line, or in the one after it.
+    let is_encrypted = text.windows(9).any(|bytes| bytes == b"ENCRYPTED");
+    PrivateKeyDer::from_pem_slice(text).map_err(|_| match is_encrypted {
+        true => Unsupported::new(name, "the wire does not read keys that are encrypted"),
+        false => Unsupported::new(name, UNUSABLE),
+    })
+}
+
+fn read(name: &str, file: &Path) -> Result<Vec<u8>, Unsupported> {
+    std::fs::read(file).map_err(|_| Unsupported::new(name, UNREADABLE))
+}
+
+/// Checks less of a broker's certificate than that it is an authority's, and for the broker's name.
+#[derive(Debug)]
+struct Lenient {
+    /// Without any, nothing is checked; with them, all but the name.
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Lenient {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
+        match authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // The name is looked at last: everything else was found right.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,87 @@
+//! Trouble with brokers' connections that a person has to fix, and when it is reported: only while no broker at all can
+//! be asked, since one that cannot be used stops nobody where others can.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::super::errors::{Code, Failure};
+use super::super::properties::Login;
+use super::super::wire::brokers::{Brokers, Trouble, TroubleKind};
+
+/// How long no broker may be there before that counts.
+const ALONE_MAX: Duration = Duration::from_secs(1);
+
+/// What the cluster has accepted of this process before: it will be accepted again.
+#[derive(Clone)]
+pub(in super::super) struct Accepted {
+    /// A login, also one of librdkafka's clients.
+    login: Arc<Login>,
+    /// A connection of the wire, with its own TLS.
+    wire: Arc<Login>,
+}
+
+impl Accepted {
+    /// Nothing yet on the wire; `login` is shared with librdkafka's clients.
+    pub fn new(login: &Arc<Login>) -> Self {
+        Self { login: Arc::clone(login), wire: Arc::default() }
+    }
+
+    fn succeeded(&self) {
+        self.login.succeeded();
+        self.wire.succeeded();
+    }
+
+    fn is_refused_by(&self, trouble: &Trouble, failure: &Failure) -> bool {
+        let before = if trouble.kind == TroubleKind::Certificate { &self.wire } else { &self.login };
+        before.is_refused_by(failure)
+    }
+}
+
+/// Since when a client has no broker to ask.
+pub(super) struct Loneliness {
+    accepted: Accepted,
+    since: Option<Instant>,
+}
+
+impl Loneliness {
+    /// A client that has just begun.
+    pub fn new(accepted: &Accepted) -> Self {
+        Self { accepted: accepted.clone(), since: None }
+    }
+
+    /// How long no broker could be asked; `None` if one can be.
+    pub fn lasts(&mut self, brokers: &mut Brokers, now: Instant) -> Option<Duration> {
+        if brokers.any(now).is_some() {
+            self.accepted.succeeded();
+            self.since = None;
+            return None;
+        }
+        Some(now.saturating_duration_since(*self.since.get_or_insert(now)))
+    }
+
+    /// The trouble that keeps all brokers from being asked, if that has lasted.
+    pub fn trouble(&mut self, brokers: &mut Brokers, now: Instant) -> Option<Failure> {
+        let lasts = self.lasts(brokers, now)?;
+        self.known_trouble(brokers).filter(|_| lasts >= ALONE_MAX)
+    }
+
+    /// The trouble with a broker, whether others can be asked or not.
+    pub fn known_trouble(&self, brokers: &Brokers) -> Option<Failure> {
+        let trouble = brokers.trouble()?;
+        Some(failure(trouble)).filter(|failure| self.accepted.is_refused_by(trouble, failure))
+    }
+}
+
+/// What librdkafka would call it.
+fn failure(trouble: &Trouble) -> Failure {
+    let (code, hint) = match trouble.kind {
+        TroubleKind::Login => (Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED, ""),
+        TroubleKind::Certificate => (
+            Code::RD_KAFKA_RESP_ERR__SSL,
+            "; a certificate that OpenSSL accepts can be used with data_path: librdkafka",
+        ),
+        TroubleKind::Host => (Code::RD_KAFKA_RESP_ERR__RESOLVE, ""),
+        TroubleKind::Protocol => (Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION, ""),
+    };
+    Failure::new(code, format!("{}: {}{hint}", trouble.address, trouble.message))
+}
