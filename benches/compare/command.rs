@@ -122,7 +122,7 @@ fn work(contender: Contender) -> Outcome<()> {
         Contender::Plain => plain::run(&spec, stop),
         Contender::Floor => floor::run(&spec, false, stop),
         Contender::FloorChangelog => floor::run(&spec, true, stop),
-        Contender::Ratchet | Contender::KafkaStreams | Contender::Quix => {
+        Contender::Ratchet | Contender::RatchetWire | Contender::KafkaStreams | Contender::Quix => {
             let others: Vec<&str> = Contender::value_variants().iter().map(|one| one.name()).collect();
             fail!("{contender} is no contender of this program's own; all are {}", others.join(", "))
         }

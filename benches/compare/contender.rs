@@ -49,6 +49,8 @@ pub enum Contender {
     FloorChangelog,
     /// The program, as built.
     Ratchet,
+    /// The same with its lanes on the wire (`data_path: wire`).
+    RatchetWire,
     /// Kafka Streams with RocksDB and a changelog.
     KafkaStreams,
     /// Quix Streams.
@@ -57,11 +59,12 @@ pub enum Contender {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Contender; 6] = [
+    pub const ALL: [Contender; 7] = [
         Contender::Plain,
         Contender::Floor,
         Contender::FloorChangelog,
         Contender::Ratchet,
+        Contender::RatchetWire,
         Contender::KafkaStreams,
         Contender::Quix,
     ];
@@ -73,6 +76,7 @@ impl Contender {
             Contender::Floor => "floor",
             Contender::FloorChangelog => "floor-changelog",
             Contender::Ratchet => "ratchet",
+            Contender::RatchetWire => "ratchet-wire",
             Contender::KafkaStreams => "kafka-streams",
             Contender::Quix => "quix",
         }
@@ -85,7 +89,12 @@ impl Contender {
 
     /// Whether it decides anything; the others pass all records on.
     pub fn decides(self) -> bool {
-        matches!(self, Contender::Ratchet | Contender::KafkaStreams | Contender::Quix)
+        self.is_ratchet() || matches!(self, Contender::KafkaStreams | Contender::Quix)
+    }
+
+    /// Whether it is the program.
+    pub fn is_ratchet(self) -> bool {
+        matches!(self, Contender::Ratchet | Contender::RatchetWire)
     }
 
     /// Threads, lanes or processes that do an instance's work. For ratchet, its default.
@@ -93,7 +102,9 @@ impl Contender {
         match self {
             Contender::Plain => 1,
             Contender::Floor | Contender::FloorChangelog => FLOOR_LANES,
-            Contender::Ratchet => thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX),
+            Contender::Ratchet | Contender::RatchetWire => {
+                thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX)
+            }
             Contender::KafkaStreams | Contender::Quix => PEER_THREADS,
         }
     }
@@ -101,7 +112,7 @@ impl Contender {
     /// The group of a run with this name (lower-case letters, digits and dashes).
     pub fn group(self, name: &str) -> String {
         match self {
-            Contender::Ratchet => format!("ratchet.{name}"),
+            Contender::Ratchet | Contender::RatchetWire => format!("ratchet.{name}"),
             _ => name.to_owned(),
         }
     }
@@ -119,7 +130,10 @@ impl Contender {
             work,
             commit_ms: COMMIT_MS,
             threads: self.threads(),
-            settings: Vec::new(),
+            settings: match self {
+                Contender::RatchetWire => vec![("data_path".to_owned(), "wire".to_owned())],
+                _ => Vec::new(),
+            },
             arguments: Vec::new(),
         }
     }
@@ -146,7 +160,7 @@ impl Contender {
                 command.args(["work", self.name()]);
                 command
             }
-            Contender::Ratchet => ratchet(spec, |name| topology_text(name, spec))?,
+            Contender::Ratchet | Contender::RatchetWire => ratchet(spec, |name| topology_text(name, spec))?,
             Contender::KafkaStreams | Contender::Quix => peer(self, "run.sh"),
         };
         if self == Contender::KafkaStreams {

@@ -9,7 +9,7 @@ use crate::part::{Bar, Drawing, Goal, Plot, Section, Table};
 use crate::results::Results;
 use crate::stats::Spread;
 
-use Contender::{FloorChangelog, KafkaStreams, Ratchet};
+use Contender::{FloorChangelog, KafkaStreams, Ratchet, RatchetWire};
 
 /// A column: its head, a sample's figure, and its format.
 type Column = (&'static str, fn(&Sample) -> f64, fn(f64) -> String);
@@ -76,10 +76,15 @@ fn figures(data: &Data) -> Table {
 fn ratios(data: &Data) -> Option<Table> {
     let mut table =
         Table { head: ["ratchet by", "records/s", "CPU a record"].map(str::to_owned).to_vec(), rows: vec![] };
-    for contender in Contender::ALL.into_iter().filter(|contender| *contender != Ratchet) {
-        let (rate, cpu) = (data.ratio(Ratchet, contender, |s| s.rate), data.ratio(Ratchet, contender, |s| s.cpu_us));
+    let others =
+        |of: Contender| Contender::ALL.into_iter().filter(move |other| *other != of).map(move |other| (of, other));
+    // Each pair once.
+    let pairs = others(Ratchet).filter(|(_, other)| *other != RatchetWire).chain(others(RatchetWire));
+    for (of, other) in pairs {
+        let (rate, cpu) = (data.ratio(of, other, |s| s.rate), data.ratio(of, other, |s| s.cpu_us));
         if let (Some(rate), Some(cpu)) = (rate, cpu) {
-            table.rows.push(vec![contender.to_string(), with_range(rate, two), with_range(cpu, two)]);
+            let label = if of == Ratchet { other.to_string() } else { format!("{of} by {other}") };
+            table.rows.push(vec![label, with_range(rate, two), with_range(cpu, two)]);
         }
     }
     let ratio =
