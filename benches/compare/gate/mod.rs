@@ -9,6 +9,7 @@ mod turns;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::measure::Sample;
 use crate::part::{Bench, Part};
@@ -58,10 +59,14 @@ impl Kind {
     }
 }
 
+/// By which data path the topology runs.
+const WHO: [Contender; 2] = [Contender::Ratchet, Contender::RatchetWire];
+
 /// One turn of a topology.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Turn {
     round: usize,
+    who: Contender,
     kind: Kind,
     has_gate: bool,
     sample: Sample,
@@ -77,19 +82,19 @@ struct Data {
 
 impl Data {
     /// A figure over the rounds.
-    fn spread(&self, kind: Kind, has_gate: bool, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
-        let turns = self.turns.iter().filter(|turn| (turn.kind, turn.has_gate) == (kind, has_gate));
+    fn spread(&self, who: Contender, kind: Kind, has_gate: bool, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
+        let turns = self.turns.iter().filter(|turn| (turn.who, turn.kind, turn.has_gate) == (who, kind, has_gate));
         Spread::of(turns.map(|turn| figure(&turn.sample)))
     }
 
     /// The ratio of a figure with a gate to that without, round by round.
-    fn ratio(&self, kind: Kind, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
-        let of = |round: usize, has_gate: bool| {
-            let turn = |turn: &&Turn| (turn.round, turn.kind, turn.has_gate) == (round, kind, has_gate);
-            self.turns.iter().find(turn).map(|turn| figure(&turn.sample))
+    fn ratio(&self, who: Contender, kind: Kind, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
+        let turns = || self.turns.iter().filter(|turn| (turn.who, turn.kind) == (who, kind));
+        let ratio = |gated: &Turn| {
+            let plain = turns().find(|turn| turn.round == gated.round && !turn.has_gate)?;
+            Some(figure(&gated.sample) / figure(&plain.sample))
         };
-        let rounds = self.turns.iter().filter(|turn| turn.kind == kind && turn.has_gate).map(|turn| turn.round);
-        Spread::of(rounds.filter_map(|round| Some(of(round, true)? / of(round, false)?)))
+        Spread::of(turns().filter(|turn| turn.has_gate).filter_map(ratio))
     }
 }
 

@@ -1,7 +1,8 @@
 //! The part's section of the page, and its goal.
 
 use super::driver::{PORTIONS, Run};
-use super::{Data, Kind};
+use super::{Data, Kind, WHO};
+use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::figures::{thousands, with_range};
 use crate::measure::Sample;
@@ -48,16 +49,20 @@ const COLUMNS: &[Column] = &[
     ("peak memory, MiB", |s| s.peak_mib, thousands),
 ];
 
+fn pairs() -> impl Iterator<Item = (Kind, Contender)> {
+    Kind::ALL.into_iter().flat_map(|kind| WHO.map(|who| (kind, who)))
+}
+
 fn figures(data: &Data) -> Table {
     let mut table = Table { head: vec!["records, topology".to_owned()], ..Table::default() };
     table.head.extend(COLUMNS.iter().map(|(head, _, _)| (*head).to_owned()));
-    for kind in Kind::ALL {
+    for (kind, who) in pairs() {
         for has_gate in [false, true] {
             let cell = |(_, figure, write): &Column| {
-                let spread = data.spread(kind, has_gate, figure);
+                let spread = data.spread(who, kind, has_gate, figure);
                 spread.map_or("failed".to_owned(), |spread| with_range(spread, *write))
             };
-            let name = format!("{}, {} gate", kind.name(), if has_gate { "a" } else { "no" });
+            let name = format!("{}, {who}, {} gate", kind.name(), if has_gate { "a" } else { "no" });
             table.rows.push([vec![name], COLUMNS.iter().map(cell).collect()].concat());
         }
     }
@@ -66,11 +71,16 @@ fn figures(data: &Data) -> Table {
 
 fn ratios(data: &Data) -> Option<Table> {
     let head = ["a gate by none", "records/s", "CPU a record", "broker's CPU"].map(str::to_owned).to_vec();
-    let row = |kind: Kind| {
-        let ratio = |figure: fn(&Sample) -> f64| Some(with_range(data.ratio(kind, figure)?, two));
-        Some(vec![kind.name().to_owned(), ratio(|s| s.rate)?, ratio(|s| s.cpu_us)?, ratio(|s| s.broker_cpu_us)?])
+    let row = |(kind, who): (Kind, Contender)| {
+        let ratio = |figure: fn(&Sample) -> f64| Some(with_range(data.ratio(who, kind, figure)?, two));
+        Some(vec![
+            format!("{}, {who}", kind.name()),
+            ratio(|s| s.rate)?,
+            ratio(|s| s.cpu_us)?,
+            ratio(|s| s.broker_cpu_us)?,
+        ])
     };
-    let rows: Vec<_> = Kind::ALL.into_iter().filter_map(row).collect();
+    let rows: Vec<_> = pairs().filter_map(row).collect();
     (!rows.is_empty()).then_some(Table { head, rows })
 }
 
@@ -97,16 +107,16 @@ fn notes() -> Vec<String> {
 
 pub fn goals(results: &Results) -> Outcome<Vec<Goal>> {
     let data: Data = results.data()?;
-    let rate = data.spread(Kind::New, true, |sample| sample.rate);
-    Ok(rate
-        .map(|rate| Goal {
-            what: "records/s through a gate in Redis, all new".to_owned(),
+    let goal = |who: Contender| {
+        let rate = data.spread(who, Kind::New, true, |sample| sample.rate)?;
+        Some(Goal {
+            what: format!("records/s through a gate in Redis, all new, {who}"),
             wanted: "at least 200,000".to_owned(),
             figure: with_range(rate, thousands),
             met: rate.median >= RATE_MIN,
         })
-        .into_iter()
-        .collect())
+    };
+    Ok(WHO.into_iter().filter_map(goal).collect())
 }
 
 fn two(number: f64) -> String {

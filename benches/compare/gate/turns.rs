@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use super::{Data, Kind, RECORDS, RECORDS_QUICK, Turn};
+use super::{Data, Kind, RECORDS, RECORDS_QUICK, Turn, WHO};
 use crate::contender::{self, Contender, Running};
 use crate::failure::{Context as _, Outcome};
 use crate::generate::{self, Generated, PARTITIONS};
@@ -40,7 +40,7 @@ fn make(kind: Kind, number: u64, record: &mut Generated) {
     }
 }
 
-/// Measures both topologies on each input in each round; who is first changes from round to round.
+/// Measures both topologies by each data path on each input in each round; who is first changes from round to round.
 pub fn run(bench: &Bench, data: &mut Data, failures: &mut Vec<String>) -> Outcome<()> {
     let records = records(bench);
     for kind in Kind::ALL {
@@ -54,12 +54,14 @@ pub fn run(bench: &Bench, data: &mut Data, failures: &mut Vec<String>) -> Outcom
     warm::broker(bench, &input(Kind::New), records)?;
     for round in 1..=bench.rounds {
         for kind in Kind::ALL {
-            for has_gate in [round % 2 == 0, round % 2 == 1] {
-                match turn(bench, round, kind, has_gate) {
-                    Ok(sample) => data.turns.push(Turn { round, kind, has_gate, sample }),
+            let mut order = WHO.map(|who| [round % 2 == 0, round % 2 == 1].map(|has_gate| (who, has_gate))).concat();
+            order.rotate_left(round % WHO.len() * 2);
+            for (who, has_gate) in order {
+                match turn(bench, round, who, kind, has_gate) {
+                    Ok(sample) => data.turns.push(Turn { round, who, kind, has_gate, sample }),
                     Err(failure) => {
                         bench.progress.say(format!("FAILED: {failure}"));
-                        failures.push(format!("round {round}, {}, gate: {has_gate}: {failure}", kind.name()));
+                        failures.push(format!("round {round}, {who}, {}, gate: {has_gate}: {failure}", kind.name()));
                     }
                 }
             }
@@ -69,14 +71,14 @@ pub fn run(bench: &Bench, data: &mut Data, failures: &mut Vec<String>) -> Outcom
 }
 
 /// One turn; everything that it created is removed afterwards.
-fn turn(bench: &Bench, round: usize, kind: Kind, has_gate: bool) -> Outcome<Sample> {
-    let name = format!("gate-{round}-{}-{}", kind.plain_name(), if has_gate { "gated" } else { "plain" });
-    let spec = Contender::Ratchet.spec(&bench.broker, &bench.folder, &name, Work::Ids, &input(kind));
+fn turn(bench: &Bench, round: usize, who: Contender, kind: Kind, has_gate: bool) -> Outcome<Sample> {
+    let name = format!("gate-{round}-{who}-{}-{}", kind.plain_name(), if has_gate { "gated" } else { "plain" });
+    let spec = who.spec(&bench.broker, &bench.folder, &name, Work::Ids, &input(kind));
     let redis = has_gate.then(|| Redis::start(&[])).transpose()?;
     let records = records(bench);
     let expected = if has_gate && kind == Kind::Shared { records / 2 } else { records };
     let task = Task { from: 0, to: records, expected };
-    let label = format!("round {round}: {}, {} gate", kind.name(), if has_gate { "a" } else { "no" });
+    let label = format!("round {round}: {who}, {}, {} gate", kind.name(), if has_gate { "a" } else { "no" });
     let done = measure::run_beside(bench, &spec, task, &label, redis.as_ref().map(Redis::pid), || {
         start(&spec, redis.as_ref())
     });
