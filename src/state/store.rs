@@ -45,18 +45,16 @@ impl Store {
         Ok(store)
     }
 
-    /// How far the files have got alone.
-    #[cfg(test)]
-    pub fn meta_in_files(&self) -> Result<Option<StoreMeta>, Error> {
-        let bytes = self.files.get(crate::format::STORE_META_KEY)?;
-        Ok(bytes.map(|bytes| StoreMeta::decode(&bytes).expect("it was written by this store")))
-    }
-
     /// How far the store has got; `None` for one that was never written to.
     pub fn meta(&self) -> Result<Option<StoreMeta>, Error> {
-        if let Some(meta) = self.memtable.meta() {
-            return Ok(Some(meta.clone()));
+        match self.memtable.meta() {
+            Some(meta) => Ok(Some(meta.clone())),
+            None => self.meta_in_files(),
         }
+    }
+
+    /// How far its files have got.
+    pub(super) fn meta_in_files(&self) -> Result<Option<StoreMeta>, Error> {
         self.files
             .get(STORE_META_KEY)?
             .map(|bytes| StoreMeta::decode(&bytes).map_err(|error| self.damaged(error.to_string())))

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crate::record::TopicPartition;
 
 /// How long brokers may not know an epoch: longer than it takes a broker to learn that it was replaced.
-const UNKNOWN_MAX: Duration = Duration::from_secs(15);
+pub(super) const UNKNOWN_MAX: Duration = Duration::from_secs(15);
 
 /// The epochs known for each group.
 #[derive(Default)]

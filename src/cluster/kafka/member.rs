@@ -73,6 +73,19 @@ impl OnWire {
         reading.wake_by(bell);
         Ok(Self { reading, ringer, nothing: native::Batch::default(), nowhere: Arc::from([]) })
     }
+
+    fn read(
+        &mut self,
+        lane: &Queue,
+        epochs: &Epochs,
+        batch: &mut wired::Batch,
+        (records_max, wait): (usize, Duration),
+    ) -> Result<(), Error> {
+        // Whoever does not ask for records is out of the group after `max.poll.interval.ms`. What there is are errors
+        // of partitions, which the wire meets itself.
+        self.nothing.fill(lane, &self.nowhere, 1, Duration::ZERO, |_| None);
+        self.reading.poll(batch, records_max, wait, Some(epochs))
+    }
 }
 
 /// Proof of membership at some moment. See [`cluster::Member::metadata`].
@@ -285,14 +298,6 @@ impl Member {
         }
     }
 
-    fn read_on_wire(&mut self, batch: &mut wired::Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
-        let Some(wire) = &mut self.wire else { return Ok(()) };
-        // Whoever does not ask for records is out of the group after `max.poll.interval.ms`. What there is are errors
-        // of partitions, which the wire meets itself.
-        wire.nothing.fill(&self.lane, &wire.nowhere, 1, Duration::ZERO, |_| None);
-        wire.reading.poll(batch, records_max, wait, Some(&self.epochs))
-    }
-
     /// Events end no wait any more.
     pub(super) fn stop_waking(&self) {
         match &self.wire {
@@ -345,9 +350,9 @@ impl cluster::Member for Member {
             batch.clear();
             return attended.map(|()| self.pending.clone());
         }
-        match self.wire.is_some() {
-            true => self.read_on_wire(batch.by_wire(), records_max, wait)?,
-            false => self.read_lane(batch.by_librdkafka(), records_max, wait),
+        match &mut self.wire {
+            Some(wire) => wire.read(&self.lane, &self.epochs, batch.by_wire(), (records_max, wait))?,
+            None => self.read_lane(batch.by_librdkafka(), records_max, wait),
         }
         Ok(None)
     }

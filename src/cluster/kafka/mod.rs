@@ -115,7 +115,7 @@ impl Kafka {
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
-        let wire = choose(path, || wired::wire(&member, &reader, &producer))?;
+        let wire = choose(path, || wired::wire(&member, &reader::with_eof_events(&reader), &producer))?;
         native::allow(queues.unpacked_bytes);
         let epochs = Arc::new(Groups::default());
         let clients = Arc::new(QueryClients::new(&member, &epochs));

@@ -27,7 +27,7 @@ use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCom
 use crate::record::TopicPartition;
 
 /// How long [`Producer::open`] may take: the broker first aborts what a predecessor left open.
-const INIT_DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const INIT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long to wait for a first response, attempt by attempt.
 const CONNECT_WAITS_MS: [u64; 7] = [8, 12, 20, 40, 80, 160, 320];
 /// How long librdkafka waits within one attempt, so that a deadline is noticed in time.
@@ -39,7 +39,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a commit flushes its remaining records while the offsets are added.
 const FLUSH_AHEAD: Duration = Duration::from_millis(100);
 /// How long a lane that goes on while a transaction is committed waits at a time.
-const MEANWHILE_STEP: Duration = Duration::from_millis(1);
+pub(super) const MEANWHILE_STEP: Duration = Duration::from_millis(1);
 /// How long a broker usually takes to write a transaction's markers.
 const MARKERS_WAIT: Duration = Duration::from_millis(3);
 /// A transaction shorter than this notices if its partitions are rejected at first.

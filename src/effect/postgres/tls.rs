@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::class::Trouble;
 use super::url::{Check, Target};
+use crate::tls::Verifier;
 
 /// What to connect with.
 ///
@@ -24,7 +24,8 @@ pub(super) fn connector(target: &Target) -> Result<MakeRustlsConnect, Trouble> {
         Check::Nothing => None,
         Check::Authority | Check::Host => Some(authorities(target.root.as_deref(), &provider)?),
     };
-    let verifier = Verifier { authorities, check: target.check, provider: Arc::clone(&provider) };
+    let checks_name = target.check == Check::Host;
+    let verifier = Verifier { authorities, checks_name, provider: Arc::clone(&provider) };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Trouble::lasting(format!("TLS cannot be used: {error}")))?
@@ -69,54 +70,4 @@ fn authorities(file: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Ar
              (ca-certificates), or name a file with sslrootcert",
         )
     })
-}
-
-/// Checks as much of the server's certificate as was asked for.
-#[derive(Debug)]
-struct Verifier {
-    authorities: Option<Arc<WebPkiServerVerifier>>,
-    check: Check,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
-        match authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // The name is looked at last: everything else was found right.
-            Err(rustls::Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if self.check == Check::Authority => Ok(ServerCertVerified::assertion()),
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::given::Given;
+use super::super::epochs::UNKNOWN_MAX;
 use super::super::properties::Properties;
 use super::super::wire::brokers::Settings;
 use super::super::wire::fetcher::FetchSettings;
@@ -30,10 +31,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-/// How long the broker holds a changelog's fetch that finds nothing: the end after the last record is known this late.
-const READER_WAIT: Duration = Duration::from_millis(10);
-/// How long brokers may not know an epoch, as for librdkafka's clients (`epochs`).
-const UNKNOWN_EPOCH_WAIT: Duration = Duration::from_secs(15);
 /// The shortest pause, where librdkafka would allow for none.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The wire closes a connection that was idle for so long, whatever is set.
@@ -84,7 +81,7 @@ impl Unsupported {
     }
 }
 
-/// The settings by these properties.
+/// The settings by these properties; a reader's are those that librdkafka's readers have.
 ///
 /// # Errors
 /// The first property that only librdkafka knows.
@@ -98,7 +95,6 @@ pub(in crate::cluster::kafka) fn wire(
     let mut tls = Tls::default();
     let (of_member, fetch) = reading(&member, &mut tls)?;
     let (of_reader, reader_fetch) = reading(&reader, &mut tls)?;
-    let reader_fetch = FetchSettings { max_wait: READER_WAIT, ..reader_fetch };
     let (of_producer, write) = writing(&producer, &mut tls)?;
     Ok(Wired {
         member: of_member,
@@ -252,7 +248,7 @@ fn reading(given: &Given<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSet
         backoff: backoff.max(PAUSE_MIN),
         backoff_max: backoff_max.max(backoff),
         missing_wait: MISSING_WAIT,
-        unknown_epoch_wait: UNKNOWN_EPOCH_WAIT,
+        unknown_epoch_wait: UNKNOWN_MAX,
     };
     Ok((client, fetch))
 }

@@ -10,13 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 
 use super::settings::Unsupported;
+use crate::tls::Verifier;
 
 #[cfg(test)]
 mod tests;
@@ -63,13 +62,8 @@ pub(super) fn config(properties: &TlsProperties) -> Result<ClientConfig, Unsuppo
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|_| Unsupported::new("security.protocol", "the wire's TLS cannot be used"))?;
-    let builder = match authorities {
-        Some(authorities) if properties.checks_name => builder.with_webpki_verifier(authorities),
-        authorities => {
-            let verifier = Lenient { authorities, provider };
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
-        }
-    };
+    let verifier = Verifier { authorities, checks_name: properties.checks_name, provider };
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let Some((name, chain, key)) = identity(properties)? else { return Ok(builder.with_no_client_auth()) };
     builder.with_client_auth_cert(chain, key).map_err(|_| Unsupported::new(name, UNUSABLE))
 }
@@ -152,54 +146,4 @@ fn private_key(name: &str, text: &[u8]) -> Result<PrivateKeyDer<'static>, Unsupp
 
 fn read(name: &str, file: &Path) -> Result<Vec<u8>, Unsupported> {
     std::fs::read(file).map_err(|_| Unsupported::new(name, UNREADABLE))
-}
-
-/// Checks less of a broker's certificate than that it is an authority's, and for the broker's name.
-#[derive(Debug)]
-struct Lenient {
-    /// Without any, nothing is checked; with them, all but the name.
-    authorities: Option<Arc<WebPkiServerVerifier>>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Lenient {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
-        match authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // The name is looked at last: everything else was found right.
-            Err(rustls::Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

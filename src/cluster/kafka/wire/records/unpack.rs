@@ -53,7 +53,8 @@ impl fmt::Debug for Unpacked {
     }
 }
 
-/// Unpacks each batch within a bound of its own.
+/// Unpacks each batch within a bound of its own: what a writer has packed itself. What was fetched counts against a bound
+/// of the whole process.
 pub struct Bounded {
     bytes_max: usize,
     /// Kept for the next batch: it is large.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::super::errors::{Code, Failure};
+use super::super::super::producer::{INIT_DEADLINE, MEANWHILE_STEP};
 use super::super::super::wire;
 use super::super::super::wire::brokers::Brokers;
 use super::super::super::wire::edge::Edge;
@@ -21,12 +22,8 @@ use super::words;
 use crate::cluster::{Error, ErrorKind, Message, Ticket};
 use crate::record::TopicPartition;
 
-/// How long [`Driven::open`] may take: the broker first aborts what a predecessor left open.
-const INIT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long one wait for the brokers takes at most.
 const TURN: Duration = Duration::from_millis(100);
-/// How long a lane that goes on while a transaction is committed waits at a time.
-const MEANWHILE_STEP: Duration = Duration::from_millis(1);
 /// How many bytes are handed over before the connections are seen to: no more than what a socket takes at once.
 const PUSH_BYTES: usize = 256 << 10;
 /// The shortest time after which they are seen to, however short the linger is.

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::sync::OnceLock;
 
+use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConnection, ServerConfig, ServerConnection};
 
