@@ -236,9 +236,11 @@ fn strike(location: &str) -> ! {
     panic!("panic drill at {location}");
 }
 
+/// Sends this thread a signal that the whole process has to heed: sent to the process, it may reach another thread first,
+/// and this one would go on meanwhile.
 fn signal(number: libc::c_int) {
-    // SAFETY: `kill` and `getpid` take and return plain numbers.
-    unsafe { libc::kill(libc::getpid(), number) };
+    // SAFETY: `raise` takes and returns plain numbers.
+    unsafe { libc::raise(number) };
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-use crate::kafka::Port;
+use crate::kafka::{self, Port};
 use crate::server::{Home, Server as Process, program};
 use crate::until::{DEADLINE, within};
 
@@ -173,10 +173,7 @@ pub struct Frozen {
 
 impl Frozen {
     fn signal(&self, signal: i32) {
-        for process in &self.processes {
-            // SAFETY: a plain system call; they are the server's, and none of them ends while it is stopped.
-            unsafe { libc::kill(*process, signal) };
-        }
+        self.processes.iter().for_each(|process| kafka::signal_by_number(*process, signal));
     }
 }
 

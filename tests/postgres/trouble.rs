@@ -8,6 +8,7 @@ use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{Answer, Complete, Effects, ErrorKind, Failed};
 
 use crate::database::{Database, shared};
+use crate::kafka;
 use crate::proxy::Proxy;
 use crate::task::{Redos, Task, each, effects, key, session, settings, settings_of, sql, token};
 use crate::until::{DEADLINE, within};
@@ -303,13 +304,11 @@ fn silent_server_is_given_up_once() {
     let process =
         "select pid from pg_stat_activity where application_name = 'ratchet test' and datname = current_database()";
     let process: i32 = database.value(process).parse().expect("a number");
-    // SAFETY: plain system calls; the process is the one that serves this connection.
-    let signal = |number| assert_eq!(unsafe { libc::kill(process, number) }, 0);
-    signal(libc::SIGSTOP);
+    kafka::signal_by_number(process, libc::SIGSTOP);
     let start = Instant::now();
     let failed = task.commit(&mut *session, &each(&["2"; 500]));
     let took = start.elapsed();
-    signal(libc::SIGCONT);
+    kafka::signal_by_number(process, libc::SIGCONT);
     passing(failed.expect_err("nothing comes"), "has not answered");
     assert!((25..45).contains(&took.as_secs()), "{took:?}");
     let claimed = session.claim(&key(0), true).expect("another connection is made").expect("it is there");

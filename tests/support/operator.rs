@@ -159,10 +159,7 @@ impl Operator {
 
     /// Waits until it has frozen at the point that its drill names.
     pub fn await_frozen(&self) {
-        within(DEADLINE, &format!("{} to freeze", self.label), || {
-            let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
-            status.lines().any(|line| line.starts_with("State:\tT")).then_some(())
-        });
+        within(DEADLINE, &format!("{} to freeze", self.label), || kafka::is_stopped(self.pid() as i32).then_some(()));
     }
 
     /// Freezes it in the middle of a transaction: tries until one is open. The job has to be under load.

@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 pub use broker::{Broker, Peers, Routes};
 pub use install::{Certificate, checkout, jars, remove_folder, target_folder, version};
 pub use port::Port;
-pub use process::{run_folder, signal, spawn};
+pub use process::{is_stopped, run_folder, signal, signal_by_number, spawn};
 
 /// The bootstrap servers of the Kafka that all tests of this binary share: each test has its own topics, groups and
 /// names there, and leaves the Kafka's settings alone.

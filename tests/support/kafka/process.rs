@@ -7,8 +7,15 @@ use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::install;
+
+/// For what takes milliseconds, unless a thread waits for its disk.
+const STOP_MAX: Duration = Duration::from_secs(60);
+/// Of /proc/PID/status: stopped by a signal; and that, a zombie, dead.
+const STOPPED: char = 'T';
+const STOPPED_OR_ENDED: [char; 3] = [STOPPED, 'Z', 'X'];
 
 /// Starts `command`. The kernel kills the process when this one ends, however it ends.
 ///
@@ -49,11 +56,35 @@ fn spawn_tied(command: &mut Command) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Sends `signal` to a process started by this one.
+/// Sends `signal` to a process started by this one, which has not been waited for: so its number is still its own.
 pub fn signal(child: &Child, signal: i32) {
-    // SAFETY: plain system call; the child has not been waited for, so its number is still its own.
-    let sent = unsafe { libc::kill(child.id() as i32, signal) };
-    assert_eq!(sent, 0, "signal {signal} to {}: {}", child.id(), std::io::Error::last_os_error());
+    signal_by_number(child.id() as i32, signal);
+}
+
+/// Sends `signal` to a process, if it is still there. After SIGSTOP it has stopped when this returns: the kernel only
+/// notes the signal, and on a busy machine the process' threads go on for a while.
+pub fn signal_by_number(process: i32, signal: i32) {
+    // SAFETY: plain system call.
+    let sent = unsafe { libc::kill(process, signal) };
+    let error = std::io::Error::last_os_error();
+    assert!(sent == 0 || error.raw_os_error() == Some(libc::ESRCH), "signal {signal} to {process}: {error}");
+    let start = Instant::now();
+    while signal == libc::SIGSTOP && states(process).any(|state| !STOPPED_OR_ENDED.contains(&state)) {
+        assert!(start.elapsed() < STOP_MAX, "{process} has not stopped in {STOP_MAX:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a process has stopped, with all of its threads, and has not ended.
+pub fn is_stopped(process: i32) -> bool {
+    states(process).any(|state| state == STOPPED) && states(process).all(|state| STOPPED_OR_ENDED.contains(&state))
+}
+
+/// The state of each thread of a process, by its letter; none if it is gone.
+fn states(process: i32) -> impl Iterator<Item = char> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let statuses = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+    statuses.filter_map(|status| status.lines().find_map(|line| line.strip_prefix("State:\t"))?.chars().next())
 }
 
 /// This run's folder: the brokers' data and logs and whatever the tests put there. It is kept for inspection until the
