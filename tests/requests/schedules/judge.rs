@@ -23,7 +23,8 @@ pub struct Case<'a> {
     pub key: u64,
     pub terms: Terms,
     pub clock: &'a Clock,
-    /// The longest that a reservation may take that is used.
+    /// How long a reservation lasts, and the longest that one may take that is used.
+    pub lease: Duration,
     pub reserve_max: Duration,
     /// Those that were reserved, by their beginning.
     pub runs: Vec<&'a Run>,
@@ -40,13 +41,15 @@ struct Answer<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub fn of(key: u64, book: &'a Ledger, (terms, clock): (Terms, &'a Clock), reserve_max: Duration) -> Case<'a> {
+    pub fn of(key: u64, book: &'a Ledger, (terms, clock): (Terms, &'a Clock), lease: Duration) -> Case<'a> {
         let mut runs: Vec<&Run> = book.runs.iter().filter(|run| run.key == key).collect();
         runs.sort_by_key(|run| run.begun);
         let (runs, unprotected) = runs.into_iter().partition(|run| run.is_reserved);
         let given: Vec<&Given> = book.given.iter().filter(|given| given.key == key).collect();
         let answers = given.iter().copied().filter(|given| given.is_final()).collect();
-        Case { key, terms, clock, reserve_max, runs, unprotected, answers, given }
+        // One that takes longer than half a lease is not used.
+        let reserve_max = lease / 2;
+        Case { key, terms, clock, lease, reserve_max, runs, unprotected, answers, given }
     }
 
     pub fn wrong(&self) -> Vec<String> {
@@ -96,10 +99,22 @@ impl<'a> Case<'a> {
         self.clock.most(ended, by) + READ_MS >= until_ms
     }
 
+    /// Whether a run's lease may have ended by this moment, before the run began: the news of its reservation was under way
+    /// when the clock was set forth.
+    fn may_be_taken_over(&self, run: &Run, by: Duration) -> bool {
+        let reserved = run.begun.saturating_sub(self.reserve_max);
+        let lease_ms = i64::try_from(self.lease.as_millis()).expect("seconds");
+        let can_be_set = self.terms.kind == Kind::Shared;
+        can_be_set
+            && reserved < by
+            && self.clock.most(reserved, by) + READ_MS >= self.clock.least(reserved, by) + lease_ms
+    }
+
     fn judge_answers(&self, answers: &[Answer<'_>], wrong: &mut Vec<String>) {
         for (number, answer) in answers.iter().enumerate() {
             let Answer { run, first } = answer;
             let later = self.runs.iter().filter(|later| later.number != run.number && later.begun > first.at);
+            let later = later.filter(|later| !self.may_be_taken_over(later, first.at));
             for later in later.filter(|later| !self.may_be_forgotten(answer, later.begun)) {
                 wrong.push(format!("it was answered, and is carried out again: {first:?}, {later:?}"));
             }

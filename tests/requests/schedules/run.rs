@@ -265,8 +265,7 @@ impl Simulation {
         let mut wrong: Vec<String> = untidy.into_iter().map(|what| format!("{terms:?}: {what}")).collect();
         let mut reached = std::mem::take(&mut book.reached);
         for key in 0..KEYS {
-            // One that takes longer than half a lease is not used.
-            let case = Case::of(key, &book, (terms, &clock), LEASE / 2);
+            let case = Case::of(key, &book, (terms, &clock), LEASE);
             wrong.extend(case.wrong());
             case.note(&book.crashes, &mut reached);
         }
