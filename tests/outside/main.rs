@@ -78,6 +78,9 @@ fn program_of_ten_lines_builds_against_the_crate_and_runs() {
     fs::copy(workspace.join("Cargo.lock"), home.path().join("Cargo.lock")).expect("the workspace has a lock file");
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--release", "--offline", "--quiet"]).env("CARGO_TARGET_DIR", target());
+    // What cargo tells this test of itself is in the way: dependencies whose build scripts ask for it would be built again,
+    // here and by the next cargo.
+    build.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
     run(build.current_dir(home.path()));
     let topics = home.path().join("topics");
     send(&topics, &["{\"id\":1}", "{\"id\":2}", "{\"id\":1}"]);
