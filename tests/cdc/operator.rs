@@ -70,10 +70,12 @@ impl Operator {
 
     fn with(name: &str, topology: PathBuf, brokers: &str, settings: &str) -> Operator {
         let port = Port::free();
+        let data_path = if kafka::is_on_the_wire() { "wire" } else { "librdkafka" };
         let folder = kafka::run_folder().join(format!("ratchet-{name}"));
         fs::create_dir_all(&folder).expect("the run's folder is writable");
         let config = format!(
             "cluster: kafka\n\
+             data_path: {data_path}\n\
              kafka: {{bootstrap.servers: \"{brokers}\"{settings}}}\n\
              state_dir: \"{}\"\n\
              http: \"127.0.0.1:{port}\"\n\

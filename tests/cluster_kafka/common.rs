@@ -38,11 +38,7 @@ pub fn kafka(
 
 /// Who reads and writes records.
 pub fn data_path() -> DataPath {
-    match std::env::var("RATCHET_TEST_DATA_PATH").as_deref() {
-        Ok("wire") => DataPath::Wire,
-        Err(_) | Ok("librdkafka") => DataPath::Librdkafka,
-        Ok(other) => panic!("RATCHET_TEST_DATA_PATH is {other}"),
-    }
+    if support::is_on_the_wire() { DataPath::Wire } else { DataPath::Librdkafka }
 }
 
 pub fn cluster() -> Kafka {

@@ -146,6 +146,7 @@ impl Operator {
         self.terminate();
         let status = self.await_exit(STOP_WAIT);
         assert!(status.success(), "{} did not stop cleanly: {status}; {}", self.label, self.tail());
+        self.assert_data_path();
     }
 
     /// Sends SIGTERM and does not wait.
@@ -324,6 +325,21 @@ impl Operator {
             self.assert_running();
             (self.get("/readyz").0 == 200).then_some(())
         });
+        self.assert_data_path();
+    }
+
+    /// Fails the test if its lanes read and write by another data path than the tests are to use. One that has logged to
+    /// a terminal does not say here.
+    #[track_caller]
+    fn assert_data_path(&self) {
+        let said = self.printed();
+        let is_on_the_wire = said.contains("records are read and written on the wire");
+        assert!(
+            said.is_empty() || is_on_the_wire == kafka::is_on_the_wire(),
+            "{} is on the wire: {is_on_the_wire}; {}",
+            self.label,
+            self.tail()
+        );
     }
 
     /// The last lines of its log, for a failed assertion.

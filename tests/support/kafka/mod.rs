@@ -9,6 +9,8 @@
 //! `transaction.abort.timed.out.transaction.cleanup.interval.ms`, `log.cleaner.backoff.ms` and
 //! `log.initial.task.delay.ms` of about 500, and the right to create and delete topics, groups and records.
 //!
+//! `RATCHET_TEST_DATA_PATH=wire` has lanes read and write on the wire instead of by librdkafka: [`is_on_the_wire`].
+//!
 //! Nothing is ever skipped: a missing Java, Maven or download panics with what to install.
 #![allow(clippy::disallowed_methods, reason = "the broker is another process, with the real clock")]
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of the support")]
@@ -40,4 +42,13 @@ pub fn bootstrap() -> &'static str {
 pub fn shared_broker() -> &'static Broker {
     static SHARED: OnceLock<Broker> = OnceLock::new();
     SHARED.get_or_init(Broker::start)
+}
+
+/// Whether lanes read and write records on the wire instead of by librdkafka.
+pub fn is_on_the_wire() -> bool {
+    match std::env::var("RATCHET_TEST_DATA_PATH").as_deref() {
+        Ok("wire") => true,
+        Err(_) | Ok("librdkafka") => false,
+        Ok(other) => panic!("RATCHET_TEST_DATA_PATH is {other}"),
+    }
 }
