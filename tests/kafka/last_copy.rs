@@ -36,9 +36,10 @@ fn store(job: &Job, state: &Path, partition: i32) -> PathBuf {
     state.join("slot-0").join(&job.name).join(format!("{}-{partition}", job.input))
 }
 
-/// Lets an operator drain the input, and stops it.
+/// Lets an operator drain the input, if it is not drained yet, and stops it.
 fn drain(job: &Job, label: &str) -> Operator {
     let mut operator = Operator::start(job, label);
+    operator.await_ready(DEADLINE);
     job.await_drained(DEADLINE);
     operator.stop();
     operator
