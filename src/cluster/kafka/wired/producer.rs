@@ -132,7 +132,7 @@ impl cluster::Producer for Producer {
             .map(|failure| DeliveryFailure {
                 number: failure.number,
                 refused: failure.refused,
-                message: failure.message,
+                message: words::error(&failure.error).message,
             })
             .collect()
     }

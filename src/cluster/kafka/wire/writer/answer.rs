@@ -126,7 +126,8 @@ impl Writer {
             named = runs.iter().map(|run| (run.number, why.clone())).collect();
         }
         for (number, message) in named {
-            self.report_failure(number, true, &format!("{what}: {message}"));
+            let (kind, message) = (WriteErrorKind::Abort, format!("{what}: {message}"));
+            self.report_failure(number, true, &WriteError { kind, code: Some(answer.error), message });
         }
         if is_on(Mistake::RefusedIsSkipped) {
             return self.skip(at, place);
@@ -149,7 +150,7 @@ impl Writer {
     fn batch_failed(&mut self, at: usize, place: usize, answer: &Answer<'_>, kind: WriteErrorKind, what: &str) {
         let error = WriteError::coded(kind, what, answer.error);
         for run in self.runs_of(at, place) {
-            self.report_failure(run.number, false, &error.message);
+            self.report_failure(run.number, false, &error);
         }
         self.fail(error);
     }
@@ -160,8 +161,8 @@ impl Writer {
     }
 
     /// Reports that records of this number have failed: once for the same reason in a row.
-    pub(super) fn report_failure(&mut self, number: u64, refused: bool, message: &str) {
-        let failure = Failure { number, refused, message: message.to_owned() };
+    pub(super) fn report_failure(&mut self, number: u64, refused: bool, error: &WriteError) {
+        let failure = Failure { number, refused, error: error.clone() };
         if self.failures.last() != Some(&failure) {
             self.failures.push(failure);
         }

@@ -282,18 +282,18 @@ impl Writer {
             if let Some(code) = denied {
                 let error =
                     WriteError::coded(WriteErrorKind::Refused, &format!("writing to {}", partition.topic), code);
-                self.give_up(at, &error.message.clone());
+                self.give_up(at, &error);
                 self.fail(error);
             } else if partition.born().is_some_and(|born| now >= born + self.settings.delivery_timeout) {
-                let message = not_delivered(partition);
-                self.give_up(at, &message);
-                self.fail(WriteError::new(WriteErrorKind::Abort, message));
+                let error = WriteError::new(WriteErrorKind::Abort, not_delivered(partition));
+                self.give_up(at, &error);
+                self.fail(error);
             }
         }
     }
 
     /// Reports all records of a partition that are not in the log as failed.
-    fn give_up(&mut self, at: usize, message: &str) {
+    fn give_up(&mut self, at: usize, error: &WriteError) {
         let Some(partition) = self.partitions.get(at) else { return };
         let sealed = partition.window.iter().filter(|batch| batch.sending != Sending::Done);
         let filling = partition.full.iter().chain(&partition.open);
@@ -301,7 +301,7 @@ impl Writer {
         let mut numbers: Vec<u64> = runs.map(|run| run.number).collect();
         numbers.dedup();
         for number in numbers {
-            self.report_failure(number, false, message);
+            self.report_failure(number, false, error);
         }
     }
 

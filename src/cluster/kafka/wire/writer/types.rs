@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::records::Codec;
+use super::fate::WriteError;
 use crate::record::{Headers, TopicPartition};
 
 /// Which protocol of transactions to speak.
@@ -103,7 +104,7 @@ pub struct Failure {
     /// Whether the broker will never accept the record as it is.
     pub refused: bool,
     /// Why.
-    pub message: String,
+    pub error: WriteError,
 }
 
 /// An offset to be committed with a transaction.
