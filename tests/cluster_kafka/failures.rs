@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ratchet::cluster::kafka::{Batch, DataPath, Kafka};
 use ratchet::cluster::{
-    Cluster, ErrorKind, Member as _, Message, Producer as _, Reader as _, RecordBatch as _, Ticket,
+    Cluster, DeliveryFailure, ErrorKind, Member as _, Message, Producer as _, Reader as _, RecordBatch as _, Ticket,
 };
 
 use rdkafka::mocking::MockCluster;
@@ -28,9 +28,13 @@ fn record_rejected_by_the_topic_is_reported_as_refused() {
     producer.send(Ticket { number: 42, report: false }, &message(&at(&output, 1), "a", &large)).unwrap();
     let error = producer.commit(&[commit_of(&at(&input, 0), 1, "")], member.metadata().unwrap()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Abort, "{error}");
+    // A task that waits for its deliveries goes on.
+    eventually("nothing to be under way", || (producer.in_flight() == 0).then_some(()));
     let failures = producer.take_failures();
-    let refused: Vec<_> = failures.iter().filter(|failure| failure.refused).map(|failure| failure.number).collect();
-    assert_eq!(refused, [42], "{failures:?}");
+    let refused: Vec<_> = failures.iter().filter(|failure| failure.refused).collect();
+    assert!(matches!(refused[..], [DeliveryFailure { number: 42, .. }]), "{failures:?}");
+    // People read this in dead letters and logs, in the same words whoever has written.
+    assert!(refused[0].message.ends_with("Broker: Message size too large"), "{failures:?}");
     producer.abort().unwrap();
     commit(&mut producer, &member, &[message(&at(&output, 0), "a", "after")], &[commit_of(&at(&input, 0), 1, "")]);
     assert_eq!(values(&at(&output, 0), "read_committed"), ["after"]);

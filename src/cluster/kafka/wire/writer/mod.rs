@@ -201,7 +201,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends what there is as soon as possible. [`Writer::in_flight`] is 0 when all of it is in the log.
+    /// Sends what there is as soon as possible. [`Writer::in_flight`] is 0 when all of it is in the log or has failed.
     pub fn flush(&mut self) {
         self.is_flushing = true;
     }
@@ -212,8 +212,12 @@ impl Writer {
         self.expected.insert(number, offset);
     }
 
-    /// How many records were handed over and are neither in the log nor failed.
+    /// How many records were handed over and are neither in the log nor failed. With a transaction that can only be
+    /// aborted all of its records have failed, whether or not a broker was ever asked to write them: none is waited for.
     pub fn in_flight(&self) -> usize {
+        if self.trouble.is_some() {
+            return 0;
+        }
         self.active.iter().filter_map(|at| self.partitions.get(*at)).map(Partition::records).sum()
     }
 

@@ -47,6 +47,18 @@ fn rest_of_a_run_is_left_where_there_is_no_room() {
 }
 
 #[test]
+fn nothing_is_under_way_in_a_transaction_that_can_only_be_aborted() {
+    let now = Instant::now();
+    let mut writer = open_writer(WriteSettings::default());
+    let slot = writer.slot("t", 0);
+    assert_eq!(writer.send(TICKET, slot, &record(&[1; 100]), now), Ok(true));
+    assert_eq!(writer.in_flight(), 1);
+    // No broker was asked to write the record, so that none reports it either.
+    writer.fail(WriteError::coded(WriteErrorKind::Refused, "adding t:0", code::TOPIC_AUTHORIZATION_FAILED));
+    assert!(writer.in_flight() == 0 && !writer.has_failed(), "whoever waits for deliveries waits for ever");
+}
+
+#[test]
 fn record_that_is_too_large_is_refused_alone() {
     let now = Instant::now();
     let mut writer = open_writer(WriteSettings { message_bytes_max: 500, ..Default::default() });
