@@ -1,6 +1,7 @@
 //! Goal: the simulated cluster behaves like Apache Kafka. The same scripted calls are made to both, through the same
 //! traits of `ratchet::cluster`: to Kafka by `cluster::kafka`, to the simulation by `tests/sim/client`. The
-//! observations (records, offsets, ends, committed offsets, kinds of errors) must be the same, line by line.
+//! observations (records, offsets, ends, committed offsets, kinds of errors) must be the same, line by line. Kafka is read
+//! and written by librdkafka, or on the wire with `RATCHET_TEST_DATA_PATH=wire`.
 //!
 //! - `script`: the language; `play`: its verbs, on any cluster
 //! - `ground`: what the traits do not offer (administrators, other people's clients); `simulated` and `real`
@@ -74,6 +75,19 @@ use script::Script;
 /// How many seeds the simulated cluster runs with: results must not depend on them.
 const SEEDS: u64 = 20;
 
+/// Plays a script on Kafka alone, where a simulation would differ by design.
+pub fn expect(text: &str) {
+    let script = Script::parse(text);
+    let kafka = real::observe(&script);
+    assert_as_expected(&script, &kafka);
+}
+
+fn assert_as_expected(script: &Script, kafka: &[String]) {
+    for (line, seen) in script.lines.iter().zip(kafka) {
+        assert_eq!(*seen, line.expected, "{:?}: Kafka does not do what the script says", line.text);
+    }
+}
+
 /// Plays a script on both clusters and compares.
 pub fn compare(text: &str) {
     let script = Script::parse(text);
@@ -88,9 +102,7 @@ pub fn compare(text: &str) {
             );
         }
     }
-    for (line, seen) in script.lines.iter().zip(&kafka) {
-        assert_eq!(*seen, line.expected, "{:?}: Kafka does not do what the script says", line.text);
-    }
+    assert_as_expected(&script, &kafka);
 }
 
 /// A test for each script.

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ratchet::cluster::kafka::Kafka;
+use ratchet::cluster::Queues;
+use ratchet::cluster::kafka::{DataPath, Kafka};
 use ratchet::record::TopicPartition;
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions};
 use rdkafka::client::DefaultClientContext;
@@ -32,13 +33,15 @@ pub fn observe(script: &Script) -> Vec<String> {
     Play::new(long, brief, Real::new()).run(script)
 }
 
-/// A cluster whose producers' transactions have this timeout.
+/// A cluster whose producers' transactions have this timeout, on the data path that the tests are to use.
 fn cluster(timeout_ms: &str) -> Kafka {
     let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
     let common = map(&[("bootstrap.servers", support::bootstrap())]);
-    Kafka::new(&common, &map(&[]), &map(&[("transaction.timeout.ms", timeout_ms)])).expect("properties that are fine")
+    let path = if support::is_on_the_wire() { DataPath::Wire } else { DataPath::Librdkafka };
+    let producer = map(&[("transaction.timeout.ms", timeout_ms)]);
+    Kafka::within(Queues::default(), path, &common, &map(&[]), &producer).expect("properties that are fine")
 }
 
 fn config() -> ClientConfig {

@@ -196,8 +196,9 @@ impl<C: Cluster, G: Ground> Play<C, G> {
     }
 }
 
-/// Reading starts again after this many empty reads.
-const EMPTY_MAX: u32 = 25;
+/// Reading starts again after this many empty reads. Together they take longer than the wire asks again for an offset that
+/// a leader does not have.
+const EMPTY_MAX: u32 = 100;
 
 /// Kinds of topics, and the settings they stand for.
 static SETTINGS: [(&str, &[&str]); 2] = [
