@@ -13,7 +13,8 @@
 //! Scenarios run one after the other, so that the times mean something. `make test` runs a few of them, briefly; `make
 //! faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these words
 //! in their name (`=zombie` is that one alone), `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random
-//! choices. Logs are left in the target folder below `kafka-VERSION/runs`.
+//! choices. With `RATCHET_TEST_DATA_PATH=wire` lanes are on the wire, and no results are kept: the page is about the
+//! default. Logs are left in the target folder below `kafka-VERSION/runs`.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests observe a running system from outside: they have a clock and may wait"
@@ -99,9 +100,11 @@ fn main() -> ExitCode {
         eprintln!("no scenario has one of {words:?} in its name; --list names them");
         return ExitCode::FAILURE;
     }
-    let failed = play_all(&wanted, is_thorough);
+    // The page is about what is the default.
+    let keeps = is_thorough && !kafka::is_on_the_wire();
+    let failed = play_all(&wanted, is_thorough, keeps);
     // Even if some have failed: the page has to say so.
-    if is_thorough {
+    if keeps {
         println!("{}", page::write());
     }
     if !failed.is_empty() {
@@ -111,8 +114,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the scenarios one after the other, printing a line each; returns the names of those that failed.
-fn play_all(wanted: &[&'static Scenario], is_thorough: bool) -> Vec<&'static str> {
+/// Runs the scenarios one after the other, printing a line each, and keeps their results if it should; returns the names
+/// of those that failed.
+fn play_all(wanted: &[&'static Scenario], is_thorough: bool, keeps: bool) -> Vec<&'static str> {
     let (start, mut played, mut failed) = (Instant::now(), 0, Vec::new());
     for (nth, scenario) in (1..).zip(wanted.iter().copied()) {
         let mut console = Console::begin(scenario.name);
@@ -124,14 +128,14 @@ fn play_all(wanted: &[&'static Scenario], is_thorough: bool) -> Vec<&'static str
         match &report {
             Some(report) if !report.has_failed() => {
                 console.say(&format!("{} ({took:.0} s)\n", report.summary()));
-                if is_thorough {
+                if keeps {
                     report.keep(took);
                 }
             }
             _ => {
                 console.say(&format!("FAILED ({took:.0} s)\n"));
                 console.show();
-                if is_thorough {
+                if keeps {
                     report::forget(scenario.name);
                 }
                 failed.push(scenario.name);
