@@ -108,11 +108,14 @@ ifeq ($(strip $(ARGS)),)
 	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
 endif
 
-# `make test` runs the client's tests, the first of these, too.
+# All that have lanes on real Kafka, but for those with recipes of their own, where RATCHET_TEST_DATA_PATH=wire does the
+# same. `make test` runs the client's tests, the first of these, too.
+ON_THE_WIRE := cluster_kafka kafka differential calls handlers gates sinks faults
+
 .PHONY: wire
 wire: setup-test ## Run the tests on real Kafka with lanes on the wire
-	RATCHET_TEST_DATA_PATH=wire RATCHET_DATA_PATH=wire \
-		$(CARGO) test $(BUILD) --no-fail-fast --test cluster_kafka --test kafka -- $(ARGS)
+	$(CARGO) build $(BUILD) --examples
+	RATCHET_TEST_DATA_PATH=wire $(CARGO) test $(BUILD) --no-fail-fast $(addprefix --test ,$(ON_THE_WIRE)) -- $(ARGS)
 
 # One version after the other: KAFKA_VERSIONS='3.9.1 4.3.0' for some, ARGS='takeovers::' for a part.
 .PHONY: kafka-matrix
