@@ -1,15 +1,23 @@
 //! What is at work in this process: counted for a graceful stop and for its bounds, and by id for those who wait for it.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::request::Id;
 
 /// How much is at work; all clones count together.
-#[derive(Clone, Debug)]
-pub(super) struct AtWork(Arc<watch::Sender<Counts>>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct AtWork(Arc<All>);
+
+#[derive(Debug, Default)]
+struct All {
+    counts: Mutex<Counts>,
+    /// Tells those who wait for it that nothing is at work.
+    none: Notify,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -29,8 +37,8 @@ pub(super) struct Counted {
 }
 
 impl AtWork {
-    pub fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(Counts::default())))
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One request more, unless there are so many.
@@ -49,31 +57,42 @@ impl AtWork {
     }
 
     fn add(&self, one: Counts, fits: impl FnOnce(&Counts) -> bool) -> Option<Counted> {
-        let mut is_added = false;
-        self.0.send_if_modified(|all| {
-            let sum = Counts {
-                requests: all.requests + one.requests,
-                digests: all.digests + one.digests,
-                body_bytes: all.body_bytes.saturating_add(one.body_bytes),
-            };
-            is_added = fits(&sum);
-            if is_added {
-                *all = sum;
-            }
-            is_added
-        });
-        is_added.then(|| Counted { all: self.clone(), one })
+        let mut all = self.counts();
+        let sum = Counts {
+            requests: all.requests + one.requests,
+            digests: all.digests + one.digests,
+            body_bytes: all.body_bytes.saturating_add(one.body_bytes),
+        };
+        if !fits(&sum) {
+            return None;
+        }
+        *all = sum;
+        drop(all);
+        Some(Counted { all: self.clone(), one })
     }
 
     /// How many requests there are.
     pub fn requests(&self) -> usize {
-        self.0.borrow().requests
+        self.counts().requests
     }
 
     /// Waits until there is nothing.
     pub async fn none(&self) {
-        // An error means that the sender is gone, which this holds.
-        let _ = self.0.subscribe().wait_for(|all| all.requests == 0 && all.digests == 0).await;
+        loop {
+            // Before it is looked at: an end in between is not missed.
+            let mut none = pin!(self.0.none.notified());
+            none.as_mut().enable();
+            if self.counts().is_none() {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+impl Counts {
+    fn is_none(&self) -> bool {
+        self.requests == 0 && self.digests == 0
     }
 }
 
@@ -89,12 +108,14 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let one = self.one;
-        self.all.0.send_modify(|all| {
-            all.requests -= one.requests;
-            all.digests -= one.digests;
-            all.body_bytes -= one.body_bytes;
-        });
+        let mut all = self.all.counts();
+        all.requests -= self.one.requests;
+        all.digests -= self.one.digests;
+        all.body_bytes -= self.one.body_bytes;
+        if all.is_none() {
+            drop(all);
+            self.all.0.none.notify_waiters();
+        }
     }
 }
 
@@ -146,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_at_work_is_bounded_and_counted_until_it_ends() {
-        let all = AtWork::new();
+        let all = AtWork::default();
         let one = all.begin(2).unwrap();
         let other = all.clone().begin(2).unwrap();
         assert!(all.begin(2).is_none());
@@ -163,13 +184,13 @@ mod tests {
 
     #[test]
     fn bodies_are_bounded_together() {
-        let all = AtWork::new();
+        let all = AtWork::default();
         let (mut one, mut other) = (all.begin_body(), all.begin_body());
         assert!(one.grow(60, 100) && other.grow(30, 100) && one.grow(10, 100));
         assert!(!other.grow(1, 100));
         drop(one);
         assert!(other.grow(70, 100) && !other.grow(1, 100));
         drop(other);
-        assert_eq!(all.0.borrow().body_bytes, 0);
+        assert_eq!(all.counts().body_bytes, 0);
     }
 }

@@ -43,7 +43,7 @@ impl Idempotency {
     /// Keeps answers in a store that others use as well.
     pub fn shared(store: Arc<dyn Store>) -> Self {
         let surroundings = Arc::new(Machine::new());
-        let (settings, at_work, is_tidying) = (Settings::default(), AtWork::new(), Arc::default());
+        let (settings, at_work, is_tidying) = (Settings::default(), AtWork::default(), Arc::default());
         Self { settings, store, surroundings, at_work, is_tidying }
     }
 
