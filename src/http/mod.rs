@@ -78,6 +78,7 @@ mod remembering;
 mod serve;
 mod settings;
 mod time;
+mod unstopped;
 mod work;
 
 pub use body::{Body, BodyError};

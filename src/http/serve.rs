@@ -1,10 +1,9 @@
 //! A request's way through the layer, up to the service and after it.
 //!
-//! A request that is guarded goes on in a task of its own from the moment its body is there: a client that goes away
-//! must not stop half of it. The client's side only waits for what comes of it.
+//! A request that is guarded goes on to its end from the moment its body is there: a client that goes away must not stop
+//! half of it. From then on it is a task of its own.
 
 use std::fmt;
-use std::panic;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +22,7 @@ use super::outcome::Outcome;
 use super::problem::Problem;
 use super::settings::{OnStoreDown, Settings};
 use super::time::Surroundings;
+use super::unstopped::Unstopped;
 use super::{key, remembering};
 use crate::format;
 use crate::request::{Error, Fingerprint, Found, Held, Id, Store, Wanted};
@@ -174,18 +174,11 @@ where
     shared.tidy_from_now_on();
     let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()));
     let request = whole(parts, body);
-    let task = tokio::spawn(async move {
+    let work = async move {
         let _counted = (one, counted);
         guarded.carry_out(inner, request).await
-    });
-    match task.await {
-        Ok(answer) => answer,
-        Err(error) => match error.try_into_panic() {
-            Ok(panicked) => panic::resume_unwind(panicked),
-            // The runtime is being shut down: how far it has come is not known.
-            Err(_) => problem(Problem::AnswerLost),
-        },
-    }
+    };
+    Unstopped::new(work).await
 }
 
 /// A request whose body is there: it was sent in pieces, or not, and is whole now.

@@ -93,7 +93,7 @@ impl Guarded {
         };
         let answer = match ran {
             Ran::Whole(parts, taken, trailers) => Ok(self.remember_whole(held, parts, taken, trailers).await),
-            Ran::Large(parts, taken, rest) => Ok(self.remember_large(held, parts, taken, rest).await),
+            Ran::Large(parts, taken, rest) => Ok(Box::pin(self.remember_large(held, parts, taken, rest)).await),
             Ran::Forgotten(answer) => {
                 self.shared.release(held).await;
                 Ok(with(Outcome::Released, answer))
@@ -143,7 +143,8 @@ impl Guarded {
         let given = Response::from_parts(parts, Body::begun(whole, trailers, None));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => with(Outcome::Done, given),
-            Ok(Kept::Fenced) => self.fenced(&answer, given).await,
+            // Boxed, as a large answer is: what seldom happens would make each request's future large, which is moved.
+            Ok(Kept::Fenced) => Box::pin(self.fenced(&answer, given)).await,
             Err(error) => self.not_remembered(&error, given),
         }
     }
@@ -158,7 +159,7 @@ impl Guarded {
                 let digested = Digested::new(body, answer, held, Arc::clone(&self.shared));
                 with(Outcome::Done, Response::from_parts(parts, Body::stream(digested)))
             }
-            Ok(Kept::Fenced) => self.fenced(&answer, Response::from_parts(parts, body)).await,
+            Ok(Kept::Fenced) => Box::pin(self.fenced(&answer, Response::from_parts(parts, body))).await,
             Err(error) => self.not_remembered(&error, Response::from_parts(parts, body)),
         }
     }

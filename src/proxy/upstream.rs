@@ -238,7 +238,8 @@ impl Upstream {
             let kept = if round == 0 { self.take(needs_one).await } else { None };
             let lease = match kept {
                 Some(kept) => kept,
-                None => self.connect(needs_one).await.map_err(Failure::NotSent)?,
+                // Boxed: what it takes to connect would be a part of each request's future, which is moved.
+                None => Box::pin(self.connect(needs_one)).await.map_err(Failure::NotSent)?,
             };
             address(&mut request, &self.origin, matches!(lease, Lease::One(_)));
             let sent = tokio::select! {

@@ -1,17 +1,6 @@
-//! What only the layer has: who a caller is, said by a function; hosts only if they are to count; a runtime that ends.
+//! What only the layer has: who a caller is, said by a function; hosts only if they are to count.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
-use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::routing::any;
-use futures_util::FutureExt;
-use http_body_util::BodyExt;
-use ratchet::http::{Idempotency, Requests};
-use tokio::runtime::Builder;
-use tower_service::Service;
+use ratchet::http::Idempotency;
 
 use super::front::{Ask, Front};
 use crate::stores::on_embedded;
@@ -65,32 +54,4 @@ fn hosts_count_where_that_is_chosen() {
             assert!(front.send(ask(host)).await.is_replayed(), "{host}");
         }
     });
-}
-
-/// Found by a review: it was said that nothing was done, though the service was at it.
-#[test]
-fn request_that_ends_with_its_runtime_may_have_been_carried_out() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = Requests::open(&folder.path().join("requests")).expect("a new store");
-    let (begin, begun) = std::sync::mpsc::channel();
-    let service = any(move || async move {
-        begin.send(()).expect("somebody waits");
-        std::future::pending::<Result<String, Infallible>>().await.unwrap_or_else(|never| match never {})
-    });
-    let mut router = Router::new().fallback_service(service).layer(Idempotency::new(store));
-    let ends = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let request = Request::post("/charges").header("idempotency-key", "a").body(Body::from("{}")).expect("a request");
-    let mut answering = Box::pin(router.call(request));
-    {
-        let _inside = ends.enter();
-        assert!((&mut answering).now_or_never().is_none());
-    }
-    begun.recv_timeout(Duration::from_secs(60)).expect("the service is run");
-    ends.shutdown_background();
-    let (status, body) = Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(async {
-        let answer = answering.await.unwrap_or_else(|never| match never {});
-        (answer.status(), answer.into_body().collect().await.expect("a body").to_bytes())
-    });
-    let body = String::from_utf8(body.into()).expect("text");
-    assert!(status == 502 && body.contains("urn:ratchet:idempotency:answer-lost"), "{status} {body}");
 }

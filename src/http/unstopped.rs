@@ -1,0 +1,97 @@
+//! Work that goes on when nobody waits for it any more.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+
+/// Work that becomes a task of its own when this is dropped before its end. It is none from the beginning: to start one,
+/// and to be woken by it, takes a good part of a short request's time.
+pub(super) struct Unstopped<F: Future<Output: Send> + Send + 'static> {
+    /// `None` after its end.
+    work: Option<Pin<Box<F>>>,
+    runtime: Handle,
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Unstopped<F> {
+    /// This work, which goes on in this runtime.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub fn new(work: F) -> Self {
+        Self { work: Some(Box::pin(work)), runtime: Handle::current() }
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Future for Unstopped<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // Taken: what has panicked does not go on.
+        let Some(mut work) = self.work.take() else { return Poll::Pending };
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() {
+            self.work = Some(work);
+        }
+        polled
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Drop for Unstopped<F> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.runtime.spawn(work);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures_util::FutureExt;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_goes_on_when_nobody_waits_for_it() {
+        let (may, has) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (asked, told) = (Arc::clone(&may), Arc::clone(&has));
+        let mut work = Unstopped::new(async move {
+            asked.notified().await;
+            told.notify_one();
+        });
+        assert!((&mut work).now_or_never().is_none());
+        drop(work);
+        may.notify_one();
+        has.notified().await;
+    }
+
+    #[tokio::test]
+    async fn work_that_was_not_begun_is_done() {
+        let has = Arc::new(Notify::new());
+        let told = Arc::clone(&has);
+        drop(Unstopped::new(async move { told.notify_one() }));
+        has.notified().await;
+    }
+
+    #[tokio::test]
+    async fn work_that_has_ended_or_panicked_is_not_done_again() {
+        let times = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&times);
+        Unstopped::new(async move { count.fetch_add(1, Ordering::Relaxed) }).await;
+        let count = Arc::clone(&times);
+        let panics = Unstopped::new(async move {
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            std::panic::resume_unwind(Box::new("the work panics"));
+        });
+        assert!(AssertUnwindSafe(panics).catch_unwind().await.is_err());
+        tokio::task::yield_now().await;
+        assert_eq!(times.load(Ordering::Relaxed), 2);
+    }
+}
