@@ -2,6 +2,7 @@
 //! whoever is at work gives its answer, nothing that was remembered runs again, and all is well when the trouble is over,
 //! without a restart.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::Request;
@@ -43,6 +44,22 @@ fn ask(path: &str, key: &str) -> Request<Full<bytes::Bytes>> {
     request("POST", path, &[("idempotency-key", key)], "{}")
 }
 
+/// The answer to a request that is held. On a busy machine a store may be down for a moment before its trouble begins.
+async fn until_taken(proxy: SocketAddr, path: &'static str) -> Got {
+    loop {
+        let asked = request("POST", path, &[("idempotency-key", "held"), (HELD, "yes")], "{}");
+        let got = send(proxy, asked).await;
+        if got.status() != 503 && !is_at_work(&got) {
+            return got;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn is_at_work(got: &Got) -> bool {
+    got.status() == 409 && got.problem() == "urn:ratchet:idempotency:in-progress"
+}
+
 fn is_in_doubt(got: &Got) -> bool {
     got.status() == 409 && got.problem() == "urn:ratchet:idempotency:in-doubt"
 }
@@ -63,11 +80,10 @@ impl Scene {
             refused: String::new(),
         };
         scene.ready();
-        let before = scene.send("/charges", "before");
-        assert_eq!((before.status(), before.text()), (201, r#"{"run":1}"#), "{}", scene.proxy.log());
+        let before = scene.until_carried_out("/charges", "before");
+        assert_eq!(before.text(), r#"{"run":1}"#, "{}", scene.proxy.log());
         for path in ["/charges", "/strict"] {
-            let asked = request("POST", path, &[("idempotency-key", "held"), (HELD, "yes")], "{}");
-            scene.held.push(scene.runtime.spawn(send(scene.proxy.address, asked)));
+            scene.held.push(scene.runtime.spawn(until_taken(scene.proxy.address, path)));
         }
         within(DEADLINE, "both to be at work", || {
             (scene.shop.runs("/charges", "held") + scene.shop.runs("/strict", "held") == 2).then_some(())
@@ -167,8 +183,7 @@ impl Scene {
     fn until_settled(&self, key: &str) -> Got {
         within(DEADLINE, "its lease to end", || {
             let got = self.send("/strict", key);
-            let is_at_work = got.status() == 409 && got.problem() == "urn:ratchet:idempotency:in-progress";
-            (got.status() != 503 && !is_at_work).then_some(got)
+            (got.status() != 503 && !is_at_work(&got)).then_some(got)
         })
     }
 
@@ -301,7 +316,7 @@ fn postgres_that_may_only_be_read() {
     admin.run("alter system set default_transaction_read_only = on");
     admin.run("select pg_reload_conf()");
     scene.endure();
-    assert!(scene.is_ready());
+    scene.ready();
     admin.run("alter system reset default_transaction_read_only");
     admin.run("select pg_reload_conf()");
     scene.recover();
@@ -354,7 +369,7 @@ fn redis_that_is_full() {
     let (mut scene, _room) = Scene::on(&Keeps::Redis(server.url("")));
     server.ask::<String>("CONFIG SET maxmemory 1");
     scene.endure();
-    assert!(scene.is_ready());
+    scene.ready();
     server.ask::<String>("CONFIG SET maxmemory 0");
     scene.recover();
 }
