@@ -5,6 +5,11 @@
 
 /// Buffers kept for responses, and as many for requests.
 const KEPT_MAX: usize = 8;
+/// How many bytes of them are kept for responses at most: two of the largest regular ones, while a third is filled.
+const RESPONSE_BYTES_MAX: usize = 12 << 20;
+/// A new buffer is longer than its response by less than this part of it.
+const ROUND_PART: usize = 8;
+const BYTES_MIN: usize = 256;
 /// The largest buffer that is kept for requests, in bytes.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// A small response does not occupy a large buffer: one of at most this many times its length, or of so many bytes.
@@ -22,9 +27,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Keeps at most `bytes_max` bytes for responses.
+    /// Keeps buffers for responses of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self { responses: Vec::new(), requests: Vec::new(), bytes_max }
+        Self { responses: Vec::new(), requests: Vec::new(), bytes_max: bytes_max.min(RESPONSE_BYTES_MAX) }
     }
 
     /// A buffer of at least `bytes` bytes, which mean nothing.
@@ -34,9 +39,12 @@ impl Pool {
         let kept = self.responses.iter().enumerate().filter(|(_, buffer)| fits(buffer));
         match kept.min_by_key(|(_, buffer)| buffer.len()).map(|(at, _)| at) {
             Some(at) => self.responses.swap_remove(at),
-            // More than is needed, so that a response that is a little longer finds room in it. Pages that nobody
-            // touches take no memory.
-            None => vec![0; bytes.checked_next_power_of_two().unwrap_or(bytes).max(256)],
+            // A little more than is needed, so that a response that is a little longer finds room in it.
+            None => {
+                let step =
+                    bytes.checked_next_power_of_two().map_or(BYTES_MIN, |power| power / ROUND_PART).max(BYTES_MIN);
+                vec![0; bytes.checked_next_multiple_of(step).unwrap_or(bytes).max(BYTES_MIN)]
+            }
         }
     }
 
@@ -75,12 +83,12 @@ mod tests {
     fn a_buffer_comes_back_as_it_is() {
         let mut pool = Pool::new(1 << 20);
         let mut buffer = pool.take(100_000);
-        assert_eq!(buffer.len(), 131_072);
+        assert_eq!(buffer.len(), 114_688, "less than an eighth more");
         buffer[99_999] = 7;
         pool.put(buffer);
-        let again = pool.take(120_000);
-        assert_eq!((again.len(), again[99_999]), (131_072, 7));
-        assert_eq!(pool.take(120_000)[99_999], 0, "there was only one");
+        let again = pool.take(110_000);
+        assert_eq!((again.len(), again[99_999]), (114_688, 7));
+        assert_eq!(pool.take(110_000)[99_999], 0, "there was only one");
     }
 
     #[test]
@@ -99,6 +107,11 @@ mod tests {
             pool.put_blank(Vec::with_capacity(10));
         }
         pool.put(vec![0; 1001]);
+        let mut large = Pool::new(100 << 20);
+        for _ in 0..3 {
+            large.put(vec![0; 5 << 20]);
+        }
+        assert_eq!(large.responses.len(), 2);
         assert_eq!(pool.responses.iter().map(Vec::len).sum::<usize>(), 900);
         assert_eq!(pool.requests.len(), KEPT_MAX);
         pool.put_blank(Vec::with_capacity(REQUEST_BYTES_MAX + 1));
