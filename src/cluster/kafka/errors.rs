@@ -149,11 +149,14 @@ impl Failure {
         matches!(self.code, Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
     }
 
-    /// Whether a record was rejected because another has taken its producer's place.
+    /// Whether a record was rejected because another has taken its producer's place, or ended its transaction: a broker
+    /// that asks the coordinator (KIP-890) hears of that before it has the marker with the next epoch.
     pub fn is_fencing(&self) -> bool {
         matches!(
             self.code,
             Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH
+                | Code::RD_KAFKA_RESP_ERR_INVALID_TXN_STATE
+                | Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_ID_MAPPING
                 | Code::RD_KAFKA_RESP_ERR_PRODUCER_FENCED
                 | Code::RD_KAFKA_RESP_ERR__FENCED
                 | Code::RD_KAFKA_RESP_ERR__FATAL

@@ -379,10 +379,16 @@ mod tests {
         reports.record([undelivered(Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)].into_iter());
         assert_eq!(reports.take_failures().len(), 1);
         assert!(!reports.is_doubted());
-        for code in [Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, Code::RD_KAFKA_RESP_ERR__FENCED] {
+        for code in [
+            Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH,
+            Code::RD_KAFKA_RESP_ERR_INVALID_TXN_STATE,
+            Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_ID_MAPPING,
+            Code::RD_KAFKA_RESP_ERR__FENCED,
+        ] {
+            let reports = Reports::default();
             reports.record([undelivered(code)].into_iter());
+            assert!(reports.take_failures().is_empty(), "{code:?}");
+            assert!(reports.is_doubted(), "{code:?}: the producer must not be used again");
         }
-        assert!(reports.take_failures().is_empty());
-        assert!(reports.is_doubted(), "the producer must not be used again");
     }
 }
