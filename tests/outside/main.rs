@@ -2,6 +2,7 @@
 //! the work of an embedded cluster's records.
 #![allow(clippy::disallowed_methods, reason = "the test starts programs and waits for them")]
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -39,6 +40,9 @@ embedded: {dir: topics, partitions: 1}
 state_dir: state
 topics: {create: all, replication_factor: 1, min_insync_replicas: 1}
 ";
+
+/// How the variables begin that a test has from cargo.
+const OWN: [&str; 4] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "OUT_DIR"];
 
 /// The manifest of a program that depends on the crate, with this workspace's profile, so that nothing is compiled twice
 /// but the crate itself, and that quickly.
@@ -80,7 +84,10 @@ fn program_of_ten_lines_builds_against_the_crate_and_runs() {
     build.args(["build", "--release", "--offline", "--quiet"]).env("CARGO_TARGET_DIR", target());
     // What cargo tells this test of itself is in the way: dependencies whose build scripts ask for it would be built again,
     // here and by the next cargo.
-    build.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
+    let is_own = |name: &OsString| OWN.iter().any(|own| name.as_encoded_bytes().starts_with(own.as_bytes()));
+    for name in std::env::vars_os().map(|(name, _)| name).filter(is_own) {
+        build.env_remove(name);
+    }
     run(build.current_dir(home.path()));
     let topics = home.path().join("topics");
     send(&topics, &["{\"id\":1}", "{\"id\":2}", "{\"id\":1}"]);
