@@ -1,7 +1,7 @@
 //! A request's way through the layer, up to the service and after it.
 //!
-//! A request that is guarded goes on to its end from the moment its body is there: a client that goes away must not stop
-//! half of it. From then on it is a task of its own.
+//! From the moment its body is there, a request that is guarded goes on to its end: a client that goes away must not stop
+//! half of it. Without its client it is a task of its own.
 
 use std::fmt;
 use std::pin::pin;

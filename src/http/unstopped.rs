@@ -48,6 +48,7 @@ impl<F: Future<Output: Send> + Send + 'static> Drop for Unstopped<F> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::panic::AssertUnwindSafe;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -79,19 +80,21 @@ mod tests {
         has.notified().await;
     }
 
+    /// Counted by polls: an `async` block that has ended or panicked is not begun again, whoever polls it.
     #[tokio::test]
-    async fn work_that_has_ended_or_panicked_is_not_done_again() {
-        let times = Arc::new(AtomicU32::new(0));
-        let count = Arc::clone(&times);
-        Unstopped::new(async move { count.fetch_add(1, Ordering::Relaxed) }).await;
-        let count = Arc::clone(&times);
-        let panics = Unstopped::new(async move {
-            count.fetch_add(1, Ordering::Relaxed);
+    async fn work_that_has_ended_or_panicked_is_not_polled_again() {
+        for panics in [false, true] {
+            let polls = Arc::new(AtomicU32::new(0));
+            let count = Arc::clone(&polls);
+            let work = poll_fn(move |_| match count.fetch_add(1, Ordering::Relaxed) {
+                0 if panics => std::panic::resume_unwind(Box::new("the work panics")),
+                _ => Poll::Ready(()),
+            });
+            let mut work = Unstopped::new(work);
+            assert_eq!(AssertUnwindSafe(&mut work).catch_unwind().await.is_err(), panics);
+            drop(work);
             tokio::task::yield_now().await;
-            std::panic::resume_unwind(Box::new("the work panics"));
-        });
-        assert!(AssertUnwindSafe(panics).catch_unwind().await.is_err());
-        tokio::task::yield_now().await;
-        assert_eq!(times.load(Ordering::Relaxed), 2);
+            assert_eq!(polls.load(Ordering::Relaxed), 1, "it panics: {panics}");
+        }
     }
 }

@@ -173,7 +173,8 @@ pub struct Frozen {
 
 impl Frozen {
     fn signal(&self, signal: i32) {
-        self.processes.iter().for_each(|process| kafka::signal_by_number(*process, signal));
+        // One that has ended since they were listed is no matter.
+        self.processes.iter().for_each(|process| drop(kafka::signal_by_number(*process, signal)));
     }
 }
 

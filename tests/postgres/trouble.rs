@@ -304,11 +304,11 @@ fn silent_server_is_given_up_once() {
     let process =
         "select pid from pg_stat_activity where application_name = 'ratchet test' and datname = current_database()";
     let process: i32 = database.value(process).parse().expect("a number");
-    kafka::signal_by_number(process, libc::SIGSTOP);
+    kafka::signal_by_number(process, libc::SIGSTOP).expect("it serves this connection");
     let start = Instant::now();
     let failed = task.commit(&mut *session, &each(&["2"; 500]));
     let took = start.elapsed();
-    kafka::signal_by_number(process, libc::SIGCONT);
+    kafka::signal_by_number(process, libc::SIGCONT).expect("it is still there");
     passing(failed.expect_err("nothing comes"), "has not answered");
     assert!((25..45).contains(&took.as_secs()), "{took:?}");
     let claimed = session.claim(&key(0), true).expect("another connection is made").expect("it is there");

@@ -1,16 +1,13 @@
 //! Metrics of HTTP requests that are carried out once.
 
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use super::{counter, exponential, histogram_by, int_gauge};
 
 const ROUTE: &[&str] = &["route"];
 const OPERATION: &[&str] = &["operation"];
-/// What a store is asked.
-const OPERATIONS: [&str; 6] = ["reserve", "extend", "complete", "release", "tidy", "check"];
 /// For what has no labels.
 const NONE: &[&str] = &[];
 
@@ -77,19 +74,18 @@ impl Families {
     }
 
     pub fn route(&self, route: &str) -> RouteMetrics {
-        RouteMetrics(Arc::new(Route {
+        RouteMetrics {
             route: route.to_owned(),
             requests: self.requests.clone(),
             at_work: self.at_work.with_label_values(&[route]),
-            upstream_duration: Once::of(&self.upstream_duration),
+            upstream_duration: self.upstream_duration.clone(),
             upstream_failures: self.upstream_failures.clone(),
-        }))
+        }
     }
 
     pub fn store(&self) -> StoreMetrics {
         let removed = self.removed.with_label_values(NONE);
-        let duration = OPERATIONS.map(|operation| (operation, Once::of(&self.store_duration)));
-        StoreMetrics { duration, errors: self.store_errors.clone(), removed }
+        StoreMetrics { duration: self.store_duration.clone(), errors: self.store_errors.clone(), removed }
     }
 
     pub fn connection(&self) -> OneConnection {
@@ -99,54 +95,36 @@ impl Families {
     }
 }
 
-/// A histogram that is looked up once: each look-up takes a lock, and a digest of its labels.
-struct Once {
-    family: HistogramVec,
-    found: OnceLock<Histogram>,
-}
-
-impl Once {
-    fn of(family: &HistogramVec) -> Self {
-        Self { family: family.clone(), found: OnceLock::new() }
-    }
-
-    fn observe(&self, label: &str, took: Duration) {
-        self.found.get_or_init(|| self.family.with_label_values(&[label])).observe(took.as_secs_f64());
-    }
-}
-
 /// What is counted of a route's requests.
 #[derive(Clone)]
-pub struct RouteMetrics(Arc<Route>);
-
-struct Route {
+pub struct RouteMetrics {
     route: String,
     requests: IntCounterVec,
     at_work: IntGauge,
-    upstream_duration: Once,
+    upstream_duration: HistogramVec,
     upstream_failures: IntCounterVec,
 }
 
 impl RouteMetrics {
     /// A request is at work, until what is returned is dropped.
     pub fn begin(&self) -> OneRequest {
-        self.0.at_work.inc();
-        OneRequest(self.0.at_work.clone())
+        self.at_work.inc();
+        OneRequest(self.at_work.clone())
     }
 
     /// A request was answered, with this outcome.
     pub fn answered(&self, outcome: &str) {
-        self.0.requests.with_label_values(&[self.0.route.as_str(), outcome]).inc();
+        self.requests.with_label_values(&[self.route.as_str(), outcome]).inc();
     }
 
     /// The service has begun to answer after so long.
     pub fn upstream_answered(&self, after: Duration) {
-        self.0.upstream_duration.observe(&self.0.route, after);
+        self.upstream_duration.with_label_values(&[self.route.as_str()]).observe(after.as_secs_f64());
     }
 
     /// The service gave no answer, for this reason.
     pub fn upstream_failed(&self, failure: &str) {
-        self.0.upstream_failures.with_label_values(&[self.0.route.as_str(), failure]).inc();
+        self.upstream_failures.with_label_values(&[self.route.as_str(), failure]).inc();
     }
 }
 
@@ -169,8 +147,9 @@ impl Drop for OneConnection {
 }
 
 /// What is counted of a store of requests.
+#[derive(Clone)]
 pub struct StoreMetrics {
-    duration: [(&'static str, Once); OPERATIONS.len()],
+    duration: HistogramVec,
     errors: IntCounterVec,
     removed: IntCounter,
 }
@@ -178,8 +157,7 @@ pub struct StoreMetrics {
 impl StoreMetrics {
     /// The store has answered after so long, or given an error.
     pub fn asked(&self, operation: &str, took: Duration, is_answered: bool) {
-        let duration = self.duration.iter().find(|(known, _)| *known == operation);
-        duration.iter().for_each(|(_, duration)| duration.observe(operation, took));
+        self.duration.with_label_values(&[operation]).observe(took.as_secs_f64());
         if !is_answered {
             self.errors.with_label_values(&[operation]).inc();
         }

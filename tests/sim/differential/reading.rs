@@ -77,21 +77,6 @@ crate::scripts! {
         see log:0 from 3 => | 3
         see log:0 from 4 => refused
     ";
-    /// A member whose position does not exist says so; another one reads what is there.
-    member_started_at_removed_records_is_refused: "
-        topic in 1
-        write in:0 k=a k=b k=c
-        delete-records in:0 2
-        member m g in
-        share m => 1
-        start m in:0 0
-        fails m => refused
-        leave m
-        member n g in
-        share n => 1
-        start n in:0 2
-        poll n => 2:c
-    ";
     /// If an open transaction's first record was removed, the last stable offset is the log's start.
     records_of_an_open_transaction_can_be_removed: "
         topic log 1
@@ -141,19 +126,26 @@ crate::scripts! {
     ";
 }
 
-/// By librdkafka, a member whose position does not exist must be replaced, and so must a simulated one, though one on the
-/// wire could go on.
+/// A member whose position does not exist says so.
+const REFUSED: &str = "
+    topic in 1
+    write in:0 k=a k=b k=c
+    delete-records in:0 2
+    member m g in
+    share m => 1
+    start m in:0 0
+    fails m => refused
+";
+
+/// Another one reads what is there.
+#[test]
+fn member_started_at_removed_records_is_refused() {
+    compare(&format!("{REFUSED} leave m\n member n g in\n share n => 1\n start n in:0 2\n poll n => 2:c"));
+}
+
+/// By librdkafka it must be replaced, and so must a simulated one, though one on the wire could go on.
 #[test]
 fn refused_member_is_replaced_unless_it_is_on_the_wire() {
-    const REFUSED: &str = "
-        topic in 1
-        write in:0 k=a k=b k=c
-        delete-records in:0 2
-        member m g in
-        share m => 1
-        start m in:0 0
-        fails m => refused
-    ";
     if support::is_on_the_wire() {
         expect(&format!("{REFUSED} start m in:0 2\n poll m => 2:c"));
     } else {

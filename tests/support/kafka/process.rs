@@ -58,21 +58,25 @@ fn spawn_tied(command: &mut Command) -> std::io::Result<Child> {
 
 /// Sends `signal` to a process started by this one, which has not been waited for: so its number is still its own.
 pub fn signal(child: &Child, signal: i32) {
-    signal_by_number(child.id() as i32, signal);
+    signal_by_number(child.id() as i32, signal).unwrap_or_else(|e| panic!("signal {signal} to {}: {e}", child.id()));
 }
 
-/// Sends `signal` to a process, if it is still there. After SIGSTOP it has stopped when this returns: the kernel only
-/// notes the signal, and on a busy machine the process' threads go on for a while.
-pub fn signal_by_number(process: i32, signal: i32) {
+/// Sends `signal` to a process. After SIGSTOP it has stopped when this returns: the kernel only notes the signal, and on
+/// a busy machine the process' threads go on for a while.
+///
+/// # Errors
+/// It is gone, for one.
+pub fn signal_by_number(process: i32, signal: i32) -> std::io::Result<()> {
     // SAFETY: plain system call.
-    let sent = unsafe { libc::kill(process, signal) };
-    let error = std::io::Error::last_os_error();
-    assert!(sent == 0 || error.raw_os_error() == Some(libc::ESRCH), "signal {signal} to {process}: {error}");
+    if unsafe { libc::kill(process, signal) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
     let start = Instant::now();
     while signal == libc::SIGSTOP && states(process).any(|state| !STOPPED_OR_ENDED.contains(&state)) {
         assert!(start.elapsed() < STOP_MAX, "{process} has not stopped in {STOP_MAX:?}");
         thread::sleep(Duration::from_millis(1));
     }
+    Ok(())
 }
 
 /// Whether a process has stopped, with all of its threads, and has not ended.
