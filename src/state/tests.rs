@@ -12,7 +12,7 @@ mod damage;
 mod dir;
 mod load;
 mod memtable;
-mod model;
+pub(super) mod model;
 mod overlay;
 mod set_aside;
 mod simulated;

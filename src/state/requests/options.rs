@@ -4,7 +4,7 @@ use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, Options};
 
 /// Blocks in memory: the filters of a day's requests, and the answers that are asked for again.
 const CACHE_BYTES: usize = 64 << 20;
-const WRITE_BUFFER_BYTES: usize = 16 << 20;
+pub(super) const WRITE_BUFFER_BYTES: usize = 16 << 20;
 /// The part of the write buffer that is a filter: what is looked up first is new, and a filter says so at once.
 const WRITE_BUFFER_FILTER: f64 = 0.02;
 /// Bits of the filter per key: one in a hundred new requests reads a block.
@@ -14,6 +14,8 @@ const LOG_BYTES_MAX: usize = 1 << 20;
 const LOG_FILES_MAX: usize = 2;
 /// The log is written out in steps of this size, so that a sync has little left to do.
 const WAL_STEP_BYTES: u64 = 1 << 20;
+/// So many old logs are kept to be written over: as long as a file does not grow, a sync need not write its length.
+const OLD_LOGS: usize = 2;
 
 /// Options for requests: most of what is looked up is new.
 pub(super) fn of_requests() -> Options {
@@ -30,6 +32,7 @@ pub(super) fn of_requests() -> Options {
     options.set_compression_type(DBCompressionType::Lz4);
     options.set_max_open_files(OPEN_FILES_MAX);
     options.set_wal_bytes_per_sync(WAL_STEP_BYTES);
+    options.set_recycle_log_file_num(OLD_LOGS);
     options.set_log_level(LogLevel::Warn);
     options.set_max_log_file_size(LOG_BYTES_MAX);
     options.set_keep_log_file_num(LOG_FILES_MAX);

@@ -6,9 +6,11 @@ use bytes::Bytes;
 use rocksdb::{DB, IteratorMode};
 
 use super::database::{DATABASE, ENTRY, FORMAT_KEY, UNTIL, entry_key, until_key};
+use super::options::WRITE_BUFFER_BYTES;
 use super::*;
 use crate::format::request::{REQUEST_FORMAT, RequestEntry, RequestState};
 use crate::request::{AnswerBody, Fingerprint, Id, OnInDoubt, Token};
+use crate::state::tests::model::copy_as_it_is;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -53,6 +55,45 @@ fn answers_outlive_the_process_and_leases_do_not() {
     assert_eq!(wait(store.complete(at_work.held, &answer("late"), LONG)), Ok(Kept::Fenced));
     let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(3, 2) };
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::InDoubt));
+}
+
+/// Logs are written over: what an old one still has behind the end of the new one does not come back.
+#[test]
+fn crash_leaves_what_was_written_and_nothing_older() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, left) = (folder.path().join("requests"), folder.path().join("left"));
+    let store = Requests::open(&dir).unwrap();
+    let body: &'static str = "a".repeat(WRITE_BUFFER_BYTES / 16).leak();
+    let is_released = |id: u8| id % 8 == 1;
+    let mut logs = std::collections::BTreeSet::new();
+    for id in 0..200 {
+        let first = wanted(id, 1);
+        assert_eq!(wait(store.reserve(&first)), Ok(Found::Reserved { taken_over: false }));
+        let kept = match is_released(id) {
+            true => wait(store.release(first.held)),
+            false => wait(store.complete(first.held, &answer(body), LONG)),
+        };
+        assert_eq!(kept, Ok(Kept::Yes));
+        // In the middle of a log, and where the next one begins.
+        if id < 150 || id % 7 != 0 {
+            continue;
+        }
+        drop(Requests::open(&left).unwrap());
+        std::fs::remove_dir_all(left.join(DATABASE)).unwrap();
+        copy_as_it_is(&dir.join(DATABASE), &left.join(DATABASE));
+        let files = std::fs::read_dir(left.join(DATABASE)).unwrap().map(|file| file.unwrap().path());
+        logs.extend(files.filter(|file| file.extension().is_some_and(|is| is == "log")));
+        let crashed = Requests::open(&left).unwrap();
+        for found in 0..=id {
+            let expected = match is_released(found) {
+                true => Found::Reserved { taken_over: false },
+                false => Found::Answered(answer(body)),
+            };
+            assert_eq!(wait(crashed.reserve(&wanted(found, 2))), Ok(expected), "{found} of {id}");
+        }
+        assert_eq!(wait(crashed.reserve(&wanted(id + 1, 2))), Ok(Found::Reserved { taken_over: false }));
+    }
+    assert!(logs.len() > 2, "one log was written: {logs:?}");
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 /// Copies an open store's folder as a crash would leave it, once no background work changes it.
-fn copy_as_it_is(from: &Path, to: &Path) {
+pub(in crate::state) fn copy_as_it_is(from: &Path, to: &Path) {
     let listing = || -> io::Result<BTreeMap<_, _>> {
         let sized = |entry: io::Result<fs::DirEntry>| {
             let entry = entry?;
