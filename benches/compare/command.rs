@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum as _};
 use crate::contender::Contender;
 use crate::failure::{Outcome, fail};
 use crate::spec::Spec;
-use crate::{alone, calls, floor, guard, part, plain, postgres, report, runner};
+use crate::{alone, calls, floor, guard, limit, part, plain, postgres, report, runner};
 
 #[derive(Parser)]
 #[command(name = "compare", about = "ratchet side by side with others, on a real Kafka", disable_version_flag = true)]
@@ -122,6 +122,7 @@ fn work(contender: Contender) -> Outcome<()> {
         Contender::Plain => plain::run(&spec, stop),
         Contender::Floor => floor::run(&spec, false, stop),
         Contender::FloorChangelog => floor::run(&spec, true, stop),
+        Contender::Limit => limit::run(&spec, stop),
         Contender::Ratchet | Contender::RatchetWire | Contender::KafkaStreams | Contender::Quix => {
             let others: Vec<&str> = Contender::value_variants().iter().map(|one| one.name()).collect();
             fail!("{contender} is no contender of this program's own; all are {}", others.join(", "))

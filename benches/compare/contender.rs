@@ -47,6 +47,8 @@ pub enum Contender {
     Floor,
     /// The same, with a changelog record for each record.
     FloorChangelog,
+    /// The same on ratchet's own client.
+    Limit,
     /// The program, as built.
     Ratchet,
     /// The same with its lanes on the wire (`data_path: wire`).
@@ -59,10 +61,11 @@ pub enum Contender {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Contender; 7] = [
+    pub const ALL: [Contender; 8] = [
         Contender::Plain,
         Contender::Floor,
         Contender::FloorChangelog,
+        Contender::Limit,
         Contender::Ratchet,
         Contender::RatchetWire,
         Contender::KafkaStreams,
@@ -75,6 +78,7 @@ impl Contender {
             Contender::Plain => "plain",
             Contender::Floor => "floor",
             Contender::FloorChangelog => "floor-changelog",
+            Contender::Limit => "limit",
             Contender::Ratchet => "ratchet",
             Contender::RatchetWire => "ratchet-wire",
             Contender::KafkaStreams => "kafka-streams",
@@ -102,7 +106,8 @@ impl Contender {
         match self {
             Contender::Plain => 1,
             Contender::Floor | Contender::FloorChangelog => FLOOR_LANES,
-            Contender::Ratchet | Contender::RatchetWire => {
+            // As many as ratchet has.
+            Contender::Limit | Contender::Ratchet | Contender::RatchetWire => {
                 thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX)
             }
             Contender::KafkaStreams | Contender::Quix => PEER_THREADS,
@@ -155,7 +160,7 @@ impl Contender {
     pub fn start(self, spec: &Spec) -> Outcome<Running> {
         fs::create_dir_all(&spec.state_dir).context(spec.state_dir.display())?;
         let mut command = match self {
-            Contender::Plain | Contender::Floor | Contender::FloorChangelog => {
+            Contender::Plain | Contender::Floor | Contender::FloorChangelog | Contender::Limit => {
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(["work", self.name()]);
                 command

@@ -30,8 +30,8 @@ const BATCH: usize = 10_000;
 /// How long a lane waits for a record before it checks whether to commit or to stop.
 const WAIT_MS: i32 = 5;
 /// The sizes of a changelog record, like ratchet's, which have between 30 and 45 bytes for this work.
-const CHANGELOG_KEY: usize = 16;
-const CHANGELOG_VALUE: usize = 24;
+pub const CHANGELOG_KEY: usize = 16;
+pub const CHANGELOG_VALUE: usize = 24;
 
 /// Runs until `stop`: a lane for each thread of the spec, each with its share of the partitions.
 pub fn run(spec: &Spec, changelog: bool, stop: &AtomicBool) -> Outcome<()> {
@@ -123,7 +123,7 @@ impl Lane {
             unsafe { self.producer.send(self.output, Target::One(partition), &mut self.batch)? };
             if let Some(changelog) = self.changelog {
                 self.bytes.clear();
-                run().for_each(|message| changelog_record(message, &mut self.bytes));
+                run().for_each(|message| changelog_record(message.partition, message.offset, &mut self.bytes));
                 self.batch.clear();
                 self.batch.extend(self.bytes.chunks_exact(CHANGELOG_KEY + CHANGELOG_VALUE).map(|bytes| {
                     let (key, value) = bytes.split_at(CHANGELOG_KEY);
@@ -174,10 +174,10 @@ fn producer(spec: &Spec, number: usize) -> Outcome<Producer> {
 }
 
 /// A key that differs from record to record, as hashes do, and a value as long as an entry.
-fn changelog_record(message: &rd::rd_kafka_message_t, bytes: &mut Vec<u8>) {
-    let mixed = (message.offset as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ message.partition as u64;
+pub fn changelog_record(partition: i32, offset: i64, bytes: &mut Vec<u8>) {
+    let mixed = (offset as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ partition as u64;
     bytes.extend_from_slice(&mixed.to_be_bytes());
-    bytes.extend_from_slice(&message.offset.to_be_bytes());
+    bytes.extend_from_slice(&offset.to_be_bytes());
     bytes.extend_from_slice(&mixed.rotate_left(17).to_be_bytes());
     bytes.extend_from_slice(&mixed.rotate_left(37).to_be_bytes());
     bytes.extend_from_slice(&mixed.to_be_bytes());

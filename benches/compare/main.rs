@@ -20,6 +20,7 @@ mod guard;
 #[path = "../../tests/support/kafka/mod.rs"]
 mod kafka;
 mod latency;
+mod limit;
 mod live;
 mod load;
 mod measure;

@@ -47,7 +47,7 @@ pub struct Spec {
     pub input: String,
     /// The output topic, which exists, with as many partitions as the input.
     pub output: String,
-    /// The changelog topic of `floor-changelog`, which exists; the others create their own.
+    /// The changelog topic of `floor-changelog` and `limit`, which exists; the others create their own.
     pub changelog: String,
     /// The contender's own folder for what it keeps between runs. It need not exist.
     pub state_dir: PathBuf,

@@ -9,7 +9,7 @@ use crate::part::{Bar, Drawing, Goal, Plot, Section, Table};
 use crate::results::Results;
 use crate::stats::Spread;
 
-use Contender::{FloorChangelog, KafkaStreams, Ratchet, RatchetWire};
+use Contender::{FloorChangelog, KafkaStreams, Limit, Ratchet, RatchetWire};
 
 /// A column: its head, a sample's figure, and its format.
 type Column = (&'static str, fn(&Sample) -> f64, fn(f64) -> String);
@@ -135,6 +135,7 @@ pub fn goals_by_turns(results: &Results) -> Outcome<Vec<Goal>> {
         goal("throughput", "at least 0.9 of floor-changelog", rate(FloorChangelog), |ratio| ratio >= 0.9);
         return Ok(goals);
     }
+    goal("throughput", "at least 0.6 of limit", rate(Limit), |ratio| ratio >= 0.6);
     goal("throughput", "at least 1.0 of floor-changelog", rate(FloorChangelog), |ratio| ratio >= 1.0);
     goal("throughput", "at least 4 times kafka-streams", rate(KafkaStreams), |ratio| ratio >= 4.0);
     match part.as_str() {
