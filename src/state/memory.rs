@@ -39,8 +39,13 @@ const WRITE_BUFFER_BYTES_MAX: u64 = 16 << 20;
 /// Allocation step of a memtable; RocksDB's default (1 MiB) would take a quarter of a gigabyte
 /// for 256 stores with one entry each.
 const ARENA_BLOCK_BYTES: usize = 64 << 10;
-/// Table files that one store keeps open, about 2 GB of entries; others are opened when they are read.
-const OPEN_FILES_MAX: i32 = 48;
+/// One table file's fraction of the memory. A compaction keeps up to 30 % of a file's size in memory while it writes the
+/// file (8 bytes of each entry for the filter, and the index twice), and no budget knows of that.
+const FILE_SHARE: u64 = 4;
+const FILE_BYTES_MIN: u64 = 16 << 20;
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The table files that one store keeps open, in bytes: about 2 GB of entries. Others are opened when they are read.
+const OPEN_FILES_BYTES: u64 = 48 * FILE_BYTES_MAX;
 /// Bits of the full-key filter per entry: one in a hundred lookups of an unknown identity reads a block.
 const FILTER_BITS: f64 = 10.0;
 /// How aggressively blocks of replaced files are evicted from the cache: the value that RocksDB's authors intend as the
@@ -131,6 +136,8 @@ pub(super) struct RocksMemory {
     /// `None` if RocksDB cannot create an environment; its stores then use the default one.
     env: Option<Env>,
     write_buffer_bytes: usize,
+    /// How large compactions make table files.
+    file_bytes: u64,
 }
 
 impl RocksMemory {
@@ -155,7 +162,8 @@ impl RocksMemory {
         let records = Bounds { all: MEMTABLES_RECORDS, table: MEMTABLE_RECORDS };
         let memtables = Budget::new(of_memtables, records, move |used| blocks.leave_to_memtables(used));
         let (memtables, write_buffer_bytes) = (Arc::new(memtables), to_usize(write_buffer_bytes));
-        Self { cache, loads, memtables, buffers, env, write_buffer_bytes }
+        let file_bytes = (bytes / FILE_SHARE).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX);
+        Self { cache, loads, memtables, buffers, env, write_buffer_bytes, file_bytes }
     }
 
     /// What the memtables may take.
@@ -202,7 +210,8 @@ impl RocksMemory {
         options.set_memtable_whole_key_filtering(true);
         // Mostly digests, which do not compress; and lookups in an uncached block are a sixth faster.
         options.set_compression_type(DBCompressionType::None);
-        options.set_max_open_files(OPEN_FILES_MAX);
+        options.set_target_file_size_base(self.file_bytes);
+        options.set_max_open_files(i32::try_from(OPEN_FILES_BYTES / self.file_bytes).unwrap_or(i32::MAX));
         options.set_max_background_jobs(STORE_JOBS);
         options.set_bytes_per_sync(1 << 20);
         options.set_max_manifest_file_size(MANIFEST_BYTES_MAX);
@@ -321,5 +330,16 @@ impl Drop for BudgetShare {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("used_bytes", &self.used_bytes()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_smaller_where_there_is_little_memory() {
+        let file_mib = |memory_mib: u64| RocksMemory::new(memory_mib << 20, Builders::none()).file_bytes >> 20;
+        assert_eq!([8, 40, 160, 640, 6_400].map(file_mib), [16, 16, 40, 64, 64]);
     }
 }
