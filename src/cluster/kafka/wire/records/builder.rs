@@ -9,6 +9,9 @@ use crate::record::Headers;
 
 /// The most that a record takes besides its tail: its length, attributes and two differences.
 pub const RECORD_HEAD_BYTES_MAX: usize = 2 * VARINT_BYTES_MAX + 1 + VARLONG_BYTES_MAX;
+/// What a buffer has room for at first.
+const BYTES_MIN: usize = 1 << 10;
+
 /// Lengths are numbers of 32 bits.
 const BATCH_BYTES_MAX: usize = i32::MAX as usize;
 
@@ -49,7 +52,34 @@ impl Default for BatchBuilder {
 impl BatchBuilder {
     /// An empty batch.
     pub fn new() -> Self {
-        Self { bytes: vec![0; HEAD_BYTES], count: 0, base_timestamp: NONE, max_timestamp: NONE }
+        Self::within(Vec::new())
+    }
+
+    /// An empty batch that is built in `buffer`, which is cleared.
+    pub fn within(mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        buffer.resize(HEAD_BYTES, 0);
+        Self { bytes: buffer, count: 0, base_timestamp: NONE, max_timestamp: NONE }
+    }
+
+    /// Its buffer, whose bytes mean nothing.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Sees to room for so many more bytes, and to no more than `full` bytes unless these do not fit into them: a vector
+    /// by itself would take up to twice as much.
+    #[inline]
+    pub fn make_room(&mut self, bytes: usize, full: usize) {
+        if self.bytes.capacity() - self.bytes.len() < bytes {
+            self.grow(bytes, full);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize, full: usize) {
+        let doubled = self.bytes.capacity().saturating_mul(2).max(BYTES_MIN).min(full);
+        self.bytes.reserve_exact(bytes.max(doubled.saturating_sub(self.bytes.len())));
     }
 
     /// How many bytes it would take as it is, uncompressed, head included.
@@ -60,11 +90,6 @@ impl BatchBuilder {
     /// How many records it has.
     pub fn count(&self) -> i32 {
         self.count
-    }
-
-    /// How many bytes it can take without growing.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
     }
 
     /// Whether it has no records.
@@ -132,24 +157,22 @@ impl BatchBuilder {
         self.bytes.extend_from_slice(bytes.unwrap_or_default());
     }
 
-    /// Takes the batch, compressed if that makes it smaller, ready to be sent. What is left is empty. The buffer goes
-    /// back to [`Packer::recycle`] when it is no longer needed.
-    pub fn seal(&mut self, seal: SealAs, packer: &mut Packer) -> Vec<u8> {
+    /// The batch, compressed if that makes it smaller, ready to be sent. Its buffer goes back to [`Packer::recycle`] when
+    /// it is no longer needed.
+    pub fn seal(mut self, seal: SealAs, packer: &mut Packer) -> Vec<u8> {
         let records = self.bytes.get(HEAD_BYTES..).unwrap_or_default();
-        let (mut batch, codec) = match packer.pack(records) {
-            Some(packed) => (packed, packer.codec()),
-            None => (std::mem::replace(&mut self.bytes, packer.buffer()), Codec::None),
+        let packed = packer.pack(records);
+        let codec = if packed.is_some() { packer.codec() } else { Codec::None };
+        let built = std::mem::take(&mut self.bytes);
+        let mut batch = match packed {
+            Some(packed) => {
+                packer.recycle(built);
+                packed
+            }
+            None => built,
         };
         self.write_head(seal, codec, &mut batch);
-        self.clear();
         batch
-    }
-
-    /// Removes all records and keeps the memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.resize(HEAD_BYTES, 0);
-        (self.count, self.base_timestamp, self.max_timestamp) = (0, NONE, NONE);
     }
 
     fn write_head(&self, seal: SealAs, codec: Codec, batch: &mut [u8]) {

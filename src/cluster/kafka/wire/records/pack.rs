@@ -17,7 +17,8 @@ const XERIAL_BLOCK_BYTES: usize = 32 << 10;
 /// Below this librdkafka compresses lz4 in the same way, whatever the level; what is above it takes another library.
 const LZ4_LEVEL_MAX: i32 = 2;
 const GZIP_LEVEL_MAX: i32 = 9;
-/// What the buffers may take that are kept to be used again.
+/// What the buffers may take that are kept to be used again. Batches are built in them, packed into them and sent from
+/// them: what one of these does not need at the moment, another uses.
 const BUFFERS_BYTES_MAX: usize = 8 << 20;
 
 /// A level that is not available for its codec.
@@ -69,9 +70,17 @@ impl Packer {
         }
     }
 
-    /// An empty buffer.
-    pub(super) fn buffer(&mut self) -> Vec<u8> {
-        let mut buffer = self.buffers.pop().unwrap_or_default();
+    /// An empty buffer to build a batch in: the largest that is kept.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.take(|buffers| buffers.max_by_key(|(_, bytes)| *bytes))
+    }
+
+    fn take(
+        &mut self,
+        choose: impl FnOnce(&mut dyn Iterator<Item = (usize, usize)>) -> Option<(usize, usize)>,
+    ) -> Vec<u8> {
+        let chosen = choose(&mut self.buffers.iter().map(Vec::capacity).enumerate());
+        let mut buffer = chosen.map(|(at, _)| self.buffers.swap_remove(at)).unwrap_or_default();
         buffer.clear();
         buffer
     }
@@ -81,7 +90,8 @@ impl Packer {
         if self.codec == Codec::None {
             return None;
         }
-        let mut into = self.buffer();
+        // The smallest, so that the largest are left to be built in.
+        let mut into = self.take(|buffers| buffers.min_by_key(|(_, bytes)| *bytes));
         into.resize(HEAD_BYTES, 0);
         let packed = match self.codec {
             Codec::None => None,

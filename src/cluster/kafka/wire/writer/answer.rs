@@ -251,7 +251,7 @@ fn halves(whole: &Sealed, packer: &mut super::Packer) -> Option<(Sealed, Sealed)
         return None;
     }
     let (first_runs, second_runs) = split_runs(&whole.runs, count);
-    let mut seal = |builder: &mut BatchBuilder, sequence, runs| {
+    let mut seal = |builder: BatchBuilder, sequence, runs| {
         let count = builder.count();
         let seal = SealAs {
             producer_id: batch.producer_id,
@@ -271,7 +271,7 @@ fn halves(whole: &Sealed, packer: &mut super::Packer) -> Option<(Sealed, Sealed)
             last: whole.last.clone(),
         }
     };
-    let one = seal(&mut first, whole.sequence, first_runs);
-    let other = seal(&mut second, sequence_after(whole.sequence, count), second_runs);
+    let one = seal(first, whole.sequence, first_runs);
+    let other = seal(second, sequence_after(whole.sequence, count), second_runs);
     Some((one, other))
 }

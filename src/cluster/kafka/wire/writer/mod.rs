@@ -34,7 +34,7 @@ use self::session::Session;
 pub use self::types::{Failure, Group, NewRecord, Offset, Slot, Ticket, Transactions, WriteSettings};
 use super::brokers::{Brokers, Event, RequestId};
 use super::mistakes::{Mistake, is_on};
-use super::records::{BatchBuilder, Packer, Unsupported};
+use super::records::{Packer, Unsupported};
 
 mod answer;
 mod calls;
@@ -90,8 +90,6 @@ pub struct Writer {
     is_flushing: bool,
     /// Compresses batches, and keeps the buffers of those that are in the log.
     packer: Packer,
-    /// Builders that are not in use.
-    spare: Vec<BatchBuilder>,
     /// Requests to coordinators under way.
     calls: Vec<Call>,
     /// Produce requests under way.
@@ -138,7 +136,6 @@ impl Writer {
             held: 0,
             is_pressed: false,
             is_flushing: false,
-            spare: Vec::new(),
             calls: Vec::new(),
             produces: HashMap::default(),
             txn: Seat::default(),
@@ -333,9 +330,8 @@ impl Writer {
     fn clear(&mut self) {
         for at in std::mem::take(&mut self.active) {
             let Some(partition) = self.partitions.get_mut(at) else { continue };
-            for mut left in partition.open.take().into_iter().chain(partition.full.drain(..)) {
-                left.builder.clear();
-                keep(&mut self.spare, left.builder);
+            for left in partition.open.take().into_iter().chain(partition.full.drain(..)) {
+                self.packer.recycle(left.builder.into_buffer());
             }
             partition.window.drain(..).for_each(|batch| recycle(&mut self.packer, batch.bytes));
             if !is_on(Mistake::AddedBefore) {
@@ -353,20 +349,9 @@ impl Writer {
     }
 }
 
-/// Keeps an empty builder to be used again, unless those that are kept take too much.
-fn keep(spare: &mut Vec<BatchBuilder>, builder: BatchBuilder) {
-    let kept: usize = spare.iter().map(BatchBuilder::capacity).sum();
-    if kept + builder.capacity() <= SPARE_BYTES_MAX {
-        spare.push(builder);
-    }
-}
-
 /// Takes back a batch's buffer, unless a connection still writes it.
 fn recycle(packer: &mut Packer, bytes: Arc<Vec<u8>>) {
     if let Ok(bytes) = Arc::try_unwrap(bytes) {
         packer.recycle(bytes);
     }
 }
-
-/// What the builders may take that are kept to be used again.
-const SPARE_BYTES_MAX: usize = 8 << 20;

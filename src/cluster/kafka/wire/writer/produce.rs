@@ -19,7 +19,7 @@ use super::super::mistakes::{Mistake, is_on};
 use super::super::records::SealAs;
 use super::fate::{WriteError, WriteErrorKind, denies_topic};
 use super::partition::{Filling, Membership, Sealed, Sending, WINDOW, sequence_after};
-use super::{Partition, State, Writer, keep};
+use super::{Partition, State, Writer};
 
 /// A Produce request under way.
 #[derive(Debug)]
@@ -188,7 +188,7 @@ impl Writer {
         if let Some(place) = partition.waiting() {
             return Some(place);
         }
-        let mut filling = partition.full.pop_front().or_else(|| partition.open.take())?;
+        let filling = partition.full.pop_front().or_else(|| partition.open.take())?;
         if partition.stamp != self.session.stamp {
             partition.stamp = self.session.stamp;
             partition.next_sequence = 0;
@@ -215,7 +215,6 @@ impl Writer {
             is_lost: false,
             last: None,
         });
-        keep(&mut self.spare, filling.builder);
         Some(partition.window.len() - 1)
     }
 

@@ -132,11 +132,12 @@ impl Writer {
             partition.full.push_back(open);
         }
         let open = partition.open.get_or_insert_with(|| Filling {
-            builder: self.spare.pop().unwrap_or_default(),
+            builder: BatchBuilder::within(self.packer.buffer()),
             runs: Vec::new(),
             born: now,
         });
         let before = if open.builder.is_empty() { 0 } else { open.builder.bytes() };
+        open.builder.make_room(bytes, full);
         if let Err(too_large) = push(&mut open.builder) {
             return Err(WriteError::new(WriteErrorKind::Refused, too_large.to_string()));
         }

@@ -58,14 +58,12 @@ proptest! {
         prop_assert_eq!(builder.count() as usize, records.len());
         prop_assert_eq!(builder.bytes(), bytes.len());
         prop_assert_eq!(builder.seal(SEAL, &mut Packer::new(Codec::None, None).unwrap()), bytes);
-        prop_assert!(builder.is_empty());
     }
 }
 
 #[test]
-fn builder_begins_anew_and_uses_buffers_again() {
+fn builder_uses_a_buffer_again() {
     let mut packer = Packer::new(Codec::Lz4, None).unwrap();
-    let mut builder = BatchBuilder::default();
     for turn in 0..5_i64 {
         // Packed in the first turn, plain in the second, and so on.
         let mut state = 1_u32;
@@ -77,23 +75,45 @@ fn builder_begins_anew_and_uses_buffers_again() {
         };
         let value: Vec<u8> = (0..5_000).map(|_| if turn % 2 == 0 { 7 } else { noise() }).collect();
         let record = Owned { timestamp: turn, value: Some(value), ..Owned::default() };
+        let mut builder = BatchBuilder::within(packer.buffer());
+        assert_eq!((builder.count(), builder.bytes()), (0, HEAD_BYTES));
         builder.push(turn, None, record.value.as_deref(), Default::default()).unwrap();
         let sealed = builder.seal(SEAL, &mut packer);
         assert_eq!(sealed.len() < 1_000, turn % 2 == 0);
         assert_eq!(Batches::new(&sealed).next().unwrap().unwrap().codec() == Ok(Codec::Lz4), turn % 2 == 0);
         assert_eq!(read(&sealed), (vec![(0, record)], None));
-        assert_eq!((builder.count(), builder.bytes()), (0, HEAD_BYTES));
         packer.recycle(sealed);
     }
-    builder.push(1, None, None, Default::default()).unwrap();
-    builder.clear();
-    let empty = builder.seal(SEAL, &mut packer);
+    let empty = BatchBuilder::within(packer.buffer()).seal(SEAL, &mut packer);
     let batch = Batches::new(&empty).next().unwrap().unwrap();
     assert_eq!((batch.base_timestamp, batch.max_timestamp, batch.count), (-1, -1, 0));
     assert_eq!(read(&empty), (vec![], None));
-    builder.push(9, Some(b"k"), None, Default::default()).unwrap();
-    let record = Owned { timestamp: 9, key: Some(b"k".to_vec()), ..Owned::default() };
-    assert_eq!(read(&builder.seal(SEAL, &mut packer)), (vec![(0, record)], None));
+}
+
+#[test]
+fn buffer_grows_to_a_full_batch_and_no_further() {
+    const FULL: usize = 10_000;
+    let mut builder = BatchBuilder::new();
+    let mut push = |bytes: usize| {
+        builder.make_room(bytes + 50, FULL);
+        builder.push(0, None, Some(&vec![7; bytes]), Default::default()).unwrap();
+    };
+    (0..85).for_each(|_| push(100));
+    push(500);
+    assert!(builder.bytes() > FULL - 500);
+    assert_eq!(builder.into_buffer().capacity(), FULL);
+}
+
+#[test]
+fn largest_buffer_is_built_in_and_the_smallest_packed_into() {
+    let mut packer = Packer::new(Codec::Snappy, None).unwrap();
+    for bytes in [5_000, 100_000, 20_000] {
+        packer.recycle(Vec::with_capacity(bytes));
+    }
+    let mut builder = BatchBuilder::within(packer.buffer());
+    builder.push(0, None, Some(&[7; 50_000]), Default::default()).unwrap();
+    drop(builder.seal(SEAL, &mut packer));
+    assert_eq!([packer.buffer().capacity(), packer.buffer().capacity()], [100_000, 20_000]);
 }
 
 #[test]
