@@ -43,7 +43,7 @@ pub const COMMIT_MS: u64 = 100;
 pub enum Contender {
     /// A pass-through as most people write it.
     Plain,
-    /// The fastest pass-through that can be written.
+    /// The fastest pass-through that can be written with librdkafka.
     Floor,
     /// The same, with a changelog record for each record.
     FloorChangelog,
@@ -94,6 +94,11 @@ impl Contender {
     /// Whether it decides anything; the others pass all records on.
     pub fn decides(self) -> bool {
         self.is_ratchet() || matches!(self, Contender::KafkaStreams | Contender::Quix)
+    }
+
+    /// Whether it writes a changelog that the harness creates.
+    pub fn writes_changelog(self) -> bool {
+        matches!(self, Contender::FloorChangelog | Contender::Limit)
     }
 
     /// Whether it is the program.

@@ -1,5 +1,5 @@
 //! `floor` and `floor-changelog`: the fastest pass-through that can be written with librdkafka, directly on its
-//! C interface. Nothing that writes exactly once can be expected to be faster on this broker.
+//! C interface. Nothing on librdkafka that writes exactly once can be expected to be faster on this broker.
 //!
 //! A lane waits on one queue for all its partitions and takes what is there in one call. It produces runs of
 //! records of one partition in one call, and frees them at once, while they are in the processor's caches.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, DataPath, Kafka, Member as KafkaMember, Producer as KafkaProducer};
 use ratchet::cluster::{
-    Cluster as _, CommittedOffset, GroupEvent, Member as _, Message, OffsetCommit, Producer as _, Queues,
+    Cluster as _, CommittedOffset, ErrorKind, GroupEvent, Member as _, Message, OffsetCommit, Producer as _, Queues,
     RecordBatch as _, Ticket,
 };
 use ratchet::record::TopicPartition;
@@ -28,7 +28,7 @@ const BATCH: usize = 10_000;
 const WAIT: Duration = Duration::from_millis(5);
 /// How long the group's offsets may take.
 const COMMITTED_WAIT: Duration = Duration::from_secs(30);
-/// Whether a record arrives, its commit says.
+/// A commit tells whether records have arrived.
 const UNREPORTED: Ticket = Ticket { number: 0, report: false };
 
 /// Runs until `stop`: a lane for each thread of the spec.
@@ -86,7 +86,11 @@ impl<'a> Lane<'a> {
             if stopping {
                 return self.member.leave().context("leaving the group");
             }
-            match self.member.poll(&mut self.batch, BATCH, WAIT).context("reading")? {
+            let event = match self.member.poll(&mut self.batch, BATCH, WAIT) {
+                Err(error) if error.kind == ErrorKind::Retry => continue,
+                polled => polled.context("reading")?,
+            };
+            match event {
                 None => self.pass()?,
                 Some(GroupEvent::Assigned(partitions)) => self.begin_at(&partitions)?,
                 Some(GroupEvent::Revoked(partitions)) => {

@@ -59,7 +59,7 @@ pub struct Task {
 /// Creates the output (and the changelog, if needed), runs the contender, checks its output's count.
 /// The topics stay.
 pub fn run(bench: &Bench, contender: Contender, spec: &Spec, task: Task, label: &str) -> Outcome<Sample> {
-    if matches!(contender, Contender::FloorChangelog | Contender::Limit) {
+    if contender.writes_changelog() {
         bench.broker.create(&spec.changelog, PARTITIONS, &[("cleanup.policy", "compact")])?;
     }
     run_beside(bench, spec, task, label, None, || contender.start(spec))

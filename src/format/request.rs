@@ -20,13 +20,17 @@
 //! | 32 | fingerprint of the request |
 //! | 8 | until when it is remembered: milliseconds since the epoch |
 //! | 1 | state: 0 reserved, 1 answered |
-//! | rest | 0: until when the lease is (8), and the run of the process that holds it (16); 1: the answer |
+//! | rest | 0: until when the lease is (8), and the run of the process that holds it (16); 1: the answer, masked |
+//!
+//! Masked: each byte is XORed with the token's byte at the same place, again and again from the first to the 16th. An
+//! answer is what others choose, and logs are written over: behind the end of a log stand bytes of an older one, and none
+//! of them must look like the log's next record. In format 1 answers were not masked.
 //!
 //! All numbers are big-endian. The keys of the embedded store:
 //!
 //! | key | value | cardinality |
 //! |---|---|---|
-//! | `00` | format, [`REQUEST_FORMAT`] (1) | one |
+//! | `00` | format, [`REQUEST_FORMAT`] (1), the latest that was written | one |
 //! | `10` id of the request (32) | its entry | one per request |
 //! | `20` until when (8), id (32) | nothing | one per entry |
 //!
@@ -40,7 +44,9 @@ use super::Error;
 /// The format of answers that is written.
 pub const ANSWER_FORMAT: u8 = 1;
 /// The format of the embedded store and its entries that is written.
-pub const REQUEST_FORMAT: u8 = 1;
+pub const REQUEST_FORMAT: u8 = 2;
+/// The one before, whose entries have their answers as they are.
+pub const UNMASKED_FORMAT: u8 = 1;
 
 const ANSWER: &str = "an answer";
 const ENTRY: &str = "a request's entry";
@@ -186,18 +192,20 @@ impl RequestEntry {
             }
             RequestState::Answered(answer) => {
                 bytes.push(ANSWERED);
-                bytes.extend_from_slice(&answer.encode());
+                let mut answer = answer.encode();
+                mask(&mut answer, &self.token);
+                bytes.extend_from_slice(&answer);
             }
         }
         bytes
     }
 
-    /// Reads an entry; an answer's body shares the memory of `bytes`.
+    /// Reads an entry.
     pub fn decode(bytes: &Bytes) -> Result<Self, Error> {
         let damaged = |reason: &str| Error::Damaged { what: ENTRY, reason: reason.to_owned() };
         let mut rest = &bytes[..];
         let format = take::<1>(&mut rest).ok_or_else(|| damaged("it is empty"))?[0];
-        if format != REQUEST_FORMAT {
+        if ![UNMASKED_FORMAT, REQUEST_FORMAT].contains(&format) {
             return Err(Error::Format { what: ENTRY, found: format.into(), expected: REQUEST_FORMAT.into() });
         }
         let early = || damaged("it ends early");
@@ -213,10 +221,23 @@ impl RequestEntry {
                 }
                 RequestState::Reserved { lease_until_ms, run }
             }
-            ANSWERED => RequestState::Answered(Answer::decode(&bytes.slice_ref(rest))?),
+            ANSWERED => {
+                let mut answer = rest.to_vec();
+                if format != UNMASKED_FORMAT {
+                    mask(&mut answer, &token);
+                }
+                RequestState::Answered(Answer::decode(&answer.into())?)
+            }
             _ => return Err(damaged("its state is unknown")),
         };
         Ok(Self { token, fingerprint, until_ms, state })
+    }
+}
+
+/// Masks an answer's bytes, or takes the mask off again.
+fn mask(answer: &mut [u8], token: &[u8; 16]) {
+    for piece in answer.chunks_mut(token.len()) {
+        piece.iter_mut().zip(token).for_each(|(byte, mask)| *byte ^= mask);
     }
 }
 
@@ -292,7 +313,16 @@ mod tests {
         assert_eq!(answer.encode(), b"\x01\x00\xc9\x00\x01\x00\x04etag\x00\x00\x00\x017\x00ok");
         let state = RequestState::Reserved { lease_until_ms: 5, run: [4; 16] };
         let entry = RequestEntry { token: [1; 16], fingerprint: [2; 32], until_ms: 3, state };
-        let expected = [&[1][..], &[1; 16], &[2; 32], &[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 5], &[4; 16]];
+        let expected = [&[2][..], &[1; 16], &[2; 32], &[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 5], &[4; 16]];
         assert_eq!(entry.encode(), expected.concat());
+        let token = *b"ABCDEFGHIJKLMNOP";
+        let entry = RequestEntry { token, state: RequestState::Answered(answer.clone()), ..entry };
+        let head = [&[2][..], &token, &[2; 32], &[0, 0, 0, 0, 0, 0, 0, 3, 1]].concat();
+        let masked: Vec<u8> =
+            answer.encode().iter().zip(token.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
+        assert!(masked.len() > token.len());
+        assert_eq!(entry.encode(), [head.clone(), masked].concat());
+        let unmasked = [&[UNMASKED_FORMAT][..], &head[1..], &answer.encode()].concat();
+        assert_eq!(RequestEntry::decode(&unmasked.into()), Ok(entry), "as it was written before");
     }
 }

@@ -72,7 +72,7 @@ impl<'a> Stage<'a> {
 
     fn create_outputs(&self, topics: &[(&str, &str)]) -> Outcome<()> {
         self.create(&self.spec.output, topics)?;
-        if self.contender == Contender::FloorChangelog {
+        if self.contender.writes_changelog() {
             self.create(&self.spec.changelog, &[("cleanup.policy", "compact")])?;
         }
         Ok(())

@@ -20,8 +20,8 @@ const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 150.0;
 const BOTTOM: f64 = 50.0;
-/// A palette that colour-blind readers can distinguish (Okabe and Ito), without black.
-const HUES: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b8a700"];
+/// A palette that colour-blind readers can distinguish (Okabe and Ito), with grey instead of black.
+const HUES: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b8a700", "#999999"];
 const STYLE: &str = "<style>.b{fill:#fff}text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-size:15px;font-weight:600}\
     .n{fill:#57606a;font-size:12px}.a{stroke:#8c959f;stroke-width:1;fill:none}.g{stroke:#8c959f;stroke-opacity:.25;fill:none}\
     .w{stroke:#24292f;stroke-width:1.5;fill:none}\

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rocksdb::{DB, IteratorMode, ReadOptions, ReadTier, WriteBatch, WriteOptions};
 
 use super::options;
-use crate::format::request::{REQUEST_FORMAT, RequestEntry};
+use crate::format::request::{REQUEST_FORMAT, RequestEntry, UNMASKED_FORMAT};
 use crate::request::{Error, Id};
 
 /// How many entries are removed at once.
@@ -57,17 +57,18 @@ impl Database {
         let database = Self { db, cached, patient: WriteOptions::default(), at_once };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
+            // What there is is read as it is; an earlier release could not read what comes.
+            None | Some([UNMASKED_FORMAT]) => {
+                let mut batch = WriteBatch::default();
+                batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
+                database.write(batch, Writing::Patient)?;
+                database.sync()?;
+            }
             Some(_) => {
                 return Err(Error::Refused(format!(
                     "{} was written by a later release; run that one, or name another folder",
                     dir.display()
                 )));
-            }
-            None => {
-                let mut batch = WriteBatch::default();
-                batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
-                database.write(batch, Writing::Patient)?;
-                database.sync()?;
             }
         }
         Ok(database)

@@ -14,7 +14,8 @@ const LOG_BYTES_MAX: usize = 1 << 20;
 const LOG_FILES_MAX: usize = 2;
 /// The log is written out in steps of this size, so that a sync has little left to do.
 const WAL_STEP_BYTES: u64 = 1 << 20;
-/// So many old logs are kept to be written over: as long as a file does not grow, a sync need not write its length.
+/// So many old logs are kept to be written over: as long as a file does not grow, a sync need not write its length. What
+/// is behind a log's end is older then, and not anybody's choice: answers are masked (`format::request`).
 const OLD_LOGS: usize = 2;
 
 /// Options for requests: most of what is looked up is new.

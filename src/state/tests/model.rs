@@ -212,7 +212,7 @@ impl World {
 
 /// In memory if the system has such a place: thousands of small files are created, and waiting for a disk
 /// would show nothing here, where a crash is a copy.
-fn folder() -> tempfile::TempDir {
+pub(in crate::state) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
