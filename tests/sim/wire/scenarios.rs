@@ -79,6 +79,22 @@ fn leader_that_hides_its_end_for_a_while_is_not_believed() {
 }
 
 #[test]
+fn leader_that_hid_its_end_is_not_believed_because_its_answer_comes_late() {
+    let mut rig = Rig::new(settings(), 1);
+    rig.write(0, 3, 10, &Head::PLAIN);
+    rig.cluster.partition("t", 0).hides = true;
+    rig.start(0, 0);
+    rig.run(100);
+    // It has said so once. What it says now is on its way for longer than it hides anything.
+    rig.net.links.weather.delay_max = 4 * CONFIRMED_AFTER.as_micros() as u64;
+    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.run(50);
+    rig.cluster.partition("t", 0).hides = false;
+    rig.run(30_000);
+    assert_eq!(rig.offsets, [(0, 0), (0, 1), (0, 2), (0, 3)]);
+}
+
+#[test]
 fn leader_that_points_to_another_replica_is_not_believed_to_be_empty() {
     let mut rig = Rig::new(settings(), 1);
     rig.write(0, 3, 10, &Head::PLAIN);

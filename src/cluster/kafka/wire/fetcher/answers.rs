@@ -25,6 +25,14 @@ const INVALID_FETCH_SESSION_EPOCH: i16 = 71;
 /// For how long leaders have to insist that they do not have an offset.
 const RANGE_WAIT: Duration = Duration::from_millis(500);
 
+/// Of which fetch a response tells.
+struct Told {
+    node: i32,
+    /// `None` if it was asked for without one.
+    session: Option<Session>,
+    asked_at: Instant,
+}
+
 /// A partition's part of a response that counts.
 struct Part {
     id: u32,
@@ -50,10 +58,11 @@ impl Fetcher {
                     self.doubt_all(node, brokers, now);
                 }
             }
-            (Underway::Fetch { node, session }, body) => {
+            (Underway::Fetch { node, session, asked_at }, body) => {
                 self.free(node, |node| node.is_fetching = false);
                 let grips = self.nodes.get_mut(&node).map(|node| std::mem::take(&mut node.grips)).unwrap_or_default();
-                let read = body.map(|(_, body)| self.heed_fetch(node, Some(session), &grips, body, brokers, now));
+                let told = Told { node, session: Some(session), asked_at };
+                let read = body.map(|(_, body)| self.heed_fetch(told, &grips, body, brokers, now));
                 // The session goes on from what it held, unless it was lost meanwhile.
                 match read {
                     Some(true) => self.free(node, |node| node.grips = grips),
@@ -61,10 +70,13 @@ impl Fetcher {
                     None => self.fail_node(node, brokers, now),
                 }
             }
-            (Underway::Alone { node, grips }, body) => {
+            (Underway::Alone { node, grips, asked_at }, body) => {
                 self.free(node, |node| node.is_fetching = false);
                 match body {
-                    Some((_, body)) => drop(self.heed_fetch(node, None, &grips, body, brokers, now)),
+                    Some((_, body)) => {
+                        let told = Told { node, session: None, asked_at };
+                        self.heed_fetch(told, &grips, body, brokers, now);
+                    }
                     None => self.fail_node(node, brokers, now),
                 }
             }
@@ -84,17 +96,9 @@ impl Fetcher {
         self.doubt_all(id, brokers, now);
     }
 
-    /// Takes a response to a fetch of `grips`; without a `session`, they were asked for without one. Returns whether
-    /// the session goes on.
-    fn heed_fetch(
-        &mut self,
-        node: i32,
-        session: Option<Session>,
-        grips: &Grips,
-        body: Body,
-        brokers: &mut Brokers,
-        now: Instant,
-    ) -> bool {
+    /// Takes a response to a fetch of `grips`. Returns whether the session goes on.
+    fn heed_fetch(&mut self, told: Told, grips: &Grips, body: Body, brokers: &mut Brokers, now: Instant) -> bool {
+        let Told { node, session, asked_at } = told;
         let Ok(response) = Response::read(body.as_slice()) else {
             self.fail_node(node, brokers, now);
             return false;
@@ -108,12 +112,13 @@ impl Fetcher {
         }
         // Only then had each partition all of the request's bytes, and the right to return a batch that is larger.
         let is_empty = response.partitions().all(|partition| partition.records.is_empty());
+        let empty_since = is_empty.then_some(asked_at);
         let mut parts = Vec::new();
         let mut named = BTreeSet::new();
         for partition in response.partitions() {
             let Some(id) = self.slot_of(partition.topic, partition.partition) else { continue };
             if self.counts(id, grips) && named.insert(id) {
-                parts.extend(self.heed_partition(id, &partition, is_empty, brokers, now));
+                parts.extend(self.heed_partition(id, &partition, empty_since, brokers, now));
             }
         }
         // One that was asked for alone and is not named either waits, so that nothing is asked without a pause.
@@ -167,12 +172,13 @@ impl Fetcher {
         true
     }
 
-    /// Takes what is said of a partition; returns what is to be kept of it.
+    /// Takes what is said of a partition; returns what is to be kept of it. `empty_since`: when the response was asked for,
+    /// if there is nothing in it.
     fn heed_partition(
         &mut self,
         id: u32,
         partition: &Partition<'_>,
-        is_empty: bool,
+        empty_since: Option<Instant>,
         brokers: &mut Brokers,
         now: Instant,
     ) -> Option<Part> {
@@ -191,11 +197,9 @@ impl Fetcher {
         let (high, stable) = (partition.high_watermark, partition.last_stable_offset);
         slot.said = Some(Said { high, stable, start: partition.log_start_offset });
         if partition.records.is_empty() {
-            let is_empty = is_empty || mistakes::is_on(Mistake::EmptinessBelieved);
-            if is_empty {
-                slot.note_hollow(now);
-            } else {
-                slot.note_left_out(now + ALONE_AFTER);
+            match empty_since.or(mistakes::is_on(Mistake::EmptinessBelieved).then_some(now)) {
+                Some(asked_at) => slot.note_hollow(asked_at, now),
+                None => slot.note_left_out(now + ALONE_AFTER),
             }
             if slot.has_some() && !std::mem::replace(&mut slot.is_ready, true) {
                 self.ready.push_back(id);

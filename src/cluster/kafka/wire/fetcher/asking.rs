@@ -139,8 +139,8 @@ impl Fetcher {
         node.requests = node.requests.wrapping_add(1);
         let buffer = brokers.buffer();
         let (underway, body, wait) = match alone {
-            Some(slot) => self.fetch_alone(id, slot, buffer),
-            None => self.fetch_in_session(id, wanted, buffer),
+            Some(slot) => self.fetch_alone(id, slot, buffer, now),
+            None => self.fetch_in_session(id, wanted, buffer, now),
         };
         let request = Request { api_key: fetch::API_KEY, version: fetch::VERSION, body: body.into() };
         let timeout = wait + self.settings.request_timeout;
@@ -149,7 +149,7 @@ impl Fetcher {
     }
 
     /// A request for one partition, without a session: its response says whether there is anything.
-    fn fetch_alone(&mut self, node: i32, id: u32, buffer: Vec<u8>) -> (Underway, Vec<u8>, Duration) {
+    fn fetch_alone(&mut self, node: i32, id: u32, buffer: Vec<u8>, asked_at: Instant) -> (Underway, Vec<u8>, Duration) {
         let mut grips = Grips::new();
         let mut limits = self.limits();
         limits.max_wait_ms = 0;
@@ -164,11 +164,17 @@ impl Fetcher {
             request.want(&grip.name.topic, wanted(&grip));
             grips.insert(id, grip);
         }
-        (Underway::Alone { node, grips }, request.finish(), Duration::ZERO)
+        (Underway::Alone { node, grips, asked_at }, request.finish(), Duration::ZERO)
     }
 
     /// The next request of a session: what has changed since the last one, or all if it is the first.
-    fn fetch_in_session(&mut self, id: i32, mut ids: Vec<u32>, buffer: Vec<u8>) -> (Underway, Vec<u8>, Duration) {
+    fn fetch_in_session(
+        &mut self,
+        id: i32,
+        mut ids: Vec<u32>,
+        buffer: Vec<u8>,
+        asked_at: Instant,
+    ) -> (Underway, Vec<u8>, Duration) {
         let mut limits = self.limits();
         let Self { nodes, slots, settings, .. } = self;
         let node = nodes.entry(id).or_insert_with(Node::new);
@@ -196,7 +202,7 @@ impl Fetcher {
             }
         }
         node.grips = held;
-        (Underway::Fetch { node: id, session: node.session }, request.finish(), settings.max_wait)
+        (Underway::Fetch { node: id, session: node.session, asked_at }, request.finish(), settings.max_wait)
     }
 
     fn limits(&self) -> Limits {

@@ -212,15 +212,15 @@ impl Slot {
     }
 
     /// A response without any records says that there are none from `next` to what can be read. The position moves once
-    /// that was said again after a while.
-    pub fn note_hollow(&mut self, now: Instant) {
+    /// that was said again by one that was asked for after a while: what the broker said earlier may arrive late.
+    pub fn note_hollow(&mut self, asked_at: Instant, now: Instant) {
         let (Some(said), Some(leader)) = (self.said, self.leader) else { return };
         let hollow = *self.hollow.get_or_insert(Hollow { since: now, to: said.stable });
         let to = hollow.to.min(said.stable);
         let confirmed_at = hollow.since + CONFIRMED_AFTER;
         if to <= self.next {
             (self.hollow, self.alone_at) = (None, None);
-        } else if now < confirmed_at && !mistakes::is_on(Mistake::EmptinessBelieved) {
+        } else if asked_at < confirmed_at && !mistakes::is_on(Mistake::EmptinessBelieved) {
             self.alone_at = Some(confirmed_at);
         } else {
             self.pass_over(to, Some(leader.epoch).filter(|epoch| *epoch >= 0));
