@@ -42,9 +42,9 @@ pub struct Judge {
     births: Vec<Birth>,
     /// The records of open transactions, by partition and producer.
     open: HashMap<(TopicPartition, i64), Vec<u64>>,
-    /// How many logs were cut, and where each.
+    /// How many logs were cut, and where each, and in which leader's epoch what was lost had ended.
     cuts: usize,
-    cut_at: BTreeMap<TopicPartition, Vec<(usize, i64)>>,
+    cut_at: BTreeMap<TopicPartition, Vec<(usize, i64, i32)>>,
     runs: BTreeMap<TopicPartition, Run>,
 }
 
@@ -82,10 +82,10 @@ impl Judge {
         }
     }
 
-    /// A partition loses everything from `at` on.
-    pub fn cut(&mut self, partition: &TopicPartition, at: i64) {
+    /// A partition loses everything from `at` on, which was written in epochs up to this one.
+    pub fn cut(&mut self, partition: &TopicPartition, at: i64, epoch: i32) {
         self.cuts += 1;
-        self.cut_at.entry(partition.clone()).or_default().push((self.cuts, at));
+        self.cut_at.entry(partition.clone()).or_default().push((self.cuts, at, epoch));
         let births = &self.births;
         for ((of, _), numbers) in &mut self.open {
             if of == partition {
@@ -102,7 +102,7 @@ impl Judge {
 
     /// Whether a partition ever lost something below an offset.
     pub fn was_cut_below(&self, partition: &TopicPartition, offset: i64) -> bool {
-        self.cut_at.get(partition).is_some_and(|cuts| cuts.iter().any(|(_, at)| *at < offset))
+        self.cut_at.get(partition).is_some_and(|cuts| cuts.iter().any(|(_, at, _)| *at < offset))
     }
 
     /// Reading begins; `log` still holds what was to be read before, but for what was lost and may not have been
@@ -111,7 +111,7 @@ impl Judge {
         // Where it has read what was lost, it did not read what came in its place, and had not noticed yet.
         if let Some(run) = self.runs.get(partition).filter(|run| run.lost.is_none()) {
             let cuts = self.cut_at.get(partition).into_iter().flatten();
-            let lost = cuts.filter(|(cuts, at)| *cuts > run.cuts || *at >= run.start).map(|(_, at)| *at).min();
+            let lost = cuts.filter(|(cuts, at, _)| *cuts > run.cuts || *at >= run.start).map(|(_, at, _)| *at).min();
             self.compare(partition, log, lost.unwrap_or(i64::MAX).min(run.position))?;
         }
         let run = Run { start: offset, position: offset, cuts: self.cuts, ..Run::default() };
@@ -159,7 +159,8 @@ impl Judge {
         }
         // From what was buffered when the partition lost it.
         let lost = self.cut_at.get(partition).into_iter().flatten();
-        let lost = lost.filter(|(cuts, at)| birth.cuts < *cuts && record.offset >= *at).map(|(cuts, _)| *cuts).min();
+        let lost =
+            lost.filter(|(cuts, at, _)| birth.cuts < *cuts && record.offset >= *at).map(|(cuts, ..)| *cuts).min();
         run.lost = run.lost.or(lost);
         run.read.push((record.offset, number));
         run.position = record.offset + 1;
@@ -174,6 +175,12 @@ impl Judge {
             return Err(format!("{partition}: {offsets:?} passed in epoch {epoch} after {passed} in epoch {last}"));
         }
         run.passed = Some((offsets.end, epoch));
+        // Where all that was lost had been aborted, none of it is handed on; a leader that was replaced and does not know
+        // it may still return it.
+        let lost = self.cut_at.get(partition).into_iter().flatten();
+        let lost =
+            lost.filter(|(_, at, last)| offsets.end > *at && (0..=*last).contains(&epoch)).map(|(cuts, ..)| *cuts);
+        run.lost = run.lost.into_iter().chain(lost).min();
         Ok(())
     }
 

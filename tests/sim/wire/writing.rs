@@ -120,8 +120,9 @@ impl Writers {
         let back = self.random.below(seams.len().min(6));
         let at = seams[seams.len() - 1 - back];
         let (to, unaware) = (self.random.within(1, 3) as i32, self.random.once_in(2));
+        let epoch = cluster.partition(&partition.topic, partition.partition).epoch;
         cluster.elect(&partition.topic, partition.partition, to, Some(at), unaware);
-        judge.cut(partition, at);
+        judge.cut(partition, at, epoch);
     }
 
     /// The cleaner removes some committed records, and all that is of aborted transactions.
