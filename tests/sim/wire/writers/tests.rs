@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::super::client::mistakes::{Mistake, switch_on};
 use super::super::client::writer::{Transactions, WriteSettings};
+use super::super::transactions::Seat;
 use super::super::{MISTAKE_SEEDS, seeds};
-use super::{Profile, Tally, run};
+use super::{Profile, SECOND, Tally, World, run};
 
 /// How many seeds are run, unless more are wanted.
 const SEEDS: u64 = 120;
@@ -31,6 +32,29 @@ fn what_is_committed_is_what_the_app_was_told() {
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
     if reach_all {
         total.assert_reached();
+    }
+}
+
+/// At any moment, so that something is asked of it now and nothing then; and for longer than any patience.
+#[test]
+fn coordinator_that_is_gone_is_looked_for_elsewhere() {
+    const GONE: i32 = 2;
+    for moment in 0..60 {
+        let mut world = World::new(moment, Profile::draw(moment), base());
+        world.calm();
+        world.run_until(SECOND + moment * 777, |world| world.committed() > 30);
+        for seat in [Seat::Transactions, Seat::Groups] {
+            world.cluster.transactions.move_seat(seat, 3, world.now);
+        }
+        for (topic, number) in world.cluster.partitions() {
+            world.cluster.elect(&topic, number, 3, None, false);
+        }
+        world.cluster.node(GONE).is_up = false;
+        world.links.cut_node(GONE, world.now);
+        [1, 3].into_iter().for_each(|node| world.cluster.gossip(node));
+        let before = world.committed();
+        world.run_until(world.now + 40 * SECOND, |world| world.committed() > before + 3);
+        assert!(world.committed() > before + 3, "seed {moment}: {before}, then {}", world.committed());
     }
 }
 

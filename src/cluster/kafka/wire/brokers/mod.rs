@@ -170,6 +170,11 @@ impl Brokers {
         place.is_ready(now).then(|| place.versions()).flatten()
     }
 
+    /// Whether the connection `use_` to `node` was lost, or could not be opened, and has not been ready since.
+    pub fn is_failing(&self, node: i32, use_: Use) -> bool {
+        self.places.get(&(node, use_)).is_some_and(Place::is_failing)
+    }
+
     /// Nothing is sent on this connection until then: the broker asked for it by a throttle time (KIP-219).
     pub fn mute(&mut self, node: i32, use_: Use, until: Instant) {
         if let Some(place) = self.places.get_mut(&(node, use_)) {

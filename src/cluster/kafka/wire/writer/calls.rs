@@ -156,6 +156,20 @@ impl Writer {
         None
     }
 
+    /// The coordinator's node, if it is known and connected. One that cannot be connected to is looked for again: where
+    /// nothing was asked of it when it went, nothing has failed that would say so, and another may be in its place.
+    pub(super) fn reach(&mut self, role: Role, brokers: &mut Brokers, now: Instant) -> Option<i32> {
+        let node = self.find(role, brokers, now)?;
+        if brokers.ready(node, Use::Control, now).is_some() {
+            return Some(node);
+        }
+        if brokers.is_failing(node, Use::Control) {
+            self.seat(role).node = None;
+            self.back_off(role, now);
+        }
+        None
+    }
+
     /// Sends a call to a node, if there is a connection, in the highest version of both sides. Whether it was sent.
     fn call(
         &mut self,
@@ -197,7 +211,7 @@ impl Writer {
         brokers: &mut Brokers,
         now: Instant,
     ) -> bool {
-        let Some(node) = self.find(kind.role(), brokers, now) else { return false };
+        let Some(node) = self.reach(kind.role(), brokers, now) else { return false };
         self.call(node, kind, versions, message, brokers, now)
     }
 

@@ -17,6 +17,7 @@ use super::super::mistakes::{Mistake, is_on};
 use super::calls::{Kind, Role, group_name};
 use super::fate::describe;
 use super::partition::Sending;
+use super::produce::not_delivered;
 use super::{Group, Offset, State, Transactions, WriteError, WriteErrorKind, Writer, code};
 
 /// A commit under way.
@@ -128,7 +129,7 @@ impl Writer {
             };
             return self.finish(State::Lost, Err(error));
         }
-        let Some(node) = self.find(Role::Txn, brokers, now) else { return };
+        let Some(node) = self.reach(Role::Txn, brokers, now) else { return };
         if self.calls_any(|kind| *kind == Kind::Init) {
             return;
         }
@@ -163,8 +164,8 @@ impl Writer {
             return self.request_end(true, brokers, now);
         }
         let failed = self.trouble.clone().or_else(|| {
-            (now >= commit.deadline)
-                .then(|| WriteError::new(WriteErrorKind::Abort, "committing the transaction: it took too long"))
+            let too_long = || format!("committing the transaction: it took too long: {}", self.missing());
+            (now >= commit.deadline).then(|| WriteError::new(WriteErrorKind::Abort, too_long()))
         });
         if let Some(error) = failed {
             self.fail(error.clone());
@@ -197,6 +198,14 @@ impl Writer {
         commit.is_ending = true;
         self.state = State::Committing(commit);
         self.request_end(true, brokers, now);
+    }
+
+    /// What a commit waits for: a coordinator that has put something off, or partitions, or an answer.
+    fn missing(&self) -> String {
+        let partitions = self.active.iter().filter_map(|at| self.partitions.get(*at));
+        let delayed = self.delayed_by.map(describe);
+        let undelivered = || partitions.filter(|partition| !partition.is_flushed()).map(not_delivered).next();
+        delayed.or_else(undelivered).unwrap_or_else(|| "a coordinator has not answered".to_owned())
     }
 
     /// Whether everything that was handed over is in the log.

@@ -315,7 +315,8 @@ impl Writer {
     }
 }
 
-fn not_delivered(partition: &Partition) -> String {
+/// That a partition's batches are not in the log, and why as far as that is known.
+pub(super) fn not_delivered(partition: &Partition) -> String {
     let last = partition.window.iter().find_map(|batch| batch.last.as_deref());
     let why = last.unwrap_or("the partition's leader is not known or cannot be reached");
     format!("{}:{}: not delivered in time: {why}", partition.topic, partition.index)

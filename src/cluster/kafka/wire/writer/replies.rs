@@ -102,7 +102,10 @@ impl Writer {
         }
         match fate::of_call(answer.code) {
             CallFate::Done => {
-                self.seat(role).pace.reset();
+                // A coordinator that was found has not been reached yet.
+                if !matches!(call.kind, Kind::Find(_)) {
+                    self.seat(role).pace.reset();
+                }
                 self.delayed_by = None;
                 self.call_done(&call.kind, &answer);
             }
