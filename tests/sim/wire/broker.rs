@@ -130,7 +130,7 @@ impl Cluster {
             Some(topics) => topics.iter().filter_map(|topic| Some(topic.name.as_ref()?.to_string())).collect(),
         };
         MetadataResponse::default()
-            .with_brokers(self.nodes.keys().map(broker).collect())
+            .with_brokers(self.nodes.iter().filter(|(_, node)| !node.is_given_up).map(|(id, _)| broker(id)).collect())
             .with_cluster_id(Some(text("simulated")))
             .with_controller_id(BrokerId(1))
             .with_topics(names.iter().map(|name| self.describe(node, name)).collect())

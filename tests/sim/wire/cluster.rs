@@ -47,6 +47,8 @@ pub struct Fetches {
 #[derive(Debug)]
 pub struct Node {
     pub is_up: bool,
+    /// Whether the others have noticed that it is not: Metadata does not have it then.
+    pub is_given_up: bool,
     pub sessions: Sessions,
     /// Leader and epoch of each partition as it has heard: what it answers to Metadata.
     view: BTreeMap<(String, i32), (i32, i32)>,
@@ -89,7 +91,7 @@ pub struct Role<'a> {
 impl Cluster {
     /// Brokers 1 to `nodes`.
     pub fn new(nodes: i32, seed: u64) -> Self {
-        let node = |_| Node { is_up: true, sessions: Sessions::new(1_000), view: BTreeMap::new() };
+        let node = |_| Node { is_up: true, is_given_up: false, sessions: Sessions::new(1_000), view: BTreeMap::new() };
         let nodes = (1..=nodes).map(|id| (id, node(id))).collect();
         Self {
             nodes,

@@ -35,16 +35,19 @@ fn what_is_committed_is_what_the_app_was_told() {
     }
 }
 
-/// At any moment, so that something is asked of it now and nothing then; and for longer than any patience.
+/// At any moment, so that something is asked of it now and nothing then; and for longer than any patience. The others may
+/// name it as the coordinator for a while after it is gone, and then do not know it any more.
 #[test]
 fn coordinator_that_is_gone_is_looked_for_elsewhere() {
     const GONE: i32 = 2;
-    for moment in 0..60 {
+    for (moment, is_named) in (0..60).flat_map(|moment| [(moment, false), (moment, true)]) {
         let mut world = World::new(moment, Profile::draw(moment), base());
         world.calm();
         world.run_until(SECOND + moment * 777, |world| world.committed() > 30);
-        for seat in [Seat::Transactions, Seat::Groups] {
-            world.cluster.transactions.move_seat(seat, 3, world.now);
+        let seats = [Seat::Transactions, Seat::Groups];
+        if is_named {
+            seats.iter().for_each(|seat| world.cluster.transactions.move_seat(*seat, GONE, world.now));
+            world.run_until(world.now + SECOND, |_| false);
         }
         for (topic, number) in world.cluster.partitions() {
             world.cluster.elect(&topic, number, 3, None, false);
@@ -52,9 +55,16 @@ fn coordinator_that_is_gone_is_looked_for_elsewhere() {
         world.cluster.node(GONE).is_up = false;
         world.links.cut_node(GONE, world.now);
         [1, 3].into_iter().for_each(|node| world.cluster.gossip(node));
+        if is_named {
+            world.run_until(world.now + 3 * SECOND, |_| false);
+        }
+        world.cluster.node(GONE).is_given_up = true;
+        world.run_until(world.now + u64::from(is_named) * 3 * SECOND, |_| false);
+        seats.iter().for_each(|seat| world.cluster.transactions.move_seat(*seat, 3, world.now));
         let before = world.committed();
         world.run_until(world.now + 40 * SECOND, |world| world.committed() > before + 3);
-        assert!(world.committed() > before + 3, "seed {moment}: {before}, then {}", world.committed());
+        let what = format!("seed {moment}, named: {is_named}: {before}, then {}", world.committed());
+        assert!(world.committed() > before + 3, "{what}");
     }
 }
 

@@ -170,9 +170,11 @@ impl Brokers {
         place.is_ready(now).then(|| place.versions()).flatten()
     }
 
-    /// Whether the connection `use_` to `node` was lost, or could not be opened, and has not been ready since.
+    /// Whether the connection `use_` to `node` was lost, or could not be opened, and has not been ready since; or the
+    /// brokers that are left do not know the node any more.
     pub fn is_failing(&self, node: i32, use_: Use) -> bool {
-        self.places.get(&(node, use_)).is_some_and(Place::is_failing)
+        let place = self.places.get(&(node, use_));
+        place.map_or_else(|| self.hosts.address(node).is_none(), Place::is_failing)
     }
 
     /// Nothing is sent on this connection until then: the broker asked for it by a throttle time (KIP-219).
