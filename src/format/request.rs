@@ -192,9 +192,9 @@ impl RequestEntry {
             }
             RequestState::Answered(answer) => {
                 bytes.push(ANSWERED);
-                let mut answer = answer.encode();
-                mask(&mut answer, &self.token);
-                bytes.extend_from_slice(&answer);
+                let begin = bytes.len();
+                bytes.extend_from_slice(&answer.encode());
+                mask(&mut bytes[begin..], &self.token);
             }
         }
         bytes

@@ -337,9 +337,20 @@ impl fmt::Debug for Memory {
 mod tests {
     use super::*;
 
+    /// What RocksDB itself says of an open store.
     #[test]
-    fn files_are_smaller_where_there_is_little_memory() {
-        let file_mib = |memory_mib: u64| RocksMemory::new(memory_mib << 20, Builders::none()).file_bytes >> 20;
-        assert_eq!([8, 40, 160, 640, 6_400].map(file_mib), [16, 16, 40, 64, 64]);
+    fn files_are_smaller_and_more_where_there_is_little_memory() {
+        for (memory_mib, file_mib, open) in [(8, 16, 192), (40, 16, 192), (160, 40, 76), (640, 64, 48), (6_400, 64, 48)]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let memory = RocksMemory::new(memory_mib << 20, Builders::none());
+            drop(rocksdb::DB::open(&memory.options(), folder.path()).unwrap());
+            let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+            let written = files.filter(|file| file.to_string_lossy().contains("OPTIONS-"));
+            let written: String = written.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+            for line in [format!("target_file_size_base={}\n", file_mib << 20), format!("max_open_files={open}\n")] {
+                assert!(written.contains(&line), "{memory_mib} MiB: {line}");
+            }
+        }
     }
 }

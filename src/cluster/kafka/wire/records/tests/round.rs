@@ -75,7 +75,9 @@ fn builder_uses_a_buffer_again() {
         };
         let value: Vec<u8> = (0..5_000).map(|_| if turn % 2 == 0 { 7 } else { noise() }).collect();
         let record = Owned { timestamp: turn, value: Some(value), ..Owned::default() };
-        let mut builder = BatchBuilder::within(packer.buffer());
+        let buffer = packer.buffer();
+        assert_eq!(buffer.capacity() >= 5_000, turn > 0, "{} in turn {turn}", buffer.capacity());
+        let mut builder = BatchBuilder::within(buffer);
         assert_eq!((builder.count(), builder.bytes()), (0, HEAD_BYTES));
         builder.push(turn, None, record.value.as_deref(), Default::default()).unwrap();
         let sealed = builder.seal(SEAL, &mut packer);
