@@ -34,7 +34,12 @@ struct Run {
     read: Vec<(i64, u64)>,
     /// How many logs had been cut when the partition lost something that was read.
     lost: Option<usize>,
+    /// Nobody can notice any more what the cuts up to this one took.
+    unnoticeable: usize,
 }
+
+/// How many logs had been cut with this one, where it was, and in which leader's epoch what was lost had ended.
+type Cut = (usize, i64, i32);
 
 /// The judge.
 #[derive(Debug, Default)]
@@ -42,10 +47,12 @@ pub struct Judge {
     births: Vec<Birth>,
     /// The records of open transactions, by partition and producer.
     open: HashMap<(TopicPartition, i64), Vec<u64>>,
-    /// How many logs were cut, and where each, and in which leader's epoch what was lost had ended.
+    /// How many logs were cut, and the cuts of each.
     cuts: usize,
-    cut_at: BTreeMap<TopicPartition, Vec<(usize, i64, i32)>>,
+    cut_at: BTreeMap<TopicPartition, Vec<Cut>>,
     runs: BTreeMap<TopicPartition, Run>,
+    /// How often a loss could not be noticed.
+    pub unnoticed: usize,
 }
 
 impl Judge {
@@ -110,13 +117,18 @@ impl Judge {
     pub fn start(&mut self, partition: &TopicPartition, offset: i64, log: &Log) -> Result<(), String> {
         // Where it has read what was lost, it did not read what came in its place, and had not noticed yet.
         if let Some(run) = self.runs.get(partition).filter(|run| run.lost.is_none()) {
-            let cuts = self.cut_at.get(partition).into_iter().flatten();
-            let lost = cuts.filter(|(cuts, at, _)| *cuts > run.cuts || *at >= run.start).map(|(_, at, _)| *at).min();
-            self.compare(partition, log, lost.unwrap_or(i64::MAX).min(run.position))?;
+            self.compare(partition, log, self.intact_to(partition, run).min(run.position))?;
         }
         let run = Run { start: offset, position: offset, cuts: self.cuts, ..Run::default() };
         self.runs.insert(partition.clone(), run);
         Ok(())
+    }
+
+    /// Up to where a partition has lost nothing that was to be read.
+    fn intact_to(&self, partition: &TopicPartition, run: &Run) -> i64 {
+        let concerns = |(cuts, at, _): &&Cut| *cuts > run.unnoticeable && (*cuts > run.cuts || *at >= run.start);
+        let cuts = self.cut_at.get(partition).into_iter().flatten().filter(concerns);
+        cuts.map(|(_, at, _)| *at).min().unwrap_or(i64::MAX)
     }
 
     /// Reading goes on from where it was.
@@ -158,7 +170,7 @@ impl Judge {
             return Err(format!("{at}: written after the partition lost what was read of it, which was not noticed"));
         }
         // From what was buffered when the partition lost it.
-        let lost = self.cut_at.get(partition).into_iter().flatten();
+        let lost = self.cut_at.get(partition).into_iter().flatten().filter(|(cuts, ..)| *cuts > run.unnoticeable);
         let lost =
             lost.filter(|(cuts, at, _)| birth.cuts < *cuts && record.offset >= *at).map(|(cuts, ..)| *cuts).min();
         run.lost = run.lost.or(lost);
@@ -167,21 +179,48 @@ impl Judge {
         Ok(())
     }
 
-    /// These offsets were passed, in this leader's epoch.
-    pub fn heed_passed(&mut self, partition: &TopicPartition, offsets: Range<i64>, epoch: i32) -> Result<(), String> {
+    /// These offsets are passed, in this leader's epoch; the records among them come next. `log` is the partition's as it
+    /// is now.
+    pub fn heed_passed(
+        &mut self,
+        partition: &TopicPartition,
+        offsets: Range<i64>,
+        epoch: i32,
+        log: &Log,
+    ) -> Result<(), String> {
         let Some(run) = self.runs.get_mut(partition) else { return Ok(()) };
         let (passed, last) = run.passed.unwrap_or((run.start, -1));
         if offsets.start != passed || offsets.is_empty() || epoch < last {
             return Err(format!("{partition}: {offsets:?} passed in epoch {epoch} after {passed} in epoch {last}"));
         }
+        // What comes from a leader that came with the loss, or later, could have been asked of it.
+        let cuts = self.cut_at.get(partition).into_iter().flatten().filter(|(.., last)| *last < epoch);
+        let latest = cuts.map(|(cuts, ..)| *cuts).max();
+        if run.passed.is_some()
+            && run.lost.is_some_and(|lost| latest >= Some(lost))
+            && log.could_hide(last, passed, epoch)
+        {
+            // It counts as if reading began here.
+            run.unnoticeable = latest.unwrap_or(run.unnoticeable);
+            (run.start, run.lost) = (passed, None);
+            run.read.clear();
+            self.unnoticed += 1;
+        }
         run.passed = Some((offsets.end, epoch));
         // Where all that was lost had been aborted, none of it is handed on; a leader that was replaced and does not know
         // it may still return it.
-        let lost = self.cut_at.get(partition).into_iter().flatten();
+        let lost = self.cut_at.get(partition).into_iter().flatten().filter(|(cuts, ..)| *cuts > run.unnoticeable);
         let lost =
             lost.filter(|(_, at, last)| offsets.end > *at && (0..=*last).contains(&epoch)).map(|(cuts, ..)| *cuts);
         run.lost = run.lost.into_iter().chain(lost).min();
         Ok(())
+    }
+
+    /// Whether something that was read is lost, and will still be noticed by asking a leader of this epoch.
+    pub fn has_lost(&self, partition: &TopicPartition, log: &Log, epoch: i32) -> bool {
+        let Some(run) = self.runs.get(partition).filter(|run| run.lost.is_some()) else { return false };
+        let (position, last) = run.passed.unwrap_or((run.start, -1));
+        !log.could_hide(last, position, epoch)
     }
 
     /// The position is here after something was handed on: all that it has passed was said to be passed.
@@ -207,9 +246,11 @@ impl Judge {
         Ok(())
     }
 
-    /// Everything was read to the end: nothing committed that the log still holds was left out.
+    /// Everything was read to the end: nothing committed that the log still holds was left out, unless what stood in its
+    /// place was read, and nobody could notice that.
     pub fn close(&self, partition: &TopicPartition, log: &Log) -> Result<(), String> {
-        self.compare(partition, log, i64::MAX)
+        let lost = self.runs.get(partition).filter(|run| run.lost.is_some());
+        self.compare(partition, log, lost.map_or(i64::MAX, |run| self.intact_to(partition, run)))
     }
 
     /// Nothing committed below `end` that the log still holds was left out.

@@ -31,6 +31,8 @@ struct Wire {
     is_held: bool,
     /// When the client hears that it is broken.
     breaks: Option<u64>,
+    /// Whether nothing arrives at the broker that the client writes from now on.
+    is_cut: bool,
     to_broker: Pipe,
     to_client: Pipe,
     /// What the broker has read, and not handled.
@@ -40,6 +42,18 @@ struct Wire {
 }
 
 impl Wire {
+    /// Whether something comes to the broker now, or is there: a request that waits, or one behind it.
+    fn is_due_at_broker(&self, now: u64) -> bool {
+        let comes = self.to_broker.front().is_some_and(|(at, _)| *at <= now);
+        comes || self.waits.is_some() || frame_bytes(&self.read).is_some()
+    }
+
+    /// Whether the client hears something now.
+    fn is_due_at_client(&self, now: u64) -> bool {
+        let front = self.to_client.front().map(|(at, _)| *at);
+        self.is_held && [self.opens, self.breaks, front].into_iter().flatten().any(|at| at <= now)
+    }
+
     /// Whether the client still hears what the broker says.
     fn is_heard(&self) -> bool {
         self.is_held && self.breaks.is_none()
@@ -145,8 +159,11 @@ impl Links {
             brokers.written(end.1, bytes.len(), self.at(now));
             let at = self.delay(now);
             let Some(wire) = self.wires.get_mut(&end) else { continue };
-            let at = wire.to_broker.back().map_or(at, |(last, _)| at.max(*last));
-            wire.to_broker.push_back((at, bytes));
+            // What comes after lost bytes must not be taken for what follows on those before.
+            if !wire.is_cut {
+                let at = wire.to_broker.back().map_or(at, |(last, _)| at.max(*last));
+                wire.to_broker.push_back((at, bytes));
+            }
         }
     }
 
@@ -189,7 +206,7 @@ impl Links {
             wire.to_client.push_back((breaks, answers[..heard].to_vec()));
         }
         wire.breaks = tells.then_some(breaks);
-        wire.is_held = tells;
+        (wire.is_held, wire.is_cut) = (tells, true);
         wire.waits = None;
     }
 
@@ -212,13 +229,20 @@ impl Links {
 
     /// Brings what is due to the brokers, and has them answer.
     pub fn deliver_to_brokers(&mut self, cluster: &mut Cluster, now: u64) {
-        let ends: Vec<End> = self.wires.keys().copied().collect();
+        let is_due = |(end, wire): (&End, &Wire)| wire.is_due_at_broker(now).then_some(*end);
+        let ends: Vec<End> = self.wires.iter().filter_map(is_due).collect();
         for end in ends {
             let Some(mut wire) = self.wires.remove(&end) else { continue };
             let is_up = cluster.nodes.get(&wire.node).is_some_and(|node| node.is_up);
             while let Some((_, bytes)) = wire.to_broker.pop_front_if(|(at, _)| *at <= now) {
-                // A broker that is down has lost it.
-                wire.read.extend(bytes.into_iter().filter(|_| is_up));
+                if is_up {
+                    wire.read.extend(bytes);
+                } else {
+                    // It has lost that, and what is around it.
+                    wire.is_cut = true;
+                    wire.read.clear();
+                    wire.to_broker.clear();
+                }
             }
             let is_closed = is_up && !self.handle(&mut wire, cluster, now);
             self.wires.insert(end, wire);
@@ -275,7 +299,8 @@ impl Links {
 
     /// Brings what is due to a client. Whether anything was.
     pub fn deliver_to_client(&mut self, client: usize, brokers: &mut Brokers, now: u64) -> bool {
-        let ends: Vec<End> = self.wires.keys().filter(|end| end.0 == client).copied().collect();
+        let is_due = |(end, wire): (&End, &Wire)| (end.0 == client && wire.is_due_at_client(now)).then_some(*end);
+        let ends: Vec<End> = self.wires.iter().filter_map(is_due).collect();
         let time = self.at(now);
         let mut any = false;
         for end in ends {
@@ -316,11 +341,14 @@ impl Links {
     }
 }
 
+/// The size of the frame at the front, with its length, if it is whole.
+fn frame_bytes(read: &[u8]) -> Option<usize> {
+    let bytes = 4 + u32::from_be_bytes(*read.first_chunk()?) as usize;
+    (read.len() >= bytes).then_some(bytes)
+}
+
 /// Takes a whole frame off the front, without its length.
 fn frame(read: &mut Vec<u8>) -> Option<Vec<u8>> {
-    let length = u32::from_be_bytes(*read.first_chunk()?) as usize;
-    if read.len() < 4 + length {
-        return None;
-    }
-    Some(read.drain(..4 + length).skip(4).collect())
+    let bytes = frame_bytes(read)?;
+    Some(read.drain(..bytes).skip(4).collect())
 }

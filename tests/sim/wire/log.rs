@@ -30,6 +30,8 @@ pub struct Log {
     aborted: Vec<Aborted>,
     /// Leaders' epochs, and the end of the log when each began (`LeaderEpochFileCache`).
     epochs: Vec<(i32, i64)>,
+    /// What was known of them, each time that this changed.
+    known: Vec<Vec<(i32, i64)>>,
 }
 
 /// What a read found.
@@ -77,6 +79,7 @@ impl Log {
     pub fn begin_epoch(&mut self, epoch: i32) {
         if self.epochs.last().is_none_or(|(last, _)| *last < epoch) {
             self.epochs.push((epoch, self.end));
+            self.known.push(self.epochs.clone());
         }
     }
 
@@ -84,6 +87,14 @@ impl Log {
     pub fn forget_unused_epochs(&mut self) {
         let batches = &self.batches;
         self.epochs.retain(|(epoch, _)| batches.iter().any(|batch| batch.epoch == *epoch));
+    }
+
+    /// Whether a leader of epoch `from` or a later one could not tell that `position`, read in `epoch`, is beyond that
+    /// epoch's end: the cleaner, or a deletion, has removed what was written in the next epochs before it was asked.
+    pub fn could_hide(&self, epoch: i32, position: i64, from: i32) -> bool {
+        let leads = |known: &&Vec<(i32, i64)>| known.last().is_some_and(|(of, _)| *of >= from && *of > epoch);
+        let next = |known: &Vec<(i32, i64)>| known.iter().find(|(of, _)| *of > epoch).map(|(_, start)| *start);
+        self.known.iter().filter(leads).any(|known| next(known).is_some_and(|start| start >= position))
     }
 
     /// The largest epoch up to this one, and where it ends; -1 for both if the epoch is not known
@@ -229,6 +240,7 @@ impl Log {
         if let Some(index) = begun {
             self.epochs.drain(..index);
             self.epochs[0].1 = start;
+            self.known.push(self.epochs.clone());
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use self::profile::{client, settings, weather};
 use super::client::brokers::Brokers;
 use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
-use super::client::records::Bounded;
+use super::client::records::{Bounded, RawRecord};
 use super::cluster::Cluster;
 use super::judge::Judge;
 use super::links::Weather;
@@ -36,6 +36,7 @@ pub struct Met {
     pub compactions: usize,
     pub restarts: usize,
     pub clients: usize,
+    pub unnoticed: usize,
 }
 
 /// A run.
@@ -127,7 +128,7 @@ impl Reading {
             let log = &self.cluster.partition(&partition.topic, partition.partition).log;
             self.judge.close(partition, log)?;
         }
-        self.met.cuts = self.net.links.cuts;
+        (self.met.cuts, self.met.unnoticed) = (self.net.links.cuts, self.judge.unnoticed);
         Ok(self.met)
     }
 
@@ -201,16 +202,26 @@ impl Reading {
             return Err(format!("{} records instead of {}", self.fetched.len(), self.records_max));
         }
         self.met.records += self.fetched.len();
-        let Self { judge, fetched, fetcher, .. } = self;
-        for (index, record) in (0..fetched.len()).filter_map(|index| Some((index, fetched.record(index)?))) {
+        let Self { judge, fetched, fetcher, cluster, .. } = self;
+        let mut records = (0..fetched.len()).filter_map(|index| Some((index, fetched.record(index)?))).peekable();
+        let heed = |judge: &mut Judge, (index, record): (usize, RawRecord<'_>)| {
             let source = fetched.source(index).unwrap_or(usize::MAX);
             let partition = fetched.partitions().get(source).ok_or("a record without a partition")?;
-            judge.heed(partition, &record, fetched.leader_epoch(index).unwrap_or(-1))?;
-        }
+            judge.heed(partition, &record, fetched.leader_epoch(index).unwrap_or(-1))
+        };
         for passed in fetched.passed() {
             let partition = fetched.partitions().get(passed.partition).ok_or("a passage without a partition")?;
-            judge.heed_passed(partition, passed.first..passed.next, passed.leader_epoch)?;
+            let log = &cluster.partition(&partition.topic, partition.partition).log;
+            judge.heed_passed(partition, passed.first..passed.next, passed.leader_epoch, log)?;
+            let is_in = |(index, record): &(usize, RawRecord<'_>)| {
+                fetched.source(*index) == Some(passed.partition) && record.offset < passed.next
+            };
+            while let Some(record) = records.next_if(is_in) {
+                heed(judge, record)?;
+            }
         }
+        // Those that were handed on and not passed, by mistake.
+        records.try_for_each(|record| heed(judge, record))?;
         for partition in fetched.partitions() {
             judge.passed(partition, fetcher.position(partition).unwrap_or(-1))?;
         }
@@ -244,10 +255,10 @@ impl Reading {
     }
 
     fn is_at_end(&mut self) -> bool {
-        let Self { partitions, fetcher, cluster, .. } = self;
+        let Self { partitions, fetcher, cluster, judge, .. } = self;
         partitions.iter().all(|partition| {
-            let log = &cluster.partition(&partition.topic, partition.partition).log;
-            fetcher.position(partition) == Some(log.end())
+            let at = cluster.partition(&partition.topic, partition.partition);
+            fetcher.position(partition) == Some(at.log.end()) && !judge.has_lost(partition, &at.log, at.epoch)
         })
     }
 

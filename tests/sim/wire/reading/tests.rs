@@ -1,6 +1,8 @@
 //! Seeds of the fetcher, and the mistakes that they have to see.
 
+use super::super::batch::{Head, Rec};
 use super::super::client::mistakes::{Mistake, switch_on};
+use super::super::log::Log;
 use super::super::{MISTAKE_SEEDS, seeds};
 use super::*;
 
@@ -22,6 +24,7 @@ fn committed_records_are_handed_on_in_order_each_once() {
         met.compactions += one.compactions;
         met.restarts += one.restarts;
         met.clients += one.clients;
+        met.unnoticed += one.unnoticed;
     }
     println!("{met:?}");
     let reached = [
@@ -34,6 +37,9 @@ fn committed_records_are_handed_on_in_order_each_once() {
         met.restarts,
         met.clients,
     ];
+    // Few losses are such that nobody can notice them: the others must be.
+    let is_few = met.unnoticed * 20 <= met.truncated;
+    assert!(!reach_all || is_few, "too many losses count as unnoticeable: {met:?}");
     assert!(!reach_all || reached.iter().all(|count| *count > 0), "not all situations were reached: {met:?}");
 }
 
@@ -61,4 +67,46 @@ fn every_mistake_is_seen() {
         let what: String = what.chars().take(160).collect();
         println!("{mistake:?}: seed {seed}: {what}");
     }
+}
+
+/// What the judge goes by where a loss was not noticed.
+#[test]
+fn leaders_tell_of_a_loss_unless_what_tells_of_it_is_gone() {
+    let write = |log: &mut Log, epoch, count| {
+        let record = |_| Rec { offset: 0, timestamp: 0, key: None, value: None, headers: Vec::new() };
+        log.write(epoch, &Head::PLAIN, (0..count).map(record).collect());
+    };
+    let mut log = Log::default();
+    log.begin_epoch(0);
+    write(&mut log, 0, 5);
+    write(&mut log, 0, 5);
+    log.truncate(5);
+    log.begin_epoch(1);
+    assert!(!log.could_hide(0, 10, 1));
+    // Nothing was written in epoch 1: the next one begins at the same place.
+    log.forget_unused_epochs();
+    log.begin_epoch(2);
+    assert!(!log.could_hide(0, 10, 1));
+    write(&mut log, 2, 7);
+    log.replicate(12);
+    log.compact(12, |_| false, |_| false);
+    log.forget_unused_epochs();
+    log.begin_epoch(3);
+    assert!(log.could_hide(0, 10, 1) && log.could_hide(0, 12, 3));
+    assert!(!log.could_hide(0, 13, 3));
+    // A later loss shows again; the former leader may have been asked before.
+    log.truncate(5);
+    log.begin_epoch(4);
+    assert!(!log.could_hide(0, 10, 4) && log.could_hide(0, 10, 3));
+    // Deleting what tells of it does the same as cleaning.
+    let mut log = Log::default();
+    log.begin_epoch(0);
+    write(&mut log, 0, 4);
+    log.truncate(0);
+    log.begin_epoch(1);
+    write(&mut log, 1, 4);
+    log.replicate(4);
+    assert!(!log.could_hide(0, 4, 1));
+    log.delete_before(4);
+    assert!(log.could_hide(0, 4, 1));
 }
