@@ -150,7 +150,7 @@ impl Judge {
         let evaluated = evaluator.evaluate(rules, progress, subject, &Known(known), || true);
         let evaluation = evaluated.expect("an entry").expect("the clock is certain");
         assert!(evaluation.rejection.is_none(), "refused");
-        evaluator.remember(progress, subject, |_, bytes| entry.extend_from_slice(bytes));
+        evaluator.remember(progress, subject, |_, _, bytes| entry.extend_from_slice(bytes));
         !entry.is_empty()
     }
 }

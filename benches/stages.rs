@@ -137,7 +137,7 @@ impl Stages {
             let memory = Remembered { overlay, stored: stored.as_deref() };
             let evaluated = evaluator.evaluate((rules, TIMESTAMP), progress, subject, &memory, || true);
             let evaluation = evaluated.expect("an entry").expect("the clock is certain");
-            evaluator.remember(progress, subject, |key, entry| overlay.put(key, Some(entry)));
+            evaluator.remember(progress, subject, |_, key, entry| overlay.put(key, Some(entry)));
             forwarded += usize::from(evaluation.decision.action == Action::Forward);
         }
         forwarded

@@ -265,20 +265,20 @@ impl Evaluator {
         }
     }
 
-    /// Stores what to remember of the last evaluated record; `put` is called with store keys and entries. Returns the
-    /// new scope if the epoch changed.
+    /// Stores what to remember of the last evaluated record; `put` is called with the numbers of rows, their store keys and
+    /// entries. Returns the new scope if the epoch changed.
     pub fn remember<'a>(
         &mut self,
         progress: &mut Progress,
         subject: Subject<'a>,
-        mut put: impl FnMut(&[u8], &[u8]),
+        mut put: impl FnMut(usize, &[u8], &[u8]),
     ) -> Option<&'a [u8]> {
         let mut changed = None;
         let has_started = self.epochs.is_some();
         if let Some(epochs) = self.epochs.take() {
             progress.epochs = epochs;
         }
-        for (row, decided) in subject.rows().iter().zip(&self.rows) {
+        for (number, (row, decided)) in subject.rows().iter().zip(&self.rows).enumerate() {
             let Decided { decision, entry } = decided;
             let candidate = subject.candidate(row);
             if let (Step::Seen { scope }, Some(version), false) = (decision.step, candidate.version, has_started) {
@@ -286,7 +286,7 @@ impl Evaluator {
             }
             progress.truncates += u64::from(is_truncate(&candidate, decision));
             if let Some(entry) = entry.clone() {
-                put(&subject.arena[row.key.clone()], &self.entries[entry]);
+                put(number, &subject.arena[row.key.clone()], &self.entries[entry]);
             }
             if decision.step.is_change() {
                 changed = candidate.scope;

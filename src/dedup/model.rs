@@ -139,7 +139,7 @@ impl Model {
         }
         if decision.action != Action::Fail {
             if is_remembered {
-                evaluator.remember(progress, subject, |key, entry| {
+                evaluator.remember(progress, subject, |_, key, entry| {
                     entries.0.insert(key.into(), entry.to_vec());
                 });
             }

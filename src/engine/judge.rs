@@ -14,13 +14,16 @@ use crate::dedup::{
 use crate::format;
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::state::{self, Overlay, Store};
+use crate::state::{self, KeyHash, Overlay, Store};
 
 use super::audit::Dropped;
 use super::context::Context;
 use super::gate::Ahead;
 use super::share::Share;
 use super::task::Work;
+
+#[cfg(test)]
+mod tests;
 
 /// Memory that a lane reuses from batch to batch.
 pub struct Judge {
@@ -31,8 +34,9 @@ pub struct Judge {
     readings: Vec<Option<Reading>>,
     /// The entries found in the store, one after the other.
     bytes: Vec<u8>,
-    /// The keys to look up.
+    /// The keys to look up; and their order: of each its first 12 bytes, then its index in `wanted`.
     wanted: Vec<Wanted>,
+    order: Vec<u128>,
     /// Where in `bytes` the entries of each row are, and where each record's rows start.
     found: Vec<Found>,
     first_rows: Vec<usize>,
@@ -42,22 +46,52 @@ pub struct Judge {
 }
 
 /// What the store holds for a row.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Found {
+    /// Of the row's key.
+    hash: KeyHash,
     entry: Option<Range<usize>>,
     table: Option<Range<usize>>,
 }
 
 /// A key to look up.
 struct Wanted {
-    /// The start of the key, for sorting.
-    head: u128,
     /// Its range in the arena.
     key: Range<usize>,
+    /// Which of the distinct keys it is.
+    number: usize,
     /// The row it belongs to.
     row: usize,
     /// Whether it is the key of the row's table.
     is_table: bool,
+}
+
+/// The bits of an element of [`Judge::order`] that are its index.
+const INDEX: u128 = u32::MAX as u128;
+/// How many records' keys are fetched by the processor at a time before these are judged.
+const FETCHED: usize = 32;
+
+/// What stands for a key in [`Judge::order`]: to sort numbers is far cheaper than to look at keys.
+fn in_order(key: &[u8], index: usize) -> u128 {
+    state::key_head(key) & !INDEX | index as u128
+}
+
+/// Sorts the keys; returns each once, and notes for every wanted key which of these it is.
+fn distinct<'a>(wanted: &mut [Wanted], order: &mut [u128], arena: &'a [u8]) -> Vec<&'a [u8]> {
+    order.sort_unstable();
+    for alike in order.chunk_by_mut(|a, b| a & !INDEX == b & !INDEX).filter(|alike| alike.len() > 1) {
+        alike.sort_unstable_by_key(|at| &arena[wanted[(at & INDEX) as usize].key.clone()]);
+    }
+    let mut keys: Vec<&[u8]> = Vec::with_capacity(order.len());
+    for at in order {
+        let wanted = &mut wanted[(*at & INDEX) as usize];
+        let key = &arena[wanted.key.clone()];
+        if keys.last() != Some(&key) {
+            keys.push(key);
+        }
+        wanted.number = keys.len() - 1;
+    }
+    keys
 }
 
 /// What a task remembers: what is in the overlay, or else what the store held when it was read.
@@ -73,22 +107,23 @@ struct Remembered<'a> {
 }
 
 impl<'a> Remembered<'a> {
-    fn look(&self, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
+    fn look(&self, hash: KeyHash, key: &[u8], found: &Option<Range<usize>>) -> Option<&'a [u8]> {
         let stored = || found.clone().map(|range| &self.bytes[range]);
-        let ahead = self.ahead.and_then(|ahead| ahead.get(key));
-        let written =
-            ahead.or_else(|| self.overlay.get(key)).filter(|_| !sabotage::is_on(Sabotage::InBatchDuplicatesUnseen));
+        let ahead = self.ahead.and_then(|ahead| ahead.get_hashed(hash, key));
+        let written = ahead
+            .or_else(|| self.overlay.get_hashed(hash, key))
+            .filter(|_| !sabotage::is_on(Sabotage::InBatchDuplicatesUnseen));
         written.unwrap_or_else(stored)
     }
 }
 
 impl<'a> Memory<'a> for Remembered<'a> {
     fn identity(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
-        self.instead.unwrap_or_else(|| self.look(key, &self.found[row].entry))
+        self.instead.unwrap_or_else(|| self.look(self.found[row].hash, key, &self.found[row].entry))
     }
 
     fn table(&self, row: usize, key: &[u8]) -> Option<&'a [u8]> {
-        self.look(key, &self.found[row].table)
+        self.look(KeyHash::of(key), key, &self.found[row].table)
     }
 }
 
@@ -108,6 +143,7 @@ impl Judge {
             readings: Vec::new(),
             bytes: Vec::new(),
             wanted: Vec::new(),
+            order: Vec::new(),
             found: Vec::new(),
             first_rows: Vec::new(),
             evaluator: Evaluator::default(),
@@ -138,18 +174,19 @@ impl Judge {
     /// fetching them too costs less than checking first. A table's entry is fetched only if there can be one: if the
     /// first is written in this very batch, it is in the overlay.
     pub fn look_up(&mut self, store: &Store, progress: &Progress) -> Result<(), state::Error> {
-        let Self { arena, readings, bytes, wanted, found, first_rows, .. } = self;
-        if sabotage::is_on(Sabotage::LookUpsKept) && first_rows.len() >= readings.len() {
-            return Ok(());
-        }
+        let Self { arena, readings, bytes, wanted, order, found, first_rows, .. } = self;
+        let is_kept = sabotage::is_on(Sabotage::LookUpsKept) && first_rows.len() >= readings.len();
+        let kept = is_kept.then(|| (bytes.clone(), found.clone()));
         bytes.clear();
         wanted.clear();
+        order.clear();
         found.clear();
         first_rows.clear();
         let has_tables = progress.truncates > 0;
         let arena = &arena[..];
         let mut want = |key: Range<usize>, row, is_table| {
-            wanted.push(Wanted { head: state::key_head(&arena[key.clone()]), key, row, is_table });
+            order.push(in_order(&arena[key.clone()], wanted.len()));
+            wanted.push(Wanted { key, number: 0, row, is_table });
         };
         for reading in readings.iter() {
             first_rows.push(found.len());
@@ -158,21 +195,25 @@ impl Judge {
                 if let Some(table) = row.table.clone().filter(|_| has_tables) {
                     want(table, found.len(), true);
                 }
-                found.push(Found::default());
+                found.push(Found { hash: KeyHash::of(&arena[row.key.clone()]), entry: None, table: None });
             }
         }
-        let key = |wanted: &Wanted| &arena[wanted.key.clone()];
-        wanted.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b))));
-        let mut keys: Vec<&[u8]> = wanted.iter().map(key).collect();
-        keys.dedup();
-        let mut wanted = wanted.iter().peekable();
+        if let Some((former_bytes, former)) = kept {
+            *bytes = former_bytes;
+            for (found, former) in found.iter_mut().zip(former) {
+                (found.entry, found.table) = (former.entry, former.table);
+            }
+            return Ok(());
+        }
+        let keys = distinct(wanted, order, arena);
+        let mut wanted = order.iter().map(|at| &wanted[(at & INDEX) as usize]).peekable();
         store.get_sorted(&keys, |at, value| {
             let range = value.map(|value| {
                 let start = bytes.len();
                 bytes.extend_from_slice(value);
                 start..bytes.len()
             });
-            while let Some(wanted) = wanted.next_if(|wanted| key(wanted) == keys[at]) {
+            while let Some(wanted) = wanted.next_if(|wanted| wanted.number == at) {
                 let found = &mut found[wanted.row];
                 let slot = if wanted.is_table { &mut found.table } else { &mut found.entry };
                 slot.clone_from(&range);
@@ -191,6 +232,10 @@ impl Judge {
         wall_ms: i64,
     ) -> Result<Option<Evaluation>, format::Error> {
         let Self { evaluator, readings, arena, bytes, found, first_rows, .. } = self;
+        if at.is_multiple_of(FETCHED) {
+            let end = first_rows.get(at + FETCHED).copied().unwrap_or(found.len());
+            overlay.prefetch(found[first_rows[at]..end].iter().map(|found| found.hash));
+        }
         let subject = Subject { record, reading: readings[at].as_ref(), arena };
         let memory = Remembered { overlay, ahead: None, bytes, found: &found[first_rows[at]..], instead: None };
         let certainly = || is_certainly_future::<C>(context, work, record);
@@ -235,7 +280,9 @@ impl Judge {
                 Action::Drop | Action::DeadLetter => {}
             }
             let Ahead { progress, overlay } = &mut *ahead;
-            evaluator.remember(progress, subject, |key, entry| overlay.put(key, Some(entry)));
+            let rows = &found[first_rows[at]..];
+            evaluator
+                .remember(progress, subject, |row, key, entry| overlay.put_hashed(rows[row].hash, key, Some(entry)));
         }
     }
 
@@ -336,7 +383,8 @@ impl Judge {
     pub fn remember(&mut self, share: &mut Share, at: usize, record: &Record<'_>) -> bool {
         let Share { position, overlay, .. } = share;
         let subject = Subject { record, reading: self.readings[at].as_ref(), arena: &self.arena };
-        let put = |key: &[u8], entry: &[u8]| overlay.put(key, Some(entry));
+        let rows = &self.found[self.first_rows[at]..];
+        let put = |row: usize, key: &[u8], entry: &[u8]| overlay.put_hashed(rows[row].hash, key, Some(entry));
         let Some(scope) = self.evaluator.remember(&mut position.progress, subject, put) else { return false };
         let task = format_args!("{}:{}", record.topic, record.partition);
         tracing::warn!(%task, offset = record.offset, scope = explain::epoch(scope), "the epoch changed");

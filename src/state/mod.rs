@@ -43,7 +43,7 @@ pub use error::Error;
 pub use load::{Bound, LoadBuffer, key_head};
 pub use memory::Memory;
 pub use memtable::{Bounds, Budget, Frozen};
-pub use overlay::Overlay;
+pub use overlay::{KeyHash, Overlay};
 pub use registry::{Registry, StoreLock};
 pub use stalls::{Stall, longest as longest_stall};
 pub use store::Store;

@@ -30,19 +30,28 @@ pub struct Overlay {
     len: usize,
 }
 
-/// The hash of a key, the same in all overlays of this process.
-fn hash(key: &[u8]) -> u32 {
-    static HASHER: OnceLock<ahash::RandomState> = OnceLock::new();
-    (HASHER.get_or_init(ahash::RandomState::new).hash_one(key) >> 32) as u32
+/// A key's hash, the same in all overlays of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyHash(pub(super) u32);
+
+impl KeyHash {
+    /// The hash of this key.
+    pub fn of(key: &[u8]) -> Self {
+        static HASHER: OnceLock<ahash::RandomState> = OnceLock::new();
+        Self((HASHER.get_or_init(ahash::RandomState::new).hash_one(key) >> 32) as u32)
+    }
 }
+
+/// A key with its hash.
+pub(super) type Hashed<'a> = (KeyHash, &'a [u8]);
 
 /// The place in its run of a record that a slot holds.
 fn place(slot: u64) -> u32 {
     slot as u32 - 1
 }
 
-fn hash_of(slot: u64) -> u32 {
-    (slot >> 32) as u32
+fn hash_of(slot: u64) -> KeyHash {
+    KeyHash((slot >> 32) as u32)
 }
 
 impl Overlay {
@@ -61,27 +70,29 @@ impl Overlay {
 
     /// Writes `value`, or deletes the key if it is `None`. Panics beyond 4 GiB, far above any bound of a transaction.
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
-        self.put_hashed(hash(key), key, value);
+        self.put_hashed(KeyHash::of(key), key, value);
     }
 
-    fn put_hashed(&mut self, hash: u32, key: &[u8], value: Option<&[u8]>) {
-        let found = if self.is_empty() { None } else { self.find(hash, key) };
-        match found {
-            Some(place) => self.records.set(place, value),
-            None => {
-                if (self.len + 1) * TAKEN_OF > self.slots.len() * TAKEN {
-                    self.grow();
-                }
-                let place = self.records.push(key, value);
-                self.insert(u64::from(hash) << 32 | (u64::from(place) + 1));
-                self.len += 1;
-            }
+    /// The same to a key of which this is the hash: with another one it would neither be found nor cleared.
+    pub fn put_hashed(&mut self, hash: KeyHash, key: &[u8], value: Option<&[u8]>) {
+        let free = match self.probe(hash, |place| self.records.key(place) == key) {
+            Probed::Found(place) => return self.records.set(place, value),
+            Probed::Free(at) => at,
+        };
+        let place = self.records.push(key, value);
+        let slot = u64::from(hash.0) << 32 | (u64::from(place) + 1);
+        if (self.len + 1) * TAKEN_OF > self.slots.len() * TAKEN {
+            self.grow();
+            self.insert(slot);
+        } else {
+            self.slots[free] = slot;
         }
+        self.len += 1;
     }
 
     /// Where a hash's own slot is.
-    fn home(&self, hash: u32) -> usize {
-        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
+    fn home(&self, hash: KeyHash) -> usize {
+        ((u64::from(hash.0) * self.slots.len() as u64) >> 32) as usize
     }
 
     /// The slot after this one.
@@ -89,24 +100,18 @@ impl Overlay {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// The first slot of this hash from `at` on that `is_its` accepts.
-    fn probe(&self, hash: u32, is_its: impl Fn(u32) -> bool) -> Option<u32> {
+    /// The first record of this hash that `is_its` accepts, or else the slot where it would be, 0 if there are none yet.
+    fn probe(&self, hash: KeyHash, is_its: impl Fn(u32) -> bool) -> Probed {
         let mut at = self.home(hash);
         loop {
-            let slot = self.slots[at];
-            if slot == 0 {
-                return None;
-            }
+            let Some(slot) = self.slots.get(at).copied().filter(|slot| *slot != 0) else {
+                return Probed::Free(at);
+            };
             if hash_of(slot) == hash && is_its(place(slot)) {
-                return Some(place(slot));
+                return Probed::Found(place(slot));
             }
             at = self.next(at);
         }
-    }
-
-    /// The place of a key's record.
-    fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        self.probe(hash, |place| self.records.key(place) == key)
     }
 
     /// Puts the slot of a key that is not there.
@@ -124,19 +129,29 @@ impl Overlay {
         slots.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.insert(slot));
     }
 
-    /// Has the processor fetch what is looked at to find these keys, at most [`BLOCK`], from all places at once.
-    fn touch(&self, keys: &[(u32, &[u8])]) {
+    /// For each of these keys, at most [`BLOCK`], the first record with its hash; a key without one is not here. Has the
+    /// processor fetch slots and records from all places at once. There must be slots.
+    fn seek(&self, keys: &[Hashed<'_>]) -> [Option<u32>; BLOCK] {
         black_box(keys.iter().fold(0, |sum, (hash, _)| sum ^ self.slots[self.home(*hash)]));
-        let mut found = [(0, 0); BLOCK];
-        let mut count = 0;
-        for (hash, key) in keys {
-            if let Some(place) = self.probe(*hash, |_| true) {
-                found[count] = (place, key.len());
-                count += 1;
+        let mut first = [None; BLOCK];
+        for ((hash, _), first) in keys.iter().zip(&mut first) {
+            if let Probed::Found(place) = self.probe(*hash, |_| true) {
+                *first = Some(place);
             }
         }
-        let touch = |sum, (place, key_length): &(u32, usize)| sum ^ self.records.touch(*place, *key_length);
-        black_box(found[..count].iter().fold(0, touch));
+        let touch = |sum, ((_, key), first): (&Hashed<'_>, &Option<u32>)| match first {
+            Some(place) => sum ^ self.records.touch(*place, key.len()),
+            None => sum,
+        };
+        black_box(keys.iter().zip(&first).fold(0, touch));
+        first
+    }
+
+    /// Has the processor fetch where keys of these hashes are looked up first, from all places at once.
+    pub fn prefetch(&self, hashes: impl Iterator<Item = KeyHash>) {
+        if !self.is_empty() {
+            black_box(hashes.fold(0, |sum, hash| sum ^ self.slots[self.home(hash)]));
+        }
     }
 
     /// Writes everything that `later` holds.
@@ -146,18 +161,18 @@ impl Overlay {
 
     /// Writes all of these.
     pub(super) fn put_each<'a>(&mut self, mut records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>) {
-        let (mut keys, mut values) = ([(0, &[][..]); BLOCK], [None; BLOCK]);
+        let (mut keys, mut values) = ([(KeyHash::default(), &[][..]); BLOCK], [None; BLOCK]);
         loop {
             let mut count = 0;
             for (key, value) in records.by_ref().take(BLOCK) {
-                (keys[count], values[count]) = ((hash(key), key), value);
+                (keys[count], values[count]) = ((KeyHash::of(key), key), value);
                 count += 1;
             }
             if count == 0 {
                 return;
             }
             if !self.is_empty() {
-                self.touch(&keys[..count]);
+                self.seek(&keys[..count]);
             }
             for ((hash, key), value) in keys[..count].iter().zip(values) {
                 self.put_hashed(*hash, key, value);
@@ -168,17 +183,20 @@ impl Overlay {
     /// The last value written under `key`: `None` if nothing was written, `Some(None)` if it was deleted.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         // Most tasks have little in some of theirs.
-        if self.is_empty() { None } else { self.get_hashed(hash(key), key) }
+        if self.is_empty() { None } else { self.get_hashed(KeyHash::of(key), key) }
     }
 
-    /// Not of an empty one.
-    fn get_hashed(&self, hash: u32, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.find(hash, key).map(|place| self.records.value(place))
+    /// The same of a key with this hash.
+    pub fn get_hashed(&self, hash: KeyHash, key: &[u8]) -> Option<Option<&[u8]>> {
+        match self.probe(hash, |place| self.records.key(place) == key) {
+            Probed::Found(place) => Some(self.records.value(place)),
+            Probed::Free(_) => None,
+        }
     }
 
     /// The last value written under `key` in the first of these that has it, as [`Overlay::get`] says it.
     pub(super) fn first_of<'a>(overlays: impl Iterator<Item = &'a Self>, key: &[u8]) -> Option<Option<&'a [u8]>> {
-        let hash = hash(key);
+        let hash = KeyHash::of(key);
         overlays.filter(|overlay| !overlay.is_empty()).find_map(|overlay| overlay.get_hashed(hash, key))
     }
 
@@ -189,26 +207,42 @@ impl Overlay {
         mut found: impl FnMut(usize, Option<Option<&'a [u8]>>),
     ) {
         for (block, keys) in keys.chunks(BLOCK).enumerate() {
-            let mut values = [None; BLOCK];
-            let mut wanted = [(0, &[][..]); BLOCK];
-            let mut places = [0; BLOCK];
-            for (at, key) in keys.iter().enumerate() {
-                (wanted[at], places[at]) = ((hash(key), *key), at);
-            }
-            let mut left = keys.len();
-            for overlay in overlays.clone().filter(|overlay| !overlay.is_empty()) {
-                overlay.touch(&wanted[..left]);
-                let mut missing = 0;
-                for at in 0..left {
-                    let (hash, key) = wanted[at];
-                    values[places[at]] = overlay.get_hashed(hash, key);
-                    (wanted[missing], places[missing]) = (wanted[at], places[at]);
-                    missing += usize::from(values[places[at]].is_none());
-                }
-                left = missing;
-            }
+            let mut hashed = [(KeyHash::default(), &[][..]); BLOCK];
+            keys.iter().zip(&mut hashed).for_each(|(key, hashed)| *hashed = (KeyHash::of(key), *key));
+            let values = Self::first_of_block(overlays.clone(), &hashed[..keys.len()]);
             (0..keys.len()).for_each(|at| found(block * BLOCK + at, values[at]));
         }
+    }
+
+    /// The same for at most [`BLOCK`] keys.
+    pub(super) fn first_of_block<'a>(
+        overlays: impl Iterator<Item = &'a Self>,
+        keys: &[Hashed<'_>],
+    ) -> [Option<Option<&'a [u8]>>; BLOCK] {
+        let mut values = [None; BLOCK];
+        let (mut wanted, mut places) = ([(KeyHash::default(), &[][..]); BLOCK], [0; BLOCK]);
+        for (at, key) in keys.iter().enumerate() {
+            (wanted[at], places[at]) = (*key, at);
+        }
+        let mut left = keys.len();
+        for overlay in overlays.filter(|overlay| !overlay.is_empty()) {
+            let first = overlay.seek(&wanted[..left]);
+            let mut missing = 0;
+            for at in 0..left {
+                let (hash, key) = wanted[at];
+                let value = match first[at] {
+                    Some(place) if overlay.records.key(place) == key => Some(overlay.records.value(place)),
+                    // Another key has the same hash.
+                    Some(_) => overlay.get_hashed(hash, key),
+                    None => None,
+                };
+                values[places[at]] = value;
+                (wanted[missing], places[missing]) = (wanted[at], places[at]);
+                missing += usize::from(value.is_none());
+            }
+            left = missing;
+        }
+        values
     }
 
     /// Every key with its last value, in the order in which each key was first written.
@@ -260,7 +294,7 @@ impl Overlay {
         if self.len * FEW < self.slots.len() {
             // From a key's own slot on all that are in a row, so that nothing that was pushed on by others is left.
             for (key, _) in self.records.iter() {
-                let mut at = self.home(hash(key));
+                let mut at = self.home(KeyHash::of(key));
                 while self.slots[at] != 0 {
                     self.slots[at] = 0;
                     at = self.next(at);
@@ -272,6 +306,14 @@ impl Overlay {
         self.records.clear();
         self.len = 0;
     }
+}
+
+/// What looking for a key has come to.
+enum Probed {
+    /// Its record is here.
+    Found(u32),
+    /// There is none; its slot would be this one.
+    Free(usize),
 }
 
 /// A key and its last value, `None` if it is deleted.

@@ -48,7 +48,7 @@ impl Site {
         let evaluated = self.evaluator.evaluate(rules, &mut self.progress, subject, &&self.entries, || self.is_certain);
         let evaluation = evaluated.expect("the entries are this test's own")?;
         if evaluation.decision.action != Action::Fail {
-            let put = |key: &[u8], entry: &[u8]| drop(self.entries.0.insert(key.to_vec(), entry.to_vec()));
+            let put = |_, key: &[u8], entry: &[u8]| drop(self.entries.0.insert(key.to_vec(), entry.to_vec()));
             self.evaluator.remember(&mut self.progress, subject, put);
         }
         Some(evaluation)

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::overlay::{Hashed, KeyHash};
 use super::*;
 
 proptest! {
@@ -156,4 +157,29 @@ fn store_can_be_locked_only_once_in_a_process() {
     assert_eq!(lock.path(), Path::new("a"));
     drop(lock);
     assert!(registry.try_lock(Path::new("a")).is_some());
+}
+
+#[test]
+fn keys_of_the_same_hash_are_told_apart() {
+    let hash = KeyHash(7);
+    let keys: Vec<[u8; 1]> = (0..40).map(|n| [n]).collect();
+    let (mut lower, mut upper) = (Overlay::new(), Overlay::new());
+    for key in &keys[..20] {
+        lower.put_hashed(hash, key, Some(b"former"));
+        lower.put_hashed(hash, key, Some(key));
+    }
+    keys[10..30].iter().for_each(|key| upper.put_hashed(hash, key, None));
+    assert_eq!((lower.len(), upper.len()), (20, 20));
+    let expected = |n: usize| match n {
+        0..10 => Some(Some(&keys[n][..])),
+        10..30 => Some(None),
+        _ => None,
+    };
+    for first in [0, 8] {
+        let hashed: Vec<Hashed<'_>> = keys[first..first + 32].iter().map(|key| (hash, &key[..])).collect();
+        let values = Overlay::first_of_block([&upper, &lower].into_iter(), &hashed);
+        (0..32).for_each(|at| assert_eq!(values[at], expected(first + at), "{}", first + at));
+    }
+    assert_eq!(lower.get_hashed(hash, &keys[3]), expected(3));
+    assert_eq!(upper.get_hashed(hash, &keys[3]), None);
 }
