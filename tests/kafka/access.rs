@@ -1,6 +1,8 @@
-//! Goal: TLS and SCRAM work, certificates and host names are checked, and a secret is never shown.
+//! Goal: TLS and SCRAM work, certificates and host names are checked, clients show theirs, and a secret is never shown.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use crate::checker::{Fate, check};
 use crate::cluster::Kafka;
@@ -111,4 +113,47 @@ fn certificate_for_another_host_is_refused() {
     job.await_drained(DEADLINE);
     operator.stop();
     assert_eq!(job.output().len(), 10);
+}
+
+/// The broker takes no connection without a certificate that it trusts. Without one librdkafka fails first, which both
+/// data paths begin with; what the wire does then is among its own tests.
+#[test]
+fn broker_that_asks_for_a_certificate_gets_it() {
+    let folder = run_folder().join("clients");
+    let (key, own) = client_certificate(&folder, "client");
+    let (other_key, other) = client_certificate(&folder, "other");
+    let broker = Broker::start_with(&[
+        ("listener.name.sasl_ssl.ssl.client.auth", "required"),
+        ("listener.name.sasl_ssl.ssl.truststore.type", "PEM"),
+        ("listener.name.sasl_ssl.ssl.truststore.location", &own),
+    ]);
+    let mut job = secured_on(&broker, "clients", "ratchet");
+    job.send(things(0, 0..10, 1).chain(things(0, 0..10, 1)));
+    for (label, pair) in [("without", None), ("other", Some((&other_key, &other)))] {
+        if let Some((key, certificate)) = pair {
+            job.properties.insert("ssl.key.location".to_owned(), key.clone());
+            job.properties.insert("ssl.certificate.location".to_owned(), certificate.clone());
+        }
+        let operator = Operator::start_with(&job, label, &password("ratchet-secret"));
+        operator.await_line(&["certificate"], DEADLINE);
+        assert!(job.output().is_empty(), "{label}");
+    }
+    job.properties.insert("ssl.key.location".to_owned(), key);
+    job.properties.insert("ssl.certificate.location".to_owned(), own);
+    let mut operator = Operator::start_with(&job, "trusted", &password("ratchet-secret"));
+    job.await_drained(DEADLINE);
+    operator.stop();
+    assert_eq!(job.output().len(), 10);
+}
+
+/// A client's key and its self-signed certificate, by openssl: their files.
+fn client_certificate(folder: &Path, name: &str) -> (String, String) {
+    fs::create_dir_all(folder).expect("the run's folder is writable");
+    let file = |end: &str| folder.join(format!("{name}.{end}")).to_str().expect("a folder of text").to_owned();
+    let (key, certificate) = (file("key"), file("pem"));
+    let of = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=client"];
+    let made = Command::new("openssl").arg("req").args(of).args(["-keyout", &key, "-out", &certificate]).output();
+    let made = made.expect("the tests need openssl: on Debian and Ubuntu the package openssl");
+    assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
+    (key, certificate)
 }
