@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use super::wire::brokers::{Address, Brokers, Settings};
-use super::wire::edge::Edge;
+use super::wire::edge::{Edge, SocketSettings};
 
 mod batch;
 mod producer;
@@ -40,11 +40,13 @@ pub(super) struct ClientSettings {
     pub bootstrap: Vec<Address>,
     /// TLS, if it is spoken.
     pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// How sockets are opened.
+    pub sockets: SocketSettings,
 }
 
 impl ClientSettings {
     /// A client that has not connected yet.
     pub fn open(&self) -> (Edge, Brokers) {
-        (Edge::new(self.tls.clone()), Brokers::new(Arc::clone(&self.brokers), self.bootstrap.clone()))
+        (Edge::new(self.tls.clone(), self.sockets), Brokers::new(Arc::clone(&self.brokers), self.bootstrap.clone()))
     }
 }

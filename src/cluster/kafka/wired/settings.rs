@@ -17,6 +17,7 @@ use self::given::Given;
 use super::super::epochs::UNKNOWN_MAX;
 use super::super::properties::Properties;
 use super::super::wire::brokers::Settings;
+use super::super::wire::edge::{Family, SocketSettings};
 use super::super::wire::fetcher::FetchSettings;
 use super::super::wire::login::Login;
 use super::super::wire::records::{Codec, Packer};
@@ -151,7 +152,14 @@ fn connecting(given: &Given<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) ->
         login: if protocol.starts_with("sasl") { login(given)? } else { Login::None },
     };
     let tls = if speaks_tls { Some(tls.by(tls_properties(given)?)?) } else { None };
-    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, tls })
+    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, tls, sockets: sockets(given)? })
+}
+
+fn sockets(given: &Given<'_>) -> Result<SocketSettings, Unsupported> {
+    let names = Family::NAMED.map(|(name, _)| name);
+    let name = given.word("broker.address.family", &names, "any")?;
+    let family = Family::NAMED.iter().find(|(of, _)| *of == name).map_or(Family::Any, |(_, family)| *family);
+    Ok(SocketSettings { family, keepalive: given.flag("socket.keepalive.enable", false)? })
 }
 
 /// Azure forgets idle connections after four minutes without a word, so librdkafka closes them in time.

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Weak};
@@ -33,9 +33,48 @@ const TURNS_MAX: usize = 1_000;
 /// After how long without a look at the connections they are read from before time-outs count.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
+/// Which of a broker's addresses are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// All, in the order in which the system names them.
+    #[default]
+    Any,
+    /// Those of IPv4.
+    V4,
+    /// Those of IPv6.
+    V6,
+}
+
+impl Family {
+    /// All, by the names that `broker.address.family` has for them.
+    pub const NAMED: [(&'static str, Self); 3] = [("any", Self::Any), ("v4", Self::V4), ("v6", Self::V6)];
+
+    fn as_str(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, family)| *family == self).map_or("", |(name, _)| name)
+    }
+
+    fn has(self, address: &SocketAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
+}
+
+/// How sockets are opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketSettings {
+    /// Which addresses are used.
+    pub family: Family,
+    /// Whether the system probes a connection on which nothing was said for long (`SO_KEEPALIVE`).
+    pub keepalive: bool,
+}
+
 /// The sockets of one thread's clients.
 pub struct Edge {
     tls: Option<Arc<rustls::ClientConfig>>,
+    settings: SocketSettings,
     sockets: Vec<Entry>,
     lookups: Option<Lookups>,
     /// How often connections to an address could not be opened.
@@ -78,9 +117,10 @@ impl End {
 impl Edge {
     /// With TLS by this configuration (authorities, a certificate of the client's), or without TLS. The name that a
     /// broker's certificate has to be for is the host of its address.
-    pub fn new(tls: Option<Arc<rustls::ClientConfig>>) -> Self {
+    pub fn new(tls: Option<Arc<rustls::ClientConfig>>, settings: SocketSettings) -> Self {
         Self {
             tls,
+            settings,
             sockets: Vec::new(),
             lookups: None,
             turns: BTreeMap::new(),
@@ -171,7 +211,7 @@ impl Edge {
 
     fn connect(&mut self, brokers: &mut Brokers, link: Link, address: Address, now: Instant) {
         let socket = match address.host.parse::<IpAddr>() {
-            Ok(ip) => Socket::Opening(Opening::new(vec![(ip, address.port).into()])),
+            Ok(ip) => Socket::Opening(Opening::new(vec![(ip, address.port).into()], self.settings)),
             Err(_) => Socket::Named,
         };
         if matches!(socket, Socket::Named) {
@@ -269,7 +309,7 @@ impl Edge {
                         let mut addresses = addresses.clone();
                         let from = turn % addresses.len().max(1);
                         addresses.rotate_left(from);
-                        entry.socket = Socket::Opening(Opening::new(addresses));
+                        entry.socket = Socket::Opening(Opening::new(addresses, self.settings));
                         entry.advance(false, self.tls.as_ref(), brokers, now);
                     }
                     Err(end) => entry.end(End { kind: end.kind, reason: end.reason.clone() }, brokers, now),

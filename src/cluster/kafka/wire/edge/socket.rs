@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_keepalive;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ClientConnection};
 
 use super::super::brokers::{Brokers, Link, TroubleKind};
-use super::{End, Entry};
+use super::{End, Entry, Family, SocketSettings};
 
 /// Reads in succession from one socket before others have their turn.
 const READS_MAX: usize = 16;
@@ -35,6 +36,7 @@ pub enum Socket {
 pub struct Opening {
     stream: Option<TcpStream>,
     rest: std::vec::IntoIter<SocketAddr>,
+    keepalive: bool,
     /// Why the last one was not it.
     failure: Option<String>,
 }
@@ -52,9 +54,12 @@ pub struct Open {
 }
 
 impl Opening {
-    /// Tries these in order.
-    pub fn new(addresses: Vec<SocketAddr>) -> Self {
-        Self { stream: None, rest: addresses.into_iter(), failure: None }
+    /// Tries these in order, but for those of another family than is wanted.
+    pub fn new(mut addresses: Vec<SocketAddr>, settings: SocketSettings) -> Self {
+        addresses.retain(|address| settings.family.has(address));
+        let failure = (settings.family != Family::Any)
+            .then(|| format!("it has no address of broker.address.family {}", settings.family.as_str()));
+        Self { stream: None, rest: addresses.into_iter(), keepalive: settings.keepalive, failure }
     }
 
     /// Begins to connect to the next address.
@@ -65,7 +70,7 @@ impl Opening {
                 let why = self.failure.take().unwrap_or_else(|| "it has no address".to_owned());
                 return Err(End::passing(why));
             };
-            match begin(address) {
+            match begin(address, self.keepalive) {
                 Ok(stream) => {
                     self.stream = Some(stream);
                     return Ok(());
@@ -94,10 +99,13 @@ fn refusal(error: &io::Error) -> String {
     format!("it did not accept a connection: {error}")
 }
 
-fn begin(address: SocketAddr) -> io::Result<TcpStream> {
+fn begin(address: SocketAddr, keepalive: bool) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    if keepalive {
+        set_socket_keepalive(&socket, true)?;
+    }
     match connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
         Err(error) => return Err(error.into()),

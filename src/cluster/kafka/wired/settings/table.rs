@@ -40,14 +40,14 @@ pub(super) const ROWS: &[Row] = &[
     (&["topic.metadata.refresh.interval.ms"], Acts),
     (&["metadata.max.age.ms"], Acts),
     (&["connections.max.idle.ms"], Acts),
-    (&["socket.keepalive.enable"], Fixed(FALSE, "the wire does not have the system probe its connections")),
+    (&["socket.keepalive.enable"], Acts),
     (&["socket.nagle.disable"], Fixed(TRUE, "the wire never delays what it sends")),
     (&["socket.max.fails"], Fixed(&["1"], "the wire closes a connection whose request timed out")),
     (
         &["socket.send.buffer.bytes", "socket.receive.buffer.bytes"],
         Fixed(&["0"], "the wire leaves the sizes of sockets' buffers to the system"),
     ),
-    (&["broker.address.family"], Fixed(&["any"], "the wire connects by IPv4 and by IPv6")),
+    (&["broker.address.family"], Acts),
     (&["client.dns.lookup"], Fixed(&["use_all_dns_ips"], "the wire does not look up canonical names")),
     (&["metadata.recovery.strategy"], Fixed(&["rebootstrap"], "the wire always returns to the brokers it began with")),
     (

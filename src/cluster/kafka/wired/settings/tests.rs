@@ -58,9 +58,10 @@ fn shown(outcome: &Result<Wired, Unsupported>) -> String {
             Login::Plain { password, .. } | Login::Scram { password, .. } => password,
         };
         format!(
-            "{:?} {:?} {:?} {password}",
+            "{:?} {:?} {:?} {:?} {password}",
             client.brokers,
             client.bootstrap,
+            client.sockets,
             client.tls.as_ref().map(|tls| &tls.alpn_protocols)
         )
     };
@@ -89,6 +90,7 @@ fn what_is_said_to_act_acts() {
         ("batch.num.messages", "100"),
         ("batch.size", "70000"),
         ("bootstrap.servers", "b"),
+        ("broker.address.family", "v6"),
         ("check.crcs", "false"),
         ("client.id", "mine"),
         ("compression.codec", "zstd"),
@@ -125,6 +127,7 @@ fn what_is_said_to_act_acts() {
         ("sasl.username", "you"),
         ("security.protocol", "sasl_plaintext"),
         ("socket.connection.setup.timeout.ms", "7000"),
+        ("socket.keepalive.enable", "true"),
         ("socket.timeout.ms", "7000"),
         ("ssl.ca.location", "/nowhere"),
         ("ssl.ca.pem", "?"),
@@ -192,6 +195,7 @@ fn what_is_not_set_is_as_librdkafka_has_it() {
     assert_eq!(wired.member.brokers.metadata_max_age, Duration::from_secs(300));
     assert_eq!(wired.producer.brokers.request_timeout, Duration::from_millis(9900));
     assert!(wired.member.tls.is_none());
+    assert_eq!(wired.member.sockets, SocketSettings { family: Family::Any, keepalive: false });
     let (fetch, write) = (&wired.fetch, &wired.write);
     assert_eq!([fetch.max_wait, wired.reader_fetch.max_wait].map(|wait| wait.as_millis()), [50, 10]);
     assert_eq!([fetch.max_bytes, fetch.partition_max_bytes], [4 << 20, 1 << 20]);
@@ -234,8 +238,6 @@ fn what_only_librdkafka_knows_is_named_without_its_value() {
         ("client.rack", secret),
         ("topic.blacklist", secret),
         ("sasl.kerberos.keytab", secret),
-        ("broker.address.family", "v4"),
-        ("socket.keepalive.enable", "true"),
         ("message.send.max.retries", "3"),
         ("api.version.request.timeout.ms", "700"),
     ] {
@@ -247,7 +249,7 @@ fn what_only_librdkafka_knows_is_named_without_its_value() {
             }
         }
     }
-    for (name, value) in [("socket.keepalive.enable", "F"), ("retries", "2147483647"), ("client.rack", "")] {
+    for (name, value) in [("socket.nagle.disable", "T"), ("retries", "2147483647"), ("client.rack", "")] {
         plain(&[(name, value)]).unwrap();
     }
     // librdkafka takes `topic.` before the name of a topic's property; who knows which it will have.

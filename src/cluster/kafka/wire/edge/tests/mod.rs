@@ -6,10 +6,12 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::socket_keepalive;
+
 use self::server::{Server, Speaks};
 use super::super::brokers::tests::world::echo;
 use super::super::brokers::{Address, Brokers, Event, RequestId, Settings, TroubleKind, Use};
-use super::{Edge, clock};
+use super::{Edge, Family, SocketSettings, clock};
 
 mod server;
 mod tls;
@@ -85,7 +87,7 @@ fn bodies() -> Vec<Vec<u8>> {
 #[test]
 fn requests_of_all_sizes_come_back_in_order() {
     let server = Server::start("localhost", Speaks::Plain);
-    let mut client = Client::new(Edge::new(None), &[server.address()]);
+    let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
     let node = client.ready();
     client.exchange(node, &bodies());
     client.exchange(node, &bodies());
@@ -94,7 +96,7 @@ fn requests_of_all_sizes_come_back_in_order() {
 #[test]
 fn a_broker_that_goes_away_is_found_again() {
     let mut server = Server::start("127.0.0.1", Speaks::Plain);
-    let mut client = Client::new(Edge::new(None), &[server.address()]);
+    let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
     let node = client.ready();
     server.hold(true);
     let id = client.send(node, b"held");
@@ -117,16 +119,41 @@ fn the_next_address_is_tried_where_nobody_listens() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nobody = Address { host: "127.0.0.1".to_owned(), port: free };
     let server = Server::start("127.0.0.1", Speaks::Plain);
-    let mut client = Client::new(Edge::new(None), &[nobody, server.address()]);
+    let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[nobody, server.address()]);
     let begin = clock();
     client.ready();
     assert!(begin.elapsed() < Duration::from_secs(3));
 }
 
 #[test]
+fn addresses_of_another_family_are_not_tried() {
+    let server = Server::start("127.0.0.1", Speaks::Plain);
+    let by = |family| Edge::new(None, SocketSettings { family, keepalive: false });
+    Client::new(by(Family::V4), &[server.address()]).ready();
+    let (_, message) = Client::new(by(Family::V6), &[server.address()]).trouble();
+    assert!(message.contains("it has no address of broker.address.family v6"), "{message}");
+    // The name of all of them: those of IPv6 are passed over.
+    let named = Address { host: "localhost".to_owned(), port: server.address().port };
+    Client::new(by(Family::V4), &[named]).ready();
+}
+
+#[test]
+fn sockets_are_probed_if_that_is_wanted() {
+    let server = Server::start("127.0.0.1", Speaks::Plain);
+    for keepalive in [false, true] {
+        let settings = SocketSettings { family: Family::Any, keepalive };
+        let mut client = Client::new(Edge::new(None, settings), &[server.address()]);
+        client.ready();
+        let probed = client.edge.sockets.iter().filter_map(|entry| entry.interest(&client.brokers));
+        let probed: Vec<bool> = probed.map(|(stream, _)| socket_keepalive(stream).unwrap()).collect();
+        assert!(!probed.is_empty() && probed.iter().all(|probed| *probed == keepalive), "{probed:?}");
+    }
+}
+
+#[test]
 fn a_name_that_cannot_exist_is_trouble() {
     let unknown = Address { host: "x".repeat(70), port: 9092 };
-    let mut client = Client::new(Edge::new(None), &[unknown]);
+    let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[unknown]);
     let (kind, message) = client.trouble();
     assert_eq!(kind, TroubleKind::Host);
     assert!(message.starts_with("its name is unknown: "), "{message}");
@@ -135,7 +162,7 @@ fn a_name_that_cannot_exist_is_trouble() {
 #[test]
 fn driving_takes_no_longer_than_it_may() {
     let server = Server::start("127.0.0.1", Speaks::Plain);
-    let mut client = Client::new(Edge::new(None), &[server.address()]);
+    let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
     let node = client.ready();
     server.hold(true);
     client.send(node, b"held");
@@ -154,8 +181,8 @@ fn driving_takes_no_longer_than_it_may() {
 #[test]
 fn several_clients_share_an_edge_and_one_that_is_dropped_is_gone() {
     let server = Server::start("localhost", Speaks::Plain);
-    let mut first = Client::new(Edge::new(None), &[server.address()]);
-    let mut second = Client::new(Edge::new(None), &[server.address()]);
+    let mut first = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
+    let mut second = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
     let begin = clock();
     loop {
         let is_ready = [&mut first.brokers, &mut second.brokers].into_iter().all(|brokers| {

@@ -77,7 +77,7 @@ impl Authority {
             }
             false => config.with_no_client_auth(),
         };
-        Edge::new(Some(Arc::new(config)))
+        Edge::new(Some(Arc::new(config)), SocketSettings::default())
     }
 }
 
@@ -130,7 +130,7 @@ fn a_client_without_the_certificate_that_is_asked_for_is_told() {
 fn tls_on_one_side_only_is_trouble() {
     let authority = Authority::shared();
     let server = Server::start("localhost", authority.server(false));
-    let (kind, message) = Client::new(Edge::new(None), &[server.address()]).trouble();
+    let (kind, message) = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]).trouble();
     assert_eq!((kind, message.as_str()), (TroubleKind::Protocol, "it speaks TLS, and this client does not"));
     // A Kafka broker without TLS takes the beginning of TLS for a long request, and closes the connection.
     let server = Server::start("localhost", Speaks::Plain);
