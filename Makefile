@@ -103,19 +103,19 @@ test: setup-test ## Run the whole test suite, with real Kafka (ARGS='--test NAME
 	$(CARGO) build $(BUILD) --examples
 	$(CARGO) test $(BUILD) $(ARGS)
 ifeq ($(strip $(ARGS)),)
-	RATCHET_TEST_DATA_PATH=wire $(CARGO) test $(BUILD) --test cluster_kafka
+	RATCHET_TEST_DATA_PATH=librdkafka $(CARGO) test $(BUILD) --test cluster_kafka
 	$(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
 	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
 endif
 
-# All that have lanes on real Kafka, but for those with recipes of their own, where RATCHET_TEST_DATA_PATH=wire does the
-# same. `make test` runs the client's tests, the first of these, too.
-ON_THE_WIRE := cluster_kafka kafka differential calls handlers gates sinks faults
+# All that have lanes on real Kafka, but for those with recipes of their own, where RATCHET_TEST_DATA_PATH=librdkafka does
+# the same. `make test` runs the client's tests, the first of these, too.
+BY_LIBRDKAFKA := cluster_kafka kafka differential calls handlers gates sinks faults
 
-.PHONY: wire
-wire: setup-test ## Run the tests on real Kafka with lanes on the wire
+.PHONY: test-librdkafka
+test-librdkafka: setup-test ## Run the tests on real Kafka with lanes by librdkafka
 	$(CARGO) build $(BUILD) --examples
-	RATCHET_TEST_DATA_PATH=wire $(CARGO) test $(BUILD) --no-fail-fast $(addprefix --test ,$(ON_THE_WIRE)) -- $(ARGS)
+	RATCHET_TEST_DATA_PATH=librdkafka $(CARGO) test $(BUILD) --no-fail-fast $(addprefix --test ,$(BY_LIBRDKAFKA)) -- $(ARGS)
 
 # One version after the other: KAFKA_VERSIONS='3.9.1 4.3.0' for some, ARGS='takeovers::' for a part.
 .PHONY: kafka-matrix

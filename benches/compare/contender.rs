@@ -49,9 +49,9 @@ pub enum Contender {
     FloorChangelog,
     /// The same on ratchet's own client.
     Limit,
-    /// The program, as built.
+    /// The program with `data_path: librdkafka`.
     Ratchet,
-    /// The same with its lanes on the wire (`data_path: wire`).
+    /// The program as it comes, with its lanes on the wire.
     RatchetWire,
     /// Kafka Streams with RocksDB and a changelog.
     KafkaStreams,
@@ -141,7 +141,7 @@ impl Contender {
             commit_ms: COMMIT_MS,
             threads: self.threads(),
             settings: match self {
-                Contender::RatchetWire => vec![("data_path".to_owned(), "wire".to_owned())],
+                Contender::Ratchet => vec![("data_path".to_owned(), "librdkafka".to_owned())],
                 _ => Vec::new(),
             },
             arguments: Vec::new(),

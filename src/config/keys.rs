@@ -92,10 +92,10 @@ pub static CLUSTER: &[Key] = &[
     },
     Key {
         name: "data_path",
-        default: Omitted::Is("librdkafka"),
-        about: "who reads and writes records on Kafka: `librdkafka` · `wire`: ratchet's own client, which takes less of the \
-                processor; a property below `kafka:` that it does not know is refused · `auto`: the wire, unless there is \
-                such a property. Groups, topics and takeovers are librdkafka's in any case",
+        default: Omitted::Is("auto"),
+        about: "who reads and writes records on Kafka: `auto`: ratchet's own client (the wire), which takes less of the \
+                processor, or librdkafka if a property below `kafka:` needs it · `wire`: such a property is refused · \
+                `librdkafka`. Groups, topics and takeovers are librdkafka's in any case",
         put: |draft, typed| put(&mut draft.config.data_path, typed.choice(&DataPath::NAMED)),
         show: |config| match config.cluster {
             ClusterKind::Kafka => Some(config.data_path.as_str().to_owned()),

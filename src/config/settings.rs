@@ -89,7 +89,7 @@ fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
     let config = Config {
         cluster: ClusterKind::Kafka,
         kafka: KafkaProperties::default(),
-        data_path: DataPath::Librdkafka,
+        data_path: DataPath::Auto,
         state_dir: PathBuf::new(),
         lanes: environment.cores().clamp(1, LANES_DEFAULT_MAX),
         unpacked_bytes: 0,

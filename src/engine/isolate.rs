@@ -6,8 +6,8 @@
 //! the record is found; `on_unsendable` then applies to it. Once the task is past the trouble it returns to the shared
 //! transactions.
 //!
-//! A lane has a few slots for this ([`super::limits::Limits::isolated_max`]), since each takes two clients with threads
-//! and memory of their own; the lane decides which task is next. A turn ends at the first trouble, and when nothing
+//! A lane has a few slots for this ([`super::limits::Limits::isolated_max`]), since each takes two clients with memory,
+//! connections and perhaps threads of their own; the lane decides which task is next. A turn ends at the first trouble, and when nothing
 //! could be read for `IDLE_MAX`.
 
 use std::time::Duration;

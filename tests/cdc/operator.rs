@@ -70,7 +70,7 @@ impl Operator {
 
     fn with(name: &str, topology: PathBuf, brokers: &str, settings: &str) -> Operator {
         let port = Port::free();
-        let data_path = if kafka::is_on_the_wire() { "wire" } else { "librdkafka" };
+        let data_path = if kafka::is_on_the_wire() { "auto" } else { "librdkafka" };
         let folder = kafka::run_folder().join(format!("ratchet-{name}"));
         fs::create_dir_all(&folder).expect("the run's folder is writable");
         let config = format!(

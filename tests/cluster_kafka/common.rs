@@ -27,7 +27,7 @@ pub fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A cluster whose lanes read and write by what `RATCHET_TEST_DATA_PATH` says, or librdkafka.
+/// A cluster whose lanes read and write by what `RATCHET_TEST_DATA_PATH` says, or on the wire.
 pub fn kafka(
     common: &BTreeMap<String, String>,
     consumer: &BTreeMap<String, String>,

@@ -13,8 +13,8 @@
 //! Scenarios run one after the other, so that the times mean something. `make test` runs a few of them, briefly; `make
 //! faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these words
 //! in their name (`=zombie` is that one alone), `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random
-//! choices. With `RATCHET_TEST_DATA_PATH=wire` lanes are on the wire, and no results are kept: the page is about the
-//! default. Logs are left in the target folder below `kafka-VERSION/runs`.
+//! choices. With `RATCHET_TEST_DATA_PATH=librdkafka` lanes are librdkafka's, and no results are kept: the page is
+//! about the default. Logs are left in the target folder below `kafka-VERSION/runs`.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests observe a running system from outside: they have a clock and may wait"
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     // The page is about what is the default.
-    let keeps = is_thorough && !kafka::is_on_the_wire();
+    let keeps = is_thorough && kafka::is_on_the_wire();
     let failed = play_all(&wanted, is_thorough, keeps);
     // Even if some have failed: the page has to say so.
     if keeps {

@@ -44,6 +44,7 @@ mod audit;
 mod bombs;
 mod changes;
 mod clocks;
+mod data_paths;
 mod faults;
 mod inputs;
 mod kills;

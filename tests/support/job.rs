@@ -175,7 +175,7 @@ impl Job {
             ("topics", "{create: internal, replication_factor: 1, min_insync_replicas: 1}"),
             ("log", "{format: json, level: info}"),
             ("lanes", "1"),
-            ("data_path", if kafka::is_on_the_wire() { "wire" } else { "librdkafka" }),
+            ("data_path", if kafka::is_on_the_wire() { "auto" } else { "librdkafka" }),
         ] {
             if !self.worker.iter().any(|line| line.starts_with(&format!("{setting}:"))) {
                 text.push_str(&format!("{setting}: {value}\n"));

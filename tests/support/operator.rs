@@ -30,6 +30,8 @@ pub struct Options<'a> {
     pub env: Vec<(&'a str, String)>,
     /// A shell command that runs first, as root in the operator's own user and mount namespace.
     pub mount: Option<String>,
+    /// Another setting `data_path` than the tests', and whether lanes are on the wire with it.
+    pub data_path: Option<(&'a str, bool)>,
     /// A program of one's own, in place of `ratchet run`.
     pub program: Option<PathBuf>,
     /// Receives standard error instead of a file.
@@ -43,6 +45,7 @@ pub struct Operator {
     ended: Option<ExitStatus>,
     log: PathBuf,
     state_dir: PathBuf,
+    is_on_the_wire: bool,
 }
 
 impl Operator {
@@ -89,11 +92,15 @@ impl Operator {
         if let Some(point) = options.crash_at {
             command.env("RATCHET_CRASH_AT", point);
         }
+        if let Some((setting, _)) = options.data_path {
+            command.env("RATCHET_DATA_PATH", setting);
+        }
         command.envs(options.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(stdout);
         command.stderr(options.terminal.map_or_else(|| stderr.into(), Terminal::stdio));
         let child = kafka::spawn(command).unwrap_or_else(|e| panic!("cannot start {}: {e}", ratchet.display()));
-        Operator { label: label.to_owned(), child, ended: None, log, state_dir: state_dir.to_owned() }
+        let is_on_the_wire = options.data_path.map_or_else(kafka::is_on_the_wire, |(_, is_on_the_wire)| is_on_the_wire);
+        Operator { label: label.to_owned(), child, ended: None, log, state_dir: state_dir.to_owned(), is_on_the_wire }
     }
 
     pub fn state_dir(&self) -> &Path {
@@ -328,14 +335,14 @@ impl Operator {
         self.assert_data_path();
     }
 
-    /// Fails the test if its lanes read and write by another data path than the tests are to use. One that has logged to
-    /// a terminal does not say here.
+    /// Fails the test if its lanes read and write by another data path than they are to use. One that has logged to a
+    /// terminal does not say here.
     #[track_caller]
     fn assert_data_path(&self) {
         let said = self.printed();
         let is_on_the_wire = said.contains("records are read and written on the wire");
         assert!(
-            said.is_empty() || is_on_the_wire == kafka::is_on_the_wire(),
+            said.is_empty() || is_on_the_wire == self.is_on_the_wire,
             "{} is on the wire: {is_on_the_wire}; {}",
             self.label,
             self.tail()

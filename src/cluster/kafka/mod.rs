@@ -79,14 +79,14 @@ struct Inner {
 }
 
 impl Kafka {
-    /// A cluster reached with these librdkafka properties: for all clients, for those that read, for those
-    /// that write. Checks them, and does not connect yet.
+    /// A cluster by librdkafka alone, for commands that have no lanes, with librdkafka's properties: for all clients, for
+    /// those that read, for those that write. Checks them, and does not connect yet.
     pub fn new(
         common: &BTreeMap<String, String>,
         consumer: &BTreeMap<String, String>,
         producer: &BTreeMap<String, String>,
     ) -> Result<Self, Error> {
-        Self::within(Queues::default(), DataPath::default(), common, consumer, producer)
+        Self::within(Queues::default(), DataPath::Librdkafka, common, consumer, producer)
     }
 
     /// The same, with bounds on what its clients hold in memory; explicit properties take precedence. The bound on

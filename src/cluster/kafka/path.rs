@@ -11,14 +11,13 @@ use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, Record
 use crate::record::{Record, TopicPartition};
 
 /// Who reads and writes records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataPath {
     /// The wire, unless a property needs librdkafka.
     Auto,
     /// The wire: ratchet's own client. A property that needs librdkafka is refused.
     Wire,
     /// librdkafka.
-    #[default]
     Librdkafka,
 }
 

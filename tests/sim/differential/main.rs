@@ -1,7 +1,7 @@
 //! Goal: the simulated cluster behaves like Apache Kafka. The same scripted calls are made to both, through the same
 //! traits of `ratchet::cluster`: to Kafka by `cluster::kafka`, to the simulation by `tests/sim/client`. The
 //! observations (records, offsets, ends, committed offsets, kinds of errors) must be the same, line by line. Kafka is read
-//! and written by librdkafka, or on the wire with `RATCHET_TEST_DATA_PATH=wire`.
+//! and written on the wire, or by librdkafka with `RATCHET_TEST_DATA_PATH=librdkafka`.
 //!
 //! - `script`: the language; `play`: its verbs, on any cluster
 //! - `ground`: what the traits do not offer (administrators, other people's clients); `simulated` and `real`

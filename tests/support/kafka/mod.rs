@@ -9,7 +9,7 @@
 //! `transaction.abort.timed.out.transaction.cleanup.interval.ms`, `log.cleaner.backoff.ms` and
 //! `log.initial.task.delay.ms` of about 500, and the right to create and delete topics, groups and records.
 //!
-//! `RATCHET_TEST_DATA_PATH=wire` has lanes read and write on the wire instead of by librdkafka: [`is_on_the_wire`].
+//! `RATCHET_TEST_DATA_PATH=librdkafka` has lanes read and write by librdkafka instead of on the wire: [`is_on_the_wire`].
 //!
 //! Nothing is ever skipped: a missing Java, Maven or download panics with what to install.
 #![allow(clippy::disallowed_methods, reason = "the broker is another process, with the real clock")]
@@ -44,11 +44,11 @@ pub fn shared_broker() -> &'static Broker {
     SHARED.get_or_init(Broker::start)
 }
 
-/// Whether lanes read and write records on the wire instead of by librdkafka.
+/// Whether lanes read and write records on the wire, as they do by default, instead of by librdkafka.
 pub fn is_on_the_wire() -> bool {
     match std::env::var("RATCHET_TEST_DATA_PATH").as_deref() {
-        Ok("wire") => true,
-        Err(_) | Ok("librdkafka") => false,
+        Err(_) | Ok("wire") => true,
+        Ok("librdkafka") => false,
         Ok(other) => panic!("RATCHET_TEST_DATA_PATH is {other}"),
     }
 }

@@ -1,0 +1,83 @@
+//! Goal: lanes are on the wire unless a property needs librdkafka, and either data path continues what the other has left.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::checker::check;
+use crate::job::Job;
+use crate::load::{Feed, Load, Random, things};
+use crate::operator::{Operator, Options};
+use crate::until::DEADLINE;
+
+/// A kill is followed by the session timeout, the transaction timeout and a restore.
+const RECOVERY: Duration = Duration::from_secs(60);
+/// The paths, and whether lanes are on the wire with them.
+const WIRE: (&str, bool) = ("wire", true);
+const LIBRDKAFKA: (&str, bool) = ("librdkafka", false);
+
+fn on(data_path: (&'static str, bool)) -> Options<'static> {
+    Options { data_path: Some(data_path), ..Options::default() }
+}
+
+/// Which it is, is logged; with `wire` such a property is refused.
+#[test]
+fn property_that_needs_librdkafka_gets_it() {
+    let mut job = Job::new("fallback", 1);
+    job.properties.insert("client.rack".to_owned(), "here".to_owned());
+    job.send(things(0, 0..20, 1).chain(things(0, 0..20, 1)));
+    let mut refused = Operator::start_with(&job, "wire", &on(WIRE));
+    assert!(!refused.await_exit(DEADLINE).success());
+    assert!(refused.printed().contains("client.rack needs librdkafka"), "{}", refused.tail());
+    let mut operator = Operator::start_with(&job, "auto", &on(("auto", false)));
+    operator.await_line(&["by librdkafka, since", "client.rack"], DEADLINE);
+    job.await_drained(DEADLINE);
+    operator.stop();
+    assert_eq!(job.output().len(), 20);
+    // Without the property it is not needed.
+    job.properties.remove("client.rack");
+    job.send(things(0, 10..30, 1));
+    let mut operator = Operator::start_with(&job, "auto", &on(("auto", true)));
+    job.await_drained(DEADLINE);
+    operator.stop();
+    assert_eq!(job.output().len(), 30);
+}
+
+/// Two instances, as while the setting is changed in one after the other: each continues what the other has left, with
+/// its store and without it.
+#[test]
+fn instances_of_both_data_paths_continue_each_others_work() {
+    let mut random = Random::seeded("both paths");
+    let job = Job::new("both-paths", 4);
+    let feed = Feed::start(&job, Load::new(random.clone(), 4, 3000), 3000);
+    let start = |place: usize, path| Operator::start_with(&job, ["a", "b"][place], &on(path));
+    let mut paths = [WIRE, WIRE];
+    let mut operators = [start(0, paths[0]), start(1, paths[1])];
+    job.await_progress(&[0; 4], DEADLINE);
+    // After every other round they differ.
+    for round in 0..6 {
+        sleep(random.duration(Duration::ZERO, Duration::from_millis(600)));
+        let place = round % 2;
+        match round {
+            0 | 1 => {
+                operators[place].freeze_in_transaction(&job);
+                operators[place].kill();
+            }
+            2 | 3 => operators[place].kill_and_wipe(),
+            _ => operators[place].stop(),
+        }
+        let before = job.committed();
+        paths[place] = if paths[place] == WIRE { LIBRDKAFKA } else { WIRE };
+        operators[place] = start(place, paths[place]);
+        operators[place].await_ready(DEADLINE);
+        job.await_progress(&before, RECOVERY);
+    }
+    println!("{} records", feed.stop());
+    job.await_drained(RECOVERY);
+    let stopped = operators.map(|mut operator| {
+        operator.stop();
+        operator
+    });
+    let found = check(&job, &[stopped[0].state_dir(), stopped[1].state_dir()]);
+    found.assert_each_fate();
+    assert!(found.stores_current >= 4, "each partition should have a store at its end: {found:?}");
+}
