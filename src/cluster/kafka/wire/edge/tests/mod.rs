@@ -130,8 +130,9 @@ fn addresses_of_another_family_are_not_tried() {
     let server = Server::start("127.0.0.1", Speaks::Plain);
     let by = |family| Edge::new(None, SocketSettings { family, keepalive: false });
     Client::new(by(Family::V4), &[server.address()]).ready();
-    let (_, message) = Client::new(by(Family::V6), &[server.address()]).trouble();
-    assert!(message.contains("it has no address of broker.address.family v6"), "{message}");
+    let mut other = Client::new(by(Family::V6), &[server.address()]);
+    let failure = other.until(|brokers, _| brokers.failure().map(str::to_owned));
+    assert!(failure.contains("it has no address of broker.address.family v6"), "{failure}");
     // The name of all of them: those of IPv6 are passed over.
     let named = Address { host: "localhost".to_owned(), port: server.address().port };
     Client::new(by(Family::V4), &[named]).ready();
