@@ -133,9 +133,14 @@ impl App {
         }
     }
 
+    /// Whether the process is dead.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.phase, Phase::Gone)
+    }
+
     /// Whether it has nothing to do any more.
     pub fn is_done(&self) -> bool {
-        matches!(self.phase, Phase::Gone) || self.is_stopping && matches!(self.phase, Phase::Idle)
+        self.is_gone() || self.is_stopping && matches!(self.phase, Phase::Idle)
     }
 
     /// Goes on as far as it can. `time` is `now` microseconds.

@@ -198,7 +198,7 @@ impl World {
         let (now, time) = (self.now, self.time());
         let Some(app) = self.apps.get_mut(number).filter(|app| !app.is_frozen) else { return };
         // A dead process is heard of no more; its links were cut.
-        if app.is_done() && !app.is_stopping {
+        if app.is_gone() {
             return;
         }
         let mut lost = false;
