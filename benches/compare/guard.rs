@@ -16,8 +16,8 @@ const RECORDS: u64 = 1_000_000;
 const ROUNDS: usize = 3;
 /// The medians when this was last set: of ratchet's rate and CPU time divided by the floor's. Update them when
 /// ratchet becomes faster, or the guard will miss a loss.
-const RATE_USUAL: f64 = 0.66;
-const CPU_USUAL: f64 = 1.42;
+const RATE_USUAL: f64 = 0.72;
+const CPU_USUAL: f64 = 1.30;
 /// How much worse than usual the medians may be. With twelve compilers running on the same two cores, single
 /// ratios of CPU time were within 14 % of their median, so 30 % for a median of three is not noise. Ratios of
 /// rates were between half and twice their median there, so less than half is not noise either; smaller

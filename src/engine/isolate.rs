@@ -7,8 +7,8 @@
 //! transactions.
 //!
 //! A lane has a few slots for this ([`super::limits::Limits::isolated_max`]), since each takes two clients with memory,
-//! connections and perhaps threads of their own; the lane decides which task is next. A turn ends at the first trouble, and when nothing
-//! could be read for `IDLE_MAX`.
+//! connections and perhaps threads of their own; the lane decides which task is next. A turn ends at the first trouble,
+//! and when nothing could be read for `IDLE_MAX`.
 
 use std::time::Duration;
 

@@ -10,8 +10,9 @@
 //! - `page`: docs/soak.md, written after an hour or more
 //!
 //! `make soak HOURS=2` runs it. `RATCHET_TEST_SEED` repeats the random choices. With
-//! `RATCHET_TEST_DATA_PATH=librdkafka` lanes are librdkafka's, and no page is written: it is about the default. Logs are left in the target folder below
-//! `kafka-VERSION/runs`. The judge holds all records in memory: half a gigabyte for each million of the input.
+//! `RATCHET_TEST_DATA_PATH=librdkafka` lanes are librdkafka's, and no page is written: it is about the default. Logs are
+//! left in the target folder below `kafka-VERSION/runs`. The judge holds all records in memory: half a gigabyte for each
+//! million of the input.
 #![allow(
     clippy::disallowed_methods,
     reason = "the tests observe a running system from outside: they have a clock and may wait"
