@@ -123,7 +123,7 @@ fn work(contender: Contender) -> Outcome<()> {
         Contender::Floor => floor::run(&spec, false, stop),
         Contender::FloorChangelog => floor::run(&spec, true, stop),
         Contender::Limit => limit::run(&spec, stop),
-        Contender::Ratchet | Contender::RatchetWire | Contender::KafkaStreams | Contender::Quix => {
+        Contender::Ratchet | Contender::RatchetLibrdkafka | Contender::KafkaStreams | Contender::Quix => {
             let others: Vec<&str> = Contender::value_variants().iter().map(|one| one.name()).collect();
             fail!("{contender} is no contender of this program's own; all are {}", others.join(", "))
         }

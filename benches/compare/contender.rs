@@ -49,10 +49,10 @@ pub enum Contender {
     FloorChangelog,
     /// The same on ratchet's own client.
     Limit,
-    /// The program with `data_path: librdkafka`.
-    Ratchet,
     /// The program as it comes, with its lanes on the wire.
-    RatchetWire,
+    Ratchet,
+    /// The same with `data_path: librdkafka`.
+    RatchetLibrdkafka,
     /// Kafka Streams with RocksDB and a changelog.
     KafkaStreams,
     /// Quix Streams.
@@ -67,7 +67,7 @@ impl Contender {
         Contender::FloorChangelog,
         Contender::Limit,
         Contender::Ratchet,
-        Contender::RatchetWire,
+        Contender::RatchetLibrdkafka,
         Contender::KafkaStreams,
         Contender::Quix,
     ];
@@ -80,7 +80,7 @@ impl Contender {
             Contender::FloorChangelog => "floor-changelog",
             Contender::Limit => "limit",
             Contender::Ratchet => "ratchet",
-            Contender::RatchetWire => "ratchet-wire",
+            Contender::RatchetLibrdkafka => "ratchet-librdkafka",
             Contender::KafkaStreams => "kafka-streams",
             Contender::Quix => "quix",
         }
@@ -103,7 +103,7 @@ impl Contender {
 
     /// Whether it is the program.
     pub fn is_ratchet(self) -> bool {
-        matches!(self, Contender::Ratchet | Contender::RatchetWire)
+        matches!(self, Contender::Ratchet | Contender::RatchetLibrdkafka)
     }
 
     /// Threads, lanes or processes that do an instance's work. For ratchet, its default.
@@ -112,7 +112,7 @@ impl Contender {
             Contender::Plain => 1,
             Contender::Floor | Contender::FloorChangelog => FLOOR_LANES,
             // As many as ratchet has.
-            Contender::Limit | Contender::Ratchet | Contender::RatchetWire => {
+            Contender::Limit | Contender::Ratchet | Contender::RatchetLibrdkafka => {
                 thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX)
             }
             Contender::KafkaStreams | Contender::Quix => PEER_THREADS,
@@ -122,7 +122,7 @@ impl Contender {
     /// The group of a run with this name (lower-case letters, digits and dashes).
     pub fn group(self, name: &str) -> String {
         match self {
-            Contender::Ratchet | Contender::RatchetWire => format!("ratchet.{name}"),
+            Contender::Ratchet | Contender::RatchetLibrdkafka => format!("ratchet.{name}"),
             _ => name.to_owned(),
         }
     }
@@ -141,7 +141,7 @@ impl Contender {
             commit_ms: COMMIT_MS,
             threads: self.threads(),
             settings: match self {
-                Contender::Ratchet => vec![("data_path".to_owned(), "librdkafka".to_owned())],
+                Contender::RatchetLibrdkafka => vec![("data_path".to_owned(), "librdkafka".to_owned())],
                 _ => Vec::new(),
             },
             arguments: Vec::new(),
@@ -170,7 +170,7 @@ impl Contender {
                 command.args(["work", self.name()]);
                 command
             }
-            Contender::Ratchet | Contender::RatchetWire => ratchet(spec, |name| topology_text(name, spec))?,
+            Contender::Ratchet | Contender::RatchetLibrdkafka => ratchet(spec, |name| topology_text(name, spec))?,
             Contender::KafkaStreams | Contender::Quix => peer(self, "run.sh"),
         };
         if self == Contender::KafkaStreams {

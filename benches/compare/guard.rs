@@ -3,7 +3,7 @@
 //! Only the ratio of two successive runs counts, and of several such ratios the median, so that neither the
 //! machine nor a short disturbance matters.
 
-use crate::contender::Contender::{FloorChangelog, RatchetWire};
+use crate::contender::Contender::{FloorChangelog, Ratchet};
 use crate::failure::{Outcome, fail};
 use crate::generate::Generator;
 use crate::load;
@@ -32,7 +32,7 @@ pub fn run() -> Outcome<()> {
     let input = load::input(&bench.broker, &bench.progress, "in-ids", RECORDS, |record| generator.next(record))?;
     let mut rounds = Vec::new();
     for number in 1..=ROUNDS {
-        let mut order = [FloorChangelog, RatchetWire];
+        let mut order = [FloorChangelog, Ratchet];
         order.rotate_left(number % 2);
         let mut round = std::collections::BTreeMap::new();
         for contender in order {
@@ -41,8 +41,8 @@ pub fn run() -> Outcome<()> {
         rounds.push(round);
     }
     let spread = |samples: Vec<f64>| Spread::of(samples).expect("every round has both");
-    let rate = spread(ratios_of(&rounds, RatchetWire, FloorChangelog, |sample| sample.rate));
-    let cpu = spread(ratios_of(&rounds, RatchetWire, FloorChangelog, |sample| sample.cpu_us));
+    let rate = spread(ratios_of(&rounds, Ratchet, FloorChangelog, |sample| sample.rate));
+    let cpu = spread(ratios_of(&rounds, Ratchet, FloorChangelog, |sample| sample.cpu_us));
     println!("ratchet by floor-changelog, {ROUNDS} rounds of {RECORDS} records: median (least to most)");
     let (rate_least, cpu_most) = (RATE_USUAL * RATE_MARGIN, CPU_USUAL * CPU_MARGIN);
     println!("records/s {:.2} ({:.2} to {:.2}), at least {rate_least:.2}", rate.median, rate.low, rate.high);

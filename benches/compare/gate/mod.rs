@@ -60,7 +60,7 @@ impl Kind {
 }
 
 /// By which data path the topology runs.
-const WHO: [Contender; 2] = [Contender::Ratchet, Contender::RatchetWire];
+const WHO: [Contender; 2] = [Contender::Ratchet, Contender::RatchetLibrdkafka];
 
 /// One turn of a topology.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
