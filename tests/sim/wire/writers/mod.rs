@@ -42,6 +42,8 @@ pub struct World {
     base: Instant,
     settings: Arc<Settings>,
     pub zombies: usize,
+    /// Why writers were lost that nobody had superseded.
+    lost: Vec<String>,
     ids: usize,
     /// A violation that was seen under way.
     pub seen: Option<String>,
@@ -82,6 +84,7 @@ impl World {
             base,
             settings: Arc::new(settings),
             zombies: 0,
+            lost: Vec::new(),
             ids: 0,
             seen: None,
         };
@@ -134,6 +137,9 @@ impl World {
         let failing = heirs.map(|app| app.failures).max().unwrap_or(0);
         if failing > FAILURES_MAX {
             self.seen.get_or_insert(format!("{failing} transactions of a writer have failed while all was calm"));
+        }
+        if self.profile.is_calm && !self.lost.is_empty() {
+            self.seen.get_or_insert(format!("writers were lost although all was calm: {:?}", self.lost));
         }
         self.apps.iter_mut().for_each(|app| app.is_stopping = true);
         self.run_until(self.now + 60 * SECOND, |world| world.apps.iter().all(App::is_done));
@@ -229,6 +235,7 @@ impl World {
         if app.is_superseded || app.is_stopping {
             return;
         }
+        self.lost.push(app.txs.last().map_or_else(|| "opening".to_owned(), |tx| tx.why.clone()));
         let membership = (app.member.clone(), app.generation);
         let id = self.next_id();
         self.start(membership, &id);

@@ -30,6 +30,8 @@ pub struct Profile {
     /// How late what was under way when a link was cut arrives at most.
     pub late_max: u64,
     pub write: WriteSettings,
+    /// Whether nothing goes wrong at all, so that no writer is ever lost.
+    pub is_calm: bool,
 }
 
 impl Profile {
@@ -75,6 +77,32 @@ impl Profile {
             same_id: verifies && random.once_in(2),
             late_max: *random.pick(&[30 * MS, 300 * MS, 3 * SECOND]),
             write,
+            is_calm: false,
+        }
+    }
+
+    /// The same without any trouble, and with time enough for everything.
+    pub fn draw_calm(seed: u64) -> Self {
+        let drawn = Self::draw(seed);
+        let patience = Duration::from_secs(20);
+        let write = WriteSettings {
+            transaction_timeout: patience,
+            delivery_timeout: patience,
+            request_timeout: patience,
+            ..drawn.write
+        };
+        Self {
+            cuts: 0,
+            moves: 0,
+            freezes: 0,
+            deaths: 0,
+            moody_once_in: 0,
+            poisons: false,
+            message_bytes_max: 1 << 20,
+            transaction_timeout: patience,
+            write,
+            is_calm: true,
+            ..drawn
         }
     }
 }

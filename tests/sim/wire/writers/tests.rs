@@ -35,6 +35,13 @@ fn what_is_committed_is_what_the_app_was_told() {
     }
 }
 
+#[test]
+fn no_writer_is_lost_without_trouble() {
+    for seed in 0..SEEDS {
+        assert_eq!(run(seed, Profile::draw_calm(seed), base()).1, Ok(()), "seed {seed}");
+    }
+}
+
 /// At any moment, so that something is asked of it now and nothing then; and for longer than any patience. The others may
 /// name it as the coordinator for a while after it is gone, and then do not know it any more.
 #[test]
@@ -131,7 +138,6 @@ macro_rules! noticed {
 
 noticed! {
     sequence_that_is_not_raised_after_a_retry_is_noticed: SequenceNotRaised,
-    epoch_of_a_former_transaction_is_noticed: FormerEpoch,
     batch_sent_under_two_sequences_is_noticed: TwoSequences,
     offsets_without_generation_are_noticed: NoGeneration,
     partition_of_the_wrong_transaction_is_noticed: AddedBefore,
@@ -141,6 +147,12 @@ noticed! {
     abort_of_an_unknown_end_is_noticed: UnknownIsAbort,
     skipped_refusal_is_noticed: RefusedIsSkipped,
     end_before_the_records_are_written_is_noticed: EndBeforeFlush,
+}
+
+/// Brokers refuse whatever comes with it: nothing is wrong but that no writer lasts.
+#[test]
+fn epoch_of_a_former_transaction_is_noticed() {
+    is_noticed_as("although all was calm", Mistake::FormerEpoch, Profile::draw_calm);
 }
 
 #[test]

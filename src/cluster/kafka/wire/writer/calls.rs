@@ -65,6 +65,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Whether it opens the transaction at its coordinator, where none is open.
+    pub(super) fn adds(&self) -> bool {
+        matches!(self, Self::AddPartitions(_) | Self::AddOffsets(_) | Self::Offsets)
+    }
+
     /// Whose coordinator is asked; not for [`Kind::Find`], which any broker answers.
     pub(super) fn role(&self) -> Role {
         match self {
@@ -256,7 +261,6 @@ impl Writer {
             .with_v3_and_below_producer_epoch(self.session.epoch)
             .with_v3_and_below_topics(topics);
         if self.call_seat(Kind::AddPartitions(out.clone()), (0, 3), &request, brokers, now) {
-            self.is_started = true;
             self.mark(&out, Membership::Out, Membership::Adding);
             // The group will be part of it too, so that need not wait for the commit.
             self.call_add_offsets(brokers, now);
@@ -283,9 +287,7 @@ impl Writer {
             .with_producer_id(ProducerId(self.session.producer_id))
             .with_producer_epoch(self.session.epoch)
             .with_group_id(GroupId(text(&group)));
-        if self.call_seat(Kind::AddOffsets(group), (0, 3), &request, brokers, now) {
-            self.is_started = true;
-        }
+        self.call_seat(Kind::AddOffsets(group), (0, 3), &request, brokers, now);
     }
 
     /// Asks the group's coordinator to keep the offsets of `commit` until the transaction ends.
@@ -295,9 +297,7 @@ impl Writer {
         }
         let request = self.offsets_request(commit);
         let versions = if self.session.is_v2 { (5, 5) } else { (3, 4) };
-        if self.call_seat(Kind::Offsets, versions, &request, brokers, now) {
-            self.is_started = true;
-        }
+        self.call_seat(Kind::Offsets, versions, &request, brokers, now);
     }
 
     fn offsets_request(&self, commit: &Commit) -> TxnOffsetCommitRequest {

@@ -100,7 +100,7 @@ pub struct Writer {
     group: Seat,
     /// The group whose offsets were committed last; they are likely to be again.
     group_id: Option<Arc<str>>,
-    /// Whether any request was sent that may have opened the transaction at its coordinator.
+    /// Whether the transaction may be open at its coordinator.
     is_started: bool,
     /// Whether the group is part of the transaction.
     has_offsets: bool,

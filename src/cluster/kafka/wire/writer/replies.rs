@@ -89,6 +89,7 @@ impl Writer {
         if sent && !matches!(call.kind, Kind::Find(_) | Kind::Init | Kind::Bump) {
             self.session.broke();
         }
+        self.is_started |= sent && call.kind.adds();
     }
 
     /// Takes a call's answer.
@@ -100,7 +101,12 @@ impl Writer {
         if let Kind::AddPartitions(partitions) = &call.kind {
             self.partitions_added(partitions, &answer);
         }
-        match fate::of_call(answer.code) {
+        let fate = fate::of_call(answer.code);
+        // A coordinator that is still ending the former transaction, or denies access, has opened none; whatever else it
+        // says, what it wrote down may last.
+        let is_moot = answer.code == code::CONCURRENT_TRANSACTIONS || fate == CallFate::Denied;
+        self.is_started |= call.kind.adds() && !is_moot;
+        match fate {
             CallFate::Done => {
                 // A coordinator that was found has not been reached yet.
                 if !matches!(call.kind, Kind::Find(_)) {
@@ -109,7 +115,7 @@ impl Writer {
                 self.delayed_by = None;
                 self.call_done(&call.kind, &answer);
             }
-            fate @ (CallFate::Moved | CallFate::Again) => {
+            CallFate::Moved | CallFate::Again => {
                 self.delayed_by = Some(answer.code);
                 if fate == CallFate::Moved {
                     self.seat(role).node = None;
