@@ -21,7 +21,7 @@ use super::super::wire::edge::{Family, SocketSettings};
 use super::super::wire::fetcher::FetchSettings;
 use super::super::wire::login::Login;
 use super::super::wire::records::{Codec, Packer};
-use super::super::wire::writer::{Transactions, WriteSettings};
+use super::super::wire::writer::WriteSettings;
 use super::tls::{self, TlsProperties};
 use super::{Accepted, ClientSettings};
 use crate::cluster::MISSING_WAIT;
@@ -298,7 +298,7 @@ fn writing(given: &Given<'_>, tls: &mut Tls) -> Result<(ClientSettings, WriteSet
         buffered_bytes_max: buffered.transpose()?.map_or(own.buffered_bytes_max, |kbytes| kbytes << 10),
         retry_backoff,
         retry_backoff_max: retry_backoff_max.max(retry_backoff),
-        transactions: Transactions::V1,
+        transactions: own.transactions,
     };
     Ok((client, write))
 }

@@ -234,7 +234,12 @@ impl Writer {
         self.call_seat(kind, (oldest, 4), &request, brokers, now);
     }
 
-    /// Asks for the partitions that have something to send to be added; version 1 only.
+    /// Asks for the partitions that have something to send to be added.
+    ///
+    /// With version 2 a Produce request could add them, and clients should have it do so. But a leader holds one that
+    /// comes while the former transaction ends, until that has ended or for 20 ms at a time
+    /// (`add.partitions.to.txn.retry.backoff.ms`), and transactions of a busy lane follow each other at once. A
+    /// coordinator that is asked answers at once, and takes the older request in the epoch of either version.
     pub(super) fn call_add_partitions(&mut self, brokers: &mut Brokers, now: Instant) {
         if self.calls_any(|kind| matches!(kind, Kind::AddPartitions(_))) {
             return;
@@ -276,7 +281,7 @@ impl Writer {
         }
     }
 
-    /// Asks for the group to be added; version 1 only.
+    /// Asks for the group to be added.
     pub(super) fn call_add_offsets(&mut self, brokers: &mut Brokers, now: Instant) {
         let Some(group) = self.group_id.clone() else { return };
         if self.has_offsets || self.calls_any(|kind| matches!(kind, Kind::AddOffsets(_))) {

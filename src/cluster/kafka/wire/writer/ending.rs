@@ -147,9 +147,9 @@ impl Writer {
         }
     }
 
-    /// With version 1, has the partitions added that have something to send.
+    /// Has the partitions added that have something to send.
     fn add_partitions(&mut self, brokers: &mut Brokers, now: Instant) {
-        if self.trouble.is_none() && !self.session.is_v2 {
+        if self.trouble.is_none() {
             self.call_add_partitions(brokers, now);
         }
     }
@@ -173,7 +173,7 @@ impl Writer {
         }
         self.add_partitions(brokers, now);
         if !commit.has_offsets {
-            match self.session.is_v2 || self.has_offsets {
+            match self.has_offsets {
                 true => self.call_offsets(&commit, brokers, now),
                 false => self.call_add_offsets(brokers, now),
             }

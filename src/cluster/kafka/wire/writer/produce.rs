@@ -96,8 +96,7 @@ impl Writer {
     /// Where the partition's next batch would go, if it may go now, and whether it is time for it.
     fn sendable(&self, at: usize, brokers: &Brokers, now: Instant) -> Option<(Leader, bool)> {
         let partition = self.partitions.get(at)?;
-        let is_in = self.session.is_v2 || partition.membership == Membership::In;
-        if !is_in || !partition.pace.is_due(now) {
+        if partition.membership != Membership::In || !partition.pace.is_due(now) {
             return None;
         }
         let leader = brokers.leader(&partition.topic, partition.index)?;

@@ -9,10 +9,10 @@ use crate::record::{Headers, TopicPartition};
 /// Which protocol of transactions to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transactions {
-    /// Partitions are added by name, and all transactions have one epoch (KIP-98).
+    /// All transactions have one epoch (KIP-98).
     V1,
-    /// Where the cluster has it, partitions are added by writing to them, and each transaction has its own epoch
-    /// (KIP-890, `transaction.version` 2); else like [`Transactions::V1`].
+    /// Where the cluster has it, each transaction has its own epoch (KIP-890, `transaction.version` 2); else like
+    /// [`Transactions::V1`].
     V2,
 }
 
@@ -65,7 +65,7 @@ impl Default for WriteSettings {
             buffered_bytes_max: 64 << 20,
             retry_backoff: Duration::from_millis(1),
             retry_backoff_max: Duration::from_millis(100),
-            transactions: Transactions::V1,
+            transactions: Transactions::V2,
         }
     }
 }
