@@ -1,10 +1,12 @@
-//! Measures a large state: millions of entries in four stores are loaded as in a restore, then looked up, with half of
-//! the lookups hits; and a small state for comparison, in the same process. Also times opening and closing, and shows
-//! the process's memory at each step.
+//! Measures a large state: millions of entries in four stores are loaded as in a restore, then looked up: half of the
+//! lookups hits, only hits, only misses; and a small state for comparison, in the same process. Also times opening and
+//! closing, and shows the process's memory at each step.
 //!
 //! `cargo bench --profile release --bench large`. `RATCHET_BENCH_ENTRIES` (default 50,000,000),
 //! `RATCHET_BENCH_MEMORY_MIB` (default 1024), `RATCHET_BENCH_LOOKUPS` (default 2,000,000),
-//! `RATCHET_BENCH_DIR` (default the system's folder for temporary files) set the amount of work.
+//! `RATCHET_BENCH_DIR` (default the system's folder for temporary files) set the amount of work. With
+//! `RATCHET_BENCH_KEEP=1` the loaded state stays in that folder, and the next run of as many entries looks up there
+//! what is in it: nothing is loaded, and nothing is written.
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures with the machine's clocks")]
 
 use std::path::Path;
@@ -85,18 +87,32 @@ fn load(stores: &mut [Store], memory: &Memory, entries: u64) {
     }
 }
 
-/// Looks up keys, half of which exist, in sorted batches, one store after the other; with `written`, also commits new
-/// ones from that number on.
-fn look(stores: &mut [Store], entries: u64, seed: u64, lookups: u64, mut written: Option<u64>) {
-    let mut found = 0;
+/// Which keys are looked up.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Hits,
+    Misses,
+    /// As many of both.
+    Both,
+}
+
+/// Looks up keys in sorted batches, one store after the other; with `written`, also commits new ones from that number on.
+fn look(stores: &mut [Store], (entries, wanted): (u64, Wanted), seed: u64, lookups: u64, mut written: Option<u64>) {
+    let (mut found, mut expected) = (0, 0);
     let mut bytes = Vec::new();
     let mut overlays: Vec<Overlay> = stores.iter().map(|_| Overlay::new()).collect();
     for batch in 0..lookups / LOOKUPS {
         let at = batch % STORES;
-        let number = |n: u64| {
+        let mut number = |n: u64| {
             let random = mix(seed.wrapping_add(batch * LOOKUPS + n));
             let known = random % (entries / STORES) * STORES + at;
-            if n.is_multiple_of(2) { known } else { known + (1 << 40) }
+            let is_hit = match wanted {
+                Wanted::Hits => true,
+                Wanted::Misses => false,
+                Wanted::Both => n.is_multiple_of(2),
+            };
+            expected += u64::from(is_hit);
+            if is_hit { known } else { known + (1 << 40) }
         };
         let mut keys: Vec<_> = (0..LOOKUPS).map(|n| key(number(n))).collect();
         keys.sort_unstable();
@@ -116,26 +132,44 @@ fn look(stores: &mut [Store], entries: u64, seed: u64, lookups: u64, mut written
             }
         }
     }
-    assert_eq!(found, lookups / LOOKUPS * LOOKUPS / 2, "half of them are there");
+    assert_eq!(found, expected, "those that exist are there");
 }
 
 fn open(dir: &Path, memory: &Memory) -> Vec<Store> {
     (0..STORES).map(|at| Store::open(&dir.join(at.to_string()), memory).expect("it can be opened")).collect()
 }
 
+/// Times hits, misses and both, some rounds each.
+fn rounds(stores: &mut [Store], entries: u64, lookups: u64) {
+    for round in 3..6 {
+        for (wanted, what) in
+            [(Wanted::Both, "lookups"), (Wanted::Hits, "lookups, hits"), (Wanted::Misses, "lookups, misses")]
+        {
+            measured(what, lookups, || look(stores, (entries, wanted), (round << 40) + wanted as u64, lookups, None));
+        }
+    }
+}
+
 fn run(dir: &Path, entries: u64, memory_bytes: u64, lookups: u64) {
     println!("{entries} entries in {STORES} stores, memory {} MiB", memory_bytes >> 20);
     let memory = Memory::new(memory_bytes);
     let mut stores = open(dir, &memory);
+    let both = (entries, Wanted::Both);
+    if stores[0].meta().expect("it can be read").is_some() {
+        measured("lookups at once", lookups, || look(&mut stores, both, 1, lookups, None));
+        rounds(&mut stores, entries, lookups);
+        return;
+    }
     measured("load", entries, || load(&mut stores, &memory, entries));
-    measured("lookups at once", lookups, || look(&mut stores, entries, 1, lookups, None));
-    measured("lookups, again", lookups, || look(&mut stores, entries, 2, lookups, None));
+    measured("lookups at once", lookups, || look(&mut stores, both, 1, lookups, None));
+    measured("lookups, again", lookups, || look(&mut stores, both, 2, lookups, None));
     measured("compactions finished", entries, || wait_for_compactions(&stores));
-    for round in 3..6 {
-        measured("lookups", lookups, || look(&mut stores, entries, round << 40, lookups, None));
+    rounds(&mut stores, entries, lookups);
+    if keeps() {
+        return;
     }
     measured("lookups and half as many new entries", lookups, || {
-        look(&mut stores, entries, 7 << 40, lookups, Some(1 << 50))
+        look(&mut stores, both, 7 << 40, lookups, Some(1 << 50))
     });
     measured("flushed and closed", STORES, || {
         stores.iter_mut().for_each(|store| store.flush().expect("there is space"));
@@ -146,8 +180,12 @@ fn run(dir: &Path, entries: u64, memory_bytes: u64, lookups: u64) {
         stores.iter().for_each(|store| assert_eq!(store.meta().expect("it can be read"), Some(current())));
         stores
     });
-    measured("first lookups", LOOKUPS * STORES, || look(&mut stores, entries, 9 << 40, LOOKUPS * STORES, None));
+    measured("first lookups", LOOKUPS * STORES, || look(&mut stores, both, 9 << 40, LOOKUPS * STORES, None));
     measured("closed", STORES, || stores.clear());
+}
+
+fn keeps() -> bool {
+    setting("RATCHET_BENCH_KEEP", 0) == 1
 }
 
 /// Waits until compactions seem to have ended: the stores' size does not change, and hardly any CPU time is used.
@@ -168,6 +206,11 @@ fn main() {
     let lookups = setting("RATCHET_BENCH_LOOKUPS", 2_000_000);
     let memory_bytes = setting("RATCHET_BENCH_MEMORY_MIB", 1024) << 20;
     let root = std::env::var_os("RATCHET_BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
+    if keeps() {
+        let dir = root.join(format!("large-{entries}"));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        return run(&dir, entries, memory_bytes, lookups);
+    }
     for entries in [SMALL_ENTRIES, entries] {
         let dir = tempfile::tempdir_in(&root).expect("a folder");
         run(dir.path(), entries, memory_bytes, lookups);
