@@ -51,6 +51,8 @@ const FILTER_BITS: f64 = 10.0;
 /// How aggressively blocks of replaced files are evicted from the cache: the value that RocksDB's authors intend as the
 /// default.
 const UNCACHE: &str = "uncache_aggressiveness=300";
+/// The cache counts as full from here on, 1 / this below its size: its parts do not fill alike.
+const CACHE_FULL_SHARE: usize = 8;
 /// Every miss checks the filter of each of these files: beyond this number, writes wait for a compaction. A load leaves
 /// some dozens, and later writes do not wait until they are merged.
 const LEVEL_ZERO_FILES_MAX: i32 = 256;
@@ -181,6 +183,12 @@ impl RocksMemory {
         self.cache.get_usage()
     }
 
+    /// Whether a block more in the cache means one less.
+    pub fn is_cache_full(&self) -> bool {
+        let bytes = self.loads.blocks.bytes_left();
+        self.cache.get_usage() >= bytes - bytes / CACHE_FULL_SHARE
+    }
+
     /// The threads that build table files.
     pub fn builders(&self) -> &Builders {
         &self.loads.builders
@@ -266,8 +274,13 @@ impl Blocks {
 
     /// Two at once may leave a size that is old by one step, until the next change.
     fn fit(&self) {
+        self.cache.clone().set_capacity(self.bytes_left());
+    }
+
+    /// What the others leave to it.
+    fn bytes_left(&self) -> usize {
         let others = self.for_loads.load(Ordering::Relaxed) + self.for_memtables.load(Ordering::Relaxed);
-        self.cache.clone().set_capacity(self.bytes.saturating_sub(others));
+        self.bytes.saturating_sub(others)
     }
 }
 

@@ -26,6 +26,7 @@ mod build;
 mod dir;
 pub mod disk;
 mod error;
+mod filling;
 mod load;
 mod memory;
 mod memtable;

@@ -20,6 +20,7 @@ use rocksdb::{
 
 use super::build::{self, Loaded, Pending, TableFile};
 use super::disk::{Disk, Files, Put, Read, Records, Take};
+use super::filling::Filling;
 use super::load::LoadBuffer;
 use super::memory::RocksMemory;
 use super::memtable::{Budget, Frozen};
@@ -51,6 +52,7 @@ pub(super) struct Rocks {
     db: DB,
     dir: PathBuf,
     memory: RocksMemory,
+    filling: Filling,
     ingest_bytes_min: usize,
 }
 
@@ -94,8 +96,8 @@ impl Rocks {
     }
 
     fn of(db: DB, dir: PathBuf, memory: RocksMemory) -> Self {
-        let (loads, tables) = (VecDeque::new(), VecDeque::new());
-        Self { loads, tables, load_files: None, db, dir, memory, ingest_bytes_min: INGEST_BYTES_MIN }
+        let (loads, tables, filling) = (VecDeque::new(), VecDeque::new(), Filling::default());
+        Self { loads, tables, load_files: None, db, dir, memory, filling, ingest_bytes_min: INGEST_BYTES_MIN }
     }
 
     /// Brings in the loads that are ready, or all of them.
@@ -242,7 +244,9 @@ impl Files for Rocks {
         let db = &self.db;
         let family = column_family(db);
         for (chunk, keys) in keys.chunks(GET_KEYS_MAX).enumerate() {
-            let values = db.batched_multi_get_cf(&family, keys.iter().copied(), true);
+            let mut options = ReadOptions::default();
+            options.fill_cache(self.filling.next(|| self.memory.is_cache_full()));
+            let values = db.batched_multi_get_cf_opt(&family, keys.iter().copied(), true, &options);
             for (at, value) in values.into_iter().enumerate() {
                 let value = value.map_err(|error| self.failed(&error))?;
                 found(chunk * GET_KEYS_MAX + at, value.as_deref());

@@ -11,6 +11,7 @@ mod crash;
 mod damage;
 mod dir;
 mod load;
+mod lookups;
 mod memtable;
 pub(super) mod model;
 mod overlay;
