@@ -164,7 +164,7 @@ impl Brokers {
         let reason = format!("{}: {}", open.address, fault.reason);
         // A broker that wants a login closes the connection at the first request.
         let is_cut = !closes && open.connection.was_ready() && !open.connection.is_proven();
-        self.failure = Some(match is_cut && self.metadata.is_new() && self.settings.login == Login::None {
+        self.failure = Some(match is_cut && self.metadata.is_new() && matches!(self.settings.login, Login::None) {
             true => format!("{reason}; it may want a login"),
             false => reason.clone(),
         });

@@ -7,6 +7,9 @@
 //!              says)       one)            login ends (KIP-368)
 //! ```
 //!
+//! A login that needs a token (OAUTHBEARER) waits for one, as long as a request may take: whoever gets tokens puts them
+//! into a cell, which is looked at until there is one, or until it says that a person has to help.
+//!
 //! Requests are answered in their order. A response is matched by its correlation id; one that nobody asked for, that
 //! is for another request, or that is no response at all breaks the connection, since nothing behind it can be trusted.
 //!
@@ -27,7 +30,7 @@ pub(super) use self::pool::Pool;
 pub use self::request::{Body, Request, Segment, Segments};
 pub use self::versions::Versions;
 use super::brokers::{RequestId, Settings, TroubleKind};
-use super::login::{self, Dialogue, Login, Refused};
+use super::login::{self, Dialogue, Login, Missing, Refused};
 use super::primitives::Reader;
 
 pub(super) mod fields;
@@ -46,6 +49,9 @@ const RENEW_AFTER: std::ops::Range<u64> = 850..950;
 /// Logins that a broker wants more often than this, in milliseconds, are not renewed as often: it would be all that is
 /// done.
 const LIFETIME_MS_MIN: u64 = 1_000;
+
+/// How often it is looked whether there is a token.
+const TOKEN_LOOK: Duration = Duration::from_millis(20);
 
 /// Why a connection cannot go on.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,6 +99,11 @@ enum Phase {
     Opening,
     /// Versions were asked for.
     Versions,
+    /// There is no token to log in with: when it is looked again, and by when there has to be one.
+    Token {
+        look_at: Instant,
+        until: Instant,
+    },
     /// A mechanism was named.
     Handshake,
     Login(Dialogue),
@@ -106,6 +117,8 @@ pub(super) struct Connection {
     inbox: Inbox,
     outbox: Outbox,
     versions: Versions,
+    /// The login that is under way.
+    login: Login,
     /// By when it has to be open.
     opens_by: Instant,
     /// When the login has to be renewed.
@@ -124,6 +137,7 @@ impl Connection {
             inbox: Inbox::new(settings.response_bytes_max),
             outbox: Outbox::default(),
             versions: Versions::default(),
+            login: Login::None,
             opens_by: now + settings.connect_timeout,
             renew_at: None,
             used_at: now,
@@ -185,19 +199,24 @@ impl Connection {
         self.outbox.push(request, Owner::Sent(id), deadline, &shared.settings.client_id, shared.pool)
     }
 
-    /// Begins to renew the login if it is time and nothing is unanswered.
+    /// Begins to renew the login if it is time and nothing is unanswered; or to log in, if there is a token at last.
     pub fn renew(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
-        let is_due = self.renew_at.is_some_and(|at| at <= shared.now);
-        match is_due && matches!(self.phase, Phase::Ready) && self.outbox.len() == 0 {
-            true => self.log_in(shared),
-            false => Ok(()),
-        }
+        let is_due = match self.phase {
+            Phase::Ready => self.renew_at.is_some_and(|at| at <= shared.now) && self.outbox.len() == 0,
+            Phase::Token { look_at, .. } => look_at <= shared.now,
+            _ => false,
+        };
+        if is_due { self.log_in(shared) } else { Ok(()) }
     }
 
     /// When time alone changes something.
     pub fn deadline(&self) -> Option<Instant> {
         let opening = matches!(self.phase, Phase::Opening).then_some(self.opens_by);
-        let renewing = self.renew_at.filter(|_| matches!(self.phase, Phase::Ready) && self.outbox.len() == 0);
+        let renewing = match self.phase {
+            Phase::Ready => self.renew_at.filter(|_| self.outbox.len() == 0),
+            Phase::Token { look_at, .. } => Some(look_at),
+            _ => None,
+        };
         [opening, renewing, self.outbox.deadline()].into_iter().flatten().min()
     }
 
@@ -256,7 +275,6 @@ impl Connection {
 
     /// A response that the connection asked for itself.
     fn greeted(&mut self, body: &[u8], version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
-        let login = &shared.settings.login;
         match std::mem::replace(&mut self.phase, Phase::Ready) {
             Phase::Versions => {
                 let reply = versions::reply(body, version);
@@ -267,24 +285,29 @@ impl Connection {
                         return Err(Fault::protocol(format!("it refuses to list its versions with error {error}")));
                     }
                 }
-                if matches!(login, Login::None) { Ok(()) } else { self.log_in(shared) }
+                if matches!(shared.settings.login, Login::None) { Ok(()) } else { self.log_in(shared) }
             }
             Phase::Handshake => {
-                login::shaken(login, body)?;
+                login::shaken(&self.login, body)?;
                 let mut nonce = [0; login::NONCE_BYTES];
                 shared.random.fill_bytes(&mut nonce);
-                let (dialogue, token) = Dialogue::begin(login, nonce)?;
-                self.authenticate(dialogue, &token, shared)
+                let (dialogue, message) = Dialogue::begin(&self.login, nonce)?;
+                self.authenticate(dialogue, &message, shared)
             }
             Phase::Login(mut dialogue) => {
-                let (token, lifetime_ms) = login::authenticated(login, body, version)?;
-                match dialogue.next(login, token)? {
-                    Some(token) => return self.authenticate(dialogue, &token, shared),
+                let (message, lifetime_ms) = match login::authenticated(&self.login, body, version) {
+                    Ok(answered) => answered,
+                    Err(error) => return Err(dialogue.refused(&self.login, error).into()),
+                };
+                match dialogue.next(&self.login, message)? {
+                    Some(message) => return self.authenticate(dialogue, &message, shared),
                     None => self.logged_in(lifetime_ms, shared),
                 }
                 Ok(())
             }
-            Phase::Opening | Phase::Ready => Err(Fault::protocol("it answered what was not asked")),
+            Phase::Opening | Phase::Token { .. } | Phase::Ready => {
+                Err(Fault::protocol("it answered what was not asked"))
+            }
         }
     }
 
@@ -294,20 +317,37 @@ impl Connection {
     }
 
     fn log_in(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
+        self.login = match shared.settings.login.by_now(shared.now) {
+            Ok(login) => login,
+            Err(missing) => return self.wait_for_token(&missing, shared),
+        };
         let Some(mechanism) = shared.settings.login.mechanism() else { return Ok(()) };
         let version = self.offered(login::HANDSHAKE, login::HANDSHAKE_VERSION..=login::HANDSHAKE_VERSION)?;
         self.phase = Phase::Handshake;
         self.ask(login::HANDSHAKE, version, login::handshake(mechanism), shared)
     }
 
-    fn authenticate(&mut self, dialogue: Dialogue, token: &[u8], shared: &mut Shared<'_>) -> Result<(), Fault> {
+    fn wait_for_token(&mut self, missing: &Missing, shared: &Shared<'_>) -> Result<(), Fault> {
+        let until = match self.phase {
+            Phase::Token { until, .. } => until,
+            _ => shared.now + shared.settings.request_timeout,
+        };
+        if missing.is_lasting || until <= shared.now {
+            let kind = missing.is_lasting.then_some(TroubleKind::Login);
+            return Err(Fault { kind, reason: format!("it wants a login, and there is no token: {}", missing.why) });
+        }
+        self.phase = Phase::Token { look_at: shared.now + TOKEN_LOOK, until };
+        Ok(())
+    }
+
+    fn authenticate(&mut self, dialogue: Dialogue, message: &[u8], shared: &mut Shared<'_>) -> Result<(), Fault> {
         let version = self.offered(login::AUTHENTICATE, login::AUTHENTICATE_VERSIONS)?;
         self.phase = Phase::Login(dialogue);
-        self.ask(login::AUTHENTICATE, version, login::authenticate(token, version), shared)
+        self.ask(login::AUTHENTICATE, version, login::authenticate(message, version), shared)
     }
 
     fn logged_in(&mut self, lifetime_ms: u64, shared: &mut Shared<'_>) {
-        self.renew_at = None;
+        (self.login, self.renew_at) = (Login::None, None);
         if lifetime_ms > 0 {
             let lifetime_ms = lifetime_ms.max(LIFETIME_MS_MIN);
             let after_ms = lifetime_ms / 1000 * shared.random.random_range(RENEW_AFTER)

@@ -1,20 +1,25 @@
-//! How a client logs in (SASL): PLAIN and SCRAM, the tokens and the requests that carry them.
+//! How a client logs in (SASL): PLAIN, SCRAM and OAUTHBEARER, their messages and the requests that carry them.
 //!
-//! SaslHandshake names the mechanism, SaslAuthenticate carries a token each way until both sides are content (KIP-43,
+//! SaslHandshake names the mechanism, SaslAuthenticate carries a message each way until both sides are content (KIP-43,
 //! KIP-152). A broker may say for how long the login counts (KIP-368); the connection then logs in again in time.
 //!
 //! Names and passwords are sent as they are written, without SASLprep: Kafka's brokers and clients do the same.
 //!
 //! **Failure**: a broker that refuses, that answers what it should not, or that does not prove that it knows the
-//! password is [`Refused`]. No message holds a password, not even where a broker sends it back.
+//! password is [`Refused`]. No message holds a password or a token, not even where a broker sends it back.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
 
+pub use self::token::{Missing, Token, Tokens, check_extension};
 use super::connection::fields::{Fields, put, put_bytes, put_no_tags};
 
+mod bearer;
 pub(super) mod scram;
 #[cfg(test)]
 mod tests;
+mod token;
 
 /// SaslHandshake's key.
 pub const HANDSHAKE: i16 = 17;
@@ -31,8 +36,8 @@ const SAID_CHARS_MAX: usize = 300;
 /// Random bytes of a nonce.
 pub const NONCE_BYTES: usize = 24;
 
-/// How a client logs in. TLS is the edge's business. `Debug` shows no password.
-#[derive(Clone, PartialEq, Eq, Default)]
+/// How a client logs in. TLS is the edge's business. `Debug` shows no password and no token.
+#[derive(Clone, Default)]
 pub enum Login {
     /// Not at all, or by the certificate of the TLS connection.
     #[default]
@@ -54,6 +59,10 @@ pub enum Login {
         /// The password.
         password: String,
     },
+    /// OAUTHBEARER, with whichever token there is when a connection begins to log in: see [`Login::by_now`].
+    OAuth(Arc<Tokens>),
+    /// OAUTHBEARER with this token.
+    Bearer(Arc<Token>),
 }
 
 impl fmt::Debug for Login {
@@ -64,6 +73,8 @@ impl fmt::Debug for Login {
             Self::Scram { sha512, user, .. } => {
                 f.debug_struct("Scram").field("sha512", sha512).field("user", user).finish_non_exhaustive()
             }
+            Self::OAuth(_) => f.write_str("OAuth"),
+            Self::Bearer(_) => f.write_str("Bearer"),
         }
     }
 }
@@ -76,20 +87,33 @@ impl Login {
             Self::Plain { .. } => Some("PLAIN"),
             Self::Scram { sha512: false, .. } => Some("SCRAM-SHA-256"),
             Self::Scram { sha512: true, .. } => Some("SCRAM-SHA-512"),
+            Self::OAuth(_) | Self::Bearer(_) => Some("OAUTHBEARER"),
         }
     }
 
-    fn password(&self) -> &str {
+    /// The login that a connection begins now: by one and the same token from its beginning to its end.
+    ///
+    /// # Errors
+    /// It needs a token, and there is none.
+    pub fn by_now(&self, now: Instant) -> Result<Self, Missing> {
         match self {
-            Self::None => "",
-            Self::Plain { password, .. } | Self::Scram { password, .. } => password,
+            Self::OAuth(tokens) => tokens.get(now).map(Self::Bearer),
+            other => Ok(other.clone()),
         }
     }
 
-    /// What a broker said, fit for a log: on one line, not too long, without the password.
+    fn secret(&self) -> &str {
+        match self {
+            Self::None | Self::OAuth(_) => "",
+            Self::Plain { password, .. } | Self::Scram { password, .. } => password,
+            Self::Bearer(token) => token.value(),
+        }
+    }
+
+    /// What a broker said, fit for a log: on one line, not too long, without the password or the token.
     pub fn clean(&self, said: &str) -> String {
-        let password = self.password();
-        let hidden = if password.is_empty() { said.to_owned() } else { said.replace(password, "[hidden]") };
+        let secret = self.secret();
+        let hidden = if secret.is_empty() { said.to_owned() } else { said.replace(secret, "[hidden]") };
         hidden.chars().take(SAID_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
     }
 }
@@ -103,9 +127,10 @@ pub struct Refused(pub String);
 pub struct Dialogue(Step);
 
 enum Step {
-    /// PLAIN's token is sent.
+    /// PLAIN's message is sent.
     Plain,
     Scram(scram::Step),
+    Bearer(bearer::Step),
     Done,
 }
 
@@ -116,7 +141,7 @@ impl fmt::Debug for Dialogue {
 }
 
 impl Dialogue {
-    /// Begins a login; returns the first token too. `nonce` has to be new and unpredictable.
+    /// Begins a login; returns the first message too. `nonce` has to be new and unpredictable.
     ///
     /// # Errors
     /// The name or the password cannot be sent by this mechanism.
@@ -133,10 +158,12 @@ impl Dialogue {
                 let (step, token) = scram::begin(*sha512, user, &nonce);
                 Ok((Self(Step::Scram(step)), token))
             }
+            Login::OAuth(_) => Err(Refused("there is no token to log in with".to_owned())),
+            Login::Bearer(token) => Ok((Self(Step::Bearer(bearer::Step::Verdict)), bearer::begin(token))),
         }
     }
 
-    /// Takes the broker's token. The next one to be sent, or `None` once the login is complete.
+    /// Takes the broker's message. The next one to be sent, or `None` once the login is complete.
     ///
     /// # Errors
     /// The broker refused, or did not prove what it has to.
@@ -144,12 +171,26 @@ impl Dialogue {
         match std::mem::replace(&mut self.0, Step::Done) {
             Step::Plain => Ok(None),
             Step::Scram(step) => {
-                let next = step.next(login.password(), token).map_err(|Refused(why)| Refused(login.clean(&why)))?;
+                let next = step.next(login.secret(), token).map_err(|Refused(why)| Refused(login.clean(&why)))?;
                 let Some((step, token)) = next else { return Ok(None) };
                 self.0 = Step::Scram(step);
                 Ok(Some(token))
             }
+            Step::Bearer(step) => {
+                let next = step.next(token).map_err(|Refused(why)| Refused(login.clean(&why)))?;
+                let Some((step, token)) = next else { return Ok(None) };
+                self.0 = Step::Bearer(step);
+                Ok(Some(token))
+            }
             Step::Done => Err(Refused("the broker answered a login that is complete".to_owned())),
+        }
+    }
+
+    /// Why the login is refused: as the broker has said before, if it has, or with this error.
+    pub fn refused(self, login: &Login, error: Refused) -> Refused {
+        match self.0 {
+            Step::Bearer(bearer::Step::Refused(why)) => Refused(login.clean(&why)),
+            _ => error,
         }
     }
 }

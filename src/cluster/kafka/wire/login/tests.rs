@@ -172,9 +172,95 @@ fn plain() {
     assert!(Dialogue::begin(&split, [0; NONCE_BYTES]).is_err());
 }
 
+fn token(value: &str, extensions: &[(&str, &str)]) -> Result<Token, &'static str> {
+    let extensions = extensions.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Token::new(value.to_owned(), extensions)
+}
+
+fn bearer(value: &str, extensions: &[(&str, &str)]) -> Login {
+    Login::Bearer(Arc::new(token(value, extensions).unwrap()))
+}
+
 #[test]
-fn nothing_shows_a_password() {
-    let logins = [Login::Plain { user: "me".into(), password: "hunter2".into() }, scram(true, "me", "hunter2")];
+fn a_token_is_shown_as_rfc_7628_says() {
+    let login = bearer("a.b.c", &[("logicalCluster", "lkc-1"), ("note", "a, b=c")]);
+    let (mut dialogue, message) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
+    assert_eq!(message, b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01note=a, b=c\x01\x01");
+    assert_eq!(dialogue.next(&login, b"").unwrap(), None);
+    dialogue.next(&login, b"").unwrap_err();
+    let (_, message) = Dialogue::begin(&bearer("a.b.c", &[]), [0; NONCE_BYTES]).unwrap();
+    assert_eq!(message, b"n,,\x01auth=Bearer a.b.c\x01\x01");
+}
+
+#[test]
+fn a_token_that_is_refused_is_explained_by_the_challenge() {
+    let why = |challenge: &str| {
+        let login = bearer("a.b.c", &[]);
+        let (mut dialogue, _) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
+        assert_eq!(dialogue.next(&login, challenge.as_bytes()).unwrap(), Some(vec![1]), "{challenge}");
+        let mut body = BytesMut::new();
+        let response = SaslAuthenticateResponse::default().with_error_code(58);
+        response.with_error_message(Some(StrBytes::from_static_str("no"))).encode(&mut body, 2).unwrap();
+        let Refused(why) = dialogue.refused(&login, authenticated(&login, &body, 2).unwrap_err());
+        why
+    };
+    let hint = "it has to be from the issuer and for the audience that the broker trusts, and not expired by its clock";
+    assert_eq!(why(r#"{"status":"invalid_token"}"#), format!("it refuses the token: invalid_token; {hint}"));
+    let scope = why(r#"{"status":"insufficient_scope","scope":"kafka"}"#);
+    assert_eq!(scope, format!("it refuses the token: insufficient_scope, it wants the scope kafka; {hint}"));
+    assert!(why("not\nJSON a.b.c").starts_with("it refuses the token: not JSON [hidden]; it has to"));
+    assert!(why(&"x".repeat(100_000)).len() <= 300);
+    // A broker that ends the exchange in no other way.
+    let login = bearer("a.b.c", &[]);
+    let (mut dialogue, _) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
+    dialogue.next(&login, b"{}").unwrap().unwrap();
+    assert!(dialogue.next(&login, b"").unwrap_err().0.starts_with("it refuses the token: {}"));
+}
+
+#[test]
+fn what_would_not_stay_in_its_place_is_no_token_and_no_extension() {
+    for value in ["", "a b", "a\x01b", "a\nb", "ä"] {
+        assert!(token(value, &[]).unwrap_err().contains("visible characters"), "{value:?}");
+    }
+    for key in ["", "a1", "a=b", "a b", "ä"] {
+        assert!(token("a", &[(key, "x")]).unwrap_err().contains("letters"), "{key:?}");
+    }
+    assert!(token("a", &[("auth", "x")]).unwrap_err().contains("auth"));
+    for value in ["a\x01auth=Bearer b", "\0", "ä"] {
+        assert!(token("a", &[("key", value)]).unwrap_err().contains("value of an extension"), "{value:?}");
+    }
+    token("a", &[("key", ""), ("Key", "\ta b\r\n~")]).unwrap();
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a clock that is moved by hand has to begin somewhere")]
+fn a_token_counts_until_it_ends_and_then_it_is_said_why_there_is_no_other() {
+    let (tokens, now) = (Arc::new(Tokens::default()), Instant::now());
+    let later = |s| now + std::time::Duration::from_secs(s);
+    let login = Login::OAuth(Arc::clone(&tokens));
+    assert_eq!(login.mechanism(), Some("OAUTHBEARER"));
+    let missing = login.by_now(now).unwrap_err();
+    assert_eq!((missing.is_lasting, missing.why.as_str()), (false, "the token endpoint has not answered yet"));
+    let put = |value: &str, end| tokens.put(Arc::new(token(value, &[]).unwrap()), end);
+    put("one", later(10));
+    let down = Missing { is_lasting: true, why: "it is down".to_owned() };
+    tokens.fail(down.clone());
+    assert_eq!(login.by_now(later(9)).unwrap().secret(), "one");
+    assert_eq!(login.by_now(later(10)).unwrap_err(), down);
+    put("two", later(20));
+    assert_eq!(login.by_now(later(10)).unwrap().secret(), "two");
+    assert!(!login.by_now(later(20)).unwrap_err().is_lasting, "what was before the last token does not count");
+    // The login itself does not hold a token to begin with.
+    Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap_err();
+}
+
+#[test]
+fn nothing_shows_a_password_or_a_token() {
+    let logins = [
+        Login::Plain { user: "me".into(), password: "hunter2".into() },
+        scram(true, "me", "hunter2"),
+        bearer("hunter2", &[("key", "hunter2")]),
+    ];
     for login in logins {
         assert!(!format!("{login:?}").contains("hunter2"));
         assert_eq!(login.clean("no hunter2\nhere"), "no [hidden] here");
@@ -222,12 +308,28 @@ fn responses_are_what_kafka_writes() {
 }
 
 proptest! {
+    /// As a broker reads it: whatever the token and its extensions are, each is where it belongs.
+    #[test]
+    fn a_token_and_its_extensions_come_back_out_of_the_message(
+        value in "[!-~]{1,60}",
+        extensions in prop::collection::vec(("[a-zA-Z]{5,9}", "[ -~\t\r\n]{0,20}"), 0..5),
+    ) {
+        let token = Token::new(value.clone(), extensions.clone()).unwrap();
+        let (_, message) = Dialogue::begin(&Login::Bearer(Arc::new(token)), [0; NONCE_BYTES]).unwrap();
+        let message = String::from_utf8(message).unwrap();
+        let parts: Vec<&str> = message.strip_suffix("\x01\x01").unwrap().split('\x01').collect();
+        let expected = ["n,,".to_owned(), format!("auth=Bearer {value}")].into_iter();
+        let expected = expected.chain(extensions.iter().map(|(key, value)| format!("{key}={value}")));
+        prop_assert_eq!(parts, expected.collect::<Vec<_>>());
+    }
+
     #[test]
     fn foreign_bytes_never_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..100),
         text in "[rsiv=,a-zA-Z0-9+/]{0,80}",
     ) {
-        for login in [scram(false, "user", "pencil"), Login::Plain { user: "a".into(), password: "b".into() }] {
+        let plain = Login::Plain { user: "a".into(), password: "b".into() };
+        for login in [scram(false, "user", "pencil"), plain, bearer("a.b.c", &[])] {
             for token in [&bytes[..], text.as_bytes(), format!("r=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH{text}").as_bytes()] {
                 let (mut dialogue, _) = Dialogue::begin(&login, [7; NONCE_BYTES]).unwrap();
                 let _ = dialogue.next(&login, token);

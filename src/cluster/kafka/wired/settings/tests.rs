@@ -54,7 +54,7 @@ fn shown(outcome: &Result<Wired, Unsupported>) -> String {
     };
     let client = |client: &ClientSettings| {
         let password = match &client.brokers.login {
-            Login::None => "",
+            Login::None | Login::OAuth(_) | Login::Bearer(_) => "",
             Login::Plain { password, .. } | Login::Scram { password, .. } => password,
         };
         format!(

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::super::*;
 use super::world::*;
 use crate::cluster::kafka::wire::login::scram::{Hmac, stretch};
+use crate::cluster::kafka::wire::login::{Missing, Token, Tokens};
 
 #[test]
 fn versions_are_asked_for_first() {
@@ -75,7 +76,11 @@ impl Sasl {
             key if key == ApiKey::SaslAuthenticate as i16 => {
                 let asked = SaslAuthenticateRequest::decode(&mut seen.body.clone(), seen.version).unwrap();
                 let token = String::from_utf8(asked.auth_bytes.to_vec()).unwrap();
-                let (reply, is_done) = if token.starts_with('\0') { self.plain(&token) } else { self.scram(&token) };
+                let (reply, is_done) = match token.chars().next() {
+                    Some('\0') => self.plain(&token),
+                    _ if mechanisms.contains(&"OAUTHBEARER") => self.bearer(&token),
+                    _ => self.scram(&token),
+                };
                 let response = SaslAuthenticateResponse::default();
                 let response = match reply {
                     Some(reply) => response
@@ -91,6 +96,15 @@ impl Sasl {
 
     fn plain(&self, token: &str) -> (Option<String>, bool) {
         ((token == format!("\0me\0{}", self.password)).then(String::new), true)
+    }
+
+    fn bearer(&self, token: &str) -> (Option<String>, bool) {
+        let expected = format!("n,,\x01auth=Bearer {}\x01\x01", self.password);
+        match token {
+            "\x01" => (None, true),
+            token if token == expected => (Some(String::new()), true),
+            _ => (Some(r#"{"status":"invalid_token"}"#.to_owned()), false),
+        }
     }
 
     fn scram(&mut self, token: &str) -> (Option<String>, bool) {
@@ -229,4 +243,96 @@ fn a_login_that_is_said_to_end_at_once_is_not_all_that_is_done() {
     world.until(|world| world.is_ready(-1, Use::Produce));
     world.pass(Duration::from_secs(10));
     assert!((9..=12).contains(&world.count(17)), "{}", world.count(17));
+}
+
+const BEARER: &[&str] = &["OAUTHBEARER"];
+
+/// A client that logs in with tokens, and where they are put.
+fn oauth() -> (World, Arc<Tokens>) {
+    let tokens = Arc::<Tokens>::default();
+    (World::new(Settings { login: Login::OAuth(Arc::clone(&tokens)), ..settings() }), tokens)
+}
+
+fn put(tokens: &Tokens, value: &str, end: Instant) {
+    tokens.put(Arc::new(Token::new(value.to_owned(), Vec::new()).unwrap()), end);
+}
+
+#[test]
+fn a_login_waits_for_a_token() {
+    let (mut world, tokens) = oauth();
+    world.serve = Sasl { password: "one", ..Sasl::default() }.serve(BEARER);
+    world.watch("orders");
+    tokens.fail(Missing { is_lasting: false, why: "the endpoint is down".to_owned() });
+    world.pass(ms(2000));
+    assert_eq!((world.count(17), world.brokers.trouble(), world.brokers.failure()), (0, None, None));
+    put(&tokens, "one", world.now + Duration::from_secs(60));
+    let took = world.until(|world| world.leader(0).is_some());
+    assert!(took <= ms(20), "{took:?}");
+    assert_eq!(world.brokers.trouble(), None);
+}
+
+#[test]
+fn a_login_without_a_token_ends_and_says_why() {
+    let (mut world, tokens) = oauth();
+    world.is_ready(-1, Use::Control);
+    tokens.fail(Missing { is_lasting: false, why: "the endpoint is down".to_owned() });
+    let took = world.until(|world| world.brokers.failure().is_some());
+    assert!((5000..5100).contains(&took.as_millis()), "as long as a request may take: {took:?}");
+    let why = "kafka:9001: it wants a login, and there is no token: the endpoint is down";
+    assert_eq!((world.brokers.failure(), world.brokers.trouble()), (Some(why), None));
+    // What a person has to fix is not waited for.
+    tokens.fail(Missing { is_lasting: true, why: "the secret is wrong".to_owned() });
+    let took = world.until(|world| {
+        world.is_ready(-1, Use::Control);
+        world.brokers.trouble().is_some()
+    });
+    assert!(took < ms(1500), "{took:?}");
+    let trouble = world.brokers.trouble().unwrap();
+    assert_eq!(trouble.kind, TroubleKind::Login);
+    assert_eq!(trouble.message, "it wants a login, and there is no token: the secret is wrong");
+    assert_eq!(world.count(17), 0);
+    // And is forgotten once it is fixed.
+    world.serve = Sasl { password: "one", ..Sasl::default() }.serve(BEARER);
+    put(&tokens, "one", world.now + Duration::from_secs(60));
+    world.until(|world| world.is_ready(-1, Use::Control));
+    assert_eq!(world.brokers.trouble(), None);
+}
+
+#[test]
+fn a_token_that_is_refused_is_trouble_until_there_is_another_one() {
+    let (mut world, tokens) = oauth();
+    world.serve = Sasl { password: "two", ..Sasl::default() }.serve(BEARER);
+    put(&tokens, "one", world.now + Duration::from_secs(600));
+    world.watch("orders");
+    world.pass(ms(3000));
+    let trouble = world.brokers.trouble().unwrap();
+    assert_eq!(trouble.kind, TroubleKind::Login);
+    assert!(trouble.message.starts_with("it refuses the token: invalid_token"), "{}", trouble.message);
+    put(&tokens, "two", world.now + Duration::from_secs(600));
+    world.until(|world| world.leader(0).is_some());
+    assert_eq!(world.brokers.trouble(), None);
+}
+
+#[test]
+fn a_login_is_renewed_with_the_token_that_there_is_by_then() {
+    let (mut world, tokens) = oauth();
+    world.serve = Sasl { password: "one", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
+    put(&tokens, "one", world.now + Duration::from_secs(10));
+    world.until(|world| world.is_ready(-1, Use::Produce));
+    world.serve = Sasl { password: "two", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
+    world.pass(ms(8000));
+    put(&tokens, "two", world.now + Duration::from_secs(10));
+    world.pass(ms(2000));
+    assert!(world.is_ready(-1, Use::Produce));
+    assert_eq!((world.count(17), world.connects.len(), world.brokers.trouble()), (2, 1, None));
+    // There is no third one, for a while: the connection waits for it, and goes on.
+    world.serve = Sasl { password: "three", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
+    tokens.put(Arc::new(Token::new("two".to_owned(), Vec::new()).unwrap()), world.now);
+    world.pass(ms(11_000));
+    assert!(!world.is_ready(-1, Use::Produce));
+    assert_eq!(world.brokers.failure(), None, "it waits");
+    put(&tokens, "three", world.now + Duration::from_secs(10));
+    world.pass(ms(20));
+    assert!(world.is_ready(-1, Use::Produce));
+    assert_eq!((world.count(17), world.connects.len()), (3, 1));
 }

@@ -1,0 +1,62 @@
+//! OAUTHBEARER (RFC 7628, KIP-255), where `^A` is the byte 1.
+//!
+//! ```text
+//! client  n,,^Aauth=Bearer TOKEN^Akey=value^A^A
+//! broker  nothing                                  the login is complete
+//!      or {"status":"invalid_token", …}            it is refused
+//! client  ^A
+//! broker  an error
+//! ```
+//!
+//! **Failure**: what the broker says of a token that it refuses is in its challenge; the error that follows only ends
+//! the exchange.
+
+use super::{Refused, Token};
+
+/// Ends each part of the client's message, and is all of its answer to a refusal.
+const SEPARATOR: char = '\x01';
+/// Longer challenges are not read.
+const CHALLENGE_BYTES_MAX: usize = 8_192;
+
+/// What is expected of the broker next.
+pub enum Step {
+    /// Nothing, or a refusal.
+    Verdict,
+    /// An error, after this refusal.
+    Refused(String),
+}
+
+/// The first message.
+pub fn begin(token: &Token) -> Vec<u8> {
+    let mut message = format!("n,,{SEPARATOR}auth=Bearer {}{SEPARATOR}", token.value());
+    for (key, value) in token.extensions() {
+        message.extend([key, "=", value]);
+        message.push(SEPARATOR);
+    }
+    message.push(SEPARATOR);
+    message.into_bytes()
+}
+
+impl Step {
+    /// Takes the broker's message; the next step and message, or `None` once the login is complete.
+    pub fn next(self, message: &[u8]) -> Result<Option<(Self, Vec<u8>)>, Refused> {
+        match self {
+            Self::Verdict if message.is_empty() => Ok(None),
+            Self::Verdict => Ok(Some((Self::Refused(refusal(message)), vec![SEPARATOR as u8]))),
+            Self::Refused(why) => Err(Refused(why)),
+        }
+    }
+}
+
+/// What a challenge says, for a person.
+fn refusal(challenge: &[u8]) -> String {
+    let hint = "it has to be from the issuer and for the audience that the broker trusts, and not expired by its clock";
+    let read = |challenge| serde_json::from_slice::<serde_json::Value>(challenge).ok();
+    let read = Some(challenge).filter(|challenge| challenge.len() <= CHALLENGE_BYTES_MAX).and_then(read);
+    let part = |name| read.as_ref().and_then(|read| read.get(name)).and_then(serde_json::Value::as_str);
+    let status = part("status").map_or_else(|| String::from_utf8_lossy(challenge).into_owned(), str::to_owned);
+    match part("scope") {
+        Some(scope) => format!("it refuses the token: {status}, it wants the scope {scope}; {hint}"),
+        None => format!("it refuses the token: {status}; {hint}"),
+    }
+}

@@ -1,0 +1,120 @@
+//! What logins by OAUTHBEARER show: a token, and the cell in which the connections of all clients find it.
+//!
+//! Whoever gets tokens (the room `oauth`, or a simulation) fills the cell before the last one ends, and says why there
+//! is none. A connection looks into it when it begins to log in: it never asks for a token itself.
+//!
+//! **Failure**: nothing shows a token, `Debug` included. A token or an extension that would not stay within its place
+//! in the message is refused when it is made.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A token, and what is said to the broker beside it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    value: String,
+    extensions: Vec<(String, String)>,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").finish_non_exhaustive()
+    }
+}
+
+impl Token {
+    /// A token with these extensions, which [`check_extension`] has to accept.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(value: String, extensions: Vec<(String, String)>) -> Result<Self, &'static str> {
+        if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a token consists of visible characters of ASCII");
+        }
+        extensions.iter().try_for_each(|(key, value)| check_extension(key, value))?;
+        Ok(Self { value, extensions })
+    }
+
+    /// The token itself.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// What is said beside it.
+    pub fn extensions(&self) -> &[(String, String)] {
+        &self.extensions
+    }
+}
+
+/// Whether this can be said beside a token (RFC 7628, section 3.1).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_extension(key: &str, value: &str) -> Result<(), &'static str> {
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return Err("the name of an extension consists of letters of ASCII");
+    }
+    if key == "auth" {
+        return Err("an extension cannot be called auth, which is the token's own name");
+    }
+    match value.bytes().all(|byte| byte.is_ascii_graphic() || b" \t\r\n".contains(&byte)) {
+        true => Ok(()),
+        false => Err("the value of an extension consists of visible characters of ASCII and spaces"),
+    }
+}
+
+/// Why there is no token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Whether a person has to fix it.
+    pub is_lasting: bool,
+    /// What happened, and what to do about it; never holds a secret.
+    pub why: String,
+}
+
+/// Where the connections of all clients find the token.
+#[derive(Default)]
+pub struct Tokens(Mutex<Found>);
+
+#[derive(Default)]
+struct Found {
+    /// With the time at which it ends.
+    token: Option<(Arc<Token>, Instant)>,
+    missing: Option<Missing>,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tokens")
+    }
+}
+
+impl Tokens {
+    /// A token that counts until `end`, in place of the last one.
+    pub fn put(&self, token: Arc<Token>, end: Instant) {
+        *self.found() = Found { token: Some((token, end)), missing: None };
+    }
+
+    /// No other token could be had. The last one counts until its end.
+    pub fn fail(&self, missing: Missing) {
+        self.found().missing = Some(missing);
+    }
+
+    /// The token that counts now.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn get(&self, now: Instant) -> Result<Arc<Token>, Missing> {
+        let found = self.found();
+        match (&found.token, &found.missing) {
+            (Some((token, end)), _) if *end > now => Ok(Arc::clone(token)),
+            (_, Some(missing)) => Err(missing.clone()),
+            (_, None) => Err(Missing { is_lasting: false, why: "the token endpoint has not answered yet".to_owned() }),
+        }
+    }
+
+    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
