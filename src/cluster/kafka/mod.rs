@@ -1,6 +1,7 @@
 //! Apache Kafka as a [`Cluster`]: the only room that knows librdkafka.
 //!
 //! - `properties`: the clients' properties: defaults, the user's, and those that nobody may change
+//! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `batch`: records, borrowed from librdkafka's memory
@@ -43,6 +44,7 @@ mod leaving;
 mod look;
 mod member;
 mod native;
+mod oauth;
 mod path;
 mod pool;
 mod producer;

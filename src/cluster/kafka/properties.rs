@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::errors::Failure;
 use super::native::{Conf, RECORD_OVERHEAD_BYTES, Role};
+use super::oauth::{self, Credentials, Source};
 use crate::cluster::{Error, ErrorKind, Queues};
 
 /// Properties that ratchet sets itself; giving one of them is an error.
@@ -134,9 +135,10 @@ const CONSUMER_OWNED: &[(&str, &str)] = &[
     ("partition.assignment.strategy", "cooperative-sticky"),
 ];
 
-/// Checks that librdkafka knows this property and accepts this value; no message contains it.
+/// Checks that librdkafka knows this property and accepts this value; no message contains it. How tokens are asked for is
+/// not librdkafka's business, and checked with all properties together.
 pub fn takes(property: &str, value: &str) -> Result<(), Error> {
-    Conf::new().set(property, value)
+    if oauth::is_own(property) { Ok(()) } else { Conf::new().set(property, value) }
 }
 
 /// The properties of one kind of client. Has no `Debug`, since values may be secrets.
@@ -147,6 +149,8 @@ pub(super) struct Properties {
     /// Whose values are the user's.
     given: Arc<BTreeSet<String>>,
     login: Arc<Login>,
+    /// Who gets tokens for the login, if it needs them and librdkafka does not make them itself.
+    tokens: Option<Arc<Source>>,
 }
 
 /// Whether the cluster has ever accepted a login from a client with these properties.
@@ -172,7 +176,7 @@ impl Properties {
         let mut values = layered(&[COMMON, CONSUMER], common, own)?;
         put_all(&mut values, CONSUMER_OWNED);
         put_all(&mut values, &[("isolation.level", "read_committed")]);
-        Ok(Self { role: Role::Consumer, values, given: named(common, own), login: Arc::default() })
+        Self::of(Role::Consumer, values, named(common, own))
     }
 
     /// A producer's, without the transactional id.
@@ -180,7 +184,7 @@ impl Properties {
         let mut values = layered(&[COMMON, PRODUCER], common, own)?;
         // Successes are reported by an interceptor: see `native::Listener`.
         put_all(&mut values, &[("delivery.report.only.error", "true"), ("enable.idempotence", "true")]);
-        let mut properties = Self { role: Role::Producer, values, given: named(common, own), login: Arc::default() };
+        let mut properties = Self::of(Role::Producer, values, named(common, own))?;
         let named = ["message.timeout.ms", "delivery.timeout.ms"];
         if !named.iter().any(|name| properties.values.contains_key(*name)) {
             // Failed delivery of a record is known while its transaction is still alive.
@@ -190,9 +194,20 @@ impl Properties {
         Ok(properties)
     }
 
-    /// The same, sharing the state of the login with `others`.
-    pub fn sharing(self, others: &Self) -> Self {
-        Self { login: Arc::clone(&others.login), ..self }
+    fn of(role: Role, values: BTreeMap<String, String>, given: Arc<BTreeSet<String>>) -> Result<Self, Error> {
+        let tokens = Credentials::of(&values)?.map(Source::new).transpose()?.map(Arc::new);
+        Ok(Self { role, values, given, login: Arc::default(), tokens })
+    }
+
+    /// The same, sharing the state of the login with `others`, and the tokens if they are got by the same credentials.
+    pub fn sharing(mut self, others: &Self) -> Self {
+        self.login = Arc::clone(&others.login);
+        if let (Some(own), Some(theirs)) = (&mut self.tokens, &others.tokens)
+            && own.credentials() == theirs.credentials()
+        {
+            *own = Arc::clone(theirs);
+        }
+        self
     }
 
     /// The state of the login.
@@ -230,10 +245,15 @@ impl Properties {
         self.milliseconds(if self.values.contains_key(name) { name } else { "message.timeout.ms" })
     }
 
-    /// Whether tokens have to be refreshed.
-    pub fn uses_oauth(&self) -> bool {
+    /// Who gets tokens for the login, if it needs them and librdkafka does not make them itself.
+    pub fn tokens(&self) -> Option<&Arc<Source>> {
+        self.tokens.as_ref()
+    }
+
+    /// Whether librdkafka has to make tokens itself, again and again.
+    pub fn makes_tokens(&self) -> bool {
         let mechanism = self.values.get("sasl.mechanism").or_else(|| self.values.get("sasl.mechanisms"));
-        mechanism.is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
+        self.tokens.is_none() && mechanism.is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
     }
 
     /// The brokers to begin with, separated by commas.
@@ -261,7 +281,7 @@ impl Properties {
     /// The properties as a librdkafka configuration.
     pub fn to_conf(&self) -> Result<Conf, Error> {
         let mut conf = Conf::new();
-        for (name, value) in &self.values {
+        for (name, value) in self.values.iter().filter(|(name, _)| !oauth::is_own(name)) {
             conf.set(name, value)?;
         }
         Ok(conf)

@@ -18,6 +18,7 @@ use std::time::Duration;
 use rdkafka::bindings as rd;
 
 use super::errors::{Code, Failure};
+use super::oauth::{Hears, Held, Source};
 use super::properties::Properties;
 use crate::cluster::{Error, ErrorKind};
 use trouble::LastTrouble;
@@ -142,6 +143,8 @@ pub(super) struct Client {
     /// Called by librdkafka for as long as the client lives.
     listener: Option<Listener>,
     last_trouble: LastTrouble,
+    /// Who tells it of tokens, if its login needs them.
+    tokens: Option<Arc<Source>>,
     /// The brokers of the configuration.
     bootstrap: CString,
 }
@@ -175,21 +178,26 @@ impl Client {
                 .or_else(|| NonNull::new(rd::rd_kafka_queue_get_main(raw.as_ptr())))
                 .expect("a client has a main queue")
         };
-        if properties.uses_oauth() {
+        if properties.makes_tokens() {
             // SAFETY: the client is alive; the error, if any, is taken over.
             let failure = unsafe { Failure::take(rd::rd_kafka_sasl_background_callbacks_enable(raw.as_ptr())) };
             if let Some(failure) = failure {
                 tracing::warn!(target: "librdkafka", "tokens are refreshed late: {failure}");
             }
         }
-        Ok(Arc::new(Self {
+        let client = Arc::new(Self {
             raw,
             events,
             role: properties.role(),
             listener,
             last_trouble: LastTrouble::new(properties.login()),
+            tokens: properties.tokens().cloned(),
             bootstrap: c_string(properties.bootstrap())?,
-        }))
+        });
+        if let Some(tokens) = &client.tokens {
+            tokens.tell(&client);
+        }
+        Ok(client)
     }
 
     fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
@@ -203,7 +211,7 @@ impl Client {
         let raw = unsafe {
             rd::rd_kafka_conf_set_events(conf.0.as_ptr(), events | rd::RD_KAFKA_EVENT_ERROR);
             rd::rd_kafka_conf_set_log_cb(conf.0.as_ptr(), Some(log::forward));
-            if properties.uses_oauth() {
+            if properties.makes_tokens() {
                 rd::rd_kafka_conf_enable_sasl_queue(conf.0.as_ptr(), 1);
             }
             rd::rd_kafka_new(kind, conf.0.as_ptr(), message.as_mut_ptr(), message.len())
@@ -317,6 +325,37 @@ impl Client {
         let code =
             unsafe { rd::rd_kafka_get_watermark_offsets(self.raw(), topic.as_ptr(), partition, &mut low, &mut high) };
         (Failure::of(code).is_none() && high >= 0).then_some(high)
+    }
+}
+
+impl Hears for Client {
+    /// librdkafka's broker threads wait for a first token before they connect, and log in by the last one.
+    fn hear(&self, Held { token, principal, end_ms }: &Held) {
+        let texts = [token.value(), principal].into_iter();
+        let texts = texts.chain(token.extensions().iter().flat_map(|(key, value)| [key.as_str(), value]));
+        // None of them holds a NUL: the token and its extensions are of visible characters.
+        let owned: Vec<CString> = texts.map(|text| CString::new(text).unwrap_or_default()).collect();
+        let mut texts: Vec<*const c_char> = owned.iter().map(|text| text.as_ptr()).collect();
+        let mut message = [0 as c_char; MESSAGE_BYTES_MAX];
+        // SAFETY: the client is alive; all strings end in NUL and outlive the call, which copies them; the pairs of
+        // extensions are as many as is said, and the buffer has the given length.
+        let code = unsafe {
+            let (head, extensions) = texts.split_at_mut(2);
+            rd::rd_kafka_oauthbearer_set_token(
+                self.raw(),
+                head[0],
+                *end_ms,
+                head[1],
+                extensions.as_mut_ptr(),
+                extensions.len(),
+                message.as_mut_ptr(),
+                message.len(),
+            )
+        };
+        // Its message may hold the token.
+        if let Some(failure) = Failure::of(code) {
+            tracing::warn!(target: "librdkafka", "a token is not taken: {failure}");
+        }
     }
 }
 

@@ -63,7 +63,7 @@ impl LastTrouble {
 impl Client {
     /// A background error that a person has to fix, and that matters more than the timeout it caused.
     pub fn trouble(&self) -> Option<Failure> {
-        let mut refused = None;
+        let mut refused = self.missing_token().filter(|failure| self.is_refused_by(failure));
         let events = std::iter::from_fn(|| self.next_event(Duration::ZERO));
         for event in events {
             let Signal::Error(failure) = event.signal() else { continue };
@@ -78,10 +78,25 @@ impl Client {
         refused
     }
 
+    /// That there is no token to log in with.
+    fn missing_token(&self) -> Option<Failure> {
+        let missing = self.tokens.as_ref()?.missing()?;
+        let code = match missing.is_lasting {
+            true => Code::RD_KAFKA_RESP_ERR__AUTHENTICATION,
+            false => Code::RD_KAFKA_RESP_ERR__TRANSPORT,
+        };
+        Some(Failure::new(code, format!("there is no token to log in with: {}", missing.why)))
+    }
+
     /// The failure of a call. If there was no response: its cause, or else a message with the last trouble of the
     /// connections.
     pub fn explain(&self, failure: Failure) -> Failure {
-        self.last_trouble.explain(failure, self.trouble())
+        let refused = self.trouble();
+        // librdkafka does not connect without a token, and does not say so.
+        if let Some(missing) = self.missing_token() {
+            self.last_trouble.note(missing);
+        }
+        self.last_trouble.explain(failure, refused)
     }
 
     /// Whether a background failure is one that a person has to fix.

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use super::oauth::Source;
 use super::wire::brokers::{Address, Brokers, Settings};
 use super::wire::edge::{Edge, SocketSettings};
 
@@ -29,6 +30,7 @@ pub use producer::Producer;
 pub use reader::Reader;
 pub(super) use reading::Reading;
 pub(super) use settings::{Unsupported, Wired, wire};
+pub(super) use tls::{TlsProperties, config as tls_config};
 pub(super) use trouble::Accepted;
 
 /// How connections are made.
@@ -42,11 +44,16 @@ pub(super) struct ClientSettings {
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// How sockets are opened.
     pub sockets: SocketSettings,
+    /// Who gets tokens for logins that need them.
+    pub tokens: Option<Arc<Source>>,
 }
 
 impl ClientSettings {
     /// A client that has not connected yet.
     pub fn open(&self) -> (Edge, Brokers) {
+        if let Some(tokens) = &self.tokens {
+            tokens.begin();
+        }
         (Edge::new(self.tls.clone(), self.sockets), Brokers::new(Arc::clone(&self.brokers), self.bootstrap.clone()))
     }
 }

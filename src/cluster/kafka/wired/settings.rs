@@ -152,7 +152,8 @@ fn connecting(given: &Given<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) ->
         login: if protocol.starts_with("sasl") { login(given)? } else { Login::None },
     };
     let tls = if speaks_tls { Some(tls.by(tls_properties(given)?)?) } else { None };
-    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, tls, sockets: sockets(given)? })
+    let tokens = given.tokens().filter(|_| matches!(brokers.login, Login::OAuth(_))).cloned();
+    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, tls, sockets: sockets(given)?, tokens })
 }
 
 fn sockets(given: &Given<'_>) -> Result<SocketSettings, Unsupported> {
@@ -198,7 +199,11 @@ fn login(given: &Given<'_>) -> Result<Login, Unsupported> {
         "SCRAM-SHA-256" => Some(false),
         "SCRAM-SHA-512" => Some(true),
         "GSSAPI" => return Err(given.unsupported(key, "the wire does not know the mechanism GSSAPI")),
-        "OAUTHBEARER" => return Err(given.unsupported(key, "the wire does not know the mechanism OAUTHBEARER")),
+        "OAUTHBEARER" => {
+            let why = "the wire has tokens of sasl.oauthbearer.method oidc only";
+            let tokens = given.tokens().ok_or_else(|| given.unsupported(key, why))?;
+            return Ok(Login::OAuth(Arc::clone(tokens.tokens())));
+        }
         _ => return Err(given.unsupported(key, "the wire does not know this mechanism")),
     };
     let part = |key| {

@@ -27,7 +27,7 @@ const UNUSABLE: &str = "what it holds is of no use to the wire's TLS";
 
 /// How TLS is to be spoken. No `Debug`: it may hold a key.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct TlsProperties {
+pub(in super::super) struct TlsProperties {
     /// A file or a folder of authorities' certificates, or `probe`.
     pub ca_location: Option<String>,
     /// Authorities' certificates.
@@ -46,11 +46,27 @@ pub(super) struct TlsProperties {
     pub checks_name: bool,
 }
 
+impl TlsProperties {
+    /// With servers whose certificates and names are checked, and which ask for none of the client's.
+    pub fn of_authorities(ca_location: Option<String>, ca_pem: Option<String>) -> Self {
+        Self {
+            ca_location,
+            ca_pem,
+            certificate_location: None,
+            certificate_pem: None,
+            key_location: None,
+            key_pem: None,
+            checks_certificate: true,
+            checks_name: true,
+        }
+    }
+}
+
 /// rustls's configuration for this.
 ///
 /// # Errors
 /// The property that rustls cannot use.
-pub(super) fn config(properties: &TlsProperties) -> Result<ClientConfig, Unsupported> {
+pub(in super::super) fn config(properties: &TlsProperties) -> Result<ClientConfig, Unsupported> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authorities = match properties.checks_certificate {
         true => {

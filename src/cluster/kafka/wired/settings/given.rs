@@ -3,8 +3,10 @@
 //! one that only it knows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::super::oauth::Source;
 use super::super::super::properties::Properties;
 use super::Unsupported;
 use super::table::{Class, look_up};
@@ -12,6 +14,7 @@ use super::table::{Class, look_up};
 /// The values of properties that have one. No `Debug`: they may be secrets.
 pub(super) struct Given<'a> {
     values: BTreeMap<&'static str, Value<'a>>,
+    tokens: Option<&'a Arc<Source>>,
 }
 
 #[derive(Clone, Copy)]
@@ -37,7 +40,7 @@ impl<'a> Given<'a> {
                 false => values.insert(key, Value { name, text, class, is_users: properties.is_given(name) }),
             };
         }
-        Ok(Self { values })
+        Ok(Self { values, tokens: properties.tokens() })
     }
 
     /// Whether the wire knows them all, as they are set.
@@ -54,6 +57,11 @@ impl<'a> Given<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Who gets tokens, if they are asked for by the properties.
+    pub fn tokens(&self) -> Option<&'a Arc<Source>> {
+        self.tokens
     }
 
     /// The value of a property that is asked for by this name.

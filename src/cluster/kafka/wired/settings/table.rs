@@ -69,17 +69,19 @@ pub(super) const ROWS: &[Row] = &[
     (&["sasl.mechanisms", "sasl.mechanism"], Acts),
     (&["sasl.username"], Acts),
     (&["sasl.password"], Acts),
-    // Of the logins GSSAPI and OAUTHBEARER, which send all lanes back to librdkafka by themselves.
+    // How tokens for the login OAUTHBEARER are asked for, for the wire and for librdkafka's clients alike, by way of
+    // `oauth::Credentials`.
+    (&["sasl.oauthbearer.method"], Acts),
+    (&["sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id"], Acts),
+    (&["sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret"], Acts),
+    (&["sasl.oauthbearer.scope"], Acts),
+    (&["sasl.oauthbearer.extensions"], Acts),
+    (&["sasl.oauthbearer.token.endpoint.url"], Acts),
+    (&["https.ca.location"], Acts),
+    (&["https.ca.pem"], Acts),
+    // With this login no client begins if they ask for tokens in another way: nobody here knows it, librdkafka neither.
     (
         &[
-            "enable.sasl.oauthbearer.unsecure.jwt",
-            "https.ca.location",
-            "https.ca.pem",
-            "sasl.kerberos.keytab",
-            "sasl.kerberos.kinit.cmd",
-            "sasl.kerberos.min.time.before.relogin",
-            "sasl.kerberos.principal",
-            "sasl.kerberos.service.name",
             "sasl.oauthbearer.assertion.algorithm",
             "sasl.oauthbearer.assertion.claim.aud",
             "sasl.oauthbearer.assertion.claim.exp.seconds",
@@ -92,17 +94,22 @@ pub(super) const ROWS: &[Row] = &[
             "sasl.oauthbearer.assertion.private.key.file",
             "sasl.oauthbearer.assertion.private.key.passphrase",
             "sasl.oauthbearer.assertion.private.key.pem",
-            "sasl.oauthbearer.client.credentials.client.id",
-            "sasl.oauthbearer.client.credentials.client.secret",
-            "sasl.oauthbearer.client.id",
-            "sasl.oauthbearer.client.secret",
-            "sasl.oauthbearer.config",
-            "sasl.oauthbearer.extensions",
             "sasl.oauthbearer.grant.type",
             "sasl.oauthbearer.metadata.authentication.type",
-            "sasl.oauthbearer.method",
-            "sasl.oauthbearer.scope",
-            "sasl.oauthbearer.token.endpoint.url",
+        ],
+        Elsewhere,
+    ),
+    // Of the login GSSAPI and of librdkafka's own unsecured tokens, which send all lanes back to librdkafka by
+    // themselves.
+    (
+        &[
+            "enable.sasl.oauthbearer.unsecure.jwt",
+            "sasl.kerberos.keytab",
+            "sasl.kerberos.kinit.cmd",
+            "sasl.kerberos.min.time.before.relogin",
+            "sasl.kerberos.principal",
+            "sasl.kerberos.service.name",
+            "sasl.oauthbearer.config",
         ],
         Elsewhere,
     ),

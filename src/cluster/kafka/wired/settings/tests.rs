@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::super::oauth::Credentials;
 use super::super::super::properties::{OWNED, takes};
 use super::super::super::reader::with_eof_events;
 use super::table::{Class, ROWS, look_up};
@@ -18,6 +19,17 @@ const BASE: &[(&str, &str)] = &[
     ("enable.ssl.certificate.verification", "false"),
 ];
 
+/// The same with the login OAUTHBEARER.
+const OAUTH: &[(&str, &str)] = &[
+    ("bootstrap.servers", "a:1"),
+    ("security.protocol", "sasl_plaintext"),
+    ("sasl.mechanism", "OAUTHBEARER"),
+    ("sasl.oauthbearer.method", "oidc"),
+    ("sasl.oauthbearer.client.id", "me"),
+    ("sasl.oauthbearer.client.secret", "hunter2"),
+    ("sasl.oauthbearer.token.endpoint.url", "http://b/"),
+];
+
 fn wired(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
     let all: BTreeMap<String, String> =
         set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -31,6 +43,7 @@ fn wired(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
     let queues = Queues::default();
     let [member, reader] = [queues.of_member(record_bytes), queues.of_reader(record_bytes)].map(consumer);
     let producer = Properties::producer(&all, &none).unwrap();
+    let (reader, producer) = (reader.sharing(&member), producer.sharing(&member));
     for properties in [&member, &reader, &producer] {
         properties.to_conf().unwrap();
     }
@@ -57,8 +70,12 @@ fn shown(outcome: &Result<Wired, Unsupported>) -> String {
             Login::None | Login::OAuth(_) | Login::Bearer(_) => "",
             Login::Plain { password, .. } | Login::Scram { password, .. } => password,
         };
+        let credentials = client.tokens.as_ref().map(|tokens| {
+            let Credentials { client_id, client_secret, scope, extensions, url, .. } = tokens.credentials();
+            format!("{client_id} {client_secret} {scope:?} {extensions:?} {url}")
+        });
         format!(
-            "{:?} {:?} {:?} {:?} {password}",
+            "{:?} {:?} {:?} {:?} {password} {credentials:?}",
             client.brokers,
             client.bootstrap,
             client.sockets,
@@ -104,6 +121,8 @@ fn what_is_said_to_act_acts() {
         ("fetch.message.max.bytes", "70000"),
         ("fetch.min.bytes", "7"),
         ("fetch.wait.max.ms", "77"),
+        ("https.ca.location", "/nowhere"),
+        ("https.ca.pem", "?"),
         ("linger.ms", "0.5"),
         ("max.in.flight", "1"),
         ("max.in.flight.requests.per.connection", "2"),
@@ -123,6 +142,14 @@ fn what_is_said_to_act_acts() {
         ("retry.backoff.ms", "7"),
         ("sasl.mechanism", "PLAIN"),
         ("sasl.mechanisms", "SCRAM-SHA-512"),
+        ("sasl.oauthbearer.client.credentials.client.id", "you"),
+        ("sasl.oauthbearer.client.credentials.client.secret", "other"),
+        ("sasl.oauthbearer.client.id", "you"),
+        ("sasl.oauthbearer.client.secret", "other"),
+        ("sasl.oauthbearer.extensions", "a=b"),
+        ("sasl.oauthbearer.method", "default"),
+        ("sasl.oauthbearer.scope", "other"),
+        ("sasl.oauthbearer.token.endpoint.url", "http://c/"),
         ("sasl.password", "other"),
         ("sasl.username", "you"),
         ("security.protocol", "sasl_plaintext"),
@@ -142,10 +169,12 @@ fn what_is_said_to_act_acts() {
     let acting = ROWS.iter().filter(|(_, class)| *class == Class::Acts).flat_map(|(names, _)| *names);
     let acting: BTreeSet<&str> = acting.copied().collect();
     assert_eq!(samples.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), acting);
-    // Those of certificates are only looked at where certificates are; what they do is shown with `tls`.
-    let of_tls = |name: &str| name.starts_with("ssl.") || name == "enable.ssl.certificate.verification";
+    // Those of certificates are only looked at where certificates are; what they do is shown with `tls` and `oauth`.
+    let of_tls =
+        |name: &str| ["ssl.", "https.", "enable.ssl.certificate"].iter().any(|prefix| name.starts_with(prefix));
+    let of_tokens = |name: &str| name.starts_with("sasl.oauthbearer.");
     let before = shown(&wired(BASE));
-    for (name, value) in samples.iter().filter(|(name, _)| !of_tls(name)) {
+    for (name, value) in samples.iter().filter(|(name, _)| !of_tls(name) && !of_tokens(name)) {
         let base = if *name == "compression.level" { ("compression.type", "gzip") } else { ("client.id", "ratchet") };
         let before =
             if *name == "compression.level" { shown(&wired(&[BASE, &[base]].concat())) } else { before.clone() };
@@ -155,6 +184,30 @@ fn what_is_said_to_act_acts() {
         assert_eq!(outcome.is_err(), rules_out, "{name}");
         assert_ne!(shown(&outcome), before, "{name}");
     }
+    let before = shown(&wired(OAUTH));
+    for (name, value) in samples.iter().filter(|(name, _)| of_tokens(name) && *name != "sasl.oauthbearer.method") {
+        // Of two names of a property the last one counts.
+        let usual = name.replace(".credentials.client.", ".");
+        let others: Vec<_> = OAUTH.iter().filter(|(other, _)| *other != usual).copied().collect();
+        assert_ne!(shown(&wired(&[&others[..], &[(name, value)]].concat())), before, "{name}");
+    }
+}
+
+#[test]
+fn clients_with_the_same_credentials_have_one_source_of_tokens() {
+    let found = wired(OAUTH).unwrap();
+    let [member, reader, producer] = [found.member, found.reader, found.producer].map(|client| client.tokens.unwrap());
+    assert!(Arc::ptr_eq(&member, &reader) && Arc::ptr_eq(&member, &producer));
+    // Without that login there is none, whatever else is set.
+    let others = wired(&[OAUTH, &[("security.protocol", "plaintext")]].concat()).unwrap();
+    assert!(others.member.tokens.is_none() && matches!(others.member.brokers.login, Login::None));
+    let named = |set: &[(&str, &str)]| {
+        let all: BTreeMap<String, String> =
+            set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Properties::producer(&all, &BTreeMap::new()).unwrap()
+    };
+    let own = named(&[OAUTH, &[("sasl.oauthbearer.scope", "write")]].concat()).sharing(&named(OAUTH));
+    assert_eq!(own.tokens().unwrap().credentials().scope.as_deref(), Some("write"));
 }
 
 #[test]
@@ -263,8 +316,10 @@ fn what_only_librdkafka_knows_is_named_without_its_value() {
 fn logins_that_the_wire_does_not_know_are_named() {
     let login = |set: &[(&str, &str)]| refused(&[&[("security.protocol", "SASL_PLAINTEXT")], set].concat());
     assert!(login(&[]).contains("sasl.mechanisms needs librdkafka: the wire does not know the mechanism GSSAPI"));
-    let oauth = login(&[("sasl.mechanism", "OAUTHBEARER")]);
-    assert!(oauth.contains("sasl.mechanism needs librdkafka: the wire does not know the mechanism OAUTHBEARER"));
+    let oauth = login(&[("sasl.mechanism", "OAUTHBEARER"), ("enable.sasl.oauthbearer.unsecure.jwt", "true")]);
+    assert!(
+        oauth.contains("sasl.mechanism needs librdkafka: the wire has tokens of sasl.oauthbearer.method oidc only")
+    );
     let error = login(&[("sasl.mechanism", "hunter2")]);
     assert!(error.contains("sasl.mechanism needs") && !error.contains("hunter2"), "{error}");
     assert!(login(&[("sasl.mechanism", "PLAIN"), ("sasl.username", "me")]).contains("sasl.password"));

@@ -1,0 +1,25 @@
+//! Tokens for logins by OAUTHBEARER, by client credentials (RFC 6749, section 4.4): what librdkafka calls
+//! `sasl.oauthbearer.method=oidc`, with its properties. The librdkafka that is built in cannot ask for tokens, since it
+//! has no libcurl: so they are asked for here, once for all clients, those of the wire and those of librdkafka.
+//!
+//! - `credentials`: what the properties say
+//! - `endpoint`: asks the token endpoint; `answer`: what its answers mean
+//! - `source`: has a token for all clients, and gets the next one in time
+//!
+//! Invariants: none of its properties is given to librdkafka. A token endpoint is asked by one thread of each source,
+//! never by a lane's.
+//!
+//! **Failure**: what a person has to fix (a wrong secret, say) is [`Missing`](super::wire::login::Missing) with
+//! `is_lasting`; an endpoint that cannot be reached is without. Both are tried again, with exponential back-off; the
+//! last token counts until it ends. No message holds a property's value, and none a token or the secret, not even where
+//! the endpoint sends it back.
+
+mod answer;
+mod credentials;
+mod endpoint;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub(super) use credentials::{Credentials, is_own};
+pub(super) use source::{Hears, Held, Source};
