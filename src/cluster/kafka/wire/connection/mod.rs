@@ -47,8 +47,8 @@ mod versions;
 const RENEW_AFTER: std::ops::Range<u64> = 850..950;
 
 /// Logins that a broker wants more often than this, in milliseconds, are not renewed as often: it would be all that is
-/// done.
-const LIFETIME_MS_MIN: u64 = 1_000;
+/// done, and Kafka's brokers refuse to renew a login within a second of the last time.
+const LIFETIME_MS_MIN: u64 = 1_200;
 
 /// How often it is looked whether there is a token.
 const TOKEN_LOOK: Duration = Duration::from_millis(20);
