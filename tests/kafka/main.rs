@@ -8,6 +8,8 @@
     reason = "the tests observe a running system from outside: they have a clock and may wait"
 )]
 
+#[path = "../provider/authority.rs"]
+mod authority;
 #[path = "../support/checked.rs"]
 mod checked;
 #[path = "../support/checker/mod.rs"]
@@ -20,6 +22,8 @@ mod cluster;
 mod disk;
 #[path = "../support/hostile.rs"]
 mod hostile;
+#[path = "../support/issuer.rs"]
+mod issuer;
 #[path = "../support/job.rs"]
 mod job;
 #[path = "../support/kafka/mod.rs"]
@@ -51,6 +55,7 @@ mod kills;
 mod last_copy;
 mod lookalikes;
 mod memory;
+mod oauth;
 mod online;
 mod owners;
 mod panics;
