@@ -134,7 +134,8 @@ fn mistakes_in_settings_are_reported_without_their_values() {
         "state_dir=~${env:PLANTED_WORD}",
         "topics.create=${file:key-password}",
         "kafka.security.protocol=${env:PLANTED_WORD}",
-        "kafka.sasl.oauthbearer.client.secret=${env:PLANTED_WORD}",
+        "kafka.security.protocol=SASL_SSL --set kafka.sasl.mechanism=OAUTHBEARER \
+         --set kafka.sasl.oauthbearer.client.secret=${env:PLANTED_WORD}",
         "kafka.session.timeout.ms=${env:PLANTED_WORD}",
         "kafka.schema.registry.basic.auth.user.info=${env:PLANTED_WORD}",
         "kafka.producer.transaction.timeout.ms=${env:PLANTED_WORD}",
