@@ -15,6 +15,8 @@ use super::credentials::Credentials;
 
 /// The longest text of an endpoint that is passed on, in characters.
 const SAID_CHARS_MAX: usize = 300;
+/// What JSON, addresses and HTML escape characters by.
+const ESCAPES: [char; 3] = ['\\', '%', '&'];
 
 /// A token as it was issued. No `Debug`.
 pub struct Issued {
@@ -73,18 +75,19 @@ fn payload(token: &str) -> Option<Value> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// What an endpoint says of a refusal, for a log: RFC 6749's `error` and `error_description`, or the text as it is.
+/// What an endpoint says of a refusal, for a log: RFC 6749's `error` and `error_description`, or a text that is no JSON.
+/// Nothing of what may spell the secret in another way.
 fn said(credentials: &Credentials, body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
     let read = serde_json::from_slice::<Value>(body).ok();
     let part = |name| read.as_ref().and_then(|read| read.get(name)).and_then(Value::as_str);
     let said = match (part("error"), part("error_description")) {
         (Some(error), Some(description)) => format!("{error}: {description}"),
         (Some(error), None) => error.to_owned(),
-        _ => text.into_owned(),
+        _ if read.is_none() => String::from_utf8_lossy(body).into_owned(),
+        _ => String::new(),
     };
-    let said = clean(credentials, &said);
-    if said.trim().is_empty() { said } else { format!(": {}", said.trim()) }
+    let said = if said.contains(ESCAPES) { String::new() } else { clean(credentials, &said) };
+    if said.trim().is_empty() { String::new() } else { format!(": {}", said.trim()) }
 }
 
 /// A text from outside, fit for a log: on one line, not too long, without the secret in any form in which it is sent.

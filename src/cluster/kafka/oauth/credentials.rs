@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use http::Uri;
 
@@ -65,6 +66,13 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
+    /// Whether anybody on the way to the endpoint can read them.
+    pub fn are_sent_in_clear(&self) -> bool {
+        let host = self.url.host().unwrap_or_default().trim_matches(['[', ']']);
+        let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        self.url.scheme_str() == Some("http") && !is_here
+    }
+
     /// Those of a client's properties; `None` if it logs in without tokens, or librdkafka makes them itself.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Asks a token endpoint: one POST by HTTP/1.1 on a connection of its own, directly or through a proxy.
 //!
 //! Proxies are those of the usual variables (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`, or in lower case), as
-//! libcurl has them. Redirects are not followed.
+//! hyper-util reads them. Redirects are not followed.
 //!
 //! **Failure**: what keeps an answer from coming is passing, but for a certificate that is not accepted. An answer
 //! longer than [`BODY_BYTES_MAX`] is none.
@@ -83,20 +83,37 @@ impl Endpoint {
         let stream = self.connect().await?;
         let begun = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = begun.map_err(|error| self.unanswered(&error))?;
-        let connection = tokio::spawn(connection);
         let answered = async {
             let response = sender.send_request(self.request()?).await.map_err(|error| self.unanswered(&error))?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
             Ok((status, body.map_err(|error| self.unanswered(&*error))?.to_bytes()))
         };
-        let answered = answered.await;
-        connection.abort();
-        answered
+        // Not by a task of its own, which would keep the connection beyond the time that an answer may take.
+        tokio::pin!(connection, answered);
+        tokio::select! {
+            biased;
+            answered = &mut answered => answered,
+            _ = &mut connection => answered.await,
+        }
     }
 
     fn unanswered(&self, error: &(dyn std::error::Error + 'static)) -> Missing {
         passing(format!("the token endpoint does not answer: {}", clean(&self.credentials, &said(error))))
+    }
+
+    fn unreached(&self, error: &(dyn std::error::Error + 'static)) -> Missing {
+        passing(format!("the token endpoint cannot be reached: {}", clean(&self.credentials, &said(error))))
+    }
+
+    fn tls_failed(&self, error: &std::io::Error) -> Missing {
+        let why = format!("no TLS with the token endpoint: {}", clean(&self.credentials, &said(error)));
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                lasting(format!("{why}; name its authority by https.ca.location or https.ca.pem"))
+            }
+            _ => passing(why),
+        }
     }
 
     fn request(&self) -> Result<Request<Full<Bytes>>, Missing> {
@@ -120,14 +137,14 @@ impl Endpoint {
     async fn connect(&self) -> Result<Box<dyn Wire>, Missing> {
         let url = &self.credentials.url;
         let stream = match self.proxies.intercept(url) {
-            None => connector().call(at_port(url)).await.map_err(|error| unreached(&error))?,
+            None => connector().call(at_port(url)).await.map_err(|error| self.unreached(&error))?,
             Some(proxy) if proxy.uri().scheme_str() == Some("http") => {
                 let tunnel = Tunnel::new(proxy.uri().clone(), connector());
                 let mut tunnel = match proxy.basic_auth() {
                     Some(user) => tunnel.with_auth(user.clone()),
                     None => tunnel,
                 };
-                tunnel.call(at_port(url)).await.map_err(|error| unreached(&error))?
+                tunnel.call(at_port(url)).await.map_err(|error| self.unreached(&error))?
             }
             Some(_) => return Err(lasting("the token endpoint's proxy is not one of http://".to_owned())),
         };
@@ -137,7 +154,7 @@ impl Endpoint {
         let name = ServerName::try_from(host);
         let name = name.map_err(|_| lasting("the token endpoint's host cannot be in a certificate".to_owned()))?;
         let begun = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
-        Ok(Box::new(begun.map_err(|error| tls_failed(&error))?))
+        Ok(Box::new(begun.map_err(|error| self.tls_failed(&error))?))
     }
 }
 
@@ -155,20 +172,6 @@ fn at_port(url: &Uri) -> Uri {
     let authority = format!("{}:{port}", url.host().unwrap_or_default());
     let built = Uri::builder().scheme(url.scheme_str().unwrap_or("http")).authority(authority).path_and_query("/");
     built.build().unwrap_or_else(|_| url.clone())
-}
-
-fn unreached(error: &(dyn std::error::Error + 'static)) -> Missing {
-    passing(format!("the token endpoint cannot be reached: {}", said(error)))
-}
-
-fn tls_failed(error: &std::io::Error) -> Missing {
-    let why = format!("no TLS with the token endpoint: {}", said(error));
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(_)) => {
-            lasting(format!("{why}; name its authority by https.ca.location or https.ca.pem"))
-        }
-        _ => passing(why),
-    }
 }
 
 /// TLS with these authorities, or the system's.

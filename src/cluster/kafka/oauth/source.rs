@@ -98,10 +98,11 @@ impl Source {
     pub fn tell(&self, client: &Arc<impl Hears + 'static>) {
         self.begin();
         let mut told = self.shared.told();
-        if let Some(held) = &told.held {
+        if let Some(held) = told.held.as_ref().filter(|held| held.end_ms > now_ms()) {
             client.hear(held);
         }
         let client = Arc::downgrade(client);
+        told.clients.retain(|client| client.strong_count() > 0);
         told.clients.push(client);
     }
 
@@ -110,6 +111,9 @@ impl Source {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
             return;
+        }
+        if self.credentials().are_sent_in_clear() {
+            tracing::warn!("sasl.oauthbearer.token.endpoint.url is http://: the client's secret is sent in clear text");
         }
         let (stop, stopped) = channel();
         let shared = Arc::clone(&self.shared);
@@ -180,6 +184,8 @@ impl Shared {
         let left = Duration::from_millis(left).min(TIME_MAX);
         let extensions = self.endpoint.credentials().extensions.clone();
         let token = Token::new(token, extensions).map_err(|why| lasting(format!("the token cannot be used: {why}")))?;
+        // Not as the token says it: librdkafka counts it in microseconds.
+        let end_ms = now_ms.saturating_add(i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
         let held = Held { token: Arc::new(token), principal, end_ms };
         self.tokens.put(Arc::clone(&held.token), now + left);
         let mut told = self.told();

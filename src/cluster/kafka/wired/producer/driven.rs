@@ -79,7 +79,11 @@ impl Driven {
         loop {
             if let Some(opened) = driven.writer.outcome() {
                 return match opened {
-                    Ok(()) => Ok(driven),
+                    Ok(()) => {
+                        let version = if driven.writer.is_v2() { 2 } else { 1 };
+                        tracing::info!(transactional_id = id, transaction_version = version, "producer opened");
+                        Ok(driven)
+                    }
                     Err(error) => Err(driven.unopened(id, &error, &loneliness)),
                 };
             }
