@@ -4,7 +4,7 @@
 //! Lanes are what ratchet's are, a thread each with its own member and its own transactional producer, on the same
 //! traits. They pass on headers and timestamps, as ratchet does, and the floors do not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,6 +58,10 @@ struct Lane<'a> {
     producer: KafkaProducer,
     /// By partition of the input: where its changelog records go.
     changelogs: Vec<TopicPartition>,
+    /// The partitions of the input that it has.
+    held: BTreeSet<TopicPartition>,
+    /// Whether it reads them. Not before the other lanes have theirs: a commit while they join would fail.
+    reads: bool,
     batch: Batch,
     /// By partition of the input: the offset to commit.
     next: BTreeMap<TopicPartition, i64>,
@@ -72,8 +76,9 @@ impl<'a> Lane<'a> {
         let member = cluster.member(&spec.group, &[Arc::from(&*spec.input)]).context("a member")?;
         let producer = cluster.producer(&format!("{}-{number}", spec.group)).context("a producer")?;
         let changelogs = (0..PARTITIONS).map(|partition| TopicPartition::new(&*spec.changelog, partition)).collect();
-        let (batch, next, began, bytes) = (Batch::default(), BTreeMap::new(), None, Vec::new());
-        Ok(Lane { cluster, spec, member, producer, changelogs, batch, next, began, bytes })
+        let (held, reads, batch) = (BTreeSet::new(), false, Batch::default());
+        let (next, began, bytes) = (BTreeMap::new(), None, Vec::new());
+        Ok(Lane { cluster, spec, member, producer, changelogs, held, reads, batch, next, began, bytes })
     }
 
     fn run(mut self, stop: &AtomicBool) -> Outcome<()> {
@@ -92,18 +97,34 @@ impl<'a> Lane<'a> {
             };
             match event {
                 None => self.pass()?,
-                Some(GroupEvent::Assigned(partitions)) => self.begin_at(&partitions)?,
+                Some(GroupEvent::Assigned(partitions)) => {
+                    self.member.accept_assigned(&partitions).context("taking partitions")?;
+                    self.held.extend(partitions.iter().cloned());
+                    if self.reads { self.begin_at(&partitions)? } else { self.begin_in_turn()? }
+                }
                 Some(GroupEvent::Revoked(partitions)) => {
                     self.commit()?;
                     self.member.accept_revoked(&partitions).context("giving partitions back")?;
+                    self.held.retain(|partition| !partitions.contains(partition));
+                    self.begin_in_turn()?;
                 }
                 Some(GroupEvent::Lost(partitions)) => fail!("{} partitions were lost", partitions.len()),
             }
         }
     }
 
+    /// Begins to read once it has its share and no more.
+    fn begin_in_turn(&mut self) -> Outcome<()> {
+        let share = (PARTITIONS as usize).div_ceil(self.spec.threads.max(1));
+        if self.reads || self.held.is_empty() || self.held.len() > share {
+            return Ok(());
+        }
+        self.reads = true;
+        let held: Vec<_> = self.held.iter().cloned().collect();
+        self.begin_at(&held)
+    }
+
     fn begin_at(&mut self, partitions: &[TopicPartition]) -> Outcome<()> {
-        self.member.accept_assigned(partitions).context("taking partitions")?;
         let committed = self.cluster.committed(&self.spec.group, partitions, COMMITTED_WAIT);
         for (partition, committed) in partitions.iter().zip(committed.context("the group's offsets")?) {
             let offset = committed.map_or(0, |committed| committed.offset);

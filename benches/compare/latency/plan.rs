@@ -18,8 +18,6 @@ const MAXIMUM_RECORDS: u64 = 2_000_000;
 /// The input with which the broker is warmed up.
 const WARM_UP_INPUT: &str = "in-latency";
 const WARM_UP_RECORDS: u64 = 1_000_000;
-/// The warm-up's transactions are short: at low rates a broker's work is transactions with few records.
-const WARM_UP_COMMIT_MS: u64 = 5;
 const VALUE_BYTES: usize = 160;
 
 /// Measures everyone.
@@ -51,7 +49,6 @@ fn warm_up(bench: &Bench) -> Outcome<()> {
     bench.broker.create(WARM_UP_INPUT, PARTITIONS, &[])?;
     fill(bench, WARM_UP_INPUT, PARTITIONS, 0..records, VALUE_BYTES)?;
     warm::broker(bench, WARM_UP_INPUT, records)?;
-    warm::broker_with(bench, WARM_UP_INPUT, records, WARM_UP_COMMIT_MS)?;
     bench.broker.delete(&[WARM_UP_INPUT])
 }
 
