@@ -80,14 +80,14 @@ fn payload(token: &str) -> Option<Value> {
 fn said(credentials: &Credentials, body: &[u8]) -> String {
     let read = serde_json::from_slice::<Value>(body).ok();
     let part = |name| read.as_ref().and_then(|read| read.get(name)).and_then(Value::as_str);
-    let said = match (part("error"), part("error_description")) {
-        (Some(error), Some(description)) => format!("{error}: {description}"),
-        (Some(error), None) => error.to_owned(),
-        _ if read.is_none() => String::from_utf8_lossy(body).into_owned(),
-        _ => String::new(),
+    let text = String::from_utf8_lossy(body);
+    let parts = match (&read, part("error")) {
+        (None, _) => [Some(&*text), None],
+        (Some(_), None) => [None, None],
+        (Some(_), error) => [error, part("error_description")],
     };
-    let said = if said.contains(ESCAPES) { String::new() } else { clean(credentials, &said) };
-    if said.trim().is_empty() { String::new() } else { format!(": {}", said.trim()) }
+    let parts = parts.into_iter().flatten().map(str::trim).filter(|part| !part.is_empty() && !part.contains(ESCAPES));
+    parts.map(|part| format!(": {}", clean(credentials, part))).collect()
 }
 
 /// A text from outside, fit for a log: on one line, not too long, without the secret in any form in which it is sent.

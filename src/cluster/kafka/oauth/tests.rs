@@ -179,6 +179,9 @@ fn a_secret_that_is_sent_back_is_hidden() {
             assert!(!why.contains("hunter2"), "{why}");
         }
     }
+    let described = r#"{"error":"invalid_client","error_description":"hunter2%2F"}"#;
+    let why = read(&by(&[]), 401, described.as_bytes()).err().unwrap().why;
+    assert!(why.starts_with("the token endpoint answers 401: invalid_client; correct"), "{why}");
     assert!(read(&by(&[]), 401, "x\n".repeat(10_000).as_bytes()).err().unwrap().why.len() < 600);
     assert_eq!(format!("{:?}", by(&[])), "Credentials");
 }
