@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -86,6 +86,7 @@ fn works_for_long(theme: &str, options: &Options<'_>) {
     let issuer = Issuer::open(terms());
     let job = job(theme, &issuer);
     job.send(things(0, 0..100, 1).chain(things(0, 0..100, 1)));
+    let since = Instant::now();
     let mut operator = Operator::start_with(&job, "a", options);
     job.await_drained(DEADLINE);
     operator.await_ready(DEADLINE);
@@ -94,9 +95,9 @@ fn works_for_long(theme: &str, options: &Options<'_>) {
         job.send(things(0, 0..10, version).chain(things(1, 0..10, version)));
         job.await_drained(DEADLINE);
     }
-    // The next one after eight seconds, for each part of the process that connects, and not for each of its clients.
-    let asked = issuer.issued().len();
-    assert!((3..=12).contains(&asked), "{asked} tokens");
+    // The next one after eight seconds, for the process, and not for each of its clients.
+    let (asked, most) = (issuer.issued().len(), 2 + since.elapsed().as_secs() as usize / 8);
+    assert!((3..=most).contains(&asked), "{asked} tokens, {most} at most");
     operator.stop();
     assert_nothing_shown(&operator, &issuer);
     let lost: Vec<String> = operator.log().iter().map(ToString::to_string).collect();

@@ -195,19 +195,13 @@ impl Properties {
     }
 
     fn of(role: Role, values: BTreeMap<String, String>, given: Arc<BTreeSet<String>>) -> Result<Self, Error> {
-        let tokens = Credentials::of(&values)?.map(Source::new).transpose()?.map(Arc::new);
+        let tokens = Credentials::of(&values)?.map(Source::of).transpose()?;
         Ok(Self { role, values, given, login: Arc::default(), tokens })
     }
 
-    /// The same, sharing the state of the login with `others`, and the tokens if they are got by the same credentials.
-    pub fn sharing(mut self, others: &Self) -> Self {
-        self.login = Arc::clone(&others.login);
-        if let (Some(own), Some(theirs)) = (&mut self.tokens, &others.tokens)
-            && own.credentials() == theirs.credentials()
-        {
-            *own = Arc::clone(theirs);
-        }
-        self
+    /// The same, sharing the state of the login with `others`.
+    pub fn sharing(self, others: &Self) -> Self {
+        Self { login: Arc::clone(&others.login), ..self }
     }
 
     /// The state of the login.

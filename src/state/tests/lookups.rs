@@ -51,6 +51,25 @@ fn keys_are_found_in_a_state_larger_than_the_cache() {
     }
 }
 
+/// Most lookups leave a full cache as it is: what they have read is read again by the next.
+#[test]
+fn most_lookups_of_a_large_state_evict_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, map) = large(&folder.path().join("store"), &small_memory());
+    let all: Vec<&[u8]> = map.keys().map(Vec::as_slice).collect();
+    all.chunks(BATCH).for_each(|keys| look(&store, &map, keys));
+    let cold: Vec<&[u8]> = all.iter().copied().step_by(KEYS / 30).collect();
+    set_perf_stats(PerfStatsLevel::EnableCount);
+    let reads = || {
+        let mut context = PerfContext::default();
+        context.reset();
+        cold.iter().for_each(|key| look(&store, &map, &[key]));
+        context.metric(PerfMetric::BlockReadCount)
+    };
+    let (first, again) = (reads(), reads());
+    assert!(first > 15 && again > 15, "{first} blocks are read at first, and {again} again");
+}
+
 /// What is looked up again and again is in the cache before long, full as it is of other blocks.
 #[test]
 fn hot_keys_of_a_large_state_get_into_the_cache() {

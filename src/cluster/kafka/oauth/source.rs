@@ -31,6 +31,9 @@ const JITTER: std::ops::RangeInclusive<f64> = 0.8..=1.2;
 /// No token counts for longer than this here: the next one is there before.
 const TIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// The sources that somebody holds.
+static HELD: Mutex<Vec<Weak<Source>>> = Mutex::new(Vec::new());
+
 /// A client that is told of tokens instead of looking for them.
 pub trait Hears: Send + Sync {
     /// A token has come.
@@ -69,11 +72,24 @@ struct Told {
 }
 
 impl Source {
-    /// A source that has not begun.
+    /// The process's source for these credentials: a new one, which has not begun, if nobody holds one.
     ///
     /// # Errors
     /// The certificates of the endpoint's authorities cannot be used.
-    pub fn new(credentials: Credentials) -> Result<Self, Error> {
+    pub fn of(credentials: Credentials) -> Result<Arc<Self>, Error> {
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|source| source.strong_count() > 0);
+        let same = held.iter().filter_map(Weak::upgrade).find(|source| *source.credentials() == credentials);
+        if let Some(source) = same {
+            return Ok(source);
+        }
+        let source = Arc::new(Self::new(credentials)?);
+        held.push(Arc::downgrade(&source));
+        Ok(source)
+    }
+
+    /// One that nobody else has.
+    pub(super) fn new(credentials: Credentials) -> Result<Self, Error> {
         let endpoint = Endpoint::new(credentials)?;
         let shared = Shared { endpoint, tokens: Arc::default(), told: Mutex::default() };
         Ok(Self { shared: Arc::new(shared), running: Mutex::default() })

@@ -101,11 +101,8 @@ impl Writer {
         if let Kind::AddPartitions(partitions) = &call.kind {
             self.partitions_added(partitions, &answer);
         }
+        self.is_started |= may_open(&call.kind, answer.code);
         let fate = fate::of_call(answer.code);
-        // A coordinator that is still ending the former transaction, or denies access, has opened none; whatever else it
-        // says, what it wrote down may last.
-        let is_moot = answer.code == code::CONCURRENT_TRANSACTIONS || fate == CallFate::Denied;
-        self.is_started |= call.kind.adds() && !is_moot;
         match fate {
             CallFate::Done => {
                 // A coordinator that was found has not been reached yet.
@@ -173,6 +170,12 @@ impl Writer {
     }
 }
 
+/// Whether the transaction may be open after this answer. A coordinator that is still ending the former one, or denies
+/// access, has opened none; whatever else it says, what it wrote down may last.
+fn may_open(kind: &Kind, answer: i16) -> bool {
+    kind.adds() && answer != code::CONCURRENT_TRANSACTIONS && fate::of_call(answer) != CallFate::Denied
+}
+
 /// Which of several codes decides what to do.
 fn gravity(answer: i16) -> u8 {
     match fate::of_call(answer) {
@@ -210,6 +213,20 @@ mod tests {
     };
     use kafka_protocol::messages::{TopicName, TxnOffsetCommitResponse};
     use kafka_protocol::protocol::Encodable;
+
+    #[test]
+    fn transaction_is_taken_for_open_unless_a_coordinator_cannot_have_opened_it() {
+        let group: std::sync::Arc<str> = "group".into();
+        for kind in [Kind::AddPartitions(vec![0]), Kind::AddOffsets(group), Kind::Offsets] {
+            for opens in [code::NONE, code::COORDINATOR_NOT_AVAILABLE, code::REQUEST_TIMED_OUT, code::PRODUCER_FENCED] {
+                assert!(may_open(&kind, opens), "{kind:?} {opens}");
+            }
+            for moot in [code::CONCURRENT_TRANSACTIONS, code::GROUP_AUTHORIZATION_FAILED] {
+                assert!(!may_open(&kind, moot), "{kind:?} {moot}");
+            }
+        }
+        assert!(!may_open(&Kind::End { commit: true }, code::NONE) && !may_open(&Kind::Init, code::NONE));
+    }
 
     #[test]
     fn codes_of_partitions_are_read_in_each_version() {

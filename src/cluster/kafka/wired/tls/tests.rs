@@ -44,16 +44,7 @@ fn text(name: &str) -> Option<String> {
 
 /// Of the authority, without a certificate of one's own.
 fn trusting() -> TlsProperties {
-    TlsProperties {
-        ca_location: path("ca.pem"),
-        ca_pem: None,
-        certificate_location: None,
-        certificate_pem: None,
-        key_location: None,
-        key_pem: None,
-        checks_certificate: true,
-        checks_name: true,
-    }
+    TlsProperties::of_authorities(path("ca.pem"), None)
 }
 
 /// With the client's certificate and this key.
