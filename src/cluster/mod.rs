@@ -256,6 +256,12 @@ pub trait Member: Send {
     /// it, [`Member::position`] stays below.
     fn end(&self, partition: &TopicPartition) -> Option<i64>;
 
+    /// Whether records are on their way that are known to be there: they were asked for, and the next
+    /// [`Member::poll`] need not wait long for them. `false` also where the cluster does not say.
+    fn has_more(&self) -> bool {
+        false
+    }
+
     /// Proof of membership as of now. [`ErrorKind::Abort`] while the member has not joined: brokers do
     /// not fence an unjoined member's commits.
     fn metadata(&self) -> Result<Self::Metadata, Error>;

@@ -1,9 +1,9 @@
 //! A lane: one thread's consumer, transactional producer and tasks. Lanes share nothing but settings.
 //!
 //! [`Lane::step`] is all of it: serve the group, take a batch through the tasks, give restores and isolated tasks a
-//! slice each, sweep a little, and commit when the input is drained or a bound is reached. So low load gives small
-//! transactions and low latency, high load large transactions. Where the topology calls a provider, reading and calling go
-//! on while it commits (`round`).
+//! slice each, sweep a little, and commit when the input is drained, with nothing known to be on its way, or a bound is
+//! reached. So low load gives small transactions and low latency, high load large transactions. Where the topology calls
+//! a provider, reading and calling go on while it commits (`round`).
 //!
 //! **Failure**: whatever goes wrong with a transaction, recovery aborts it and sends its tasks through their restore. A
 //! step returns an error only if the lane itself cannot continue. A panic is one task's trouble if that task was at
@@ -40,6 +40,8 @@ mod rows;
 const IDLE_WAIT: Duration = Duration::from_millis(20);
 /// How long a lane waits if it has restores or isolated tasks to serve.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
+/// How long a lane waits for records that are there before it sees to what it has written.
+const MORE_WAIT: Duration = Duration::from_millis(1);
 /// How often stores are flushed, so that a quiet one does not keep an old position on disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a lane may spend on its stores' files before it serves its group again: disks may be slow.
@@ -204,12 +206,16 @@ impl<C: Cluster> Lane<C> {
         self.follow_catalog()?;
         self.recheck();
         self.stop_rescaled();
-        let drained = self.batch.is_empty();
-        match (drained, self.calls()) {
+        match (self.batch.is_empty(), self.calls()) {
             (true, _) => {}
             (false, false) => self.process_batch(),
             (false, true) => self.take_in(),
         }
+        let (is_idle, awaits) = (self.batch.is_empty(), self.awaits_more());
+        if is_idle && awaits {
+            self.transactor.listen();
+        }
+        let drained = is_idle && !awaits;
         self.restore_slices()?;
         self.step_isolated();
         self.attend_to_calls();
@@ -262,9 +268,18 @@ impl<C: Cluster> Lane<C> {
         is_time
     }
 
+    /// Whether the open transaction goes on with records that are there and did not arrive yet. Otherwise a lane that is
+    /// faster than its broker ended it with each response.
+    fn awaits_more(&self) -> bool {
+        self.transactor.is_open() && !self.calls() && self.sink.is_none() && self.member.has_more()
+    }
+
     fn wait(&self) -> Duration {
-        if self.transactor.is_open() || self.loading {
+        if self.loading {
             return Duration::ZERO;
+        }
+        if self.transactor.is_open() {
+            return if self.awaits_more() { MORE_WAIT } else { Duration::ZERO };
         }
         let alone = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
         let busy = self.restoring || self.tasks.values().any(alone);

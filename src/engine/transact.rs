@@ -318,6 +318,11 @@ impl<C: Cluster> Transactor<C> {
         }
     }
 
+    /// Sees to the records that were handed over while nothing else is.
+    pub fn listen(&self) {
+        self.in_flight();
+    }
+
     /// How many records are not delivered yet.
     pub fn in_flight(&self) -> usize {
         self.producer.as_ref().map_or(0, Producer::in_flight)

@@ -442,6 +442,11 @@ impl cluster::Member for Member {
         self.client.cached_end(&slot.name, partition.partition)
     }
 
+    fn has_more(&self) -> bool {
+        // Of librdkafka nobody hears up to where a partition can be read at read_committed.
+        self.wire.as_ref().is_some_and(|wire| wire.reading.has_more())
+    }
+
     fn metadata(&self) -> Result<Metadata, Error> {
         let unjoined =
             || Error::new(ErrorKind::Abort, "the member has not joined its group yet: its commits would not be fenced");

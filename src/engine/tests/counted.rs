@@ -36,10 +36,30 @@ impl Drop for Holding {
     }
 }
 
+/// How the records of an input come: one at a time, and the next one is on its way before it is there.
+#[derive(Clone, Copy)]
+pub struct Trickle {
+    /// From this offset on they are on their way for ever.
+    pub until: i64,
+}
+
 /// A member whose batches share a count.
 pub struct CountedMember {
     pub inner: <Embedded as Cluster>::Member,
     pub looks: Arc<AtomicU64>,
+    pub trickle: Option<Trickle>,
+    /// The partition that is read; the last of them.
+    pub reads: Option<TopicPartition>,
+    /// How many polls there were.
+    pub polls: u64,
+}
+
+impl CountedMember {
+    /// Whether nothing is there at this poll.
+    fn keeps_back(&self, Trickle { until }: Trickle) -> bool {
+        let next = self.reads.as_ref().and_then(|partition| self.inner.position(partition)).unwrap_or(0);
+        next >= until || !self.polls.is_multiple_of(4)
+    }
 }
 
 impl RecordBatch for Counted {
@@ -67,6 +87,11 @@ impl Member for CountedMember {
 
     fn poll(&mut self, batch: &mut Counted, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         (batch.looks, batch.holding) = (Arc::clone(&self.looks), None);
+        self.polls += 1;
+        let records_max = match self.trickle {
+            Some(trickle) => usize::from(!self.keeps_back(trickle)),
+            None => records_max,
+        };
         self.inner.poll(&mut batch.inner, records_max, wait)
     }
 
@@ -83,6 +108,7 @@ impl Member for CountedMember {
     }
 
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
+        self.reads = Some(partition.clone());
         self.inner.start(partition, offset)
     }
 
@@ -96,6 +122,11 @@ impl Member for CountedMember {
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
         self.inner.end(partition)
+    }
+
+    fn has_more(&self) -> bool {
+        let is_behind = |partition| self.inner.position(partition) < self.inner.end(partition);
+        self.trickle.is_some() && self.reads.as_ref().is_some_and(is_behind)
     }
 
     fn metadata(&self) -> Result<Self::Metadata, Error> {

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 
-use super::counted::{Counted, CountedMember, Holding};
+use super::counted::{Counted, CountedMember, Holding, Trickle};
 use super::*;
 use crate::cluster::{
     CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, RecordBatch, Rights, Settled, Ticket, TopicDescription,
@@ -70,6 +70,8 @@ pub struct Faults {
     pub alone: Alone,
     /// How often members' records were accessed.
     pub looks: Arc<AtomicU64>,
+    /// How members' records come, if not as they are.
+    pub trickle: Option<Trickle>,
     /// Called for what the watch checks.
     pub watched: Option<Watched>,
 }
@@ -294,7 +296,8 @@ impl Cluster for Faulty {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, cluster::Error> {
-        Ok(CountedMember { inner: self.inner.member(group, topics)?, looks: Arc::clone(&self.faults.looks) })
+        let (inner, looks) = (self.inner.member(group, topics)?, Arc::clone(&self.faults.looks));
+        Ok(CountedMember { inner, looks, trickle: self.faults.trickle, reads: None, polls: 0 })
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Self::Producer, cluster::Error> {

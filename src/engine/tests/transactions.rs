@@ -1,5 +1,6 @@
 //! Goal: no transaction exceeds its configured bounds, and records that do not fit are not read again and again.
 
+use super::counted::Trickle;
 use super::faulty::{Faults, Faulty};
 use super::*;
 use crate::config::Commit;
@@ -24,6 +25,46 @@ fn drained(site: &Site, commit: Commit) -> Arc<Faults> {
     };
     run_on(&faulty, options).unwrap();
     faults
+}
+
+/// Runs on an input of 100 records that come so, in transactions of at most `interval_ms`, until `count` are there. Returns
+/// how many one of the transactions had at most.
+fn trickled(trickle: Trickle, interval_ms: u64, count: usize) -> u32 {
+    let site = Site::new();
+    site.create(INPUT, 1, &[]);
+    site.create(OUTPUT, 1, &[]);
+    fill(&site, 1, 0..100, 0);
+    let faults = Arc::new(Faults { counted_output: Some(OUTPUT), trickle: Some(trickle), ..Faults::default() });
+    let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
+    let mut config = site.config();
+    config.commit.interval_ms = interval_ms;
+    config.lanes = 1;
+    let (stop, metrics, health) = (Arc::new(AtomicBool::new(false)), Metrics::new(), Health::new());
+    let options = Options {
+        config,
+        topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        handlers: Default::default(),
+        until_drained: false,
+        stop: Arc::clone(&stop),
+        metrics: metrics.clone(),
+        health: health.clone(),
+    };
+    let thread = std::thread::spawn(move || run_on(&faulty, options));
+    site.await_values(OUTPUT, count);
+    Running { stop, health, metrics, thread }.end().unwrap();
+    faults.sent_at_once_max.load(Ordering::SeqCst)
+}
+
+#[test]
+fn transaction_goes_on_while_records_are_on_their_way() {
+    let most = trickled(Trickle { until: i64::MAX }, 60_000, 100);
+    assert_eq!(most, 100);
+}
+
+#[test]
+fn transaction_ends_in_time_while_records_are_on_their_way() {
+    let most = trickled(Trickle { until: 7 }, 2_000, 7);
+    assert!(most <= 7, "{most}");
 }
 
 fn fill(site: &Site, partition_count: i32, ids: std::ops::Range<u32>, filler: usize) {

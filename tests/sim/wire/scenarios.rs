@@ -270,6 +270,55 @@ fn next_fetch_is_under_way_before_anything_is_handed_on() {
 }
 
 #[test]
+fn more_is_on_its_way_while_it_is_there_and_was_asked_for() {
+    let mut rig = Rig::new(FetchSettings { partition_max_bytes: 500, ..settings() }, 2);
+    (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
+    rig.start(0, 0);
+    // Nobody has said anything yet.
+    assert!(!rig.fetcher.has_more());
+    while rig.position(0) == 0 {
+        rig.run(1);
+    }
+    while rig.position(0) < 19 {
+        assert!(rig.fetcher.has_more(), "at {}", rig.position(0));
+        rig.run(1);
+    }
+    rig.run(10);
+    assert_eq!(rig.position(0), 20);
+    assert!(!rig.fetcher.has_more());
+    // What is there of a partition that is not read is on no way.
+    (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
+    while rig.position(0) < 25 {
+        rig.run(1);
+    }
+    assert!(rig.fetcher.has_more());
+    rig.fetcher.pause(&partition(0));
+    assert!(!rig.fetcher.has_more());
+    // A leader that returns nothing may have nothing but a gap there.
+    rig.clean(0, 40);
+    rig.start(0, 30);
+    rig.run(100);
+    assert_eq!(rig.position(0), 30);
+    assert!(!rig.fetcher.has_more());
+}
+
+#[test]
+fn nothing_is_on_its_way_from_a_leader_that_refuses() {
+    let mut rig = Rig::new(FetchSettings { partition_max_bytes: 500, ..settings() }, 1);
+    (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
+    rig.start(0, 0);
+    while rig.position(0) == 0 {
+        rig.run(1);
+    }
+    assert!(rig.fetcher.has_more());
+    rig.cluster.prefers = 2;
+    while rig.fetcher.refused(&partition(0)).is_none() && rig.position(0) < 20 {
+        rig.run(1);
+    }
+    assert!(rig.position(0) < 20 && !rig.fetcher.has_more());
+}
+
+#[test]
 fn session_goes_on_and_is_opened_anew_when_it_is_lost() {
     let mut rig = Rig::new(settings(), 3);
     for number in 0..3 {

@@ -91,6 +91,11 @@ impl Reading {
         self.fetcher.high_watermark(partition)
     }
 
+    /// Whether records are on their way that are known to be there.
+    pub fn has_more(&self) -> bool {
+        self.fetcher.has_more()
+    }
+
     /// Replaces what is in `batch` by what is there, up to `records_max`, waiting up to `wait` for a first record. What
     /// was passed is recorded among the `epochs`. Ends early when the bell rings.
     pub fn poll(

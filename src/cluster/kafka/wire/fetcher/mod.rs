@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::brokers::{Brokers, RequestId};
+use super::brokers::{Brokers, Leader, RequestId};
 use super::records::Unpack;
 use crate::record::TopicPartition;
 
@@ -254,6 +254,13 @@ impl Fetcher {
     /// Whether a partition is read at present: it was started, and has had no trouble since.
     pub fn is_reading(&self, partition: &TopicPartition) -> bool {
         self.slot(partition).is_some_and(|slot| slot.phase == Phase::Reading)
+    }
+
+    /// Whether records are on their way that are known to be there: a leader has said that some follow, and has been
+    /// asked for them.
+    pub fn has_more(&self) -> bool {
+        let is_asked = |leader: Leader| self.nodes.get(&leader.node).is_some_and(|node| node.is_fetching);
+        self.slots.values().any(|slot| slot.has_more() && slot.leader.is_some_and(is_asked))
     }
 
     /// A partition's high watermark as last said.

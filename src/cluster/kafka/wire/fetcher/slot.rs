@@ -245,6 +245,12 @@ impl Slot {
         }
     }
 
+    /// Whether records follow those that were fetched, as a leader has said, and nothing keeps it from returning them.
+    pub fn has_more(&self) -> bool {
+        let is_fetched = self.phase == Phase::Reading && self.is_checked && self.refused.is_none();
+        is_fetched && self.hollow.is_none() && self.said.is_some_and(|said| said.stable > self.next)
+    }
+
     /// Whether there is anything to hand on.
     pub fn has_some(&self) -> bool {
         !self.pieces.is_empty() || self.gap.is_some()
