@@ -47,6 +47,8 @@ mod replicated;
 #[path = "../support/screen.rs"]
 #[allow(dead_code, reason = "operators are observed by their logs here")]
 mod screen;
+#[path = "../support/segment.rs"]
+mod segment;
 #[path = "../support/until.rs"]
 mod until;
 
@@ -64,6 +66,7 @@ mod brokers;
 mod crowd;
 mod disk;
 mod elections;
+mod epochs;
 mod kills;
 mod network;
 mod records;

@@ -1,7 +1,7 @@
 //! The list of faults, in the order in which they are injected and listed in the table.
 
 use crate::report::Report;
-use crate::{apart, brokers, crowd, disk, elections, kills, network, records, topics};
+use crate::{apart, brokers, crowd, disk, elections, epochs, kills, network, records, topics};
 
 /// One fault.
 pub struct Scenario {
@@ -140,6 +140,7 @@ pub static SCENARIOS: &[Scenario] = &[
     brief("group-earliest", "the group reset to earliest", topics::group_reset_to_earliest),
     fault("group-latest", "the group reset to latest", topics::group_reset_to_latest),
     fault("rebalance-storm", "an instance comes or goes every 1.5 s", crowd::rebalance_storm),
+    fault("epochs-used-up", "more transactions than a producer's id has epochs", epochs::used_up),
     brief("stolen-id", "another client takes a transactional id that is in use", crowd::stolen_ids),
     fault(
         "foreign-transaction",

@@ -1,6 +1,5 @@
 //! Goal: lanes are on the wire unless a property needs librdkafka, and either data path continues what the other has left.
 
-use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use crate::job::Job;
 use crate::kafka::{is_on_the_wire, shared_broker, version};
 use crate::load::{Feed, Load, Random, things};
 use crate::operator::{Operator, Options};
+use crate::segment::producers_of;
 use crate::until::DEADLINE;
 
 /// A kill is followed by the session timeout, the transaction timeout and a restore.
@@ -100,32 +100,10 @@ fn transactions_of_version_2_are_used_where_the_cluster_has_them() {
         job.await_drained(DEADLINE);
     }
     operator.stop();
-    let segment = broker.data().join(format!("{}-0", job.output)).join("00000000000000000000.log");
-    let mut producers = producers(&fs::read(segment).expect("the partition's first segment"));
+    let mut producers = producers_of(&broker.data(), &job.output, 0);
     assert_eq!(producers.len(), TRANSACTIONS, "a batch for each");
     producers.dedup();
     let major: u32 = version().split('.').next().and_then(|major| major.parse().ok()).expect("a number");
     let expected = if major >= 4 && is_on_the_wire() { TRANSACTIONS } else { 1 };
     assert_eq!(producers.len(), expected, "{producers:?}");
-}
-
-/// The producer's id and epoch of each batch of records, which markers are not.
-fn producers(mut segment: &[u8]) -> Vec<(i64, i16)> {
-    const CONTROL: u8 = 0x20;
-    let mut found = Vec::new();
-    // Base offset i64 · length i32 · leader epoch i32 · magic i8 · CRC u32 · attributes i16 · last offset i32 · times
-    // 2 * i64 · producer id i64 · producer epoch i16.
-    while let [_, _, _, _, _, _, _, _, l0, l1, l2, l3, ..] = *segment {
-        let batch = 12 + u32::from_be_bytes([l0, l1, l2, l3]) as usize;
-        if segment.len() < batch || batch == 12 {
-            break;
-        }
-        let field = |at: usize, bytes: usize| &segment[at..at + bytes];
-        if segment[22] & CONTROL == 0 {
-            let id = i64::from_be_bytes(field(43, 8).try_into().expect("eight bytes"));
-            found.push((id, i16::from_be_bytes(field(51, 2).try_into().expect("two bytes"))));
-        }
-        segment = &segment[batch..];
-    }
-    found
 }

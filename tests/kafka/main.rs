@@ -40,6 +40,8 @@ mod random;
 mod rebuild;
 #[path = "../support/screen.rs"]
 mod screen;
+#[path = "../support/segment.rs"]
+mod segment;
 #[path = "../support/until.rs"]
 mod until;
 
