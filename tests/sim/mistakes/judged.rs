@@ -156,7 +156,7 @@ const CASES: [Case; 99] = [
     (Done(Sabotage::StepRefusedAfterAll), "handled", 5_000),
     (Done(Sabotage::MarkNotWritten), "handled", 500),
     (Done(Sabotage::MarkUnread), "handled", 500),
-    (Done(Sabotage::MarkLeft), "handled", 1_000),
+    (Done(Sabotage::MarkLeft), "handled", 5_000),
     (Done(Sabotage::GivenUpLosesJournal), "handled", 1_000),
     (Done(Sabotage::LeftAlthoughActed), "handled", 5_000),
     (Done(Sabotage::RefusalNotMarked), "handled", 50),
