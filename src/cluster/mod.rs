@@ -256,7 +256,7 @@ pub trait Member: Send {
     /// it, [`Member::position`] stays below.
     fn end(&self, partition: &TopicPartition) -> Option<i64>;
 
-    /// Whether records are on their way that are known to be there: they were asked for, and the next
+    /// Whether records are on their way that are known to be there: they were just asked for, so that the next
     /// [`Member::poll`] need not wait long for them. `false` also where the cluster does not say.
     fn has_more(&self) -> bool {
         false
@@ -314,6 +314,10 @@ pub trait Producer: Send {
     /// [`ErrorKind::Abort`], nothing is committed, and [`Producer::take_delivered`] returns where the record was written. A
     /// cluster whose partitions never lose their end can ignore this.
     fn expect_from(&mut self, _number: u64, _offset: i64) {}
+
+    /// Sends what is due, and takes what brokers have said, without waiting. A cluster that does so in the background
+    /// can ignore this.
+    fn serve(&mut self) {}
 
     /// How many records were handed over and are neither delivered nor failed.
     fn in_flight(&self) -> usize;

@@ -140,7 +140,8 @@ pub static WORKER: &[Key] = &[
     Key {
         name: "commit.interval",
         default: Omitted::Is("200ms"),
-        about: "the longest transaction; at most `5s`, and less than `transaction.timeout.ms`, better at most half of it",
+        about: "the longest transaction, and how long records of a lane's other partitions may wait while one catches up; at \
+                most `5s`, and less than `transaction.timeout.ms`, better at most half of it",
         put: |draft, typed| put(&mut draft.config.commit.interval_ms, typed.interval_ms()),
         show: |config| Some(units::show_duration_ms(i64::try_from(config.commit.interval_ms).unwrap_or(i64::MAX))),
     },

@@ -40,7 +40,7 @@ mod rows;
 const IDLE_WAIT: Duration = Duration::from_millis(20);
 /// How long a lane waits if it has restores or isolated tasks to serve.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
-/// How long a lane waits for records that are there before it sees to what it has written.
+/// How long a lane waits for records that are on their way before it sees to what it has written.
 const MORE_WAIT: Duration = Duration::from_millis(1);
 /// How often stores are flushed, so that a quiet one does not keep an old position on disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
@@ -108,8 +108,8 @@ pub struct Lane<C: Cluster> {
     orders: Option<Orders<C>>,
     /// When the rows of idle tasks were last looked at.
     looked_at: Duration,
-    /// When the sweeper was last due by the clock, where there is a sink.
-    swept_at: Duration,
+    /// When the lane last passed markers, swept and committed.
+    ended_at: Duration,
     /// Whether the sink may have more to tidy up.
     tidying: bool,
     batch: C::Batch,
@@ -172,7 +172,7 @@ impl<C: Cluster> Lane<C> {
             calling: context.provider.as_ref().and_then(|provider| Calling::new(&context, provider.as_ref(), random)),
             orders: context.provider.as_ref().map(|_| Orders::new(&context.topology.control())),
             looked_at: now,
-            swept_at: now,
+            ended_at: now,
             tidying: false,
             batch: C::Batch::default(),
             restore_batch: C::Batch::default(),
@@ -211,21 +211,23 @@ impl<C: Cluster> Lane<C> {
             (false, false) => self.process_batch(),
             (false, true) => self.take_in(),
         }
-        let (is_idle, awaits) = (self.batch.is_empty(), self.awaits_more());
-        if is_idle && awaits {
-            self.transactor.listen();
+        let awaits = self.batch.is_empty() && self.awaits_more();
+        if awaits {
+            self.transactor.serve();
         }
-        let drained = is_idle && !awaits;
+        let drained = self.batch.is_empty() && !awaits;
         self.restore_slices()?;
         self.step_isolated();
         self.attend_to_calls();
         self.obey();
         // What waits for no transaction need not wait for this one's commit.
         self.send_calls();
-        if drained {
+        let is_due = !drained && !self.calls() && self.is_due();
+        if drained || is_due {
             self.pass_markers();
         }
-        if drained || self.calls() || self.is_time_to_sweep() {
+        if drained || is_due || self.calls() {
+            self.ended_at = self.context.clock.monotonic();
             self.tidy();
             self.sweep();
             if self.calls() {
@@ -254,24 +256,19 @@ impl<C: Cluster> Lane<C> {
         self.member.leave()
     }
 
-    /// Whether the sweeper is due though records keep coming: with the transaction that ends now, or, with a sink, whose
-    /// transactions end with their batches, as often as they would end otherwise.
-    fn is_time_to_sweep(&mut self) -> bool {
-        if self.sink.is_none() {
-            return self.transactor.is_due(&self.context);
-        }
-        let now = self.context.clock.monotonic();
-        let is_time = now.saturating_sub(self.swept_at) >= Duration::from_millis(self.context.commit.interval_ms);
-        if is_time {
-            self.swept_at = now;
-        }
-        is_time
+    /// Whether the transaction is to end, and what is done then is due, though records keep coming: also where a
+    /// transaction ends with its batch, or because it is full.
+    fn is_due(&self) -> bool {
+        let since = self.context.clock.monotonic().saturating_sub(self.ended_at);
+        self.transactor.is_due(&self.context) || since >= Duration::from_millis(self.context.commit.interval_ms)
     }
 
-    /// Whether the open transaction goes on with records that are there and did not arrive yet. Otherwise a lane that is
-    /// faster than its broker ended it with each response.
+    /// Whether the open transaction goes on with records that are on their way. Otherwise a lane that is faster than its
+    /// broker would end it with each response. One that calls a provider, or has a sink, does end it with each batch; and
+    /// a task that is to stop waits for nothing else.
     fn awaits_more(&self) -> bool {
-        self.transactor.is_open() && !self.calls() && self.sink.is_none() && self.member.has_more()
+        let may_go_on = !self.calls() && self.sink.is_none() && self.transactor.stopping().is_empty();
+        self.transactor.is_open() && may_go_on && self.member.has_more()
     }
 
     fn wait(&self) -> Duration {

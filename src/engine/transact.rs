@@ -318,9 +318,9 @@ impl<C: Cluster> Transactor<C> {
         }
     }
 
-    /// Sees to the records that were handed over while nothing else is.
-    pub fn listen(&self) {
-        self.in_flight();
+    /// Has the producer send what is due and take what brokers have said, while nothing is sent or committed.
+    pub fn serve(&mut self) {
+        self.producer.iter_mut().for_each(Producer::serve);
     }
 
     /// How many records are not delivered yet.

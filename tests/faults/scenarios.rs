@@ -140,7 +140,7 @@ pub static SCENARIOS: &[Scenario] = &[
     brief("group-earliest", "the group reset to earliest", topics::group_reset_to_earliest),
     fault("group-latest", "the group reset to latest", topics::group_reset_to_latest),
     fault("rebalance-storm", "an instance comes or goes every 1.5 s", crowd::rebalance_storm),
-    fault("epochs-used-up", "more transactions than a producer's id has epochs", epochs::used_up),
+    fault("epochs-used-up", "32,767 transactions and more: a producer's id has no epoch left", epochs::used_up),
     brief("stolen-id", "another client takes a transactional id that is in use", crowd::stolen_ids),
     fault(
         "foreign-transaction",

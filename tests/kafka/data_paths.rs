@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::checker::check;
 use crate::cluster::Kafka;
 use crate::job::Job;
-use crate::kafka::{is_on_the_wire, shared_broker, version};
+use crate::kafka::{each_transaction_has_an_epoch, shared_broker};
 use crate::load::{Feed, Load, Random, things};
 use crate::operator::{Operator, Options};
 use crate::segment::producers_of;
@@ -103,7 +103,6 @@ fn transactions_of_version_2_are_used_where_the_cluster_has_them() {
     let mut producers = producers_of(&broker.data(), &job.output, 0);
     assert_eq!(producers.len(), TRANSACTIONS, "a batch for each");
     producers.dedup();
-    let major: u32 = version().split('.').next().and_then(|major| major.parse().ok()).expect("a number");
-    let expected = if major >= 4 && is_on_the_wire() { TRANSACTIONS } else { 1 };
+    let expected = if each_transaction_has_an_epoch() { TRANSACTIONS } else { 1 };
     assert_eq!(producers.len(), expected, "{producers:?}");
 }

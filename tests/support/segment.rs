@@ -1,4 +1,4 @@
-//! A partition's log as a broker keeps it: what no client tells of it.
+//! A partition's log as a broker keeps it: what no client shows.
 
 use std::fs;
 use std::path::Path;

@@ -154,6 +154,10 @@ impl cluster::Producer for Producer {
         either!(self, producer => producer.expect_from(number, offset));
     }
 
+    fn serve(&mut self) {
+        either!(self, producer => producer.serve());
+    }
+
     fn in_flight(&self) -> usize {
         either!(self, producer => producer.in_flight())
     }

@@ -39,6 +39,8 @@ impl Drop for Holding {
 /// How the records of an input come: one at a time, and the next one is on its way before it is there.
 #[derive(Clone, Copy)]
 pub struct Trickle {
+    /// One with so many polls.
+    pub every: u64,
     /// From this offset on they are on their way for ever.
     pub until: i64,
 }
@@ -48,7 +50,7 @@ pub struct CountedMember {
     pub inner: <Embedded as Cluster>::Member,
     pub looks: Arc<AtomicU64>,
     pub trickle: Option<Trickle>,
-    /// The partition that is read; the last of them.
+    /// The partition that was first read.
     pub reads: Option<TopicPartition>,
     /// How many polls there were.
     pub polls: u64,
@@ -56,9 +58,9 @@ pub struct CountedMember {
 
 impl CountedMember {
     /// Whether nothing is there at this poll.
-    fn keeps_back(&self, Trickle { until }: Trickle) -> bool {
+    fn keeps_back(&self, Trickle { every, until }: Trickle) -> bool {
         let next = self.reads.as_ref().and_then(|partition| self.inner.position(partition)).unwrap_or(0);
-        next >= until || !self.polls.is_multiple_of(4)
+        next >= until || !self.polls.is_multiple_of(every)
     }
 }
 
@@ -108,7 +110,7 @@ impl Member for CountedMember {
     }
 
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
-        self.reads = Some(partition.clone());
+        self.reads.get_or_insert_with(|| partition.clone());
         self.inner.start(partition, offset)
     }
 

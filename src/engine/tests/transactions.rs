@@ -4,6 +4,7 @@ use super::counted::Trickle;
 use super::faulty::{Faults, Faulty};
 use super::*;
 use crate::config::Commit;
+use crate::record::TopicPartition;
 
 const INPUT: &str = "orders";
 const OUTPUT: &str = "clean";
@@ -27,22 +28,16 @@ fn drained(site: &Site, commit: Commit) -> Arc<Faults> {
     faults
 }
 
-/// Runs on an input of 100 records that come so, in transactions of at most `interval_ms`, until `count` are there. Returns
-/// how many one of the transactions had at most.
-fn trickled(trickle: Trickle, interval_ms: u64, count: usize) -> u32 {
-    let site = Site::new();
-    site.create(INPUT, 1, &[]);
-    site.create(OUTPUT, 1, &[]);
-    fill(&site, 1, 0..100, 0);
+/// Starts one lane with transactions of at most this long, whose records come one by one.
+fn start(site: &Site, topology: Topology, interval_ms: u64, trickle: Trickle) -> (Running, Arc<Faults>) {
     let faults = Arc::new(Faults { counted_output: Some(OUTPUT), trickle: Some(trickle), ..Faults::default() });
     let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
     let mut config = site.config();
-    config.commit.interval_ms = interval_ms;
-    config.lanes = 1;
+    (config.commit.interval_ms, config.lanes) = (interval_ms, 1);
     let (stop, metrics, health) = (Arc::new(AtomicBool::new(false)), Metrics::new(), Health::new());
     let options = Options {
         config,
-        topologies: vec![topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT)],
+        topologies: vec![topology],
         handlers: Default::default(),
         until_drained: false,
         stop: Arc::clone(&stop),
@@ -50,33 +45,75 @@ fn trickled(trickle: Trickle, interval_ms: u64, count: usize) -> u32 {
         health: health.clone(),
     };
     let thread = std::thread::spawn(move || run_on(&faulty, options));
+    (Running { stop, health, metrics, thread }, faults)
+}
+
+/// Runs on an input of 100 records that come so, until `count` of them are in the output. Returns how many one of the
+/// transactions had at most, and how long it took.
+fn trickled(trickle: Trickle, interval_ms: u64, count: usize) -> (u32, Duration) {
+    let site = Site::new();
+    site.create(INPUT, 1, &[]);
+    site.create(OUTPUT, 1, &[]);
+    fill(&site, 1, 0..100, 0);
+    let since = Instant::now();
+    let (running, faults) = start(&site, topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT), interval_ms, trickle);
     site.await_values(OUTPUT, count);
-    Running { stop, health, metrics, thread }.end().unwrap();
-    faults.sent_at_once_max.load(Ordering::SeqCst)
+    let took = since.elapsed();
+    running.end().unwrap();
+    (faults.sent_at_once_max.load(Ordering::SeqCst), took)
 }
 
 #[test]
 fn transaction_goes_on_while_records_are_on_their_way() {
-    let most = trickled(Trickle { until: i64::MAX }, 60_000, 100);
+    let (most, took) = trickled(Trickle { every: 4, until: i64::MAX }, 60_000, 100);
     assert_eq!(most, 100);
+    assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
 #[test]
 fn transaction_ends_in_time_while_records_are_on_their_way() {
-    let most = trickled(Trickle { until: 7 }, 2_000, 7);
-    assert!(most <= 7, "{most}");
+    let (most, took) = trickled(Trickle { every: 4, until: 7 }, 2_000, 7);
+    assert_eq!(most, 7);
+    assert!(took >= Duration::from_secs(2), "{took:?}");
+}
+
+/// Else what arrives there before its first record was committed would be lost with the instance.
+#[test]
+fn start_at_the_end_is_committed_while_another_topic_catches_up() {
+    const RECORDS: u32 = 300_000;
+    let site = Site::new();
+    site.create(OUTPUT, 1, &[]);
+    site.create("shop.busy", 1, &[]);
+    let latest = Topology { start: Start::Latest, ..topology(pattern(r"^shop\.", &[]), OUTPUT) };
+    let group = latest.group();
+    let (running, _) = start(&site, latest, 200, Trickle { every: 1, until: i64::MAX });
+    let committed = |topic: &str| {
+        let found = site.cluster.committed(&group, &[TopicPartition::new(topic, 0)], Duration::ZERO).unwrap();
+        found.into_iter().next().flatten().map(|committed| committed.offset)
+    };
+    await_that("the first topic to be at work", || committed("shop.busy") == Some(0));
+    fill_topic(&site, "shop.busy", 1, 0..RECORDS, 0);
+    await_that("the first records", || committed("shop.busy") > Some(0));
+    site.create("shop.quiet", 1, &[]);
+    await_that("the other start to be committed", || committed("shop.quiet") == Some(0));
+    assert!(committed("shop.busy") < Some(i64::from(RECORDS)), "the first topic was done before");
+    running.end().unwrap();
 }
 
 fn fill(site: &Site, partition_count: i32, ids: std::ops::Range<u32>, filler: usize) {
+    fill_topic(site, INPUT, partition_count, ids, filler);
+}
+
+fn fill_topic(site: &Site, topic: &str, partition_count: i32, ids: std::ops::Range<u32>, filler: usize) {
     let value = |id: u32| format!(r#"{{"id":"{id}","version":1,"x":"{}"}}"#, "x".repeat(filler));
     let values: Vec<String> = ids.map(value).collect();
     for partition in 0..partition_count {
         let mut messages = Vec::new();
         for value in &values {
             let (value, headers) = (Some(value.as_bytes()), Headers::default());
-            messages.push(Message { topic: INPUT, partition, key: None, value, headers, timestamp: Some(1_000) });
+            messages.push(Message { topic, partition, key: None, value, headers, timestamp: Some(1_000) });
         }
-        site.cluster.append(INPUT, partition, &messages).unwrap();
+        site.cluster.append(topic, partition, &messages).unwrap();
     }
 }
 

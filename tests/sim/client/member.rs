@@ -226,6 +226,11 @@ impl cluster::Member for Member {
         self.slots.iter().find(|slot| slot.partition == *partition)?.end
     }
 
+    /// As far as it knows. While a transaction is open on the input, it is wrong.
+    fn has_more(&self) -> bool {
+        self.slots.iter().any(|slot| slot.started && slot.end.is_some_and(|end| end > slot.next))
+    }
+
     fn metadata(&self) -> Result<Metadata, Error> {
         let shared = self.membership.lock();
         let (group, member, generation) = (self.membership.group.clone(), shared.member.clone(), shared.generation);

@@ -177,6 +177,10 @@ impl cluster::Member for Member {
         self.inner.end(partition)
     }
 
+    fn has_more(&self) -> bool {
+        self.inner.has_more()
+    }
+
     fn metadata(&self) -> Result<Metadata, Error> {
         if is_told(Lie::UnjoinedMembership) || settles_for_anybody() {
             return Ok(Metadata { group: self.group.clone(), member: "".into(), generation: -1 });

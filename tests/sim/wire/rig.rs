@@ -98,6 +98,10 @@ impl Rig {
         }
     }
 
+    pub fn has_more(&self) -> bool {
+        self.fetcher.has_more(self.net.now())
+    }
+
     pub fn position(&self, number: i32) -> i64 {
         self.fetcher.position(&partition(number)).unwrap()
     }

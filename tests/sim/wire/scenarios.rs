@@ -1,5 +1,7 @@
 //! Single situations of the fetcher: what it does about each, and when.
 
+use std::time::Duration;
+
 use super::batch::{Head, Packing};
 use super::client::fetcher::{CONFIRMED_AFTER, FetchSettings, Trouble};
 use super::client::records::{Bounded, Codec, Rejected, Unpack, Unpacked};
@@ -275,31 +277,60 @@ fn more_is_on_its_way_while_it_is_there_and_was_asked_for() {
     (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
     rig.start(0, 0);
     // Nobody has said anything yet.
-    assert!(!rig.fetcher.has_more());
+    assert!(!rig.has_more());
     while rig.position(0) == 0 {
         rig.run(1);
     }
     while rig.position(0) < 19 {
-        assert!(rig.fetcher.has_more(), "at {}", rig.position(0));
+        assert!(rig.has_more(), "at {}", rig.position(0));
         rig.run(1);
     }
     rig.run(10);
     assert_eq!(rig.position(0), 20);
-    assert!(!rig.fetcher.has_more());
-    // What is there of a partition that is not read is on no way.
+    assert!(!rig.has_more());
+    // What is there of a partition that is not read is not on its way.
     (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
     while rig.position(0) < 25 {
         rig.run(1);
     }
-    assert!(rig.fetcher.has_more());
+    assert!(rig.has_more());
     rig.fetcher.pause(&partition(0));
-    assert!(!rig.fetcher.has_more());
+    assert!(!rig.has_more());
     // A leader that returns nothing may have nothing but a gap there.
     rig.clean(0, 40);
     rig.start(0, 30);
     rig.run(100);
     assert_eq!(rig.position(0), 30);
-    assert!(!rig.fetcher.has_more());
+    assert!(!rig.has_more());
+}
+
+#[test]
+fn nothing_is_on_its_way_that_was_not_asked_for_or_does_not_come() {
+    let mut rig = Rig::new(FetchSettings { max_wait: Duration::from_secs(1), ..settings() }, 2);
+    rig.write(0, 20, 10, &Head::PLAIN);
+    rig.start(0, 0);
+    rig.start(1, 0);
+    rig.run(100);
+    assert_eq!((rig.position(0), rig.has_more()), (20, false));
+    // The broker waits for records of the other one, and is asked again when it has answered.
+    rig.start(0, 5);
+    for _ in 0..100 {
+        rig.run(1);
+        assert!(!rig.has_more());
+    }
+    rig.run(2_000);
+    assert_eq!((rig.position(0), rig.has_more()), (20, false));
+    let mut rig = Rig::new(FetchSettings { partition_max_bytes: 500, ..settings() }, 1);
+    (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
+    rig.start(0, 0);
+    while rig.position(0) == 0 {
+        rig.run(1);
+    }
+    rig.net.links.weather.delay_max = 10_000_000;
+    rig.run(40);
+    let awaited = rig.has_more();
+    rig.run(100);
+    assert!(rig.position(0) < 20 && !rig.has_more(), "{awaited}");
 }
 
 #[test]
@@ -310,12 +341,12 @@ fn nothing_is_on_its_way_from_a_leader_that_refuses() {
     while rig.position(0) == 0 {
         rig.run(1);
     }
-    assert!(rig.fetcher.has_more());
+    assert!(rig.has_more());
     rig.cluster.prefers = 2;
     while rig.fetcher.refused(&partition(0)).is_none() && rig.position(0) < 20 {
         rig.run(1);
     }
-    assert!(rig.position(0) < 20 && !rig.fetcher.has_more());
+    assert!(rig.position(0) < 20 && !rig.has_more());
 }
 
 #[test]

@@ -44,6 +44,13 @@ pub fn shared_broker() -> &'static Broker {
     SHARED.get_or_init(Broker::start)
 }
 
+/// Whether each transaction of a lane has a producer epoch of its own: version 2 of transactions (KIP-890), which lanes on
+/// the wire use with brokers that begin with it.
+pub fn each_transaction_has_an_epoch() -> bool {
+    let major: u32 = version().split('.').next().and_then(|major| major.parse().ok()).expect("a number");
+    major >= 4 && is_on_the_wire()
+}
+
 /// Whether lanes read and write records on the wire, as they do by default, instead of by librdkafka.
 pub fn is_on_the_wire() -> bool {
     match std::env::var("RATCHET_TEST_DATA_PATH").as_deref() {

@@ -112,6 +112,10 @@ impl cluster::Producer for Producer {
         self.driven.get_mut().writer.expect(number, offset);
     }
 
+    fn serve(&mut self) {
+        self.driven.get_mut().listen();
+    }
+
     fn in_flight(&self) -> usize {
         let mut driven = self.driven.borrow_mut();
         driven.listen();

@@ -93,7 +93,7 @@ impl Reading {
 
     /// Whether records are on their way that are known to be there.
     pub fn has_more(&self) -> bool {
-        self.fetcher.has_more()
+        self.fetcher.has_more(Instant::now())
     }
 
     /// Replaces what is in `batch` by what is there, up to `records_max`, waiting up to `wait` for a first record. What

@@ -59,7 +59,7 @@ impl Fetcher {
                 }
             }
             (Underway::Fetch { node, session, asked_at }, body) => {
-                self.free(node, |node| node.is_fetching = false);
+                self.free(node, |node| node.fetching_since = None);
                 let grips = self.nodes.get_mut(&node).map(|node| std::mem::take(&mut node.grips)).unwrap_or_default();
                 let told = Told { node, session: Some(session), asked_at };
                 let read = body.map(|(_, body)| self.heed_fetch(told, &grips, body, brokers, now));
@@ -71,7 +71,7 @@ impl Fetcher {
                 }
             }
             (Underway::Alone { node, grips, asked_at }, body) => {
-                self.free(node, |node| node.is_fetching = false);
+                self.free(node, |node| node.fetching_since = None);
                 match body {
                     Some((_, body)) => {
                         let told = Told { node, session: None, asked_at };
@@ -131,8 +131,7 @@ impl Fetcher {
     /// Whether what was asked in these `grips` is what is wanted of a partition now.
     fn counts(&self, id: u32, grips: &Grips) -> bool {
         let Some(slot) = self.slots.get(&id).filter(|slot| slot.phase == Phase::Reading) else { return false };
-        let answers = grips.get(&id).is_some_and(|grip| (grip.turn, grip.offset) == (slot.turn, slot.next));
-        answers || mistakes::is_on(Mistake::ResponseMatchedWrongly)
+        slot.is_wanted_by(grips.get(&id)) || mistakes::is_on(Mistake::ResponseMatchedWrongly)
     }
 
     /// Looks at what is said of the session; returns whether it goes on.

@@ -121,7 +121,7 @@ impl Fetcher {
 
     /// Fetches what is wanted from a broker, unless something is under way there. `alone` is one that goes first.
     fn fetch(&mut self, id: i32, wanted: Vec<u32>, alone: Option<u32>, brokers: &mut Brokers, now: Instant) {
-        let Some(node) = self.nodes.get_mut(&id).filter(|node| !node.is_fetching) else { return };
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.fetching_since.is_none()) else { return };
         if let Some(until) = node.until.filter(|until| *until > now) {
             self.wake_at(until);
             return;
@@ -135,7 +135,7 @@ impl Fetcher {
             return;
         }
         node.unready_since = None;
-        node.is_fetching = true;
+        node.fetching_since = Some(now);
         node.requests = node.requests.wrapping_add(1);
         let buffer = brokers.buffer();
         let (underway, body, wait) = match alone {

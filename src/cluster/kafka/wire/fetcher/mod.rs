@@ -62,6 +62,8 @@ const ALONE_AFTER: Duration = Duration::from_millis(100);
 /// How long a broker has to insist that there is nothing where it says that something could be: longer than followers
 /// take to fetch (`replica.fetch.wait.max.ms`, 500).
 pub const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
+/// How long after it was asked for a response is soon to be expected, if there is something to return.
+const MORE_WITHIN: Duration = Duration::from_millis(50);
 /// How many buffers are kept for the next responses.
 const SPARE_MAX: usize = 8;
 
@@ -256,11 +258,18 @@ impl Fetcher {
         self.slot(partition).is_some_and(|slot| slot.phase == Phase::Reading)
     }
 
-    /// Whether records are on their way that are known to be there: a leader has said that some follow, and has been
-    /// asked for them.
-    pub fn has_more(&self) -> bool {
-        let is_asked = |leader: Leader| self.nodes.get(&leader.node).is_some_and(|node| node.is_fetching);
-        self.slots.values().any(|slot| slot.has_more() && slot.leader.is_some_and(is_asked))
+    /// Whether records are on their way that are known to be there: a leader has said that some follow, and was asked for
+    /// them not longer ago than it takes a broker to return what it has.
+    pub fn has_more(&self, now: Instant) -> bool {
+        let is_asked = |id: &u32, slot: &Slot, leader: Leader| {
+            self.nodes.get(&leader.node).is_some_and(|node| {
+                let is_recent = |since| now.saturating_duration_since(since) < MORE_WITHIN;
+                node.fetching_since.is_some_and(is_recent) && slot.is_wanted_by(node.grips.get(id))
+            })
+        };
+        let comes =
+            |(id, slot): (&u32, &Slot)| slot.has_more() && slot.leader.is_some_and(|leader| is_asked(id, slot, leader));
+        self.slots.iter().any(comes)
     }
 
     /// A partition's high watermark as last said.

@@ -47,8 +47,8 @@ pub(super) struct Node {
     pub session: Session,
     /// What the broker's session holds, as far as it is known.
     pub grips: Grips,
-    /// Whether a fetch is under way.
-    pub is_fetching: bool,
+    /// Since when a fetch is under way.
+    pub fetching_since: Option<Instant>,
     /// Whether a question for epochs is under way.
     pub is_asked: bool,
     /// When it may be asked again.
@@ -65,7 +65,7 @@ impl Node {
         Self {
             session: Session::OPEN,
             grips: Grips::new(),
-            is_fetching: false,
+            fetching_since: None,
             is_asked: false,
             until: None,
             failures: 0,

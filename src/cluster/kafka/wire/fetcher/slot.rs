@@ -10,6 +10,7 @@ use super::super::brokers::Leader;
 use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Unpack};
 use super::fetched::Fetched;
+use super::node::Grip;
 use super::piece::{Buffers, Cursor, Halt, Handing, Piece};
 use super::{CONFIRMED_AFTER, FetchSettings, Trouble};
 use crate::record::TopicPartition;
@@ -249,6 +250,11 @@ impl Slot {
     pub fn has_more(&self) -> bool {
         let is_fetched = self.phase == Phase::Reading && self.is_checked && self.refused.is_none();
         is_fetched && self.hollow.is_none() && self.said.is_some_and(|said| said.stable > self.next)
+    }
+
+    /// Whether it is what is wanted now that was asked for so.
+    pub fn is_wanted_by(&self, grip: Option<&Grip>) -> bool {
+        grip.is_some_and(|grip| (grip.turn, grip.offset) == (self.turn, self.next))
     }
 
     /// Whether there is anything to hand on.
