@@ -41,5 +41,6 @@ pub fn used_up(report: &mut Report) {
         assert_eq!(ids.len(), 1, "{ids:?}");
         report.injected(TRANSACTIONS as u64);
     }
+    report.assert_injected();
     report.judged(&check(&job, &[operator.state_dir()]));
 }
