@@ -120,13 +120,13 @@ impl Outcome {
 
 impl Cluster {
     /// Handles a Produce request.
-    pub fn produce(&mut self, node: i32, version: i16, request: &ProduceRequest, now: u64) -> ProduceResponse {
+    pub fn produce(&mut self, node: i32, request: &ProduceRequest) -> ProduceResponse {
         let id = request.transactional_id.as_ref().map(|id| id.to_string()).unwrap_or_default();
         let mut response = ProduceResponse::default();
         for topic in &request.topic_data {
             let mut answers = Vec::new();
             for data in &topic.partition_data {
-                let outcome = self.produce_one(node, version, &id, &topic.name, data, now);
+                let outcome = self.produce_one(node, &id, &topic.name, data);
                 self.transactions.reached(outcome.code);
                 answers.push(answer(data.index, &outcome));
             }
@@ -137,15 +137,7 @@ impl Cluster {
         response
     }
 
-    fn produce_one(
-        &mut self,
-        node: i32,
-        version: i16,
-        id: &str,
-        topic: &str,
-        data: &PartitionProduceData,
-        now: u64,
-    ) -> Outcome {
+    fn produce_one(&mut self, node: i32, id: &str, topic: &str, data: &PartitionProduceData) -> Outcome {
         match self.leads(node, topic, data.index) {
             0 => {}
             code => return Outcome::of(code),
@@ -164,7 +156,7 @@ impl Cluster {
         if !refused.is_empty() {
             return Outcome { code: INVALID_RECORD, base: -1, refused };
         }
-        if let Err(code) = self.belongs(version, id, topic, data.index, &batch, now) {
+        if let Err(code) = self.belongs(id, topic, data.index, &batch) {
             return Outcome::of(code);
         }
         self.append_checked(topic, data.index, &batch)
@@ -184,17 +176,9 @@ impl Cluster {
         if partition.leader == node && partition.is_led { 0 } else { NOT_LEADER_OR_FOLLOWER }
     }
 
-    /// Whether the batch is part of its producer's open transaction; with version 2 it becomes one by being sent
+    /// Whether the batch is part of its producer's open transaction
     /// (`ReplicaManager.maybeSendPartitionsToTransactionCoordinator`).
-    fn belongs(
-        &mut self,
-        version: i16,
-        id: &str,
-        topic: &str,
-        number: i32,
-        batch: &Batch,
-        now: u64,
-    ) -> Result<(), i16> {
+    fn belongs(&mut self, id: &str, topic: &str, number: i32, batch: &Batch) -> Result<(), i16> {
         if !batch.transactional {
             return Err(INVALID_TXN_STATE);
         }
@@ -204,11 +188,7 @@ impl Cluster {
         }
         let target = Target::Log(topic.to_owned(), number);
         let transactions = &mut self.transactions;
-        match version >= 12 {
-            true => transactions.coordinator.add(id, who, vec![target], now),
-            false if transactions.verifies => transactions.coordinator.verify(id, who, &target),
-            false => Ok(()),
-        }
+        if transactions.verifies { transactions.coordinator.verify(id, who, &target) } else { Ok(()) }
     }
 
     fn append_checked(&mut self, topic: &str, number: i32, batch: &Batch) -> Outcome {

@@ -139,20 +139,16 @@ impl Transactions {
         Ok(())
     }
 
-    fn keep_offsets(&mut self, version: i16, request: &TxnOffsetCommitRequest, now: u64) -> Result<(), i16> {
+    fn keep_offsets(&mut self, request: &TxnOffsetCommitRequest) -> Result<(), i16> {
         let who = Who { producer: *request.producer_id, epoch: request.producer_epoch };
         let (id, name) = (request.transactional_id.to_string(), request.group_id.to_string());
         let target = Target::Offsets(name.clone());
-        let added = match version >= 5 {
-            true => self.coordinator.add(&id, who, vec![target], now),
-            false if self.verifies => self.coordinator.verify(&id, who, &target),
-            false => Ok(()),
-        };
-        match added {
+        let verified = if self.verifies { self.coordinator.verify(&id, who, &target) } else { Ok(()) };
+        match verified {
             // What the group's coordinator makes of it (`GroupCoordinatorService`), where the transaction still ends.
             Err(super::coordinator::CONCURRENT_TRANSACTIONS) => return Err(COORDINATOR_LOAD_IN_PROGRESS),
             Err(PRODUCER_FENCED) => return Err(INVALID_PRODUCER_EPOCH),
-            added => added?,
+            verified => verified?,
         }
         let group = self.groups.entry(name).or_default();
         // An unjoined member is not fenced: see docs/guarantees.md of the reference.
@@ -201,7 +197,7 @@ impl Cluster {
     pub fn handle_transactional(&mut self, node: i32, incoming: &Incoming, now: u64) -> Option<Vec<u8>> {
         let (correlation, version) = (incoming.correlation, incoming.version);
         Some(match incoming.api {
-            ApiKey::Produce => encode(&self.produce(node, version, &decode(incoming)?, now), correlation, version),
+            ApiKey::Produce => encode(&self.produce(node, &decode(incoming)?), correlation, version),
             ApiKey::FindCoordinator => encode(&self.find_coordinator(&decode(incoming)?), correlation, version),
             ApiKey::InitProducerId => {
                 encode(&self.init_producer(node, version, &decode(incoming)?, now), correlation, version)
@@ -211,7 +207,7 @@ impl Cluster {
             }
             ApiKey::AddOffsetsToTxn => encode(&self.add_offsets(node, &decode(incoming)?, now), correlation, version),
             ApiKey::TxnOffsetCommit => {
-                encode(&self.commit_offsets(node, version, &decode(incoming)?, now), correlation, version)
+                encode(&self.commit_offsets(node, &decode(incoming)?, now), correlation, version)
             }
             ApiKey::EndTxn => encode(&self.end_txn(node, version, &decode(incoming)?, now), correlation, version),
             _ => return None,
@@ -294,16 +290,9 @@ impl Cluster {
         AddOffsetsToTxnResponse::default().with_error_code(added.err().unwrap_or(0))
     }
 
-    fn commit_offsets(
-        &mut self,
-        node: i32,
-        version: i16,
-        request: &TxnOffsetCommitRequest,
-        now: u64,
-    ) -> TxnOffsetCommitResponse {
+    fn commit_offsets(&mut self, node: i32, request: &TxnOffsetCommitRequest, now: u64) -> TxnOffsetCommitResponse {
         let transactions = &mut self.transactions;
-        let kept =
-            transactions.seat(Seat::Groups, node, now).and_then(|()| transactions.keep_offsets(version, request, now));
+        let kept = transactions.seat(Seat::Groups, node, now).and_then(|()| transactions.keep_offsets(request));
         let code = kept.err().unwrap_or(0);
         let topics = request.topics.iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|partition| {

@@ -1,5 +1,6 @@
-//! Produce, versions 8 (KIP-467: which record is refused, and why) to 12 (KIP-890: a batch adds its partition to the
-//! transaction); those from 9 on are flexible (KIP-482), and from 10 on an answer names the leader (KIP-951).
+//! Produce, versions 8 (KIP-467: which record is refused, and why) to 11; those from 9 on are flexible (KIP-482), and
+//! from 10 on an answer names the leader (KIP-951). In version 12 a batch adds its partition to the transaction
+//! (KIP-890), which the writer does itself.
 //!
 //! ```text
 //! request:   transactional id · acks i16 · timeout ms i32 · topics [name, partitions [partition i32, records]]
@@ -18,10 +19,8 @@ use super::Malformed;
 
 /// Produce's number.
 pub const API_KEY: i16 = 0;
-/// The versions that are spoken. Transactions of before KIP-890 take at most 11.
-pub const VERSIONS: RangeInclusive<i16> = 8..=12;
-/// The first version of KIP-890.
-pub const VERSION_ADDS_PARTITIONS: i16 = 12;
+/// The versions that are spoken.
+pub const VERSIONS: RangeInclusive<i16> = 8..=11;
 
 const FLEXIBLE_FROM: i16 = 9;
 const ACKS_ALL: i16 = -1;

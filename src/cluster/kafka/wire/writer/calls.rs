@@ -67,7 +67,7 @@ pub(super) enum Kind {
 impl Kind {
     /// Whether it opens the transaction at its coordinator, where none is open.
     pub(super) fn adds(&self) -> bool {
-        matches!(self, Self::AddPartitions(_) | Self::AddOffsets(_) | Self::Offsets)
+        matches!(self, Self::AddPartitions(_) | Self::AddOffsets(_))
     }
 
     /// Whose coordinator is asked; not for [`Kind::Find`], which any broker answers.
@@ -236,10 +236,12 @@ impl Writer {
 
     /// Asks for the partitions that have something to send to be added.
     ///
-    /// With version 2 a Produce request could add them, and clients should have it do so. But a leader holds one that
-    /// comes while the former transaction ends, until that has ended or for 20 ms at a time
-    /// (`add.partitions.to.txn.retry.backoff.ms`), and transactions of a busy lane follow each other at once. A
-    /// coordinator that is asked answers at once, and takes the older request in the epoch of either version.
+    /// With version 2 a Produce request could add its partitions (since version 12), and TxnOffsetCommit the group's
+    /// offsets (since 5): the broker then asks the coordinator, and where that is busy with the id, since the former
+    /// transaction ends or another addition is being written, it tries again after 20 ms
+    /// (`add.partitions.to.txn.retry.backoff.ms`). A coordinator that is asked by the writer answers at once, and takes
+    /// its request in the epoch of either version. Brokers then only look whether what comes is part of the
+    /// transaction, which no addition holds up (`handleVerifyPartitionsInTransaction`).
     pub(super) fn call_add_partitions(&mut self, brokers: &mut Brokers, now: Instant) {
         if self.calls_any(|kind| matches!(kind, Kind::AddPartitions(_))) {
             return;
@@ -301,8 +303,7 @@ impl Writer {
             return;
         }
         let request = self.offsets_request(commit);
-        let versions = if self.session.is_v2 { (5, 5) } else { (3, 4) };
-        self.call_seat(Kind::Offsets, versions, &request, brokers, now);
+        self.call_seat(Kind::Offsets, (3, 4), &request, brokers, now);
     }
 
     fn offsets_request(&self, commit: &Commit) -> TxnOffsetCommitRequest {

@@ -94,7 +94,7 @@ pub(super) struct Sealed {
     pub last: Option<String>,
 }
 
-/// How far a partition is part of the transaction, with version 1.
+/// How far a partition is part of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Membership {
     /// Not at all.

@@ -12,9 +12,7 @@ use std::time::Instant;
 
 use super::super::brokers::{Brokers, Leader, RequestId, Use};
 use super::super::connection::Request;
-use super::super::messages::produce::{
-    API_KEY, Outgoing, Request as Head, VERSION_ADDS_PARTITIONS, VERSIONS, shared_request,
-};
+use super::super::messages::produce::{API_KEY, Outgoing, Request as Head, VERSIONS, shared_request};
 use super::super::mistakes::{Mistake, is_on};
 use super::super::records::SealAs;
 use super::fate::{WriteError, WriteErrorKind, denies_topic};
@@ -125,11 +123,7 @@ impl Writer {
             return false;
         }
         let Some(versions) = brokers.ready(round.node, Use::Produce, now) else { return false };
-        let ours = match self.session.is_v2 {
-            true => VERSION_ADDS_PARTITIONS..=*VERSIONS.end(),
-            false => *VERSIONS.start()..=VERSION_ADDS_PARTITIONS - 1,
-        };
-        let Some(version) = versions.pick(API_KEY, ours) else {
+        let Some(version) = versions.pick(API_KEY, VERSIONS) else {
             let message =
                 format!("the broker {} does not speak a version of Produce that this client does", round.node);
             self.fail(WriteError::new(WriteErrorKind::Refused, message));
@@ -139,7 +133,6 @@ impl Writer {
         if parts.is_empty() {
             return false;
         }
-        self.is_started = true;
         let timeout = self.settings.request_timeout;
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         let body = shared_request(version, Head { transactional_id: Some(&self.id), timeout_ms }, outgoing);
