@@ -58,7 +58,7 @@ fn store_that_refuses_says_why() {
         assert!(!log.contains("wr0ng") && !said.text().contains("wr0ng"), "{log}");
         server.ask_as::<String>(":s3cret@", "CONFIG SET requirepass wr0ng");
         until_ready(&proxy, 200).await;
-        assert!(proxy.log().contains("the store answers again"));
+        until_told(&proxy, "the store answers again").await;
     });
 }
 
@@ -116,6 +116,15 @@ fn start_says_whether_the_store_answers() {
 
 async fn until_ready(proxy: &Proxy, status: u16) -> Got {
     until(proxy, |ready| ready.status() == status).await
+}
+
+/// What is logged may be read later than what is answered.
+async fn until_told(proxy: &Proxy, line: &str) {
+    let start = std::time::Instant::now();
+    while !proxy.log().contains(line) {
+        assert!(start.elapsed() < WAIT, "{}", proxy.log());
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 }
 
 async fn until(proxy: &Proxy, is_it: impl Fn(&Got) -> bool) -> Got {
