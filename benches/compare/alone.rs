@@ -6,7 +6,7 @@ use crate::generate::Generator;
 use crate::load;
 use crate::runner::open_small;
 use crate::spec::Work;
-use crate::throughput::turn;
+use crate::throughput::{Turn, turn};
 
 /// Runs it and prints its figures, and where its log is.
 pub fn run(args: &AloneArgs) -> Outcome<()> {
@@ -17,7 +17,7 @@ pub fn run(args: &AloneArgs) -> Outcome<()> {
     let topic = format!("in-{work}");
     let input = load::input(&bench.broker, &bench.progress, &topic, args.records, |record| generator.next(record))?;
     bench.progress.say(format!("logs are in {}", bench.folder.display()));
-    let sample = turn(&bench, args.contender, work, &input, 1)?;
+    let sample = turn(&bench, Turn::of_round(args.contender, work, &input, 1))?;
     println!("{}", serde_json::to_string_pretty(&sample)?);
     Ok(())
 }

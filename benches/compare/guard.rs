@@ -10,7 +10,7 @@ use crate::load;
 use crate::runner::open_small;
 use crate::spec::Work;
 use crate::stats::Spread;
-use crate::throughput::{ratios_of, turn};
+use crate::throughput::{Turn, ratios_of, turn};
 
 const RECORDS: u64 = 1_000_000;
 const ROUNDS: usize = 3;
@@ -36,7 +36,7 @@ pub fn run() -> Outcome<()> {
         order.rotate_left(number % 2);
         let mut round = std::collections::BTreeMap::new();
         for contender in order {
-            round.insert(contender, turn(&bench, contender, Work::Ids, &input, number)?);
+            round.insert(contender, turn(&bench, Turn::of_round(contender, Work::Ids, &input, number))?);
         }
         rounds.push(round);
     }

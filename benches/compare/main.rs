@@ -49,6 +49,7 @@ mod spec;
 mod stats;
 mod steady;
 mod throughput;
+mod transport;
 #[path = "../../tests/support/until.rs"]
 #[allow(dead_code, reason = "shared with tests, which use more of it")]
 mod until;

@@ -8,7 +8,7 @@ use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::progress::Screen;
 use crate::results::{Findings, Results};
-use crate::{calls, gate, growth, latency, moves, postgres, requests, restore, steady, throughput};
+use crate::{calls, gate, growth, latency, moves, postgres, requests, restore, steady, throughput, transport};
 
 /// A part of the benchmarks.
 pub struct Part {
@@ -32,6 +32,7 @@ pub const ALL: &[Part] = &[
     throughput::VERSIONS,
     throughput::ENVELOPES,
     throughput::LARGE,
+    transport::PART,
     latency::PART,
     restore::PART,
     moves::PART,

@@ -333,9 +333,9 @@ fn goals(results: &Results) -> Outcome<Vec<Goal>> {
         if let Some(ratchet) = rate(Contender::Ratchet) {
             goals.push(Goal {
                 what: format!("restore of {} entries, empty disk", millions(size as f64)),
-                wanted: "at least 2 M entries/s".to_owned(),
+                wanted: "at least 4 M entries/s".to_owned(),
                 figure: format!("{}/s", millions(ratchet)),
-                met: ratchet >= 2e6,
+                met: ratchet >= 4e6,
             });
             if let Some(streams) = rate(Contender::KafkaStreams) {
                 goals.push(Goal {

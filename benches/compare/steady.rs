@@ -48,6 +48,9 @@ const COMPACTED: &[(&str, &str)] =
     &[("cleanup.policy", "compact"), ("segment.bytes", "8388608"), ("min.cleanable.dirty.ratio", "0.1")];
 /// A drift of less than this share of the mean per hour counts as none.
 const FLAT_SHARE: f64 = 0.05;
+/// The series of resident memory, and how much it may rise in an hour.
+const MEMORY: &str = "resident memory";
+const MEMORY_DRIFT_MIB: f64 = 8.0;
 /// A slope within this many standard errors of zero counts as noise.
 const FLAT_ERRORS: f64 = 3.0;
 
@@ -77,7 +80,7 @@ struct Steady {
 type Series = (&'static str, &'static str, fn(&Sample) -> f64);
 
 const SERIES: [Series; 6] = [
-    ("resident memory", "MiB", |sample| mib(sample.resident_bytes)),
+    (MEMORY, "MiB", |sample| mib(sample.resident_bytes)),
     ("CPU per record", "us", |sample| sample.cpu_us),
     ("latency p50", "ms", |sample| sample.p50_us as f64 / 1000.0),
     ("latency p99", "ms", |sample| sample.p99_us as f64 / 1000.0),
@@ -295,11 +298,16 @@ fn goals(results: &Results) -> Outcome<Vec<Goal>> {
     let steady: Steady = results.data()?;
     let goal = |(name, unit, of): Series| {
         let fit = steady.fit(of)?;
+        let is_memory = name == MEMORY;
         Some(Goal {
             what: format!("{name}, {:.0} minutes at {} records/s", steady.minutes, steady.rate),
-            wanted: "no drift".to_owned(),
+            wanted: if is_memory {
+                format!("at most {MEMORY_DRIFT_MIB} MiB in an hour")
+            } else {
+                "no drift".to_owned()
+            },
             figure: format!("{:+.2} ± {:.2} {unit} in an hour at a mean of {:.2}", fit.drift, fit.error, fit.mean),
-            met: fit.is_flat(),
+            met: if is_memory { fit.drift <= MEMORY_DRIFT_MIB } else { fit.is_flat() },
         })
     };
     Ok(SERIES.into_iter().filter_map(goal).collect())

@@ -90,7 +90,7 @@ fn round<'a>(
 ) -> BTreeMap<Contender, Sample> {
     let mut round = BTreeMap::new();
     for &contender in order {
-        match turn(bench, contender, work, input_of(contender), number) {
+        match turn(bench, Turn::of_round(contender, work, input_of(contender), number)) {
             Ok(sample) => drop(round.insert(contender, sample)),
             Err(failure) => {
                 bench.progress.say(format!("FAILED: {failure}"));
@@ -111,12 +111,37 @@ fn write(bench: &Bench, work: Work, topic: &str, records: u64) -> Outcome<Input>
     load::input(&bench.broker, &bench.progress, topic, records, |record: &mut Generated| generator.next(record))
 }
 
-/// One contender's turn; everything that it created is removed afterwards.
-pub fn turn(bench: &Bench, contender: Contender, work: Work, input: &Input, round: usize) -> Outcome<Sample> {
-    let spec = contender.spec(&bench.broker, &bench.folder, &format!("{work}-{contender}-{round}"), work, &input.topic);
+/// One contender's turn.
+pub struct Turn<'a> {
+    /// The contender.
+    pub contender: Contender,
+    /// What there is to decide.
+    pub work: Work,
+    /// What it reads.
+    pub input: &'a Input,
+    /// The run's name, which is new on this broker.
+    pub name: String,
+    /// What is shown.
+    pub label: String,
+    /// Further settings of ratchet's.
+    pub settings: Vec<(String, String)>,
+}
+
+impl<'a> Turn<'a> {
+    /// That of a round.
+    pub fn of_round(contender: Contender, work: Work, input: &'a Input, round: usize) -> Self {
+        let (name, label) = (format!("{work}-{contender}-{round}"), format!("{work}, round {round}: {contender}"));
+        Turn { contender, work, input, name, label, settings: Vec::new() }
+    }
+}
+
+/// Lets a contender take its turn; everything that it created is removed afterwards.
+pub fn turn(bench: &Bench, turn: Turn<'_>) -> Outcome<Sample> {
+    let Turn { contender, work, input, name, label, settings } = turn;
+    let mut spec = contender.spec(&bench.broker, &bench.folder, &name, work, &input.topic);
+    spec.settings.extend(settings);
     let expected = if contender.decides() { input.fresh } else { input.records };
     let task = Task { from: 0, to: input.records, expected };
-    let label = format!("{work}, round {round}: {contender}");
     let done = measure::run(bench, contender, &spec, task, &label);
     let _ = fs::remove_dir_all(&spec.state_dir);
     let cleared = bench.broker.delete_others(|topic| topic.starts_with("in-"));
