@@ -281,10 +281,6 @@ pub trait Producer: Send {
     /// Opens a transaction.
     fn begin(&mut self) -> Result<(), Error>;
 
-    /// Says that the open transaction will have records for `to`. A cluster that gains nothing by knowing it beforehand
-    /// can ignore this.
-    fn include(&mut self, _to: &TopicPartition) {}
-
     /// Hands over a record, which is delivered in the background. Waits while the queue is full, up to
     /// the delivery timeout. A [`ErrorKind::Refused`] error concerns this record alone and leaves the
     /// transaction intact.

@@ -239,7 +239,7 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     let ownership = Ownership { context, tasks, member, transactor: &mut isolated.transactor, metrics };
     ownership.claim(id, |_| false).map_err(Failure::cluster)?;
     let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Outcome::Waiting) };
-    let (share, producer) = isolated.transactor.touch(context, id, work.task).map_err(Failure::cluster)?;
+    let (share, producer) = isolated.transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
     let portion = Portion { batch: &isolated.batch, indices: &indices, room: context.isolated_room };
     let added = process(context, &work, share, &portion, producer, scratch)?;
     isolated.tried = added.records;

@@ -22,7 +22,7 @@ use super::hold::Applied;
 use super::output::Added;
 use super::process::Capacity;
 use super::resume::Refusal;
-use super::share::{Share, Stop, TaskId};
+use super::share::{Position, Share, Stop, TaskId};
 use super::task::{Task, Tasks};
 
 mod sink;
@@ -193,29 +193,25 @@ impl<C: Cluster> Transactor<C> {
         }
     }
 
-    /// Opens a transaction if none is open and adds `task`, whose id is `id`. Returns its share and the producer to write
-    /// with.
+    /// Opens a transaction if none is open and adds `task`, whose committed position is `committed`. Returns its share
+    /// and the producer to write with.
     pub fn touch(
         &mut self,
         context: &Context,
-        id: TaskId,
-        task: &Task<C>,
+        task: TaskId,
+        committed: &Position,
     ) -> Result<(&mut Share, &mut C::Producer), cluster::Error> {
         if self.open.is_none() {
             self.begin(context, Vec::new(), false)?;
         }
         let Self { open, producer, spare, .. } = self;
         let (open, producer) = open.as_mut().zip(producer.as_mut()).expect("just opened");
-        let at = open.shares.iter().position(|share| share.task == id).unwrap_or_else(|| {
+        let at = open.shares.iter().position(|share| share.task == task).unwrap_or_else(|| {
             // The task's own, which is as large as its transactions are.
-            let own = spare.iter().position(|share| share.task == id);
+            let own = spare.iter().position(|share| share.task == task);
             let mut share = own.map(|own| spare.swap_remove(own)).unwrap_or_default();
-            share.begin(id, &task.committed);
+            share.begin(task, committed);
             open.shares.push(share);
-            // Where there is a sink, nothing is sent before it has committed.
-            if context.sink.is_none() {
-                producer.include(&task.changelog);
-            }
             open.shares.len() - 1
         });
         Ok((&mut open.shares[at], producer))

@@ -132,7 +132,7 @@ impl<C: Cluster> Lane<C> {
         let mut added = Added::default();
         let written = match tasks[&id].work() {
             None => Ok(Ok(())),
-            Some(work) => match transactor.touch(context, id, work.task) {
+            Some(work) => match transactor.touch(context, id, &work.task.committed) {
                 Err(error) => Ok(Err(Failure::cluster(error))),
                 Ok((share, producer)) => {
                     let (headers, added, work) = (&mut scratch.headers, &mut added, &work);

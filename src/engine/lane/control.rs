@@ -114,7 +114,7 @@ impl<C: Cluster> Lane<C> {
                 .unwrap_or_else(|error| not_done(Outcome::NotUnderstood, &error.to_string(), given)),
             Err((outcome, reason)) => not_done(*outcome, reason, given),
         };
-        let (share, producer) = transactor.touch(context, id, work.task).map_err(Failure::cluster)?;
+        let (share, producer) = transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
         let key = given.id.key_of_acknowledgement(&work.task.input.topic, work.task.input.partition);
         let value = acknowledged.encode();
         let message = Message {

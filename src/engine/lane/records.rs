@@ -94,7 +94,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn touch(&mut self, id: TaskId) -> Result<Option<&mut Share>, Failure> {
         self.claim(id)?;
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
-        let touched = self.transactor.touch(&self.context, id, work.task);
+        let touched = self.transactor.touch(&self.context, id, &work.task.committed);
         touched.map(|(share, _)| Some(share)).map_err(Failure::cluster)
     }
 
@@ -125,7 +125,7 @@ impl<C: Cluster> Lane<C> {
         let Self { context, transactor, tasks, batch, scratch, member, .. } = self;
         let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(0) };
         let portion = Portion { batch, indices, room: transactor.room(context) };
-        let (share, producer) = transactor.touch(context, id, work.task).map_err(Failure::cluster)?;
+        let (share, producer) = transactor.touch(context, id, &work.task.committed).map_err(Failure::cluster)?;
         let processed = caught(|| process(context, &work, share, &portion, producer, scratch));
         let added = processed.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))?;
         if let Some(stop) = &mut share.stop {

@@ -62,8 +62,6 @@ pub struct Faults {
     /// An output topic, and the most records that one transaction has written to it.
     pub counted_output: Option<&'static str>,
     pub sent_at_once_max: AtomicU32,
-    /// How many were sent to it before it was said that the changelog will have records.
-    pub sent_alone: AtomicU32,
     /// An output topic that accepts nothing while it is down, and how often each partition was tried meanwhile.
     pub output: Option<&'static str>,
     pub is_down: AtomicBool,
@@ -90,8 +88,6 @@ pub struct FaultyProducer {
     faults: Arc<Faults>,
     /// The lowest offset expected in a report, by ticket number.
     expected: Vec<(u64, i64)>,
-    /// What the open transaction will have records for.
-    included: Vec<TopicPartition>,
     /// How many records of the open transaction were sent to the changelog, and to the counted output.
     logged: i64,
     counted: u32,
@@ -129,7 +125,7 @@ impl cluster::Producer for FaultyProducer {
     }
 
     fn begin(&mut self) -> Result<(), cluster::Error> {
-        (self.expected, self.included, self.logged, self.counted) = (Vec::new(), Vec::new(), 0, 0);
+        (self.expected, self.logged, self.counted) = (Vec::new(), 0, 0);
         self.inner.begin()
     }
 
@@ -144,8 +140,6 @@ impl cluster::Producer for FaultyProducer {
         if Some(message.topic) == self.faults.counted_output {
             self.counted += 1;
             self.faults.sent_at_once_max.fetch_max(self.counted, Ordering::SeqCst);
-            let is_said = self.included.iter().any(|partition| partition.topic.ends_with(".changelog"));
-            self.faults.sent_alone.fetch_add(u32::from(!is_said), Ordering::SeqCst);
         }
         if Some(message.topic) == self.faults.output && self.faults.is_down.load(Ordering::SeqCst) {
             *self.faults.tried.lock().unwrap().entry(message.partition).or_default() += 1;
@@ -164,11 +158,6 @@ impl cluster::Producer for FaultyProducer {
             }
         }
         self.inner.send(ticket, message)
-    }
-
-    fn include(&mut self, to: &TopicPartition) {
-        self.included.push(to.clone());
-        self.inner.include(to);
     }
 
     fn expect_from(&mut self, number: u64, offset: i64) {
@@ -316,7 +305,6 @@ impl Cluster for Faulty {
             inner: self.inner.producer(transactional_id)?,
             faults: Arc::clone(&self.faults),
             expected: Vec::new(),
-            included: Vec::new(),
             logged: 0,
             counted: 0,
             delivered: Vec::new(),

@@ -126,18 +126,6 @@ fn fill_topic(site: &Site, topic: &str, partition_count: i32, ids: std::ops::Ran
     }
 }
 
-/// So a cluster can add it to the transaction together with the output.
-#[test]
-fn changelog_is_included_before_anything_is_sent() {
-    let site = Site::new();
-    site.create(INPUT, 3, &[]);
-    site.create(OUTPUT, 3, &[]);
-    fill(&site, 3, 0..50, 0);
-    let faults = drained(&site, Commit { interval_ms: 100, records_max: 7, bytes_max: 1 << 20 });
-    assert!(faults.sent_at_once_max.load(Ordering::SeqCst) > 0);
-    assert_eq!(faults.sent_alone.load(Ordering::SeqCst), 0);
-}
-
 #[test]
 fn transaction_takes_no_more_records_than_configured() {
     let site = Site::new();

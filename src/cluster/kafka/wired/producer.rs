@@ -94,10 +94,6 @@ impl cluster::Producer for Producer {
         begun.map_err(|error| words::doing("beginning a transaction", &error))
     }
 
-    fn include(&mut self, to: &TopicPartition) {
-        self.driven.get_mut().include(to);
-    }
-
     #[inline]
     fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         self.driven.get_mut().send(ticket, message)

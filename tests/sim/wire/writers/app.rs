@@ -221,11 +221,6 @@ impl App {
 
     fn send(&mut self, left: usize, now: u64, time: Instant) -> Fate {
         let burst = left.min(1 + self.random.below(12));
-        if self.random.once_in(4) {
-            let (topic, partitions) = *self.random.pick(&TOPICS);
-            let slot = self.writer.slot(topic, self.random.below(partitions as usize) as i32);
-            self.writer.include(slot);
-        }
         for _ in 0..burst {
             match self.send_one(time) {
                 Ok(true) => {}

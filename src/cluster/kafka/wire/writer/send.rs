@@ -89,22 +89,6 @@ impl Writer {
         Ok(true)
     }
 
-    /// Has a partition added to the open transaction together with the first that records are handed over for: there
-    /// will be some for it, too. So one request does for both.
-    pub fn include(&mut self, to: Slot) {
-        if matches!(self.state, State::Open) {
-            self.activate(to);
-        }
-    }
-
-    /// Lists a partition among those with work.
-    fn activate(&mut self, Slot(at): Slot) {
-        let Some(partition) = self.partitions.get_mut(at) else { return };
-        if !std::mem::replace(&mut partition.is_active, true) {
-            self.active.push(at);
-        }
-    }
-
     fn check_open(&self) -> Result<(), WriteError> {
         if let Some(trouble) = &self.trouble {
             return Err(trouble.clone());
@@ -159,7 +143,9 @@ impl Writer {
         }
         note(&mut open.runs, ticket.number, ticket.report);
         self.held += open.builder.bytes() - before;
-        self.activate(to);
+        if !std::mem::replace(&mut partition.is_active, true) {
+            self.active.push(to.0);
+        }
         Ok(true)
     }
 }

@@ -70,22 +70,6 @@ fn record_that_is_too_large_is_refused_alone() {
 }
 
 #[test]
-fn partition_that_is_included_is_added_with_those_that_are_written_to() {
-    let now = Instant::now();
-    let mut writer = open_writer(WriteSettings::default());
-    let [changelog, output] = ["changelog", "output"].map(|topic| writer.slot(topic, 0));
-    writer.include(changelog);
-    writer.send(TICKET, output, &record(&[1; 100]), now).unwrap();
-    writer.send(TICKET, changelog, &record(&[1; 100]), now).unwrap();
-    assert_eq!(writer.active, [changelog.0, output.0]);
-    // There is nothing to be included in.
-    writer.clear();
-    writer.state = State::Idle;
-    writer.include(changelog);
-    assert!(writer.active.is_empty());
-}
-
-#[test]
 fn unjoined_member_commits_nothing() {
     let now = Instant::now();
     let offset = Offset {

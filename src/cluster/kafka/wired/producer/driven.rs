@@ -116,13 +116,6 @@ impl Driven {
         self.writer.begin()
     }
 
-    /// Has a partition added with the first that is sent to. One that there is not is an error for those who send.
-    pub fn include(&mut self, to: &TopicPartition) {
-        if let Ok(slot) = self.slot((&*to.topic, to.partition)) {
-            self.writer.include(slot);
-        }
-    }
-
     /// Hands a record over; waits while there is no room.
     pub fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         let to = (message.topic, message.partition);
