@@ -26,6 +26,9 @@ use crate::record::TopicPartition;
 const TURN: Duration = Duration::from_millis(100);
 /// How many bytes are handed over before the connections are seen to: no more than what a socket takes at once.
 const PUSH_BYTES: usize = 256 << 10;
+/// How many bytes are handed over before the first partitions are added to a transaction. What a small one is about is
+/// known by then, so that a single request adds all of it; a large one is hardly later for it.
+const ADD_BYTES: usize = 64 << 10;
 /// The shortest time after which they are seen to, however short the linger is.
 const PUSH_EVERY_MIN: Duration = Duration::from_millis(1);
 /// How many records of a run are handed over at a time.
@@ -111,8 +114,7 @@ impl Driven {
     /// Opens a transaction. Connections that were closed meanwhile are noticed first.
     pub fn begin(&mut self) -> Result<(), WriteError> {
         self.push();
-        // The first record has its partition added.
-        self.push_at = 0;
+        self.push_at = ADD_BYTES;
         self.writer.begin()
     }
 
