@@ -49,7 +49,7 @@ impl Axis {
         }
     }
 
-    /// How much the cost per record may rise along it and still count as flat.
+    /// How much the cost per record may rise along this axis and still count as flat.
     fn flat(self) -> f64 {
         if self == Axis::Partitions { 1.15 } else { 1.25 }
     }

@@ -128,7 +128,7 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// That of a round.
+    /// A contender's turn in a round of a part.
     pub fn of_round(contender: Contender, work: Work, input: &'a Input, round: usize) -> Self {
         let (name, label) = (format!("{work}-{contender}-{round}"), format!("{work}, round {round}: {contender}"));
         Turn { contender, work, input, name, label, settings: Vec::new() }

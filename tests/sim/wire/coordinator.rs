@@ -13,6 +13,7 @@ pub const INVALID_TXN_STATE: i16 = 48;
 pub const INVALID_PRODUCER_ID_MAPPING: i16 = 49;
 pub const CONCURRENT_TRANSACTIONS: i16 = 51;
 pub const PRODUCER_FENCED: i16 = 90;
+pub const TRANSACTION_ABORTABLE: i16 = 120;
 
 /// Where a marker must be written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

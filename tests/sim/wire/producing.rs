@@ -12,7 +12,8 @@ use kafka_protocol::protocol::StrBytes;
 use super::batch::Batch;
 use super::cluster::{Cluster, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION};
 use super::coordinator::{
-    DUPLICATE_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE, Target, Who,
+    CONCURRENT_TRANSACTIONS, DUPLICATE_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE,
+    PRODUCER_FENCED, Target, Who,
 };
 use super::log::Log;
 
@@ -186,9 +187,12 @@ impl Cluster {
         if Known::of(&self.partition(topic, number).log, who.producer).is_open_as(who.epoch) {
             return Ok(());
         }
-        let target = Target::Log(topic.to_owned(), number);
-        let transactions = &mut self.transactions;
-        if transactions.verifies { transactions.coordinator.verify(id, who, &target) } else { Ok(()) }
+        let verified = self.transactions.verify(id, who, &Target::Log(topic.to_owned(), number));
+        verified.map_err(|code| match code {
+            CONCURRENT_TRANSACTIONS => NOT_ENOUGH_REPLICAS,
+            PRODUCER_FENCED => INVALID_PRODUCER_EPOCH,
+            code => code,
+        })
     }
 
     fn append_checked(&mut self, topic: &str, number: i32, batch: &Batch) -> Outcome {

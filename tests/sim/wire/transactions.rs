@@ -19,7 +19,9 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::broker::{Incoming, decode, encode};
 use super::cluster::Cluster;
-use super::coordinator::{Coordinator, INVALID_PRODUCER_EPOCH, Marker, PRODUCER_FENCED, Target, Who};
+use super::coordinator::{
+    Coordinator, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, Marker, PRODUCER_FENCED, TRANSACTION_ABORTABLE, Target, Who,
+};
 use super::producing::LAGS;
 use super::random::Random;
 
@@ -72,6 +74,8 @@ pub struct Transactions {
     pub groups: BTreeMap<String, Group>,
     /// Whether a transactional write is checked against its transaction (KIP-890, part 1: Kafka 3.6 and later).
     pub verifies: bool,
+    /// Whether one that is not part of it is told to abort (KIP-1050: Kafka 3.8 and later).
+    pub says_abortable: bool,
     /// The largest batch that is taken.
     pub message_bytes_max: usize,
     /// Who coordinates transactions, who groups, and until when they load.
@@ -96,6 +100,7 @@ impl Transactions {
             coordinator: Coordinator::new(is_v2, epoch_max),
             groups: BTreeMap::new(),
             verifies: true,
+            says_abortable: true,
             message_bytes_max: 1 << 20,
             seats: [(1, 0), (1, 0)],
             moody_once_in: 0,
@@ -143,8 +148,7 @@ impl Transactions {
         let who = Who { producer: *request.producer_id, epoch: request.producer_epoch };
         let (id, name) = (request.transactional_id.to_string(), request.group_id.to_string());
         let target = Target::Offsets(name.clone());
-        let verified = if self.verifies { self.coordinator.verify(&id, who, &target) } else { Ok(()) };
-        match verified {
+        match self.verify(&id, who, &target) {
             // What the group's coordinator makes of it (`GroupCoordinatorService`), where the transaction still ends.
             Err(super::coordinator::CONCURRENT_TRANSACTIONS) => return Err(COORDINATOR_LOAD_IN_PROGRESS),
             Err(PRODUCER_FENCED) => return Err(INVALID_PRODUCER_EPOCH),
@@ -180,6 +184,13 @@ impl Transactions {
         Ok(())
     }
 
+    /// Whether a write to `target` belongs to the open transaction, as far as it is asked.
+    pub fn verify(&mut self, id: &str, who: Who, target: &Target) -> Result<(), i16> {
+        let verified = if self.verifies { self.coordinator.verify(id, who, target) } else { Ok(()) };
+        verified
+            .map_err(|code| if code == INVALID_TXN_STATE && self.says_abortable { TRANSACTION_ABORTABLE } else { code })
+    }
+
     fn mark_offsets(&mut self, group: &str, marker: &Marker) {
         let group = self.groups.entry(group.to_owned()).or_default();
         let pending = group.pending.remove(&marker.producer).unwrap_or_default();
@@ -196,6 +207,9 @@ impl Cluster {
     /// Handles a request of [`OFFERED`] at time `now`, microseconds; `None` if it makes no sense.
     pub fn handle_transactional(&mut self, node: i32, incoming: &Incoming, now: u64) -> Option<Vec<u8>> {
         let (correlation, version) = (incoming.correlation, incoming.version);
+        // From there on a broker adds to the transaction, which the writer does itself.
+        let adds = |api, from| incoming.api == api && version >= from;
+        assert!(!adds(ApiKey::Produce, 12) && !adds(ApiKey::TxnOffsetCommit, 5), "version {version}");
         Some(match incoming.api {
             ApiKey::Produce => encode(&self.produce(node, &decode(incoming)?), correlation, version),
             ApiKey::FindCoordinator => encode(&self.find_coordinator(&decode(incoming)?), correlation, version),

@@ -58,6 +58,7 @@ impl World {
         transactions.coordinator.is_v2 = profile.is_v2;
         transactions.coordinator.epoch_max = profile.epoch_max;
         transactions.verifies = profile.verifies;
+        transactions.says_abortable = profile.says_abortable;
         transactions.message_bytes_max = profile.message_bytes_max;
         transactions.moody_once_in = profile.moody_once_in;
         transactions.seats = [(1, 0), (2, 0)];

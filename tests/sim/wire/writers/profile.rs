@@ -13,6 +13,8 @@ pub struct Profile {
     pub is_v2: bool,
     /// Whether brokers check that a write belongs to a transaction (Kafka 3.6 and later).
     pub verifies: bool,
+    /// Whether they tell to abort what does not (Kafka 3.8 and later).
+    pub says_abortable: bool,
     /// Once in how many steps of trouble something happens; 0 for never.
     pub cuts: usize,
     pub moves: usize,
@@ -39,7 +41,8 @@ impl Profile {
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed.wrapping_mul(31));
         let is_v2 = random.once_in(2);
-        let verifies = is_v2 || !random.once_in(4);
+        let verifies = !random.once_in(4);
+        let says_abortable = is_v2 || random.once_in(2);
         let rare = |random: &mut Random, often: usize| if random.once_in(4) { 0 } else { often + random.below(often) };
         let codec = *random.pick(&[Codec::None, Codec::None, Codec::Lz4, Codec::Gzip]);
         let timeout = *random.pick(&[300, 2_000, 10_000]);
@@ -63,6 +66,7 @@ impl Profile {
         Self {
             is_v2,
             verifies,
+            says_abortable,
             cuts: rare(&mut random, 20),
             moves: rare(&mut random, 20),
             freezes: rare(&mut random, 300),

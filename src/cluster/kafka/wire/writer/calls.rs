@@ -241,7 +241,9 @@ impl Writer {
     /// transaction ends or another addition is being written, it tries again after 20 ms
     /// (`add.partitions.to.txn.retry.backoff.ms`). A coordinator that is asked by the writer answers at once, and takes
     /// its request in the epoch of either version. Brokers then only look whether what comes is part of the
-    /// transaction, which no addition holds up (`handleVerifyPartitionsInTransaction`).
+    /// transaction, which is answered while an addition is being written (`handleVerifyPartitionsInTransaction`). Of two
+    /// such looks for one id that wait in one broker, the first fails (`AddPartitionsToTxnManager`), and what it was
+    /// for is sent again.
     pub(super) fn call_add_partitions(&mut self, brokers: &mut Brokers, now: Instant) {
         if self.calls_any(|kind| matches!(kind, Kind::AddPartitions(_))) {
             return;
