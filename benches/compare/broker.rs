@@ -78,17 +78,9 @@ impl Broker {
 
     /// ratchet's settings for connections by TLS, with a login, whose password is put into `folder`.
     pub fn tls(&self, folder: &Path) -> Outcome<Vec<(String, String)>> {
-        let ca = self.process.ca_pem().display().to_string();
         let password = folder.join("sasl-password");
         fs::write(&password, "ratchet-secret").context(password.display())?;
-        let properties = [
-            ("bootstrap.servers", self.process.sasl_bootstrap()),
-            ("security.protocol", "SASL_SSL".to_owned()),
-            ("ssl.ca.location", ca),
-            ("sasl.mechanism", "SCRAM-SHA-256".to_owned()),
-            ("sasl.username", "ratchet".to_owned()),
-            ("sasl.password", format!("${{file:{}}}", password.display())),
-        ];
+        let properties = self.process.login("ratchet", &format!("${{file:{}}}", password.display()));
         Ok(properties.map(|(name, value)| (format!("kafka.{name}"), value)).to_vec())
     }
 

@@ -21,6 +21,16 @@ pub fn thousands(number: f64) -> String {
     text
 }
 
+/// A number with one decimal.
+pub fn one(number: f64) -> String {
+    format!("{number:.1}")
+}
+
+/// A number with two decimals.
+pub fn two(number: f64) -> String {
+    format!("{number:.2}")
+}
+
 /// Microseconds as milliseconds.
 pub fn milliseconds(us: f64) -> String {
     let ms = us / 1000.0;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
 use crate::failure::Outcome;
-use crate::figures::{thousands, with_range};
+use crate::figures::{thousands, two, with_range};
 use crate::generate::{Generated, Generator, PARTITIONS};
 use crate::load::{self, Input};
 use crate::measure::Sample;
@@ -23,14 +23,13 @@ pub const PART: Part =
 
 const ENVELOPES: u64 = 500_000;
 const EVENTS: u64 = 2_000_000;
-/// How much CPU time a record may take by TLS, by that in plain text.
+/// How much CPU time a record may take over TLS, as a multiple of that in plain text.
 const TLS_MAX: f64 = 1.5;
-/// What is wanted of a compressed input, by floor-changelog.
+/// The least throughput with a compressed input, as a share of floor-changelog's.
 const PACKED_MIN: f64 = 0.9;
 
 /// How the records of a run travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
 enum Way {
     /// Change events, the input in lz4.
     Lz4,
@@ -38,7 +37,7 @@ enum Way {
     Zstd,
     /// Events in plain text.
     Plain,
-    /// Events by TLS, logged in with SCRAM.
+    /// Events over TLS, logged in with SCRAM.
     Tls,
 }
 
@@ -75,7 +74,7 @@ impl fmt::Display for Way {
             Way::Lz4 => "envelopes in lz4",
             Way::Zstd => "envelopes in zstd",
             Way::Plain => "ids in plain text",
-            Way::Tls => "ids by TLS",
+            Way::Tls => "ids over TLS",
         })
     }
 }
@@ -116,18 +115,22 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     let (mut data, mut failures) = (Data::default(), Vec::new());
     for ways in [&[Way::Lz4][..], &[Way::Zstd], &[Way::Plain, Way::Tls]] {
         let Some(first) = ways.first() else { continue };
+        let mut turns: Vec<(Way, Contender)> =
+            ways.iter().flat_map(|way| way.contenders().iter().map(|contender| (*way, *contender))).collect();
+        turns.retain(|(_, contender)| bench.has(*contender));
+        if turns.is_empty() {
+            continue;
+        }
         let input = write(bench, *first)?;
         warm::broker(bench, &input.topic, input.records)?;
+        if ways.contains(&Way::Tls) {
+            // The broker's TLS is cold. What goes wrong here does so again in the rounds.
+            let _ = take(bench, (Way::Tls, Contender::Ratchet), &input, 0, format!("{}, unmeasured", Way::Tls));
+        }
         for round in 1..=bench.rounds {
-            let mut turns: Vec<(Way, Contender)> =
-                ways.iter().flat_map(|way| way.contenders().iter().map(|contender| (*way, *contender))).collect();
-            turns.retain(|(_, contender)| bench.has(*contender));
-            if round % 2 == 0 {
-                turns.reverse();
-            }
-            for (way, contender) in turns {
+            for (way, contender) in turns.clone() {
                 let label = format!("{way}, round {round}: {contender}");
-                match one(bench, (way, contender), &input, round, label.clone()) {
+                match take(bench, (way, contender), &input, round, label.clone()) {
                     Ok(sample) => data.runs.push(Run { way, contender, round, sample }),
                     Err(failure) => {
                         bench.progress.say(format!("FAILED: {failure}"));
@@ -135,6 +138,7 @@ fn run(bench: &Bench) -> Outcome<Findings> {
                     }
                 }
             }
+            turns.reverse();
         }
         bench.broker.delete_others(|_| false)?;
     }
@@ -157,7 +161,7 @@ fn write(bench: &Bench, way: Way) -> Outcome<Input> {
     load::append(&bench.broker, &bench.progress, &topic, records, |record: &mut Generated| generator.next(record))
 }
 
-fn one(
+fn take(
     bench: &Bench,
     (way, contender): (Way, Contender),
     input: &Input,
@@ -216,14 +220,10 @@ fn goals(results: &Results) -> Outcome<Vec<Goal>> {
     let of = |way| (way, Contender::Ratchet);
     let ratio = data.ratio(of(Way::Tls), of(Way::Plain), |sample| sample.cpu_us);
     goals.extend(ratio.map(|ratio| Goal {
-        what: "CPU a record, ids by TLS".to_owned(),
+        what: "CPU a record, ids over TLS".to_owned(),
         wanted: format!("at most {TLS_MAX} times that in plain text"),
         figure: with_range(ratio, two),
         met: ratio.median <= TLS_MAX,
     }));
     Ok(goals)
-}
-
-fn two(number: f64) -> String {
-    format!("{number:.2}")
 }

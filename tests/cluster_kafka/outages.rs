@@ -87,15 +87,8 @@ fn broker_restart_is_reported_once_and_reading_continues() {
     drop(output);
 }
 
-fn login<'a>(broker: &'a Broker, password: &'a str) -> BTreeMap<String, String> {
-    map(&[
-        ("bootstrap.servers", &broker.sasl_bootstrap()),
-        ("security.protocol", "SASL_SSL"),
-        ("ssl.ca.location", broker.ca_pem().to_str().unwrap()),
-        ("sasl.mechanism", "SCRAM-SHA-256"),
-        ("sasl.username", "ratchet"),
-        ("sasl.password", password),
-    ])
+fn login(broker: &Broker, password: &str) -> BTreeMap<String, String> {
+    broker.login("ratchet", password).map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 #[test]

@@ -27,14 +27,7 @@ fn secured_on(broker: &Broker, theme: &str, user: &str) -> Job {
 
 /// Makes the job's operators log in over SASL_SSL, with the password from the variable `KAFKA_PASSWORD`.
 pub fn log_in(job: &mut Job, broker: &Broker, user: &str) {
-    for (name, value) in [
-        ("bootstrap.servers", broker.sasl_bootstrap()),
-        ("security.protocol", "SASL_SSL".to_owned()),
-        ("sasl.mechanism", "SCRAM-SHA-256".to_owned()),
-        ("sasl.username", user.to_owned()),
-        ("sasl.password", "${env:KAFKA_PASSWORD}".to_owned()),
-        ("ssl.ca.location", broker.ca_pem().to_str().expect("the target folder's name is text").to_owned()),
-    ] {
+    for (name, value) in broker.login(user, "${env:KAFKA_PASSWORD}") {
         job.properties.insert(name.to_owned(), value);
     }
 }

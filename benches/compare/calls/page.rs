@@ -3,7 +3,7 @@
 use super::orders::VALUE_BYTES;
 use super::{Data, IN_FLIGHT, PROVIDERS, Sample, Transactions, Who};
 use crate::failure::Outcome;
-use crate::figures::{milliseconds, thousands, with_range};
+use crate::figures::{milliseconds, one, thousands, two, with_range};
 use crate::latency::Percentiles;
 use crate::part::{Bar, Drawing, Goal, Plot, Section, Table};
 use crate::results::Results;
@@ -187,12 +187,4 @@ pub fn goals(results: &Results) -> Outcome<Vec<Goal>> {
         }
     }
     Ok(goals)
-}
-
-fn one(number: f64) -> String {
-    format!("{number:.1}")
-}
-
-fn two(number: f64) -> String {
-    format!("{number:.2}")
 }

@@ -4,7 +4,7 @@ use super::driver::{PORTIONS, Run};
 use super::{Data, Kind, WHO};
 use crate::contender::Contender;
 use crate::failure::Outcome;
-use crate::figures::{thousands, with_range};
+use crate::figures::{thousands, two, with_range};
 use crate::measure::Sample;
 use crate::part::{Goal, Section, Table};
 use crate::results::Results;
@@ -117,8 +117,4 @@ pub fn goals(results: &Results) -> Outcome<Vec<Goal>> {
         })
     };
     Ok(WHO.into_iter().filter_map(goal).collect())
-}
-
-fn two(number: f64) -> String {
-    format!("{number:.2}")
 }

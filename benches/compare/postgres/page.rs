@@ -4,7 +4,7 @@ use super::accounts::{self, VALUE_BYTES};
 use super::server::SETTINGS;
 use super::{Data, Sample, Who, jdbc, loader};
 use crate::failure::Outcome;
-use crate::figures::{milliseconds, thousands, with_range};
+use crate::figures::{milliseconds, one, thousands, two, with_range};
 use crate::latency::Percentiles;
 use crate::part::{Bar, Drawing, Goal, Plot, Section, Table};
 use crate::results::Results;
@@ -195,12 +195,4 @@ pub fn goals(results: &Results) -> Outcome<Vec<Goal>> {
         }
     }
     Ok(goals)
-}
-
-fn one(number: f64) -> String {
-    format!("{number:.1}")
-}
-
-fn two(number: f64) -> String {
-    format!("{number:.2}")
 }

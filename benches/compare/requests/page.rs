@@ -4,7 +4,7 @@ use super::clients::CONNECTIONS;
 use super::stores::{Asked, CALLERS, ENTRY_BYTES, Store, What};
 use super::{BODY_BYTES, Data, RATE, Sample, Who};
 use crate::failure::Outcome;
-use crate::figures::{thousands, with_range};
+use crate::figures::{one, thousands, two, with_range};
 use crate::part::{Bar, Drawing, Goal, Plot, Section, Table};
 use crate::results::Results;
 use crate::stats::Spread;
@@ -237,12 +237,4 @@ pub fn goals(results: &Results) -> Outcome<Vec<Goal>> {
 /// Microseconds as milliseconds, with more digits than most parts need.
 fn ms(us: f64) -> String {
     format!("{:.2}", us / 1000.0)
-}
-
-fn one(number: f64) -> String {
-    format!("{number:.1}")
-}
-
-fn two(number: f64) -> String {
-    format!("{number:.2}")
 }

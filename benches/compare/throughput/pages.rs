@@ -3,7 +3,7 @@
 use super::Data;
 use crate::contender::{CONSTANT_BYTES, Contender, MEMORY, MEMORY_BYTES};
 use crate::failure::Outcome;
-use crate::figures::{thousands, with_range};
+use crate::figures::{one, thousands, two, with_range};
 use crate::measure::Sample;
 use crate::part::{Bar, Drawing, Goal, Plot, Section, Table};
 use crate::results::Results;
@@ -175,14 +175,6 @@ pub fn goals_large(results: &Results) -> Outcome<Vec<Goal>> {
         });
     }
     Ok(goals)
-}
-
-fn two(number: f64) -> String {
-    format!("{number:.2}")
-}
-
-fn one(number: f64) -> String {
-    format!("{number:.1}")
 }
 
 fn whole(number: f64) -> String {

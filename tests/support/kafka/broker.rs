@@ -160,6 +160,19 @@ impl Broker {
         format!("127.0.0.1:{}", self.ports.sasl_ssl)
     }
 
+    /// The properties of a client that logs in there.
+    pub fn login(&self, user: &str, password: &str) -> [(&'static str, String); 6] {
+        let ca = self.ca_pem().to_str().expect("the target folder's name is text");
+        [
+            ("bootstrap.servers", self.sasl_bootstrap()),
+            ("security.protocol", "SASL_SSL".to_owned()),
+            ("ssl.ca.location", ca.to_owned()),
+            ("sasl.mechanism", "SCRAM-SHA-256".to_owned()),
+            ("sasl.username", user.to_owned()),
+            ("sasl.password", password.to_owned()),
+        ]
+    }
+
     /// The certificate that clients of [`Broker::sasl_bootstrap`] have to trust.
     pub fn ca_pem(&self) -> &Path {
         &Install::get().ca_pem
