@@ -76,7 +76,7 @@ impl Broker {
         &self.bootstrap
     }
 
-    /// ratchet's settings for connections by TLS, with a login, whose password is put into `folder`.
+    /// ratchet's settings for connections over TLS, with a login, whose password is put into `folder`.
     pub fn tls(&self, folder: &Path) -> Outcome<Vec<(String, String)>> {
         let password = folder.join("sasl-password");
         fs::write(&password, "ratchet-secret").context(password.display())?;

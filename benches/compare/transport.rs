@@ -7,14 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Contender;
 use crate::failure::Outcome;
 use crate::figures::{thousands, two, with_range};
-use crate::generate::{Generated, Generator, PARTITIONS};
-use crate::load::{self, Input};
+use crate::load::Input;
 use crate::measure::Sample;
 use crate::part::{Bench, Goal, Part, Section, Table};
 use crate::results::{Findings, Results};
 use crate::spec::Work;
 use crate::stats::Spread;
-use crate::throughput::{Turn, turn};
+use crate::throughput::{Turn, turn, write};
 use crate::warm;
 
 /// The part.
@@ -121,7 +120,7 @@ fn run(bench: &Bench) -> Outcome<Findings> {
         if turns.is_empty() {
             continue;
         }
-        let input = write(bench, *first)?;
+        let input = input(bench, *first)?;
         warm::broker(bench, &input.topic, input.records)?;
         if ways.contains(&Way::Tls) {
             // The broker's TLS is cold. What goes wrong here does so again in the rounds.
@@ -150,15 +149,12 @@ fn run(bench: &Bench) -> Outcome<Findings> {
     Ok(findings)
 }
 
-fn write(bench: &Bench, way: Way) -> Outcome<Input> {
-    let topic = format!("in-{}", way.name());
+/// The input of this way, and of those that share it.
+fn input(bench: &Bench, way: Way) -> Outcome<Input> {
     let records = bench.scaled(if way.is_compressed() { ENVELOPES } else { EVENTS });
-    let mut generator = Generator::new(way.work());
     // The broker compresses what it is sent.
     let compressed = way.is_compressed().then_some(("compression.type", way.name()));
-    bench.progress.say(format!("writing {records} records into {topic}"));
-    bench.broker.create(&topic, PARTITIONS, compressed.as_slice())?;
-    load::append(&bench.broker, &bench.progress, &topic, records, |record: &mut Generated| generator.next(record))
+    write(bench, way.work(), &format!("in-{}", way.name()), records, compressed.as_slice())
 }
 
 fn take(

@@ -13,7 +13,7 @@ use crate::measure::Sample;
 use crate::part::Part;
 use crate::stats::Spread;
 
-pub use turns::{Turn, ratios_of, turn};
+pub use turns::{Turn, ratios_of, turn, write};
 
 /// (a)
 pub const IDS: Part = Part {

@@ -6,7 +6,7 @@ use std::fs;
 use super::Data;
 use crate::contender::Contender;
 use crate::failure::Outcome;
-use crate::generate::{Generated, Generator};
+use crate::generate::{Generated, Generator, PARTITIONS};
 use crate::load::{self, Input};
 use crate::measure::{self, Sample, Task};
 use crate::part::Bench;
@@ -36,9 +36,9 @@ pub fn envelopes(bench: &Bench) -> Outcome<Findings> {
 
 fn run(bench: &Bench, work: Work, records: u64) -> Outcome<Findings> {
     let records = bench.scaled(records);
-    let mut inputs = vec![write(bench, work, &format!("in-{work}"), records)?];
+    let mut inputs = vec![write(bench, work, &format!("in-{work}"), records, &[])?];
     if bench.has(Contender::Quix) {
-        inputs.push(write(bench, work, &format!("in-{work}-few"), (records / QUIX_PART).max(1))?);
+        inputs.push(write(bench, work, &format!("in-{work}-few"), (records / QUIX_PART).max(1), &[])?);
     }
     warm::broker(bench, &inputs[0].topic, records)?;
     let input_of = |contender: Contender| &inputs[usize::from(contender == Contender::Quix)];
@@ -71,7 +71,7 @@ fn numbers(
     if order.is_empty() {
         return Ok(Vec::new());
     }
-    let input = write(bench, Work::Numbers, "in-numbers", records)?;
+    let input = write(bench, Work::Numbers, "in-numbers", records, &[])?;
     let mut rounds = Vec::new();
     for number in 1..=bench.rounds {
         rounds.push(round(bench, (Work::Numbers, number), &order, |_| &input, failures));
@@ -105,10 +105,12 @@ fn failed(failures: &[(Contender, String)], contender: Contender) -> usize {
     failures.iter().filter(|(who, _)| *who == contender).count()
 }
 
-fn write(bench: &Bench, work: Work, topic: &str, records: u64) -> Outcome<Input> {
+/// Writes an input of this work into a topic with these settings.
+pub fn write(bench: &Bench, work: Work, topic: &str, records: u64, settings: &[(&str, &str)]) -> Outcome<Input> {
     bench.progress.say(format!("writing {records} records into {topic}"));
     let mut generator = Generator::new(work);
-    load::input(&bench.broker, &bench.progress, topic, records, |record: &mut Generated| generator.next(record))
+    bench.broker.create(topic, PARTITIONS, settings)?;
+    load::append(&bench.broker, &bench.progress, topic, records, |record: &mut Generated| generator.next(record))
 }
 
 /// One contender's turn.
