@@ -48,6 +48,7 @@ mod replicated;
 #[allow(dead_code, reason = "operators are observed by their logs here")]
 mod screen;
 #[path = "../support/segment.rs"]
+#[allow(dead_code, reason = "only producers are counted here")]
 mod segment;
 #[path = "../support/until.rs"]
 mod until;

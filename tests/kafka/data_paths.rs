@@ -9,7 +9,7 @@ use crate::job::Job;
 use crate::kafka::{each_transaction_has_an_epoch, shared_broker};
 use crate::load::{Feed, Load, Random, things};
 use crate::operator::{Operator, Options};
-use crate::segment::producers_of;
+use crate::segment::{batches_with, producers_of};
 use crate::until::DEADLINE;
 
 /// A kill is followed by the session timeout, the transaction timeout and a restore.
@@ -105,4 +105,29 @@ fn transactions_of_version_2_are_used_where_the_cluster_has_them() {
     producers.dedup();
     let expected = if each_transaction_has_an_epoch() { TRANSACTIONS } else { 1 };
     assert_eq!(producers.len(), expected, "{producers:?}");
+}
+
+/// A coordinator writes down each addition and both steps of an end. Output and changelog are added together.
+#[test]
+fn partitions_of_a_small_transaction_are_added_by_one_request() {
+    const TRANSACTIONS: usize = 6;
+    let broker = shared_broker();
+    let job = Job::on(Kafka::at(&broker.bootstrap()), "added-at-once");
+    job.kafka.create(&job.input, 1, &[]);
+    job.kafka.create(&job.output, 1, &[]);
+    let mut operator = Operator::start_with(&job, "a", &on(WIRE));
+    let written = || batches_with(&broker.data(), "__transaction_state", &job.group());
+    // The first one comes after a claim.
+    job.send(things(0, 0..1, 1));
+    job.await_drained(DEADLINE);
+    let before = written();
+    for number in 1..=TRANSACTIONS {
+        job.send(things(0, number..number + 1, 1));
+        job.await_drained(DEADLINE);
+    }
+    let each = 4;
+    let found = written() - before;
+    operator.stop();
+    // The second step of an end may be written after it is seen: of the first one, and of the last.
+    assert!(found.abs_diff(each * TRANSACTIONS) <= 1, "{found}");
 }
