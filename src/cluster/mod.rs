@@ -86,6 +86,9 @@ pub fn held_bytes(key: Option<&[u8]>, value: Option<&[u8]>, headers: Headers<'_>
     parts[0] + parts[1] + headers.as_bytes().len() + headers.iter().count() * HEADER_BYTES
 }
 
+/// What [`Cluster::record_bytes`] is where a producer queues each record as an object of its own, as librdkafka does.
+pub const QUEUED_RECORD_BYTES: usize = 1 << 10;
+
 /// Identifies a record to its sender in delivery reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
@@ -549,6 +552,12 @@ pub trait Cluster: Clone + Send + Sync + 'static {
 
     /// Joins `group` and subscribes to `topics`, which may be empty.
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, Error>;
+
+    /// Roughly what a record of an open transaction takes besides its own bytes, in bytes: the producer's bookkeeping for
+    /// it, its changelog record, and its entry in the overlay.
+    fn record_bytes(&self) -> usize {
+        QUEUED_RECORD_BYTES
+    }
 
     /// A producer with this transactional id; anything open under it has been aborted.
     fn producer(&self, transactional_id: &str) -> Result<Self::Producer, Error>;

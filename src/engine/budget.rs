@@ -28,10 +28,7 @@ const READ_PARTS: u64 = 2 * (LOADS_MAX + ISOLATED_MAX) + ISOLATED_MAX;
 const SHARES: u64 = 8;
 /// The stores' shares.
 const STORES_SHARES: u64 = 5;
-/// Roughly what a record of an open transaction takes besides its own bytes: the client's bookkeeping for it and for
-/// its changelog record, and its entry in the overlay.
-const RECORD_BYTES: u64 = 1 << 10;
-/// Half of a transaction's share is for its records' bytes, half for that bookkeeping.
+/// Half of a transaction's share is for its records' bytes, half for what they take besides.
 const TRANSACTION_PARTS: u64 = 2;
 
 /// The memory, divided.
@@ -41,34 +38,33 @@ pub struct Budget {
     pub stores_bytes: u64,
     /// What the reading clients may hold.
     pub queues: Queues,
-    /// The bounds of a transaction: as configured, or lower if there is no room for that much.
-    pub commit: Commit,
-    /// The room in an isolated task's transaction.
-    pub isolated_room: Capacity,
+    /// What a lane's open transaction may hold, and that of an isolated task.
+    transaction_bytes: [u64; 2],
 }
 
 impl Budget {
     /// Divides `memory_bytes` among the stores and `lanes`, the number of all lanes of the process. What compressed
     /// batches unpack to is extra.
-    pub fn new(memory_bytes: u64, unpacked_bytes: u64, lanes: usize, commit: Commit) -> Self {
+    pub fn new(memory_bytes: u64, unpacked_bytes: u64, lanes: usize) -> Self {
         let share = memory_bytes / SHARES;
         let of_lane = share / lanes.max(1) as u64;
-        let part = of_lane / TRANSACTION_PARTS;
-        let isolated_part = of_lane / READ_PARTS / TRANSACTION_PARTS;
-        let at_most = |most: usize, room: u64| usize::try_from(room).map_or(most, |room| most.min(room.max(1)));
         Self {
             stores_bytes: share * STORES_SHARES,
             queues: Queues { member_bytes: of_lane, reader_bytes: 2 * of_lane / READ_PARTS, unpacked_bytes },
-            commit: Commit {
-                interval_ms: commit.interval_ms,
-                records_max: at_most(commit.records_max, part / RECORD_BYTES),
-                bytes_max: at_most(commit.bytes_max, part),
-            },
-            isolated_room: Capacity::of(
-                at_most(commit.records_max, isolated_part / RECORD_BYTES),
-                at_most(commit.bytes_max, isolated_part),
-            ),
+            transaction_bytes: [of_lane, of_lane / READ_PARTS],
         }
+    }
+
+    /// The bounds of a lane's transaction, as configured, or lower if there is no room for that much, and the room in
+    /// an isolated task's. `record_bytes` is what a record takes besides its own bytes (see
+    /// [`crate::cluster::Cluster::record_bytes`]).
+    pub fn of_transactions(&self, commit: Commit, record_bytes: u64) -> (Commit, Capacity) {
+        let at_most = |most: usize, room: u64| usize::try_from(room).map_or(most, |room| most.min(room.max(1)));
+        let [(records_max, bytes_max), (isolated_records, isolated_bytes)] = self.transaction_bytes.map(|bytes| {
+            let part = bytes / TRANSACTION_PARTS;
+            (at_most(commit.records_max, part / record_bytes.max(1)), at_most(commit.bytes_max, part))
+        });
+        (Commit { records_max, bytes_max, ..commit }, Capacity::of(isolated_records, isolated_bytes))
     }
 }
 
@@ -77,30 +73,34 @@ mod tests {
     use super::*;
 
     const COMMIT: Commit = Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 };
+    const UNBOUNDED: Commit = Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT };
 
     #[test]
     fn shares_add_up_to_the_memory_and_no_more() {
         for memory in [64 << 20, 512 << 20, 1 << 30, 11 << 30_u64] {
             for lanes in [1, 2, 4, 64] {
-                let budget =
-                    Budget::new(memory, 0, lanes, Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT });
-                let of_lane = budget.queues.member_bytes
-                    + budget.queues.reader_bytes * (LOADS_MAX + ISOLATED_MAX)
-                    + (budget.isolated_room.records as u64 * RECORD_BYTES + budget.isolated_room.bytes as u64)
-                        * ISOLATED_MAX
-                    + budget.commit.records_max as u64 * RECORD_BYTES
-                    + budget.commit.bytes_max as u64;
-                let all = budget.stores_bytes + of_lane * lanes as u64;
-                assert!(all <= memory, "{all} > {memory}");
-                assert!(all > memory / 10 * 9, "{all} of {memory} are given");
+                let budget = Budget::new(memory, 0, lanes);
+                for record_bytes in [256, 1024] {
+                    let (commit, room) = budget.of_transactions(UNBOUNDED, record_bytes);
+                    let of_lane = budget.queues.member_bytes
+                        + budget.queues.reader_bytes * (LOADS_MAX + ISOLATED_MAX)
+                        + (room.records as u64 * record_bytes + room.bytes as u64) * ISOLATED_MAX
+                        + commit.records_max as u64 * record_bytes
+                        + commit.bytes_max as u64;
+                    let all = budget.stores_bytes + of_lane * lanes as u64;
+                    assert!(all <= memory, "{all} > {memory}");
+                    assert!(all > memory / 10 * 9, "{all} of {memory} are given");
+                }
             }
         }
     }
 
     #[test]
     fn configured_bounds_are_never_raised() {
-        assert_eq!(Budget::new(64 << 30, 0, 2, COMMIT).commit, COMMIT);
-        let small = Budget::new(64 << 20, 0, 4, COMMIT).commit;
-        assert_eq!(small, Commit { interval_ms: 200, records_max: 1024, bytes_max: 1 << 20 });
+        assert_eq!(Budget::new(64 << 30, 0, 2).of_transactions(COMMIT, 1024).0, COMMIT);
+        let small = Budget::new(64 << 20, 0, 4);
+        let bounds = |record_bytes| small.of_transactions(COMMIT, record_bytes).0;
+        assert_eq!(bounds(1024), Commit { interval_ms: 200, records_max: 1024, bytes_max: 1 << 20 });
+        assert_eq!(bounds(256), Commit { interval_ms: 200, records_max: 4096, bytes_max: 1 << 20 });
     }
 }

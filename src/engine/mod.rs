@@ -237,7 +237,7 @@ pub fn kafka(config: &Config, queues: Queues) -> Result<Kafka, cluster::Error> {
 /// How the memory is divided.
 fn budget(config: &Config, topologies: &[Topology]) -> Budget {
     let lanes = config.lanes.max(1) * topologies.len();
-    Budget::new(config.memory_bytes, config.unpacked_bytes, lanes, config.commit)
+    Budget::new(config.memory_bytes, config.unpacked_bytes, lanes)
 }
 
 /// Runs topologies on a cluster.
@@ -246,6 +246,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
     tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
     let budget = budget(&config, &topologies);
+    let (commit, isolated_room) = budget.of_transactions(config.commit, cluster.record_bytes() as u64);
     let memory = Memory::new(budget.stores_bytes);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     // First of all, so that readiness waits for every topology.
@@ -285,8 +286,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             topology,
             topics: Catalog::new(admitted.topics, BTreeMap::new()),
             topic_settings: config.topics,
-            commit: budget.commit,
-            isolated_room: budget.isolated_room,
+            commit,
+            isolated_room,
             state_dir: state_dir.clone(),
             memory: memory.clone(),
             registry: Registry::default(),

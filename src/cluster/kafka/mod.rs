@@ -30,8 +30,8 @@ use self::properties::Properties;
 use self::settle::{QueryClients, Stability};
 use self::wired::{Reading, Unsupported, Wired};
 use super::{
-    Cluster, CommittedOffset, Error, ErrorKind, Inquiry, Message, NewTopic, Queues, Rights, TopicDescription,
-    TopicOutline,
+    Cluster, CommittedOffset, Error, ErrorKind, Inquiry, Message, NewTopic, QUEUED_RECORD_BYTES, Queues, Rights,
+    TopicDescription, TopicOutline,
 };
 use crate::record::TopicPartition;
 
@@ -226,6 +226,15 @@ impl Cluster for Kafka {
         let Inner { member, wire, .. } = &*self.inner;
         let reading = wire.as_ref().map(|wire| Reading::new(&wire.member, &wire.fetch, &wire.accepted));
         Member::join(&member.with("group.id", group), topics, self.inner.epochs.of(group), reading)
+    }
+
+    fn record_bytes(&self) -> usize {
+        match self.inner.wire {
+            // Records lie in batches, one after the other: what is left is the changelog's record in its batch and the
+            // entry in the overlay, each of at most some 180 bytes for the longest identity.
+            Some(_) => 384,
+            None => QUEUED_RECORD_BYTES,
+        }
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
