@@ -121,6 +121,8 @@ fn end_held_up_by_a_frozen_broker_is_forced_by_signal_or_time() {
     let mut job = Job::on(Kafka::at(&broker.bootstrap()), "held-end");
     // With a shorter timeout, an unreleased claim would be given up in time, and the end would be clean.
     job.properties.insert("producer.transaction.timeout.ms".to_owned(), "60000".to_owned());
+    // A busy machine must not cost a member its partition before the broker freezes: it would have nothing to finish.
+    job.properties.insert("consumer.session.timeout.ms".to_owned(), "15000".to_owned());
     job.kafka.create(&job.input, 2, &[]);
     job.kafka.create(&job.output, 2, &[]);
     let feed = Feed::start(&job, Load::new(Random::seeded("held-end"), 2, 1000), 500);

@@ -11,7 +11,7 @@ mod writer;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication, TopicResult};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
@@ -144,7 +144,14 @@ impl Kafka {
     fn create_on(&self, topic: &str, partitions: i32, replication: TopicReplication<'_>, settings: &[(&str, &str)]) {
         let mut new = NewTopic::new(topic, partitions, replication);
         new.config.extend_from_slice(settings);
-        let results = self.tokio.block_on(self.admin.create_topics([&new], &admin_options())).expect("create_topics");
+        // On a busy machine a broker may be fenced for a moment, and is then none that could have a replica.
+        let results = within(DEADLINE, &format!("enough brokers for topic {topic}"), || {
+            let results = self.tokio.block_on(self.admin.create_topics([&new], &admin_options()));
+            let results = results.expect("create_topics");
+            let lacks_brokers =
+                |result: &TopicResult| matches!(result, Err((_, RDKafkaErrorCode::InvalidReplicationFactor)));
+            (!results.iter().any(lacks_brokers)).then_some(results)
+        });
         assert_eq!(results, [Ok(topic.to_owned())]);
         within(DEADLINE, &format!("topic {topic} to have {partitions} partitions with leaders"), || {
             (self.partitions(topic) == Some(partitions) && (0..partitions).all(|p| self.try_bounds(topic, p).is_ok()))
