@@ -86,7 +86,7 @@ pub fn held_bytes(key: Option<&[u8]>, value: Option<&[u8]>, headers: Headers<'_>
     parts[0] + parts[1] + headers.as_bytes().len() + headers.iter().count() * HEADER_BYTES
 }
 
-/// What [`Cluster::record_bytes`] is where a producer queues each record as an object of its own, as librdkafka does.
+/// What [`Cluster::record_overhead_bytes`] is where a producer queues each record as an object of its own, as librdkafka does.
 pub const QUEUED_RECORD_BYTES: usize = 1 << 10;
 
 /// Identifies a record to its sender in delivery reports.
@@ -553,9 +553,9 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     /// Joins `group` and subscribes to `topics`, which may be empty.
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, Error>;
 
-    /// Roughly what a record of an open transaction takes besides its own bytes, in bytes: the producer's bookkeeping for
+    /// Roughly how many bytes a record of an open transaction takes besides its own: the producer's bookkeeping for
     /// it, its changelog record, and its entry in the overlay.
-    fn record_bytes(&self) -> usize {
+    fn record_overhead_bytes(&self) -> usize {
         QUEUED_RECORD_BYTES
     }
 

@@ -46,6 +46,11 @@ impl Effects {
         self.records.clear();
     }
 
+    /// The memory that [`Effects::clear`] keeps for the bytes of parameters.
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// How many records there are.
     pub fn len(&self) -> usize {
         self.records.len()

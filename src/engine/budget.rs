@@ -38,8 +38,10 @@ pub struct Budget {
     pub stores_bytes: u64,
     /// What the reading clients may hold.
     pub queues: Queues,
-    /// What a lane's open transaction may hold, and that of an isolated task.
-    transaction_bytes: [u64; 2],
+    /// What a lane's open transaction may hold.
+    lane_bytes: u64,
+    /// What an isolated task's may hold.
+    isolated_bytes: u64,
 }
 
 impl Budget {
@@ -51,20 +53,23 @@ impl Budget {
         Self {
             stores_bytes: share * STORES_SHARES,
             queues: Queues { member_bytes: of_lane, reader_bytes: 2 * of_lane / READ_PARTS, unpacked_bytes },
-            transaction_bytes: [of_lane, of_lane / READ_PARTS],
+            lane_bytes: of_lane,
+            isolated_bytes: of_lane / READ_PARTS,
         }
     }
 
     /// The bounds of a lane's transaction, as configured, or lower if there is no room for that much, and the room in
-    /// an isolated task's. `record_bytes` is what a record takes besides its own bytes (see
-    /// [`crate::cluster::Cluster::record_bytes`]).
-    pub fn of_transactions(&self, commit: Commit, record_bytes: u64) -> (Commit, Capacity) {
+    /// an isolated task's. `overhead_bytes` is what a record takes besides its own bytes (see
+    /// [`crate::cluster::Cluster::record_overhead_bytes`]).
+    pub fn of_transactions(&self, commit: Commit, overhead_bytes: u64) -> (Commit, Capacity) {
         let at_most = |most: usize, room: u64| usize::try_from(room).map_or(most, |room| most.min(room.max(1)));
-        let [(records_max, bytes_max), (isolated_records, isolated_bytes)] = self.transaction_bytes.map(|bytes| {
+        let bounds = |bytes: u64| {
             let part = bytes / TRANSACTION_PARTS;
-            (at_most(commit.records_max, part / record_bytes.max(1)), at_most(commit.bytes_max, part))
-        });
-        (Commit { records_max, bytes_max, ..commit }, Capacity::of(isolated_records, isolated_bytes))
+            (at_most(commit.records_max, part / overhead_bytes.max(1)), at_most(commit.bytes_max, part))
+        };
+        let (records_max, bytes_max) = bounds(self.lane_bytes);
+        let (records, bytes) = bounds(self.isolated_bytes);
+        (Commit { records_max, bytes_max, ..commit }, Capacity::of(records, bytes))
     }
 }
 
@@ -80,12 +85,12 @@ mod tests {
         for memory in [64 << 20, 512 << 20, 1 << 30, 11 << 30_u64] {
             for lanes in [1, 2, 4, 64] {
                 let budget = Budget::new(memory, 0, lanes);
-                for record_bytes in [256, 1024] {
-                    let (commit, room) = budget.of_transactions(UNBOUNDED, record_bytes);
+                for overhead_bytes in [384, 1024] {
+                    let (commit, room) = budget.of_transactions(UNBOUNDED, overhead_bytes);
                     let of_lane = budget.queues.member_bytes
                         + budget.queues.reader_bytes * (LOADS_MAX + ISOLATED_MAX)
-                        + (room.records as u64 * record_bytes + room.bytes as u64) * ISOLATED_MAX
-                        + commit.records_max as u64 * record_bytes
+                        + (room.records as u64 * overhead_bytes + room.bytes as u64) * ISOLATED_MAX
+                        + commit.records_max as u64 * overhead_bytes
                         + commit.bytes_max as u64;
                     let all = budget.stores_bytes + of_lane * lanes as u64;
                     assert!(all <= memory, "{all} > {memory}");
@@ -99,8 +104,8 @@ mod tests {
     fn configured_bounds_are_never_raised() {
         assert_eq!(Budget::new(64 << 30, 0, 2).of_transactions(COMMIT, 1024).0, COMMIT);
         let small = Budget::new(64 << 20, 0, 4);
-        let bounds = |record_bytes| small.of_transactions(COMMIT, record_bytes).0;
+        let bounds = |overhead_bytes| small.of_transactions(COMMIT, overhead_bytes).0;
         assert_eq!(bounds(1024), Commit { interval_ms: 200, records_max: 1024, bytes_max: 1 << 20 });
-        assert_eq!(bounds(256), Commit { interval_ms: 200, records_max: 4096, bytes_max: 1 << 20 });
+        assert_eq!(bounds(384), Commit { interval_ms: 200, records_max: 2730, bytes_max: 1 << 20 });
     }
 }

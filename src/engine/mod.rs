@@ -246,7 +246,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
     tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
     let budget = budget(&config, &topologies);
-    let (commit, isolated_room) = budget.of_transactions(config.commit, cluster.record_bytes() as u64);
+    let (commit, isolated_room) = budget.of_transactions(config.commit, cluster.record_overhead_bytes() as u64);
     let memory = Memory::new(budget.stores_bytes);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     // First of all, so that readiness waits for every topology.

@@ -116,4 +116,47 @@ impl Share {
         self.began = committed.next;
         (self.removed, self.last_timestamp, self.token, self.stop) = (0, None, None, None);
     }
+
+    /// The memory that the share keeps when it is begun again, in bytes.
+    fn kept_bytes(&self) -> usize {
+        self.overlay.kept_bytes() + self.effects.kept_bytes() + self.redo.kept_bytes()
+    }
+
+    /// Keeps the last of these ended shares, those whose memory is at most this many bytes together, and frees the others:
+    /// a task that once filled a transaction would otherwise keep as much for good, and each task could.
+    pub fn keep_last(ended: &mut Vec<Self>, bytes: usize) {
+        let mut left = bytes;
+        let fits = |share: &&Self| {
+            let rest = left.checked_sub(share.kept_bytes());
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        };
+        let kept = ended.iter().rev().take_while(fits).count();
+        ended.drain(..ended.len() - kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_ended_shares_is_bounded_and_that_of_the_last_is_kept() {
+        let ended = || {
+            let of = |task| {
+                let mut share = Share { task, ..Share::default() };
+                (0..1000_u32).for_each(|key| share.overlay.put(&key.to_be_bytes(), Some(&[0; 100])));
+                share
+            };
+            (0..10).map(of).collect::<Vec<Share>>()
+        };
+        let each = ended()[0].kept_bytes();
+        assert!(each >= 1000 * 104, "{each}");
+        for (room, kept) in [(each * 10, 10), (each * 10 - 1, 9), (each * 3, 3), (each - 1, 0), (0, 0)] {
+            let mut ended = ended();
+            Share::keep_last(&mut ended, room);
+            let tasks: Vec<TaskId> = ended.iter().map(|share| share.task).collect();
+            assert_eq!(tasks, (10 - kept..10).collect::<Vec<_>>(), "{room}");
+        }
+    }
 }

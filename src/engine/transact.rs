@@ -52,7 +52,8 @@ pub struct Transactor<C: Cluster> {
     open: Option<Open<C::Metadata>>,
     /// How many records a transaction may have while the sink refuses something that it cannot name.
     records_max: usize,
-    /// The shares of ended transactions, at most one of each task, whose memory is reused.
+    /// The shares of ended transactions, at most one of each task, whose memory is reused: not more than half of what
+    /// a transaction's records may take.
     spare: Vec<Share>,
 }
 
@@ -462,6 +463,7 @@ impl<C: Cluster> Transactor<C> {
             committed.stops.extend(share.stop.take().map(|stop| (id, stop)));
             self.spare.push(share);
         }
+        Share::keep_last(&mut self.spare, context.commit.bytes_max / 2);
         Ok(committed)
     }
 

@@ -114,6 +114,11 @@ impl RedoWriter {
         self.bytes.extend_from_slice(&[0; PREAMBLE_BYTES - 1]);
     }
 
+    /// The memory that [`RedoWriter::begin`] keeps, in bytes.
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// What was written so far; a redo once it is finished.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

@@ -289,6 +289,11 @@ impl Overlay {
         self.records.len() + self.slots.len() * size_of::<u64>()
     }
 
+    /// The memory that [`Overlay::clear`] keeps, in bytes.
+    pub fn kept_bytes(&self) -> usize {
+        self.records.kept_bytes() + self.slots.len() * size_of::<u64>()
+    }
+
     /// Removes all writes and keeps the memory.
     pub fn clear(&mut self) {
         if self.len * FEW < self.slots.len() {

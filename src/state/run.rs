@@ -129,6 +129,11 @@ impl Run {
         self.bytes.len()
     }
 
+    /// The memory that is kept, in bytes.
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Makes room for so many bytes in all.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes.saturating_sub(self.bytes.len()));

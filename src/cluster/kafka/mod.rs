@@ -228,10 +228,10 @@ impl Cluster for Kafka {
         Member::join(&member.with("group.id", group), topics, self.inner.epochs.of(group), reading)
     }
 
-    fn record_bytes(&self) -> usize {
+    fn record_overhead_bytes(&self) -> usize {
         match self.inner.wire {
-            // Records lie in batches, one after the other: what is left is the changelog's record in its batch and the
-            // entry in the overlay, each of at most some 180 bytes for the longest identity.
+            // Records lie in batches, one after the other: what is left are the changelog's record in its batch and the
+            // entry in the overlay, together some 345 bytes for the longest identity and a version that is a number.
             Some(_) => 384,
             None => QUEUED_RECORD_BYTES,
         }
@@ -271,5 +271,21 @@ impl Cluster for Kafka {
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
         self.inner.clients.committed(group, Stability::Plain, partitions, wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_takes_less_on_the_wire_than_in_the_queue_of_librdkafka() {
+        let common = BTreeMap::from([("bootstrap.servers".to_owned(), "localhost:9092".to_owned())]);
+        let overhead = |path| {
+            let none = BTreeMap::new();
+            let kafka = Kafka::within(Queues::default(), path, &common, &none, &none).expect("nothing is connected");
+            kafka.record_overhead_bytes()
+        };
+        assert_eq!([DataPath::Wire, DataPath::Librdkafka].map(overhead), [384, 1024]);
     }
 }
