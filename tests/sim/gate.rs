@@ -4,7 +4,7 @@
 //! marks are left whose answer nobody has heard, some of them after whoever asked has given up. It goes down for a while,
 //! and it may forget everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ratchet::effect::gate::{Answer, Asked, Error, ErrorKind, Gate, Identity, Place, Session};
 
@@ -42,8 +42,18 @@ impl Troubles {
     }
 }
 
-/// The marks of questions that arrive late.
-type Later = Vec<(Time, String, Vec<Asked>)>;
+/// What is asked.
+#[derive(Clone)]
+struct Question {
+    /// Who asks.
+    process: usize,
+    partition: i32,
+    place: String,
+    asked: Vec<Asked>,
+}
+
+/// Questions that arrive late: nobody hears what they are answered.
+type Later = Vec<(Time, Question)>;
 
 /// The server.
 #[derive(Default)]
@@ -55,6 +65,11 @@ pub struct Server {
     /// When it forgets everything.
     flushes: Vec<Time>,
     later: Later,
+    /// Of what record, by partition and offset, which process has heard that it was passed on elsewhere.
+    elsewhere: BTreeMap<(i32, i64), usize>,
+    /// The records that have left a mark since, by a question that this process no longer waits for, or another process's.
+    /// Marks have to be forgotten for that.
+    pub strays: BTreeSet<(i32, i64)>,
 }
 
 impl Server {
@@ -74,10 +89,10 @@ impl Server {
     fn advance(&mut self, now: Time) {
         let due = |at: Time| at <= now;
         let (arrived, later): (Later, Later) =
-            std::mem::take(&mut self.later).into_iter().partition(|(at, ..)| due(*at));
+            std::mem::take(&mut self.later).into_iter().partition(|(at, _)| due(*at));
         self.later = later;
-        for (_, place, asked) in arrived {
-            self.ask(&place, &asked);
+        for (_, question) in arrived {
+            self.answer(&question, None);
         }
         let flushed = self.flushes.iter().take_while(|at| due(**at)).count();
         if flushed > 0 {
@@ -90,13 +105,28 @@ impl Server {
         self.outages.iter().any(|(from, until)| (*from..*until).contains(&now))
     }
 
-    fn ask(&mut self, place: &str, asked: &[Asked]) -> Vec<Answer> {
+    fn ask(&mut self, question: &Question) -> Vec<Answer> {
+        self.answer(question, Some(question.process))
+    }
+
+    /// Answers a question that this process, if any, waits for.
+    fn answer(&mut self, question: &Question, waiting: Option<usize>) -> Vec<Answer> {
+        let Question { partition, place, asked, .. } = question;
         let answer = |Asked { identity, offset }: &Asked| match self.marks.get(identity) {
             Some(mark) if mark.starts_with(place) && !is_told(Lie::OwnMarkUnknown) => Answer::Own,
             Some(_) if is_told(Lie::MarksNotAtOnce) && offset % 7 == 0 => Answer::First,
-            Some(_) => Answer::Elsewhere,
+            Some(_) => {
+                if let Some(process) = waiting {
+                    self.elsewhere.insert((*partition, *offset), process);
+                }
+                Answer::Elsewhere
+            }
             None => {
                 self.marks.insert(*identity, format!("{place}{offset}"));
+                let record = (*partition, *offset);
+                if self.elsewhere.get(&record).is_some_and(|process| waiting != Some(*process)) {
+                    self.strays.insert(record);
+                }
                 Answer::First
             }
         };
@@ -179,9 +209,10 @@ impl Client {
 
 impl Session for Client {
     fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), Error> {
-        let place = place.to_string();
-        let later = |server: &mut Server, at| server.later.push((at, place.clone(), asked.to_vec()));
-        *answers = self.exchange(|server| server.ask(&place, asked), later)?;
+        let (process, partition) = (self.process.number, place.partition);
+        let question = Question { process, partition, place: place.to_string(), asked: asked.to_vec() };
+        let later = |server: &mut Server, at| server.later.push((at, question.clone()));
+        *answers = self.exchange(|server| server.ask(&question), later)?;
         if answers.contains(&Answer::Own) {
             self.process.lock().reach(coverage::GATE_OWN);
         }

@@ -59,16 +59,20 @@ impl Gated {
         kept
     }
 
-    /// What was dropped was passed on elsewhere.
+    /// What was dropped was passed on elsewhere, unless the gate has forgotten a mark, and a stray has taken its place.
     pub fn end(self, case: &Case<'_>, ruling: &mut Ruling) {
         let Self { passed, refused, dropped } = self;
+        // The partition that has left a stray has dropped its record because of the mark that is forgotten.
+        let is_stray = |number: i32, offset: i64| case.history.gate_strays.contains(&(number, offset));
+        let strays = dropped.iter().filter(|(number, _, offset, _)| is_stray(*number, *offset));
+        let strays: BTreeSet<Thing> = strays.map(|(_, thing, ..)| thing.clone()).collect();
         for (number, thing, offset, record) in dropped {
             let elsewhere = |of: &BTreeMap<Thing, BTreeSet<i32>>| {
                 of.get(&thing).is_some_and(|partitions| partitions.iter().any(|other| *other != number))
             };
             if elsewhere(&passed) {
                 ruling.see(super::coverage::GATE_DROPPED);
-            } else if !elsewhere(&refused) {
+            } else if !elsewhere(&refused) && (case.history.gate_kept_all || !strays.contains(&thing)) {
                 let input = Partition::new(case.rules.input, number);
                 ruling.report(15, &input, offset, format!("{record} passed on, here or elsewhere"), "nowhere");
             }

@@ -102,6 +102,9 @@ pub struct History {
     called: Option<Called>,
     /// Whether the gate has forgotten nothing, if there is one.
     pub gate_kept_all: bool,
+    /// Records of the input, by partition and offset, that have left a mark although their process knows them as passed on
+    /// elsewhere.
+    pub gate_strays: BTreeSet<(i32, i64)>,
     /// Records of the input, by partition and offset, that were perhaps not read: they have vanished, or were skipped.
     gone: BTreeSet<(i32, i64)>,
     /// Whether an instance was refused at its start.
@@ -136,6 +139,7 @@ impl History {
             sunk: None,
             called: None,
             gate_kept_all: false,
+            gate_strays: BTreeSet::new(),
             gone: BTreeSet::new(),
         }
     }

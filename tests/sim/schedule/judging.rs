@@ -118,6 +118,7 @@ impl Run<'_> {
         let sunk = self.profile.input.sink().map(|kind| Sunk::of(&state.database, kind, self.profile.partitions));
         self.history.sinks_into(sunk.map(|sunk| sunk.after_refusals(behind, ahead)));
         self.history.gate_kept_all = self.profile.gate.flushes == 0;
+        self.history.gate_strays = std::mem::take(&mut state.gate.strays);
         state.provider.advance(now);
         let called = self.called(state).map(|called| called.after_stops(heard.at_calls));
         self.history.calls(called);
