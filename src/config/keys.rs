@@ -93,9 +93,9 @@ pub static CLUSTER: &[Key] = &[
     Key {
         name: "data_path",
         default: Omitted::Is("auto"),
-        about: "who reads and writes records on Kafka: `auto`: ratchet's own client (the wire), which takes less of the \
-                processor, or librdkafka if a property below `kafka:` needs it · `wire`: such a property is refused · \
-                `librdkafka`. Groups, topics and takeovers are librdkafka's in any case",
+        about: "who reads and writes records on Kafka: `auto`: ratchet's own client (the wire), which uses less CPU, or \
+                librdkafka if a property below `kafka:` needs it · `wire`: such a property is refused · `librdkafka`. \
+                Groups, topics and takeovers are librdkafka's in any case",
         put: |draft, typed| put(&mut draft.config.data_path, typed.choice(&DataPath::NAMED)),
         show: |config| match config.cluster {
             ClusterKind::Kafka => Some(config.data_path.as_str().to_owned()),

@@ -2,8 +2,8 @@
 //!
 //! The order is the promise. First come the forwarded records, then each task's changelog writes (the last one per
 //! identity) with its position record as the very last, then the offsets of every task touched, then the commit; only
-//! after Kafka has confirmed it does one WriteBatch per task apply overlay and position to the store. With a sink, all that
-//! goes to Kafka is kept as redos until the sink has committed them together with the effects: see `sink`.
+//! after Kafka has confirmed it do overlay and position go into each task's store. With a sink, all that goes to Kafka is
+//! kept as redos until the sink has committed them together with the effects: see `sink`.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
-//! - `batch`: records, borrowed from librdkafka's memory
+//! - `epochs`: the leaders' epochs of what was read (KIP-320)
 //! - `path`: whether records are read and written by librdkafka or on the wire
 //! - `wire`: Kafka's protocol by the batch, without librdkafka; `wired`: lanes on it
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the

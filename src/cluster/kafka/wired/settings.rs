@@ -1,8 +1,9 @@
 //! librdkafka's properties as the wire understands them.
 //!
-//! Each property either acts on the wire too, has no bearing on it, or is one that only librdkafka knows: `table` says
-//! which, and there is no fourth kind. What nobody set has librdkafka's default, but for what is about librdkafka's
-//! inner workings (its pauses between attempts): there the wire has its own.
+//! Each property either acts on the wire too, has no bearing on it, or is one that only librdkafka knows: always, with
+//! other values than those that the wire has, or where TLS is spoken. `table` says which. What nobody set has
+//! librdkafka's default, but for what is about librdkafka's inner workings (its pauses between attempts): there the wire
+//! has its own.
 //!
 //! - `table`: every property and what becomes of it; `given`: values; `hosts`: brokers' addresses
 //!

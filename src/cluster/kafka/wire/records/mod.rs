@@ -71,8 +71,8 @@ pub enum Error {
     Damaged(&'static str),
     /// It is in another message format, such as those of before Kafka 0.11.
     #[error(
-        "the record batch is in message format {0}, and only format 2, that of Kafka 0.11 and later, can be read: have the \
-         topic written anew"
+        "the record batch is in message format {0}, and on the wire only format 2, that of Kafka 0.11 and later, can be read: \
+         set `data_path: librdkafka`"
     )]
     Magic(i8),
     /// It is compressed by a codec that is not known.
