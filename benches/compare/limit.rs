@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ratchet::cluster::kafka::{Batch, DataPath, Kafka, Member as KafkaMember, Producer as KafkaProducer};
@@ -36,11 +36,12 @@ pub fn run(spec: &Spec, stop: &AtomicBool) -> Outcome<()> {
     let common = BTreeMap::from([("bootstrap.servers".to_owned(), spec.brokers.clone())]);
     let none = BTreeMap::new();
     let cluster = Kafka::within(Queues::default(), DataPath::Wire, &common, &none, &none).context("the cluster")?;
+    let settled = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let lane = |number: usize| {
-            let cluster = &cluster;
+            let (cluster, settled) = (&cluster, &settled);
             scope.spawn(move || {
-                let done = Lane::open(cluster, spec, number).and_then(|lane| lane.run(stop));
+                let done = Lane::open(cluster, spec, settled, number).and_then(|lane| lane.run(stop));
                 // The other lanes would never finish.
                 stop.store(true, Ordering::Relaxed);
                 done
@@ -60,7 +61,10 @@ struct Lane<'a> {
     changelogs: Vec<TopicPartition>,
     /// The partitions of the input that it has.
     held: BTreeSet<TopicPartition>,
-    /// Whether it reads them. Not before the other lanes have theirs: a commit while they join would fail.
+    /// How many lanes have their share of the partitions.
+    settled: &'a AtomicUsize,
+    is_settled: bool,
+    /// Whether it reads its partitions. Not before all lanes are settled: a commit while the group rebalances would fail.
     reads: bool,
     batch: Batch,
     /// By partition of the input: the offset to commit.
@@ -72,13 +76,27 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    fn open(cluster: &'a Kafka, spec: &'a Spec, number: usize) -> Outcome<Self> {
+    fn open(cluster: &'a Kafka, spec: &'a Spec, settled: &'a AtomicUsize, number: usize) -> Outcome<Self> {
         let member = cluster.member(&spec.group, &[Arc::from(&*spec.input)]).context("a member")?;
         let producer = cluster.producer(&format!("{}-{number}", spec.group)).context("a producer")?;
         let changelogs = (0..PARTITIONS).map(|partition| TopicPartition::new(&*spec.changelog, partition)).collect();
-        let (held, reads, batch) = (BTreeSet::new(), false, Batch::default());
-        let (next, began, bytes) = (BTreeMap::new(), None, Vec::new());
-        Ok(Lane { cluster, spec, member, producer, changelogs, held, reads, batch, next, began, bytes })
+        let (held, batch, next) = (BTreeSet::new(), Batch::default(), BTreeMap::new());
+        let (is_settled, reads, began, bytes) = (false, false, None, Vec::new());
+        Ok(Lane {
+            cluster,
+            spec,
+            member,
+            producer,
+            changelogs,
+            held,
+            settled,
+            is_settled,
+            reads,
+            batch,
+            next,
+            began,
+            bytes,
+        })
     }
 
     fn run(mut self, stop: &AtomicBool) -> Outcome<()> {
@@ -91,6 +109,11 @@ impl<'a> Lane<'a> {
             if stopping {
                 return self.member.leave().context("leaving the group");
             }
+            if !self.reads && self.settled.load(Ordering::Relaxed) == self.lanes() {
+                self.reads = true;
+                let held: Vec<_> = self.held.iter().cloned().collect();
+                self.begin_at(&held)?;
+            }
             let event = match self.member.poll(&mut self.batch, BATCH, WAIT) {
                 Err(error) if error.kind == ErrorKind::Retry => continue,
                 polled => polled.context("reading")?,
@@ -100,28 +123,31 @@ impl<'a> Lane<'a> {
                 Some(GroupEvent::Assigned(partitions)) => {
                     self.member.accept_assigned(&partitions).context("taking partitions")?;
                     self.held.extend(partitions.iter().cloned());
-                    if self.reads { self.begin_at(&partitions)? } else { self.begin_in_turn()? }
+                    if self.reads { self.begin_at(&partitions)? } else { self.settle() }
                 }
                 Some(GroupEvent::Revoked(partitions)) => {
                     self.commit()?;
                     self.member.accept_revoked(&partitions).context("giving partitions back")?;
                     self.held.retain(|partition| !partitions.contains(partition));
-                    self.begin_in_turn()?;
                 }
                 Some(GroupEvent::Lost(partitions)) => fail!("{} partitions were lost", partitions.len()),
             }
         }
     }
 
-    /// Begins to read once it has its share and no more.
-    fn begin_in_turn(&mut self) -> Outcome<()> {
-        let share = (PARTITIONS as usize).div_ceil(self.spec.threads.max(1));
-        if self.reads || self.held.is_empty() || self.held.len() > share {
-            return Ok(());
+    /// How many lanes have partitions.
+    fn lanes(&self) -> usize {
+        self.spec.threads.clamp(1, PARTITIONS as usize)
+    }
+
+    /// Is settled once it is assigned its share and no more. Who gives partitions back is assigned what is left after that,
+    /// when the group's next generation has begun.
+    fn settle(&mut self) {
+        let share = (PARTITIONS as usize).div_ceil(self.lanes());
+        if !self.is_settled && (1..=share).contains(&self.held.len()) {
+            self.is_settled = true;
+            self.settled.fetch_add(1, Ordering::Relaxed);
         }
-        self.reads = true;
-        let held: Vec<_> = self.held.iter().cloned().collect();
-        self.begin_at(&held)
     }
 
     fn begin_at(&mut self, partitions: &[TopicPartition]) -> Outcome<()> {

@@ -148,7 +148,7 @@ fn field(file: &str, name: &str, separator: char) -> Option<String> {
 pub fn versions() -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     let commit = said(Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]));
-    versions.insert("ratchet".into(), format!("{} ({})", env!("CARGO_PKG_VERSION"), commit.trim()));
+    versions.insert("ratchet".into(), commit.trim().to_owned());
     versions.insert("librdkafka".into(), rdkafka::util::get_rdkafka_version().1);
     versions.insert("Apache Kafka".into(), crate::kafka::version().to_owned());
     let pom = include_str!("../peers/kafka-streams/pom.xml");
