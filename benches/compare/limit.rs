@@ -109,7 +109,7 @@ impl<'a> Lane<'a> {
             if stopping {
                 return self.member.leave().context("leaving the group");
             }
-            if !self.reads && self.settled.load(Ordering::Relaxed) == self.lanes() {
+            if !self.reads && self.settled.load(Ordering::Relaxed) >= self.lanes() {
                 self.reads = true;
                 let held: Vec<_> = self.held.iter().cloned().collect();
                 self.begin_at(&held)?;
@@ -135,13 +135,13 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// How many lanes have partitions.
+    /// How many lanes get partitions: those of other processes are not counted, and there are none.
     fn lanes(&self) -> usize {
         self.spec.threads.clamp(1, PARTITIONS as usize)
     }
 
-    /// Is settled once it is assigned its share and no more. Who gives partitions back is assigned what is left after that,
-    /// when the group's next generation has begun.
+    /// Settled once it has been assigned its share and no more. A lane that gives partitions back gets another assignment,
+    /// perhaps an empty one, when the group's next generation begins.
     fn settle(&mut self) {
         let share = (PARTITIONS as usize).div_ceil(self.lanes());
         if !self.is_settled && (1..=share).contains(&self.held.len()) {

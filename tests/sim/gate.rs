@@ -45,14 +45,23 @@ impl Troubles {
 /// What is asked.
 #[derive(Clone)]
 struct Question {
-    /// Who asks.
-    process: usize,
     partition: i32,
     place: String,
     asked: Vec<Asked>,
 }
 
-/// Questions that arrive late: nobody hears what they are answered.
+/// What becomes of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// Whoever asks hears it.
+    Yes,
+    /// It gets lost on its way.
+    Lost,
+    /// The question was given up before.
+    TooLate,
+}
+
+/// Questions that arrive late.
 type Later = Vec<(Time, Question)>;
 
 /// The server.
@@ -65,10 +74,10 @@ pub struct Server {
     /// When it forgets everything.
     flushes: Vec<Time>,
     later: Later,
-    /// Of what record, by partition and offset, which process has heard that it was passed on elsewhere.
-    elsewhere: BTreeMap<(i32, i64), usize>,
-    /// The records that have left a mark since, by a question that this process no longer waits for, or another process's.
-    /// Marks have to be forgotten for that.
+    /// The records, by partition and offset, that somebody has heard of as passed on elsewhere.
+    elsewhere: BTreeSet<(i32, i64)>,
+    /// Those of them that have left a mark since, by a question that was late. Marks have to be forgotten, or taken back, for
+    /// that.
     pub strays: BTreeSet<(i32, i64)>,
 }
 
@@ -85,16 +94,22 @@ impl Server {
         self.flushes.sort_unstable();
     }
 
-    /// What has happened by now.
+    /// What has happened by now, in order.
     fn advance(&mut self, now: Time) {
-        let due = |at: Time| at <= now;
-        let (arrived, later): (Later, Later) =
-            std::mem::take(&mut self.later).into_iter().partition(|(at, _)| due(*at));
+        let (mut arrived, later): (Later, Later) =
+            std::mem::take(&mut self.later).into_iter().partition(|(at, _)| *at <= now);
         self.later = later;
-        for (_, question) in arrived {
-            self.answer(&question, None);
+        arrived.sort_by_key(|(at, _)| *at);
+        for (at, question) in arrived {
+            self.forget(at);
+            self.answer(&question, Heard::TooLate);
         }
-        let flushed = self.flushes.iter().take_while(|at| due(**at)).count();
+        self.forget(now);
+    }
+
+    /// Forgets everything if that was to happen by then.
+    fn forget(&mut self, upto: Time) {
+        let flushed = self.flushes.iter().take_while(|at| **at <= upto).count();
         if flushed > 0 {
             self.flushes.drain(..flushed);
             self.marks.clear();
@@ -105,26 +120,21 @@ impl Server {
         self.outages.iter().any(|(from, until)| (*from..*until).contains(&now))
     }
 
-    fn ask(&mut self, question: &Question) -> Vec<Answer> {
-        self.answer(question, Some(question.process))
-    }
-
-    /// Answers a question that this process, if any, waits for.
-    fn answer(&mut self, question: &Question, waiting: Option<usize>) -> Vec<Answer> {
-        let Question { partition, place, asked, .. } = question;
+    fn answer(&mut self, question: &Question, heard: Heard) -> Vec<Answer> {
+        let Question { partition, place, asked } = question;
         let answer = |Asked { identity, offset }: &Asked| match self.marks.get(identity) {
             Some(mark) if mark.starts_with(place) && !is_told(Lie::OwnMarkUnknown) => Answer::Own,
             Some(_) if is_told(Lie::MarksNotAtOnce) && offset % 7 == 0 => Answer::First,
             Some(_) => {
-                if let Some(process) = waiting {
-                    self.elsewhere.insert((*partition, *offset), process);
+                if heard == Heard::Yes {
+                    self.elsewhere.insert((*partition, *offset));
                 }
                 Answer::Elsewhere
             }
             None => {
                 self.marks.insert(*identity, format!("{place}{offset}"));
                 let record = (*partition, *offset);
-                if self.elsewhere.get(&record).is_some_and(|process| waiting != Some(*process)) {
+                if heard == Heard::TooLate && self.elsewhere.contains(&record) {
                     self.strays.insert(record);
                 }
                 Answer::First
@@ -166,7 +176,7 @@ impl Client {
     /// Has a question asked, unless it gets lost; late ones are `later`'s.
     fn exchange<T>(
         &mut self,
-        ask: impl FnOnce(&mut Server) -> T,
+        ask: impl FnOnce(&mut Server, Heard) -> T,
         later: impl FnOnce(&mut Server, Time),
     ) -> Result<T, Error> {
         self.process.sleep(MS);
@@ -181,10 +191,10 @@ impl Client {
             if now < TROUBLES_UNTIL { state.gate_fate() } else { Fate::Fine }
         };
         match fate {
-            Fate::Fine => Ok(ask(&mut self.process.lock().gate)),
+            Fate::Fine => Ok(ask(&mut self.process.lock().gate, Heard::Yes)),
             Fate::Slow => {
                 self.process.sleep(SECOND);
-                Ok(ask(&mut self.process.lock().gate))
+                Ok(ask(&mut self.process.lock().gate, Heard::Yes))
             }
             Fate::RequestLost | Fate::Silenced => {
                 self.process.sleep(PATIENCE);
@@ -192,7 +202,7 @@ impl Client {
             }
             Fate::ResponseLost => {
                 let mut state = self.process.lock();
-                ask(&mut state.gate);
+                ask(&mut state.gate, Heard::Lost);
                 state.reach(coverage::GATE_UNHEARD);
                 drop(state);
                 self.process.sleep(PATIENCE);
@@ -209,10 +219,9 @@ impl Client {
 
 impl Session for Client {
     fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), Error> {
-        let (process, partition) = (self.process.number, place.partition);
-        let question = Question { process, partition, place: place.to_string(), asked: asked.to_vec() };
+        let question = Question { partition: place.partition, place: place.to_string(), asked: asked.to_vec() };
         let later = |server: &mut Server, at| server.later.push((at, question.clone()));
-        *answers = self.exchange(|server| server.ask(&question), later)?;
+        *answers = self.exchange(|server, heard| server.answer(&question, heard), later)?;
         if answers.contains(&Answer::Own) {
             self.process.lock().reach(coverage::GATE_OWN);
         }
@@ -221,12 +230,12 @@ impl Session for Client {
 
     fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error> {
         let place = place.to_string();
-        self.exchange(|server| server.take_back(&place, asked), |_, _| {})?;
+        self.exchange(|server, _| server.take_back(&place, asked), |_, _| {})?;
         self.process.lock().reach(coverage::GATE_TAKEN_BACK);
         Ok(())
     }
 
     fn reach(&mut self) -> Result<(), Error> {
-        self.exchange(|_| (), |_, _| {})
+        self.exchange(|_, _| (), |_, _| {})
     }
 }

@@ -59,10 +59,10 @@ impl Gated {
         kept
     }
 
-    /// What was dropped was passed on elsewhere, unless the gate has forgotten a mark, and a stray has taken its place.
+    /// What was dropped was passed on elsewhere, unless the gate has forgotten a mark and a stray has replaced it.
     pub fn end(self, case: &Case<'_>, ruling: &mut Ruling) {
         let Self { passed, refused, dropped } = self;
-        // The partition that has left a stray has dropped its record because of the mark that is forgotten.
+        // The partition whose question left the stray has dropped its own record because of the mark that was forgotten.
         let is_stray = |number: i32, offset: i64| case.history.gate_strays.contains(&(number, offset));
         let strays = dropped.iter().filter(|(number, _, offset, _)| is_stray(*number, *offset));
         let strays: BTreeSet<Thing> = strays.map(|(_, thing, ..)| thing.clone()).collect();

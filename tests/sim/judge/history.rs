@@ -102,7 +102,7 @@ pub struct History {
     called: Option<Called>,
     /// Whether the gate has forgotten nothing, if there is one.
     pub gate_kept_all: bool,
-    /// Records of the input, by partition and offset, that have left a mark although their process knows them as passed on
+    /// Records of the input, by partition and offset, that have left a mark too late: they were known by then as passed on
     /// elsewhere.
     pub gate_strays: BTreeSet<(i32, i64)>,
     /// Records of the input, by partition and offset, that were perhaps not read: they have vanished, or were skipped.
