@@ -63,6 +63,7 @@ struct Lane<'a> {
     held: BTreeSet<TopicPartition>,
     /// How many lanes have their share of the partitions.
     settled: &'a AtomicUsize,
+    /// Whether it is one of them.
     is_settled: bool,
     /// Whether it reads its partitions. Not before all lanes are settled: a commit while the group rebalances would fail.
     reads: bool,
@@ -135,7 +136,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// How many lanes get partitions: those of other processes are not counted, and there are none.
+    /// How many lanes get partitions. The group has no others.
     fn lanes(&self) -> usize {
         self.spec.threads.clamp(1, PARTITIONS as usize)
     }
