@@ -1,9 +1,10 @@
 //! A lane: one thread's consumer, transactional producer and tasks. Lanes share nothing but settings.
 //!
 //! [`Lane::step`] is all of it: serve the group, take a batch through the tasks, give restores and isolated tasks a
-//! slice each, sweep a little, and commit when the input is drained, with nothing known to be on its way, or a bound is
-//! reached. So low load gives small transactions and low latency, high load large transactions. Where the topology calls
-//! a provider, reading and calling go on while it commits (`round`).
+//! slice each, sweep a little, and commit: when the input is drained, nothing is known to be on its way and the last
+//! commit was not begun just before, or when a bound is reached. So low load gives small transactions and low latency,
+//! high load large transactions. Where the topology calls a provider, reading and calling go on while it commits
+//! (`round`).
 //!
 //! **Failure**: whatever goes wrong with a transaction, recovery aborts it and sends its tasks through their restore. A
 //! step returns an error only if the lane itself cannot continue. A panic is one task's trouble if that task was at
@@ -110,6 +111,8 @@ pub struct Lane<C: Cluster> {
     looked_at: Duration,
     /// When the lane last passed markers, swept and committed.
     ended_at: Duration,
+    /// When the lane last began to commit a transaction.
+    committed_at: Duration,
     /// Whether the sink may have more to tidy up.
     tidying: bool,
     batch: C::Batch,
@@ -173,6 +176,7 @@ impl<C: Cluster> Lane<C> {
             orders: context.provider.as_ref().map(|_| Orders::new(&context.topology.control())),
             looked_at: now,
             ended_at: now,
+            committed_at: now,
             tidying: false,
             batch: C::Batch::default(),
             restore_batch: C::Batch::default(),
@@ -263,12 +267,18 @@ impl<C: Cluster> Lane<C> {
         self.transactor.is_due(&self.context) || since >= Duration::from_millis(self.context.commit.interval_ms)
     }
 
-    /// Whether the open transaction goes on with records that are on their way. Otherwise a lane that is faster than its
-    /// broker would end it with each response. One that calls a provider, or has a sink, does end it with each batch; and
-    /// a task that is to stop waits for nothing else.
+    /// Whether the open transaction goes on though nothing is left to do: it was begun too soon after the last one, or
+    /// records are on their way. Without the latter, a lane that is faster than its broker would end it with each
+    /// response; one with a sink does. A task that is to stop waits for nothing else, and calls for no record.
     fn awaits_more(&self) -> bool {
-        let may_go_on = !self.calls() && self.sink.is_none() && self.transactor.stopping().is_empty();
-        self.transactor.is_open() && may_go_on && self.member.has_more()
+        let may_go_on = self.transactor.is_open() && !self.calls() && self.transactor.stopping().is_empty();
+        may_go_on && (!self.commits_in().is_zero() || self.sink.is_none() && self.member.has_more())
+    }
+
+    /// How long it is until the lane may commit again just because its input is drained.
+    fn commits_in(&self) -> Duration {
+        let since = self.context.clock.monotonic().saturating_sub(self.committed_at);
+        self.context.limits.commit_spacing.saturating_sub(since)
     }
 
     fn wait(&self) -> Duration {

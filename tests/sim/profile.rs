@@ -1,5 +1,7 @@
 //! What a seed is like: its size, and what goes wrong.
 
+use std::time::Duration;
+
 use ratchet::dedup::Bounds;
 use ratchet::engine::limits::Limits;
 
@@ -171,6 +173,7 @@ fn limits(random: &mut Random) -> Limits {
         // No simulated broker returns a response older than what it knows: nothing becomes right only by querying
         // again.
         doubts_max: one_of([0, 0, 1, usual.doubts_max as usize]) as u32,
+        commit_spacing: Duration::from_millis(one_of([0, 1, 50, usual.commit_spacing.as_millis() as usize]) as u64),
         kept: usual.kept,
     }
 }

@@ -77,6 +77,28 @@ fn transaction_ends_in_time_while_records_are_on_their_way() {
     assert!(took >= Duration::from_secs(2), "{took:?}");
 }
 
+/// A commit costs brokers the same, however little is in it.
+#[test]
+fn trickle_is_not_committed_record_by_record() {
+    const RECORDS: u32 = 200;
+    let site = Site::new();
+    site.create(INPUT, 1, &[]);
+    site.create(OUTPUT, 1, &[]);
+    let running = site.start(&topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT), false);
+    fill(&site, 1, 0..1, 0);
+    site.await_values(OUTPUT, 1);
+    let (before, since) = (running.metric("ratchet_transactions_total"), Instant::now());
+    for id in 1..RECORDS {
+        fill(&site, 1, id..id + 1, 0);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    site.await_values(OUTPUT, RECORDS as usize);
+    let (transactions, took) = (running.metric("ratchet_transactions_total") - before, since.elapsed());
+    running.end().unwrap();
+    let most = took.div_duration_f64(Limits::DEFAULT.commit_spacing) + 2.0;
+    assert!(transactions <= most, "{transactions} transactions in {took:?}");
+}
+
 /// Else what arrives there before its first record was committed would be lost with the instance.
 #[test]
 fn start_at_the_end_is_committed_while_another_topic_catches_up() {
