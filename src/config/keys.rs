@@ -146,6 +146,14 @@ pub static WORKER: &[Key] = &[
         show: |config| Some(units::show_duration_ms(i64::try_from(config.commit.interval_ms).unwrap_or(i64::MAX))),
     },
     Key {
+        name: "commit.spacing",
+        default: Omitted::Is("8ms"),
+        about: "where the input is drained: the least time from the start of a lane's commit to that of the next one, but \
+                not longer than `commit.interval`, see [Commits under low load](#commits-under-low-load); at most `5s`",
+        put: |draft, typed| put(&mut draft.config.commit.spacing_ms, typed.spacing_ms()),
+        show: |config| Some(units::show_duration_ms(i64::try_from(config.commit.spacing_ms).unwrap_or(i64::MAX))),
+    },
+    Key {
         name: "commit.records",
         default: Omitted::Is("100000"),
         about: "the most records in a transaction; at most 10,000,000",

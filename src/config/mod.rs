@@ -106,11 +106,13 @@ impl DataPath {
     }
 }
 
-/// When a transaction ends at the latest; it ends earlier if the input is drained.
+/// When a transaction ends: at a maximum, or once the input is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// Maximum duration.
     pub interval_ms: u64,
+    /// Minimum time from the start of a lane's commit to that of the next one, where a drained input ends the transaction.
+    pub spacing_ms: u64,
     /// Maximum number of records.
     pub records_max: usize,
     /// Maximum number of bytes of records.

@@ -94,7 +94,7 @@ fn defaults(environment: &dyn Environment, report: &mut Report) -> Draft {
         lanes: environment.cores().clamp(1, LANES_DEFAULT_MAX),
         unpacked_bytes: 0,
         memory_bytes: (machine::memory_bytes(environment) / 2).max(keys::MEMORY_BYTES_MIN),
-        commit: Commit { interval_ms: 0, records_max: 0, bytes_max: 0 },
+        commit: Commit { interval_ms: 0, spacing_ms: 0, records_max: 0, bytes_max: 0 },
         http: None,
         topics: TopicSettings { create: Create::None, replication_factor: 0, min_insync_replicas: 0 },
         tables_create: false,

@@ -38,7 +38,7 @@ fn defaults_are_as_documented() {
     let config = load(None, &[BROKERS.to_owned()], &env()).unwrap();
     assert_eq!(config.cluster, ClusterKind::Kafka);
     assert_eq!(config.lanes, 4);
-    assert_eq!(config.commit, Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 });
+    assert_eq!(config.commit, Commit { interval_ms: 200, spacing_ms: 8, records_max: 100_000, bytes_max: 64 << 20 });
     assert_eq!(config.http, Some(SocketAddr::from(([127, 0, 0, 1], 9464))));
     assert_eq!(
         config.topics,
@@ -105,6 +105,9 @@ fn limits_are_inclusive() {
         ("memory=64MiB", "memory=67108863"),
         ("unpacked=20MiB", "unpacked=20971519"),
         ("commit.interval=5s", "commit.interval=5001ms"),
+        ("commit.interval=1ms", "commit.interval=0ms"),
+        ("commit.spacing=5s", "commit.spacing=5001ms"),
+        ("commit.spacing=0ms", "commit.spacing=-1ms"),
         ("commit.records=10000000", "commit.records=10000001"),
         ("commit.bytes=1GiB", "commit.bytes=1073741825"),
     ] {

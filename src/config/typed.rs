@@ -55,9 +55,20 @@ impl Typed<'_, '_> {
 
     /// How long a transaction may last, in milliseconds.
     pub fn interval_ms(&mut self) -> Option<u64> {
-        let what = format!("a duration with its unit, from 1ms to {}", units::show_duration_ms(COMMIT_INTERVAL_MS_MAX));
-        let parse = |text: &str| units::duration_ms(text).filter(|ms| (1..=COMMIT_INTERVAL_MS_MAX).contains(ms));
-        self.convert(&what, "200ms", parse)?.try_into().ok()
+        self.duration_ms(1, "200ms")
+    }
+
+    /// How far apart commits begin, in milliseconds.
+    pub fn spacing_ms(&mut self) -> Option<u64> {
+        self.duration_ms(0, "8ms")
+    }
+
+    /// A duration from this many milliseconds on, as long as a transaction may last at most.
+    fn duration_ms(&mut self, min: i64, example: &str) -> Option<u64> {
+        let [least, most] = [min, COMMIT_INTERVAL_MS_MAX].map(units::show_duration_ms);
+        let what = format!("a duration with its unit, from {least} to {most}");
+        let parse = |text: &str| units::duration_ms(text).filter(|ms| (min..=COMMIT_INTERVAL_MS_MAX).contains(ms));
+        self.convert(&what, example, parse)?.try_into().ok()
     }
 
     /// A folder's path.

@@ -77,7 +77,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    const COMMIT: Commit = Commit { interval_ms: 200, records_max: 100_000, bytes_max: 64 << 20 };
+    const COMMIT: Commit = Commit { interval_ms: 200, spacing_ms: 8, records_max: 100_000, bytes_max: 64 << 20 };
     const UNBOUNDED: Commit = Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT };
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(Budget::new(64 << 30, 0, 2).of_transactions(COMMIT, 1024).0, COMMIT);
         let small = Budget::new(64 << 20, 0, 4);
         let bounds = |overhead_bytes| small.of_transactions(COMMIT, overhead_bytes).0;
-        assert_eq!(bounds(1024), Commit { interval_ms: 200, records_max: 1024, bytes_max: 1 << 20 });
-        assert_eq!(bounds(384), Commit { interval_ms: 200, records_max: 2730, bytes_max: 1 << 20 });
+        assert_eq!(bounds(1024), Commit { records_max: 1024, bytes_max: 1 << 20, ..COMMIT });
+        assert_eq!(bounds(384), Commit { records_max: 2730, bytes_max: 1 << 20, ..COMMIT });
     }
 }

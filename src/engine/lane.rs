@@ -111,8 +111,8 @@ pub struct Lane<C: Cluster> {
     looked_at: Duration,
     /// When the lane last passed markers, swept and committed.
     ended_at: Duration,
-    /// When the lane last began to commit a transaction.
-    committed_at: Duration,
+    /// When the lane last began to commit a transaction, if it has.
+    commit_began_at: Option<Duration>,
     /// Whether the sink may have more to tidy up.
     tidying: bool,
     batch: C::Batch,
@@ -176,7 +176,7 @@ impl<C: Cluster> Lane<C> {
             orders: context.provider.as_ref().map(|_| Orders::new(&context.topology.control())),
             looked_at: now,
             ended_at: now,
-            committed_at: now,
+            commit_began_at: None,
             tidying: false,
             batch: C::Batch::default(),
             restore_batch: C::Batch::default(),
@@ -236,7 +236,7 @@ impl<C: Cluster> Lane<C> {
             self.sweep();
             if self.calls() {
                 self.commit_and_go_on()?;
-            } else {
+            } else if is_due || !self.awaits_more() {
                 self.commit();
             }
         }
@@ -267,18 +267,19 @@ impl<C: Cluster> Lane<C> {
         self.transactor.is_due(&self.context) || since >= Duration::from_millis(self.context.commit.interval_ms)
     }
 
-    /// Whether the open transaction goes on though nothing is left to do: it was begun too soon after the last one, or
-    /// records are on their way. Without the latter, a lane that is faster than its broker would end it with each
-    /// response; one with a sink does. A task that is to stop waits for nothing else, and calls for no record.
+    /// Whether the open transaction goes on though nothing is left to do: the last commit has only just begun, or records
+    /// are on their way. Otherwise a trickle would be committed record by record, which costs brokers as much each time,
+    /// and a lane that is faster than its broker would commit each response. One that calls a provider, or has a sink,
+    /// does commit each batch; and a task that is to stop waits for nothing else.
     fn awaits_more(&self) -> bool {
-        let may_go_on = self.transactor.is_open() && !self.calls() && self.transactor.stopping().is_empty();
-        may_go_on && (!self.commits_in().is_zero() || self.sink.is_none() && self.member.has_more())
+        let may_go_on = !self.calls() && self.sink.is_none() && self.transactor.stopping().is_empty();
+        self.transactor.is_open() && may_go_on && (self.has_just_committed() || self.member.has_more())
     }
 
-    /// How long it is until the lane may commit again just because its input is drained.
-    fn commits_in(&self) -> Duration {
-        let since = self.context.clock.monotonic().saturating_sub(self.committed_at);
-        self.context.limits.commit_spacing.saturating_sub(since)
+    /// Whether the lane last began to commit so lately that a drained input does not end a transaction yet.
+    fn has_just_committed(&self) -> bool {
+        let spacing = Duration::from_millis(self.context.commit.spacing_ms);
+        self.commit_began_at.is_some_and(|began| self.context.clock.monotonic().saturating_sub(began) < spacing)
     }
 
     fn wait(&self) -> Duration {

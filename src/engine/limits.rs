@@ -1,8 +1,6 @@
 //! How much a lane does at once, and how much of its past a task keeps: constants in production. No user configuration
 //! reaches them; the simulation sets smaller ones that it can run into.
 
-use std::time::Duration;
-
 use crate::dedup::Bounds;
 
 /// Bounds of a lane's work.
@@ -10,10 +8,6 @@ use crate::dedup::Bounds;
 pub struct Limits {
     /// Records per poll.
     pub poll_records_max: usize,
-    /// The least time from the start of a commit to that of the next one, where nothing but a drained input ends the
-    /// transaction. Otherwise a trickle has a lane commit as fast as its brokers can: each time they write to the log of
-    /// transactions, and leave a marker in every partition that is concerned, which restores have to read past.
-    pub commit_spacing: Duration,
     /// How many tasks of a lane load at once: each takes memory for its buffers.
     pub loads_max: usize,
     /// Keys that the sweeper examines in one slice.
@@ -37,7 +31,6 @@ impl Limits {
     /// The limits in production.
     pub const DEFAULT: Self = Self {
         poll_records_max: 4096,
-        commit_spacing: Duration::from_millis(8),
         loads_max: 4,
         sweep_keys_max: 2_000,
         isolated_max: 4,

@@ -103,7 +103,12 @@ fn plan(profile: &Profile) -> Plan {
     }
     // Some transactions hold more than this, some less, so each bound is hit sometimes.
     let bytes_max = profile.commit_records * 64;
-    let commit = Commit { interval_ms: 100, records_max: profile.commit_records, bytes_max };
+    let commit = Commit {
+        interval_ms: 100,
+        spacing_ms: profile.commit_spacing_ms,
+        records_max: profile.commit_records,
+        bytes_max,
+    };
     Plan {
         topology,
         lanes: profile.lanes,

@@ -1,7 +1,5 @@
 //! What a seed is like: its size, and what goes wrong.
 
-use std::time::Duration;
-
 use ratchet::dedup::Bounds;
 use ratchet::engine::limits::Limits;
 
@@ -93,6 +91,8 @@ pub struct Profile {
     pub records: u64,
     /// Maximum number of records in a transaction, about.
     pub commit_records: usize,
+    /// Minimum time between commits where the input is drained, milliseconds.
+    pub commit_spacing_ms: u64,
     pub crashes: u64,
     pub freezes: u64,
     pub departures: u64,
@@ -173,7 +173,6 @@ fn limits(random: &mut Random) -> Limits {
         // No simulated broker returns a response older than what it knows: nothing becomes right only by querying
         // again.
         doubts_max: one_of([0, 0, 1, usual.doubts_max as usize]) as u32,
-        commit_spacing: Duration::from_millis(one_of([0, 1, 50, usual.commit_spacing.as_millis() as usize]) as u64),
         kept: usual.kept,
     }
 }
@@ -211,9 +210,12 @@ impl Profile {
         // From a separate generator, so that other draws stay the same.
         let mut separate = Random::new(!random.clone().next());
         let commit_records = [1, 7, 100, 100][separate.below(4) as usize];
+        let limits = limits(&mut separate);
+        let commit_spacing_ms = [0, 8, 50, 200][separate.below(4) as usize];
         Self {
             commit_records,
-            limits: limits(&mut separate),
+            commit_spacing_ms,
+            limits,
             input: input::InputKind::Versions,
             odd_records: true,
             backlogged: false,

@@ -203,7 +203,7 @@ impl<C: Cluster> Lane<C> {
         if !self.transactor.is_open() {
             return Ok(());
         }
-        self.committed_at = self.context.clock.monotonic();
+        self.commit_began_at = Some(self.context.clock.monotonic());
         let Self { context, transactor, tasks, member, sink, .. } = self;
         transactor.seal(context, tasks, member, sink.as_mut())?;
         let concerned = self.with_windows();

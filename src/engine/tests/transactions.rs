@@ -28,12 +28,18 @@ fn drained(site: &Site, commit: Commit) -> Arc<Faults> {
     faults
 }
 
-/// Starts one lane with transactions of at most this long, whose records come one by one.
-fn start(site: &Site, topology: Topology, interval_ms: u64, trickle: Trickle) -> (Running, Arc<Faults>) {
-    let faults = Arc::new(Faults { counted_output: Some(OUTPUT), trickle: Some(trickle), ..Faults::default() });
+/// Starts one lane with transactions of at most this long and commits at least so far apart, whose records may come one
+/// by one.
+fn start(
+    site: &Site,
+    topology: Topology,
+    (interval_ms, spacing_ms): (u64, u64),
+    trickle: Option<Trickle>,
+) -> (Running, Arc<Faults>) {
+    let faults = Arc::new(Faults { counted_output: Some(OUTPUT), trickle, ..Faults::default() });
     let faulty = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
     let mut config = site.config();
-    (config.commit.interval_ms, config.lanes) = (interval_ms, 1);
+    (config.commit.interval_ms, config.commit.spacing_ms, config.lanes) = (interval_ms, spacing_ms, 1);
     let (stop, metrics, health) = (Arc::new(AtomicBool::new(false)), Metrics::new(), Health::new());
     let options = Options {
         config,
@@ -56,7 +62,8 @@ fn trickled(trickle: Trickle, interval_ms: u64, count: usize) -> (u32, Duration)
     site.create(OUTPUT, 1, &[]);
     fill(&site, 1, 0..100, 0);
     let since = Instant::now();
-    let (running, faults) = start(&site, topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT), interval_ms, trickle);
+    let forward = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
+    let (running, faults) = start(&site, forward, (interval_ms, 0), Some(trickle));
     site.await_values(OUTPUT, count);
     let took = since.elapsed();
     running.end().unwrap();
@@ -84,6 +91,7 @@ fn trickle_is_not_committed_record_by_record() {
     let site = Site::new();
     site.create(INPUT, 1, &[]);
     site.create(OUTPUT, 1, &[]);
+    let spacing = Duration::from_millis(site.config().commit.spacing_ms);
     let running = site.start(&topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT), false);
     fill(&site, 1, 0..1, 0);
     site.await_values(OUTPUT, 1);
@@ -95,8 +103,39 @@ fn trickle_is_not_committed_record_by_record() {
     site.await_values(OUTPUT, RECORDS as usize);
     let (transactions, took) = (running.metric("ratchet_transactions_total") - before, since.elapsed());
     running.end().unwrap();
-    let most = took.div_duration_f64(Limits::DEFAULT.commit_spacing) + 2.0;
+    let most = took.div_duration_f64(spacing) + 2.0;
     assert!(transactions <= most, "{transactions} transactions in {took:?}");
+}
+
+/// Starts one lane whose commits are so far apart and whose transactions last so long at most, waits for its first
+/// record, which comes alone, and sends two more.
+fn spaced(site: &Site, spacing_ms: u64, interval_ms: u64) -> (Running, Arc<Faults>) {
+    site.create(INPUT, 1, &[]);
+    site.create(OUTPUT, 1, &[]);
+    let forward = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
+    let started = start(site, forward, (interval_ms, spacing_ms), None);
+    fill(site, 1, 0..1, 0);
+    site.await_values(OUTPUT, 1);
+    fill(site, 1, 1..3, 0);
+    started
+}
+
+#[test]
+fn transaction_ends_in_time_although_commits_are_further_apart() {
+    let site = Site::new();
+    let (running, _) = spaced(&site, 600_000, 100);
+    site.await_values(OUTPUT, 3);
+    running.end().unwrap();
+}
+
+#[test]
+fn stop_does_not_wait_for_a_commit_to_be_due() {
+    let site = Site::new();
+    let (running, faults) = spaced(&site, 600_000, 600_000);
+    await_that("two records in a transaction", || faults.sent_at_once_max.load(Ordering::SeqCst) == 2);
+    assert_eq!(site.values(OUTPUT).len(), 1);
+    running.end().unwrap();
+    assert_eq!(site.values(OUTPUT).len(), 3);
 }
 
 /// Else what arrives there before its first record was committed would be lost with the instance.
@@ -109,7 +148,7 @@ fn start_at_the_end_is_committed_while_another_topic_catches_up() {
     site.create("shop.busy", 1, &[]);
     let latest = Topology { start: Start::Latest, ..topology(pattern(r"^shop\.", &[]), OUTPUT) };
     let group = latest.group();
-    let (running, _) = start(&site, latest, 200, Trickle { every: 1, until: i64::MAX });
+    let (running, _) = start(&site, latest, (200, 0), Some(Trickle { every: 1, until: i64::MAX }));
     let committed = |topic: &str| {
         let found = site.cluster.committed(&group, &[TopicPartition::new(topic, 0)], Duration::ZERO).unwrap();
         found.into_iter().next().flatten().map(|committed| committed.offset)
@@ -154,7 +193,7 @@ fn transaction_takes_no_more_records_than_configured() {
     site.create(INPUT, 3, &[]);
     site.create(OUTPUT, 3, &[]);
     fill(&site, 3, 0..350, 0);
-    let faults = drained(&site, Commit { interval_ms: 5_000, records_max: 100, bytes_max: 64 << 20 });
+    let faults = drained(&site, Commit { interval_ms: 5_000, spacing_ms: 0, records_max: 100, bytes_max: 64 << 20 });
     assert_eq!(faults.sent_at_once_max.load(Ordering::SeqCst), 100);
     let forwarded = (0..3).map(|partition| site.cluster.read_all(OUTPUT, partition).unwrap().len());
     assert_eq!(forwarded.collect::<Vec<_>>(), [350, 350, 350]);
@@ -168,7 +207,7 @@ fn looks_at_each(records: u32) -> u64 {
     site.create(INPUT, 1, &[]);
     fill(&site, 1, 0..records, VALUE_BYTES);
     let bytes_max = ROOM as usize * VALUE_BYTES;
-    let faults = drained(&site, Commit { interval_ms: 5_000, records_max: 100_000, bytes_max });
+    let faults = drained(&site, Commit { interval_ms: 5_000, spacing_ms: 0, records_max: 100_000, bytes_max });
     assert_eq!(site.cluster.read_all(OUTPUT, 0).unwrap().len(), records as usize);
     let most = faults.sent_at_once_max.load(Ordering::SeqCst);
     assert!(most <= ROOM, "{most} in one transaction");
@@ -186,7 +225,7 @@ fn duplicates_are_processed_even_in_a_full_transaction() {
     let site = Site::new();
     site.create(INPUT, 1, &[]);
     fill(&site, 1, 0..100, 16 << 10);
-    let commit = Commit { interval_ms: 5_000, records_max: 100_000, bytes_max: 64 << 10 };
+    let commit = Commit { interval_ms: 5_000, spacing_ms: 0, records_max: 100_000, bytes_max: 64 << 10 };
     drained(&site, commit);
     let changelog_len = |site: &Site| {
         site.cluster

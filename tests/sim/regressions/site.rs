@@ -123,7 +123,7 @@ impl<'a> Site<'a> {
         let plan = Plan {
             topology: topology(input::InputKind::Versions),
             lanes: 1,
-            commit: Commit { interval_ms: 100, records_max: 100, bytes_max: 1 << 20 },
+            commit: Commit { interval_ms: 100, spacing_ms: 0, records_max: 100, bytes_max: 1 << 20 },
             limits: Limits::DEFAULT,
             sink: None,
             provider: None,
