@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 
-    /// How many change events to write to the sample topic
+    /// How many change events to write to the sample topic, 50,000 to 50,000,000
     #[arg(
         long,
         value_name = "NUMBER",
@@ -200,7 +200,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
         self.operate(site, 0, Some(fatal_transaction))?;
         let progress = site.progress()?;
         self.screen.line(format_args!(
-            "   committed until then: {} records in, {} forwarded; what its open transaction held is void",
+            "   committed until then: {} records in, {} forwarded; what its open transaction held is discarded",
             count(progress.processed),
             count(progress.forwarded)
         ))?;

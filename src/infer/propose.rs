@@ -65,7 +65,7 @@ pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposa
     let envelope = if sample.kcat { "--envelope kcat " } else { "" };
     draft.comment(&format!(
         "Proposed by `ratchet infer` from {count}{cut}. Read the reasons, change what you know better, then \
-         see what it does: `ratchet replay THIS_FILE CAPTURE {envelope}--summary`."
+         see what it does: `ratchet replay THIS_FILE CAPTURE {envelope}--summary > survivors`."
     ));
     let topics = wanted.topic.as_ref().map_or_else(|| sample.topics(), |topic| vec![topic.as_str()]);
     draft.line(&format!("name: {}", wanted.name.clone().unwrap_or_else(|| name_of(&topics))));
@@ -151,7 +151,9 @@ impl Draft {
                     .to_owned(),
             );
             if wanted.topic.is_none() {
-                self.unsure.push("the input topic is named after the file: say it by `--topic`".to_owned());
+                self.unsure.push(
+                    "the lines do not name their topic, so its name is made up: give it with `--topic`".to_owned(),
+                );
             }
         }
         match &sample.beyond {
@@ -172,8 +174,9 @@ impl Draft {
             _ => {}
         }
         if sample.records.len() < RECORDS_FEW {
-            self.unsure
-                .push(format!("only {} were looked at: that shows little", counted(sample.records.len(), "record")));
+            let were = agreeing(sample.records.len(), "was", "were");
+            let count = counted(sample.records.len(), "record");
+            self.unsure.push(format!("only {count} {were} looked at: that shows little"));
         }
         if sample.malformed > 0 && sample.json() > 0 {
             let (values, are) = (counted(sample.malformed, "value"), agreeing(sample.malformed, "is", "are"));

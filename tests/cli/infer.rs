@@ -42,7 +42,7 @@ fn proposal_is_printed_with_its_reasons_and_loads_unchanged() {
     }
     assert!(ran.stdout.contains("# value.order_id is in all 3 records, always an integer"), "{}", ran.stdout);
     assert_eq!(survivors(&room, ""), 2);
-    ran.said(&["unsure: the lines are values only", "say it by `--topic`"]);
+    ran.said(&["unsure: the lines are values only", "give it with `--topic`"]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn kcat_envelope_is_recognised_with_keys_and_partitions() {
     }
     let head: String = ran.stdout.lines().take(3).flat_map(|line| [line.trim_start_matches('#'), " "]).collect();
     let head = head.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(head.contains("`ratchet replay THIS_FILE CAPTURE --envelope kcat --summary`"), "{head}");
+    assert!(head.contains("`ratchet replay THIS_FILE CAPTURE --envelope kcat --summary > survivors`"), "{head}");
     assert_eq!(survivors(&room, "--envelope kcat"), 151);
     room.run("replay proposed.yaml captured.jsonl").said(&["warning: the first line looks like what `kcat -J` prints"]);
     ran.quietly();
