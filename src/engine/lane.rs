@@ -1,4 +1,4 @@
-//! A lane: one thread's consumer, transactional producer and tasks. Lanes share nothing but settings.
+//! A lane: one thread's consumer, transactional producer and tasks. Lanes share no records and no state.
 //!
 //! [`Lane::step`] is all of it: serve the group, take a batch through the tasks, give restores and isolated tasks a
 //! slice each, sweep a little, and commit: when the input is drained, nothing is known to be on its way and the last
@@ -109,7 +109,7 @@ pub struct Lane<C: Cluster> {
     orders: Option<Orders<C>>,
     /// When the rows of idle tasks were last looked at.
     looked_at: Duration,
-    /// When the lane last passed markers, swept and committed.
+    /// When the lane last passed markers, swept, and committed unless it was too soon.
     ended_at: Duration,
     /// When the lane last began to commit a transaction, if it has.
     commit_began_at: Option<Duration>,
