@@ -108,30 +108,34 @@ fn trickle_is_not_committed_record_by_record() {
 }
 
 /// Starts one lane whose commits are so far apart and whose transactions last so long at most, waits for its first
-/// record, which comes alone, and sends two more.
-fn spaced(site: &Site, spacing_ms: u64, interval_ms: u64) -> (Running, Arc<Faults>) {
+/// record, which comes alone, and sends two more. Says when.
+fn spaced(site: &Site, spacing_ms: u64, interval_ms: u64) -> (Running, Arc<Faults>, Instant) {
     site.create(INPUT, 1, &[]);
     site.create(OUTPUT, 1, &[]);
     let forward = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
-    let started = start(site, forward, (interval_ms, spacing_ms), None);
+    let (running, faults) = start(site, forward, (interval_ms, spacing_ms), None);
     fill(site, 1, 0..1, 0);
     site.await_values(OUTPUT, 1);
+    let sent_at = Instant::now();
     fill(site, 1, 1..3, 0);
-    started
+    (running, faults, sent_at)
 }
 
 #[test]
 fn transaction_ends_in_time_although_commits_are_further_apart() {
     let site = Site::new();
-    let (running, _) = spaced(&site, 600_000, 100);
+    let (running, _, sent_at) = spaced(&site, 600_000, 500);
     site.await_values(OUTPUT, 3);
+    // The interval began when the lane last found nothing, some milliseconds before.
+    let waited = sent_at.elapsed();
+    assert!(waited >= Duration::from_millis(400), "committed after {waited:?}");
     running.end().unwrap();
 }
 
 #[test]
 fn stop_does_not_wait_for_a_commit_to_be_due() {
     let site = Site::new();
-    let (running, faults) = spaced(&site, 600_000, 600_000);
+    let (running, faults, _) = spaced(&site, 600_000, 600_000);
     await_that("two records in a transaction", || faults.sent_at_once_max.load(Ordering::SeqCst) == 2);
     assert_eq!(site.values(OUTPUT).len(), 1);
     running.end().unwrap();
