@@ -208,6 +208,8 @@ impl RocksMemory {
         options.set_write_buffer_manager(&self.buffers);
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_arena_block_size(ARENA_BLOCK_BYTES);
+        // RocksDB starts so many threads, but one, to open a store, also where there are no files to open.
+        options.set_max_file_opening_threads(1);
         // One is being written, one is being flushed, one more so that writes need not wait for the flush.
         options.set_max_write_buffer_number(3);
         // Writes continue or stop, see `Store::write`; they are never slowed down.
@@ -361,7 +363,11 @@ mod tests {
             let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
             let written = files.filter(|file| file.to_string_lossy().contains("OPTIONS-"));
             let written: String = written.map(|file| std::fs::read_to_string(file).unwrap()).collect();
-            for line in [format!("target_file_size_base={}\n", file_mib << 20), format!("max_open_files={open}\n")] {
+            for line in [
+                format!("target_file_size_base={}\n", file_mib << 20),
+                format!("max_open_files={open}\n"),
+                "max_file_opening_threads=1\n".to_owned(),
+            ] {
                 assert!(written.contains(&line), "{memory_mib} MiB: {line}");
             }
         }
