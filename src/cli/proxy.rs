@@ -15,7 +15,7 @@ use crate::observe::logs;
 use crate::proxy::{self, Config, KeyUse, Route};
 use crate::worker;
 use crate::yaml::Process;
-use crate::yaml::units::show_duration_ms;
+use crate::yaml::units::show_duration;
 
 /// Signals within this time are one request: `timeout` of coreutils signals the process and then its whole group.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
@@ -179,7 +179,7 @@ fn promise(route: &Route) -> String {
         KeyUse::Required => "a key is required",
         KeyUse::Optional => "with a key",
     };
-    let kept = show_duration_ms(i64::try_from(route.rule.retention.as_millis()).unwrap_or(i64::MAX));
+    let kept = show_duration(route.rule.retention);
     let doubt = match route.rule.on_in_doubt {
         OnInDoubt::Run => "carried out again where nobody knows (at least once)",
         OnInDoubt::Refuse => "refused where nobody knows (at most once)",

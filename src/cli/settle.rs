@@ -13,7 +13,7 @@ use crate::engine::control::give::{Answers, Error, settle};
 use crate::format::{ByHand, Outcome};
 use crate::record::TopicPartition;
 use crate::words::counted;
-use crate::yaml::units::{duration_ms, show_duration_ms};
+use crate::yaml::units::{duration_ms, show_duration};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -178,7 +178,7 @@ fn nothing_found(
         );
     }
     if !answers.silent.is_empty() {
-        let waited = show_duration_ms(i64::try_from(waited.as_millis()).unwrap_or(i64::MAX));
+        let waited = show_duration(waited);
         return Failure::run_with_help(
             format!("nothing was found within {waited}, and {}", silence(answers)),
             "is the topology running, and are all its partitions at work? A call of this identity that is under way is \

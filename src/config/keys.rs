@@ -1,6 +1,8 @@
 //! Every setting but librdkafka's properties: its name, its default, what it means, how it is read and how it is shown.
 //! The reader, `Display` and the table in docs/operations.md are based on these.
 
+use std::time::Duration;
+
 use crate::yaml::keys::Omitted;
 use crate::yaml::units;
 
@@ -143,7 +145,7 @@ pub static WORKER: &[Key] = &[
         about: "the longest transaction, and how long records of a lane's other partitions may wait while one catches up; at \
                 most `5s`, and less than `transaction.timeout.ms`, better at most half of it",
         put: |draft, typed| put(&mut draft.config.commit.interval_ms, typed.interval_ms()),
-        show: |config| Some(units::show_duration_ms(i64::try_from(config.commit.interval_ms).unwrap_or(i64::MAX))),
+        show: |config| Some(units::show_duration(Duration::from_millis(config.commit.interval_ms))),
     },
     Key {
         name: "commit.spacing",
@@ -151,7 +153,7 @@ pub static WORKER: &[Key] = &[
         about: "where the input is drained: the least time from the start of a lane's commit to that of the next one, but \
                 not longer than `commit.interval`, see [Commits under low load](#commits-under-low-load); at most `5s`",
         put: |draft, typed| put(&mut draft.config.commit.spacing_ms, typed.spacing_ms()),
-        show: |config| Some(units::show_duration_ms(i64::try_from(config.commit.spacing_ms).unwrap_or(i64::MAX))),
+        show: |config| Some(units::show_duration(Duration::from_millis(config.commit.spacing_ms))),
     },
     Key {
         name: "commit.records",

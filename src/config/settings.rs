@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::yaml::keys::Omitted;
 use crate::yaml::read::did_you_mean;
@@ -222,7 +223,7 @@ fn check_transactions(config: &Config, collected: &Collected, masked: &Masked, r
     if timeout_ms / 2 >= interval_ms {
         return;
     }
-    let show = |ms: u64| units::show_duration_ms(i64::try_from(ms).unwrap_or(i64::MAX));
+    let show = |ms: u64| units::show_duration(Duration::from_millis(ms));
     let after = if timeout.text.value.is_secret() { String::new() } else { format!(", after {}", show(timeout_ms)) };
     let given = collected.last("commit.interval").unwrap_or(timeout);
     let at = (masked.of(given), given.text.place);

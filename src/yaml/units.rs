@@ -1,5 +1,7 @@
 //! Durations and sizes as people write them: `200ms`, `1h30m`, `30d`; `64MiB`, `2GB`. Exact, never a double.
 
+use std::time::Duration;
+
 /// Parses a duration into milliseconds: one or several numbers with `ms`, `s`, `m`, `h`, `d` or `w`, e.g. `1h30m`.
 /// `None` if it is not one, or does not fit.
 pub fn duration_ms(text: &str) -> Option<i64> {
@@ -33,6 +35,11 @@ pub fn show_duration_ms(ms: i64) -> String {
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
     let fitting = units.iter().find(|(_, unit_ms)| ms != 0 && ms % unit_ms == 0);
     fitting.map_or_else(|| format!("{ms}ms"), |(unit, unit_ms)| format!("{}{unit}", ms / unit_ms))
+}
+
+/// The same of a duration, in whole milliseconds.
+pub fn show_duration(duration: Duration) -> String {
+    show_duration_ms(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Parses a size into bytes: a whole number with `B`, `KB`, `MB`, `GB`, `TB` (1000s), `KiB`, `MiB`, `GiB`, `TiB`

@@ -4,8 +4,8 @@
 use crate::effect::call::{Jitter, OnInDoubt, OnUnavailable, Policy, Reserve, Retry};
 use crate::topology::sink::Terms;
 use crate::topology::sink::http::{Body, Http};
-use crate::topology::sink::terms::{OnDuplicate, Results, shown};
-use crate::yaml::units::show_size_bytes;
+use crate::topology::sink::terms::{OnDuplicate, Results};
+use crate::yaml::units::{show_duration, show_size_bytes};
 
 /// What is promised, in one sentence.
 pub fn promise(http: &Http) -> String {
@@ -24,7 +24,7 @@ pub fn promise(http: &Http) -> String {
             format!(
                 "effectively once for {} after the first attempt: every attempt carries the key {header}, with the same \
                  bytes; after that a call that may have happened {after}",
-                shown(window.honoured_for())
+                show_duration(window.honoured_for())
             )
         }
         (_, _, OnInDoubt::Retry) => "at least once: a call that may have happened is made again".to_owned(),
@@ -47,7 +47,7 @@ pub fn promise_of_handler(terms: &Terms) -> String {
         (Some(window), _) => format!(
             "one that calls effectively once for {} after its first attempt, under a key that is the same at every attempt; \
              after that one that may have happened {then}",
-            shown(window.honoured_for())
+            show_duration(window.honoured_for())
         ),
         (None, OnInDoubt::Retry) => format!("one that calls and may have happened {then}"),
         (None, _) => format!("one that calls at most once: one that may have happened {then}"),
@@ -59,7 +59,7 @@ pub fn promise_of_handler(terms: &Terms) -> String {
 pub fn lines_of_handler(terms: &Terms) -> Vec<(&'static str, String)> {
     let key = match terms.policy.key {
         None => "none is honoured: before a step that calls begins, a mark is committed".to_owned(),
-        Some(window) => format!("each step's own, honoured for {}", shown(window.honoured_for())),
+        Some(window) => format!("each step's own, honoured for {}", show_duration(window.honoured_for())),
     };
     let sink = "handler, a function of the program that runs the topology".to_owned();
     let mut lines = vec![("sink", sink), ("key", key)];
@@ -107,7 +107,7 @@ fn key(http: &Http) -> String {
         Reserve::Always => "a reservation is committed before each call",
         Reserve::Auto => "a reservation is committed only where the key alone does not suffice",
     };
-    format!("{header}, honoured for {}; {reserve}", shown(window.honoured_for()))
+    format!("{header}, honoured for {}; {reserve}", show_duration(window.honoured_for()))
 }
 
 fn calls(terms: &Terms) -> String {
@@ -117,9 +117,9 @@ fn calls(terms: &Terms) -> String {
     format!(
         "up to {} at once in a lane{rate}, {} each; {attempts} attempts, after {}, times {factor}, up to {}{jitter}",
         terms.in_flight,
-        shown(terms.timeout),
-        shown(first),
-        shown(max),
+        show_duration(terms.timeout),
+        show_duration(first),
+        show_duration(max),
     )
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::dedup::{Action, Kind};
 use crate::effect::call::Policy;
-use crate::yaml::units;
 
 /// How many calls of a lane can be under way at most.
 pub const IN_FLIGHT_MAX: usize = 1024;
@@ -109,11 +108,6 @@ impl OnDuplicate {
             Self::Result => "result",
         }
     }
-}
-
-/// A duration in milliseconds, for people.
-pub fn shown(duration: Duration) -> String {
-    units::show_duration_ms(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
