@@ -6,8 +6,10 @@ use std::io::{self, Write as _};
 
 use super::stderr::say;
 use super::{Failure, inputs};
+use crate::config::Config;
 use crate::dedup::{Epoch, Kinds, Path, Reads, Refresh, Retention, Version};
 use crate::topology::{self, Input, Loaded, Preset, Process, Topology};
+use crate::words::counted;
 use crate::yaml::units::show_duration_ms;
 
 mod calls;
@@ -71,9 +73,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.expand {
         expand(&loaded).map_err(|error| Failure::output(&error))?;
     }
-    if let (Some(config), Some(read)) = (&inputs.config, &config) {
-        inputs::show_warnings(&read.warnings);
-        say(format_args!("{}: fine\n", config.display()));
+    config.iter().for_each(|read| inputs::show_warnings(&read.warnings));
+    inputs.config.iter().for_each(|path| say(format_args!("{}: fine\n", path.display())));
+    if loaded.len() > 1 {
+        say(format_args!("{}\n", in_all(&loaded, config.as_ref())));
     }
     match config {
         Some(config) if args.online => online::run(&loaded, &config),
@@ -90,6 +93,14 @@ fn expand(loaded: &[Loaded]) -> io::Result<()> {
     };
     let mut stdout = io::stdout().lock();
     stdout.write_all(texts.join("---\n").as_bytes()).and_then(|()| stdout.flush())
+}
+
+/// What several topologies, and the configuration, come to.
+fn in_all(loaded: &[Loaded], config: Option<&Config>) -> String {
+    let warnings =
+        loaded.iter().map(|one| one.warnings.len()).sum::<usize>() + config.map_or(0, |read| read.warnings.len());
+    let warned = if warnings == 0 { String::new() } else { format!(", {}", counted(warnings, "warning")) };
+    format!("{}, no mistakes{warned}", counted(loaded.len(), "topology"))
 }
 
 /// A note, and the topologies that it is for.

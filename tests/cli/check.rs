@@ -81,7 +81,11 @@ fn folder_stands_for_its_yaml_files() {
     );
     room.write("topologies/deeper/three.yaml", "broken: [");
     room.write("topologies/notes.txt", "broken: [");
-    let ran = room.run("check topologies").ended(0).said(&["topologies/one.yaml: fine", "topologies/two.yaml: fine"]);
+    let ran = room.run("check topologies").ended(0).said(&[
+        "topologies/one.yaml: fine",
+        "topologies/two.yaml: fine",
+        "2 topologies, no mistakes\n",
+    ]);
     assert!(!ran.stderr.contains("three"), "{}", ran.stderr);
 }
 
@@ -89,11 +93,16 @@ fn folder_stands_for_its_yaml_files() {
 fn warning_is_printed_and_is_no_mistake() {
     let room = Room::new();
     room.write("loose.yaml", PAYMENTS.replace("partitioned_by_identity: true\n", ""));
-    room.run("check loose.yaml").ended(0).said(&[
+    let mut ran = room.run("check loose.yaml").ended(0).said(&[
         "loose.yaml:3:11",
         "partitioned_by_identity: true",
         "loose.yaml: fine",
     ]);
+    assert!(!ran.stderr.contains("no mistakes"), "one needs no sum: {}", ran.stderr);
+
+    room.write("other.yaml", PAYMENTS.replace("name: payments", "name: other").replace("payments.unique", "other"));
+    ran = room.run("check loose.yaml other.yaml").ended(0);
+    ran.said(&["2 topologies, no mistakes, 1 warning"]);
 }
 
 #[test]
