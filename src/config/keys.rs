@@ -149,7 +149,7 @@ pub static WORKER: &[Key] = &[
     },
     Key {
         name: "commit.spacing",
-        default: Omitted::Is("8ms"),
+        default: Omitted::Is("5ms"),
         about: "where the input is drained: the least time from the start of a lane's commit to that of the next one, but \
                 not longer than `commit.interval`, see [Commits under low load](#commits-under-low-load); at most `5s`",
         put: |draft, typed| put(&mut draft.config.commit.spacing_ms, typed.spacing_ms()),

@@ -38,7 +38,7 @@ fn defaults_are_as_documented() {
     let config = load(None, &[BROKERS.to_owned()], &env()).unwrap();
     assert_eq!(config.cluster, ClusterKind::Kafka);
     assert_eq!(config.lanes, 4);
-    assert_eq!(config.commit, Commit { interval_ms: 200, spacing_ms: 8, records_max: 100_000, bytes_max: 64 << 20 });
+    assert_eq!(config.commit, Commit { interval_ms: 200, spacing_ms: 5, records_max: 100_000, bytes_max: 64 << 20 });
     assert_eq!(config.http, Some(SocketAddr::from(([127, 0, 0, 1], 9464))));
     assert_eq!(
         config.topics,

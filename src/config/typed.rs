@@ -60,7 +60,7 @@ impl Typed<'_, '_> {
 
     /// How far apart commits begin, in milliseconds.
     pub fn spacing_ms(&mut self) -> Option<u64> {
-        self.duration_ms(0, "8ms")
+        self.duration_ms(0, "5ms")
     }
 
     /// A duration from this many milliseconds on, as long as a transaction may last at most.

@@ -77,7 +77,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    const COMMIT: Commit = Commit { interval_ms: 200, spacing_ms: 8, records_max: 100_000, bytes_max: 64 << 20 };
+    const COMMIT: Commit = Commit { interval_ms: 200, spacing_ms: 5, records_max: 100_000, bytes_max: 64 << 20 };
     const UNBOUNDED: Commit = Commit { records_max: usize::MAX, bytes_max: usize::MAX, ..COMMIT };
 
     #[test]

@@ -211,7 +211,7 @@ impl Profile {
         let mut separate = Random::new(!random.clone().next());
         let commit_records = [1, 7, 100, 100][separate.below(4) as usize];
         let limits = limits(&mut separate);
-        let commit_spacing_ms = [0, 8, 50, 200][separate.below(4) as usize];
+        let commit_spacing_ms = [0, 5, 50, 200][separate.below(4) as usize];
         Self {
             commit_records,
             commit_spacing_ms,
