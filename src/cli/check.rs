@@ -75,7 +75,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     config.iter().for_each(|read| inputs::show_warnings(&read.warnings));
     inputs.config.iter().for_each(|path| say(format_args!("{}: fine\n", path.display())));
-    if loaded.len() > 1 {
+    // What the cluster says comes after, and may be otherwise.
+    if loaded.len() > 1 && !args.online {
         say(format_args!("{}\n", in_all(&loaded, config.as_ref())));
     }
     match config {

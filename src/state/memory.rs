@@ -208,7 +208,7 @@ impl RocksMemory {
         options.set_write_buffer_manager(&self.buffers);
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_arena_block_size(ARENA_BLOCK_BYTES);
-        // RocksDB starts so many threads, but one, to open a store, also where there are no files to open.
+        // To open a store, RocksDB starts this many threads less one, even if there are no files. Its default is 16.
         options.set_max_file_opening_threads(1);
         // One is being written, one is being flushed, one more so that writes need not wait for the flush.
         options.set_max_write_buffer_number(3);

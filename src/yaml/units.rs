@@ -37,7 +37,7 @@ pub fn show_duration_ms(ms: i64) -> String {
     fitting.map_or_else(|| format!("{ms}ms"), |(unit, unit_ms)| format!("{}{unit}", ms / unit_ms))
 }
 
-/// The same of a duration, in whole milliseconds.
+/// The same for a [`Duration`]; what is less than a millisecond is left out.
 pub fn show_duration(duration: Duration) -> String {
     show_duration_ms(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }

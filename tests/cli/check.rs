@@ -98,7 +98,7 @@ fn warning_is_printed_and_is_no_mistake() {
         "partitioned_by_identity: true",
         "loose.yaml: fine",
     ]);
-    assert!(!ran.stderr.contains("no mistakes"), "one needs no sum: {}", ran.stderr);
+    assert!(!ran.stderr.contains("no mistakes"), "one topology needs no last line: {}", ran.stderr);
 
     room.write("other.yaml", PAYMENTS.replace("name: payments", "name: other").replace("payments.unique", "other"));
     ran = room.run("check loose.yaml other.yaml").ended(0);
