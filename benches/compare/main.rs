@@ -8,6 +8,7 @@
 mod alone;
 mod broker;
 mod calls;
+mod collector;
 mod command;
 mod contender;
 mod failure;

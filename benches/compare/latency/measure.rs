@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::{GOAL_RATE, PARTITIONS, Who};
+use crate::collector::{Pauses, Watch};
 use crate::contender::Contender;
 use crate::failure::{Failure, Outcome, fail};
 use crate::live::pace::{Clock, Fed, Feed, Load, Records, histogram};
@@ -38,8 +39,18 @@ fn warm_up(bench: &Bench, who: Who) -> Duration {
     }
 }
 
-/// Runs a contender under a constant rate; the latencies are those of the records that were due in the measured time.
-pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<(Histogram<u64>, Fed)> {
+/// What was seen of one run.
+pub struct Measured {
+    /// Those of the records that were due in the measured time, in microseconds.
+    pub latency: Histogram<u64>,
+    /// What was written.
+    pub fed: Fed,
+    /// Those of the broker's collector in the measured time, where they could be seen.
+    pub broker_pauses: Option<Pauses>,
+}
+
+/// Runs a contender under a constant rate.
+pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<Measured> {
     // Without a contender, the stage is just the two topics.
     let mut stage = Stage::set(bench, who.contender.unwrap_or(Contender::Floor), Work::Ids, PARTITIONS, &[])?;
     stage.spec.commit_ms = who.commit_ms;
@@ -72,6 +83,7 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<(Histogram<u64>, F
     let mut well = || live.as_mut().map_or(Ok(()), |live| live.running.check());
     reading.await_seen(1, START_WAIT, &mut well)?;
     std::thread::sleep(warm_up(bench, who));
+    let watch = Watch::start(bench.broker.pid());
     let from = clock.now_us();
     let length = measured_for(bench, rate);
     *window.lock().map_err(poisoned)? = from..from + length.as_micros() as u64;
@@ -80,6 +92,7 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<(Histogram<u64>, F
         well()?;
         std::thread::sleep(Duration::from_millis(50));
     }
+    let broker_pauses = watch.and_then(Watch::end);
     let fed = feed.stop()?;
     let decides = who.contender.is_some_and(Contender::decides);
     let expected = if decides { fed.fresh } else { fed.written };
@@ -92,7 +105,7 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<(Histogram<u64>, F
         fail!("gave {seen} records, not {expected}");
     }
     let latency = latency.lock().map_err(poisoned)?.clone();
-    Ok((latency, fed))
+    Ok(Measured { latency, fed, broker_pauses })
 }
 
 fn poisoned<T>(_: T) -> Failure {

@@ -11,6 +11,7 @@ mod plan;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::collector::Pauses;
 use crate::contender::{COMMIT_MS, Contender};
 use crate::part::{Bench, Part};
 use crate::stats::Spread;
@@ -111,6 +112,8 @@ struct Run {
     latency: Percentiles,
     /// How late the generator was at its 99th percentile.
     lateness_p99_us: u64,
+    /// Those of the broker's collector, where they could be seen.
+    broker_pauses: Option<Pauses>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

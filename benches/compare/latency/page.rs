@@ -1,8 +1,9 @@
 //! The part's sections of the page.
 
-use super::{Data, Percentiles, RATES, Run, Who, median};
+use super::{Data, GOAL_RATE, Percentiles, RATES, Run, Who, median};
+use crate::collector::Pauses;
 use crate::failure::Outcome;
-use crate::figures::{milliseconds, thousands};
+use crate::figures::{milliseconds, one, thousands};
 use crate::part::{Drawing, Line, Plot, Section, Table};
 use crate::results::Results;
 
@@ -28,6 +29,7 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
          figure is not the contender's. At half of the maximum generator, broker, contender and reader share the cores."
             .to_owned(),
     ];
+    notes.extend(pauses(&data));
     if !starved.is_empty() {
         notes.push(format!(
             "In these runs the generator itself was late by more than {} ms at its 99th percentile, for want of a \
@@ -49,6 +51,27 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
         plots: vec![plot(&data, "p50", |at| at.p50), plot(&data, "p99", |at| at.p99)],
         notes,
     }])
+}
+
+/// How long the broker's collector stopped it under the goals' rate: nobody is served meanwhile.
+fn pauses(data: &Data) -> Option<String> {
+    let of = |who: Who| {
+        let runs = data.runs.iter().filter(|run| run.who == who && run.rate == GOAL_RATE && !run.half);
+        let sum = Pauses::sum(runs.filter_map(|run| run.broker_pauses));
+        (sum.count > 0).then(|| {
+            let (mean_ms, percent) = (1000.0 * sum.paused_s / sum.count as f64, 100.0 * sum.paused_s / sum.watched_s);
+            format!("{}: {} ms on average, {} % of the time", who.name(), one(mean_ms), one(percent))
+        })
+    };
+    let told: Vec<String> = Who::ALL.into_iter().filter_map(of).collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "Java's garbage collector stops the broker now and then, and what comes meanwhile waits. Its pauses at {} \
+             records/s: {}.",
+            thousands(GOAL_RATE as f64),
+            told.join("; ")
+        )
+    })
 }
 
 fn table(data: &Data, title: &str, at: impl Fn(&Run) -> bool) -> Table {

@@ -85,13 +85,14 @@ fn at_halves(bench: &Bench, round: usize, data: &mut Data, failures: &mut Vec<St
 /// Measures, and keeps the figures or the failure.
 fn keep(bench: &Bench, data: &mut Data, failures: &mut Vec<String>, what: (Who, u64, bool, usize)) {
     let (who, rate, half, round) = what;
-    let measured = measure(bench, who, rate).map(|(latency, fed)| Run {
+    let measured = measure(bench, who, rate).map(|measured| Run {
         who,
         round,
         rate,
         half,
-        latency: Percentiles::of(&latency),
-        lateness_p99_us: fed.lateness_us.value_at_quantile(0.99),
+        latency: Percentiles::of(&measured.latency),
+        lateness_p99_us: measured.fed.lateness_us.value_at_quantile(0.99),
+        broker_pauses: measured.broker_pauses,
     });
     match measured {
         Ok(run) => {
