@@ -103,6 +103,7 @@ test: setup-test ## Run the whole test suite, with real Kafka (ARGS='--test NAME
 	$(CARGO) build $(BUILD) --examples
 	$(CARGO) test $(BUILD) $(ARGS)
 ifeq ($(strip $(ARGS)),)
+	$(CARGO) test $(BUILD) --package compare
 	RATCHET_TEST_DATA_PATH=librdkafka $(CARGO) test $(BUILD) --test cluster_kafka
 	$(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
 	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
