@@ -62,7 +62,8 @@ struct Counters {
 
 impl Counters {
     fn of(pid: u32) -> Option<Counters> {
-        let output = Command::new("jstat").args(["-gc", &pid.to_string()]).output().ok()?;
+        // In another language than C a comma may stand in the figures.
+        let output = Command::new("jstat").args(["-gc", &pid.to_string()]).env("LC_ALL", "C").output().ok()?;
         Counters::read(&String::from_utf8_lossy(&output.stdout))
     }
 

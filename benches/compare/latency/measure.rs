@@ -92,11 +92,12 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<Measured> {
         well()?;
         std::thread::sleep(Duration::from_millis(50));
     }
-    let broker_pauses = watch.and_then(Watch::end);
     let fed = feed.stop()?;
     let decides = who.contender.is_some_and(Contender::decides);
     let expected = if decides { fed.fresh } else { fed.written };
     reading.await_seen(expected, END_WAIT, &mut well)?;
+    // Only now, since to ask takes a core for a moment.
+    let broker_pauses = watch.and_then(Watch::end);
     if let Some(mut live) = live {
         live.running.stop()?;
     }
