@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::{GOAL_RATE, PARTITIONS, Who};
-use crate::collector::{Pauses, Watch};
+use crate::collector::Pauses;
 use crate::contender::Contender;
 use crate::failure::{Failure, Outcome, fail};
 use crate::live::pace::{Clock, Fed, Feed, Load, Records, histogram};
@@ -45,8 +45,8 @@ pub struct Measured {
     pub latency: Histogram<u64>,
     /// What was written.
     pub fed: Fed,
-    /// Those of the broker's collector in the measured time, where they could be seen.
-    pub broker_pauses: Option<Pauses>,
+    /// Those of the broker's collector, from the start of the measured time until all records were in.
+    pub broker_pauses: Pauses,
 }
 
 /// Runs a contender under a constant rate.
@@ -83,7 +83,7 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<Measured> {
     let mut well = || live.as_mut().map_or(Ok(()), |live| live.running.check());
     reading.await_seen(1, START_WAIT, &mut well)?;
     std::thread::sleep(warm_up(bench, who));
-    let watch = Watch::start(bench.broker.pid());
+    let before = Pauses::of(bench.broker.pid())?;
     let from = clock.now_us();
     let length = measured_for(bench, rate);
     *window.lock().map_err(poisoned)? = from..from + length.as_micros() as u64;
@@ -97,7 +97,7 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<Measured> {
     let expected = if decides { fed.fresh } else { fed.written };
     reading.await_seen(expected, END_WAIT, &mut well)?;
     // Only now, since to ask takes a core for a moment.
-    let broker_pauses = watch.and_then(Watch::end);
+    let broker_pauses = Pauses::of(bench.broker.pid())?.since(&before);
     if let Some(mut live) = live {
         live.running.stop()?;
     }

@@ -112,8 +112,9 @@ struct Run {
     latency: Percentiles,
     /// How late the generator was at its 99th percentile.
     lateness_p99_us: u64,
-    /// Those of the broker's collector, where they could be seen.
-    broker_pauses: Option<Pauses>,
+    /// Those of the broker's collector.
+    #[serde(default)]
+    broker_pauses: Pauses,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -57,9 +57,9 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
 fn pauses(data: &Data) -> Option<String> {
     let of = |who: Who| {
         let runs = data.runs.iter().filter(|run| run.who == who && run.rate == GOAL_RATE && !run.half);
-        let sum = Pauses::sum(runs.filter_map(|run| run.broker_pauses));
+        let sum = Pauses::sum(runs.map(|run| run.broker_pauses));
         (sum.count > 0).then(|| {
-            let (mean_ms, percent) = (1000.0 * sum.paused_s / sum.count as f64, 100.0 * sum.paused_s / sum.watched_s);
+            let (mean_ms, percent) = (1000.0 * sum.paused_s / sum.count as f64, 100.0 * sum.paused_s / sum.run_s);
             format!("{}: {} ms on average, {} % of the time", who.name(), one(mean_ms), one(percent))
         })
     };
