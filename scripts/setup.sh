@@ -115,8 +115,10 @@ check_cdc() {
 jdk_package() { java_package | sed 's/-jre-/-jdk-/'; }
 
 check_bench() {
-    # An existing Java will do if it can compile.
-    have javac || need "$(jdk_package)" "compiles the Kafka Streams program that ratchet is compared with"
+    # An existing Java will do if it is a JDK.
+    if ! have javac || ! have jstat; then
+        need "$(jdk_package)" "compiles the Kafka Streams program that ratchet is compared with, and watches the broker"
+    fi
     have mvn || need maven "fetches Kafka Streams"
     if ! have python3 || ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
         need python3-venv "Python with venv, for the Quix Streams program that ratchet is compared with"

@@ -1,4 +1,5 @@
-//! How long Java's garbage collector stops a process, by the JDK's `jstat`.
+//! How long Java's garbage collector stops a process, by the JDK's `jstat`. Where that does not answer, the run of a
+//! contender that asked fails.
 
 use std::process::Command;
 

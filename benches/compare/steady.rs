@@ -293,7 +293,10 @@ fn sections(results: &Results) -> Outcome<Vec<Section>> {
         plots,
         notes: vec![
             "The changelog is cleaned earlier than by default here (segments of 8 MiB, dirty ratio 0.1), so that \
-             compaction takes part in the run; its size goes up and down with the cleaner."
+             compaction takes part in the run; its size goes up and down with the cleaner. It rises by the markers \
+             that end transactions: Kafka keeps each for `delete.retention.ms`, a day, once the records of its \
+             transaction are gone ([what they come to](operations.md#commits-under-low-load)), so a run of half an \
+             hour only sees them come."
                 .to_owned(),
         ],
     }])

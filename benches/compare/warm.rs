@@ -26,6 +26,12 @@ pub fn broker(bench: &Bench, input: &str, records: u64) -> Outcome<()> {
     COMMITS_MS.into_iter().try_for_each(|commit_ms| broker_with(bench, input, records, commit_ms))
 }
 
+/// What [`broker`] does, for the page.
+pub fn told() -> String {
+    let ways = COMMITS_MS.map(|commit_ms| format!("for {} s with commits every {commit_ms} ms", LENGTH.as_secs()));
+    ways.join(" and ")
+}
+
 fn broker_with(bench: &Bench, input: &str, records: u64, commit_ms: u64) -> Outcome<()> {
     bench.progress.say(format!("warming the broker up for {} s, commits every {commit_ms} ms", LENGTH.as_secs()));
     let until = Instant::now() + LENGTH;

@@ -22,6 +22,8 @@ const MEASURE_QUICK: Duration = Duration::from_secs(3);
 /// Load before the measured time, to warm up caches, connections and Java's compiler.
 const WARM_UP: Duration = Duration::from_secs(5);
 const JAVA_WARM_UP: Duration = Duration::from_secs(10);
+/// The end of the warm-up, after the broker's pauses were asked for: to ask takes a core for a moment.
+const SETTLING: Duration = Duration::from_secs(1);
 /// How long a start may take, and how long the last record may be in flight.
 const START_WAIT: Duration = Duration::from_secs(90);
 const END_WAIT: Duration = Duration::from_secs(30);
@@ -45,7 +47,7 @@ pub struct Measured {
     pub latency: Histogram<u64>,
     /// What was written.
     pub fed: Fed,
-    /// Those of the broker's collector, from the start of the measured time until all records were in.
+    /// Those of the broker's collector, from just before the measured time until all records were in.
     pub broker_pauses: Pauses,
 }
 
@@ -82,8 +84,9 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<Measured> {
     })?;
     let mut well = || live.as_mut().map_or(Ok(()), |live| live.running.check());
     reading.await_seen(1, START_WAIT, &mut well)?;
-    std::thread::sleep(warm_up(bench, who));
+    std::thread::sleep(warm_up(bench, who) - SETTLING);
     let before = Pauses::of(bench.broker.pid())?;
+    std::thread::sleep(SETTLING);
     let from = clock.now_us();
     let length = measured_for(bench, rate);
     *window.lock().map_err(poisoned)? = from..from + length.as_micros() as u64;
@@ -96,7 +99,7 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<Measured> {
     let decides = who.contender.is_some_and(Contender::decides);
     let expected = if decides { fed.fresh } else { fed.written };
     reading.await_seen(expected, END_WAIT, &mut well)?;
-    // Only now, since to ask takes a core for a moment.
+    // Only now, likewise.
     let broker_pauses = Pauses::of(bench.broker.pid())?.since(&before);
     if let Some(mut live) = live {
         live.running.stop()?;

@@ -18,18 +18,20 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
             .push(table(&data, &format!("{} records/s", thousands(rate as f64)), |run| run.rate == rate && !run.half));
     }
     tables.push(table(&data, "half of its own maximum", |run| run.half));
-    let starved: Vec<String> = data
-        .runs
-        .iter()
-        .filter(|run| run.lateness_p99_us > LATENESS_MAX_US)
-        .map(|run| format!("{} at {}/s", run.who.name(), thousands(run.rate as f64)))
-        .collect();
+    let starved = starved(&data);
     let mut notes = vec![
         "`(harness alone)` is the harness's generator and reader without a contender between them: what of every other \
          figure is not the contender's. At half of the maximum generator, broker, contender and reader share the cores."
             .to_owned(),
     ];
-    notes.extend(pauses(&data));
+    if let Some(pauses) = pauses(&data) {
+        tables.push(pauses);
+        notes.push(
+            "Java's garbage collector stops the broker now and then, and what comes meanwhile waits. It does so the \
+             more often, the more requests the broker serves: ratchet commits every few milliseconds at this rate."
+                .to_owned(),
+        );
+    }
     if !starved.is_empty() {
         notes.push(format!(
             "In these runs the generator itself was late by more than {} ms at its 99th percentile, for want of a \
@@ -53,25 +55,38 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
     }])
 }
 
-/// How long the broker's collector stopped it under the goals' rate: nobody is served meanwhile.
-fn pauses(data: &Data) -> Option<String> {
-    let of = |who: Who| {
+/// Who was measured while the generator was late, and in how many of the rounds.
+fn starved(data: &Data) -> Vec<String> {
+    let is_late = |run: &&Run| run.lateness_p99_us > LATENESS_MAX_US;
+    let mut told: Vec<String> = Vec::new();
+    for late in data.runs.iter().filter(is_late) {
+        let rounds = || data.runs.iter().filter(|run| (run.who, run.rate) == (late.who, late.rate));
+        let name = format!("{} at {}/s", late.who.name(), thousands(late.rate as f64));
+        let line = match rounds().count() {
+            1 => name,
+            all => format!("{name} in {} of {all} rounds", rounds().filter(is_late).count()),
+        };
+        if !told.contains(&line) {
+            told.push(line);
+        }
+    }
+    told
+}
+
+/// How long the broker's collector stopped it under the goals' rate: nobody is served meanwhile. Former results have
+/// none of it.
+fn pauses(data: &Data) -> Option<Table> {
+    let row = |who: Who| {
         let runs = data.runs.iter().filter(|run| run.who == who && run.rate == GOAL_RATE && !run.half);
         let sum = Pauses::sum(runs.map(|run| run.broker_pauses));
-        (sum.count > 0).then(|| {
-            let (mean_ms, percent) = (1000.0 * sum.paused_s / sum.count as f64, 100.0 * sum.paused_s / sum.run_s);
-            format!("{}: {} ms on average, {} % of the time", who.name(), one(mean_ms), one(percent))
-        })
+        let mean = if sum.count > 0 { one(1000.0 * sum.paused_s / sum.count as f64) } else { String::new() };
+        let share = one(100.0 * sum.paused_s / sum.run_s);
+        (sum.run_s > 0.0).then(|| vec![who.name(), one(sum.run_s), sum.count.to_string(), mean, share])
     };
-    let told: Vec<String> = Who::ALL.into_iter().filter_map(of).collect();
-    (!told.is_empty()).then(|| {
-        format!(
-            "Java's garbage collector stops the broker now and then, and what comes meanwhile waits. Its pauses at {} \
-             records/s: {}.",
-            thousands(GOAL_RATE as f64),
-            told.join("; ")
-        )
-    })
+    let rows: Vec<_> = Who::ALL.into_iter().filter_map(row).collect();
+    let title = format!("the broker's pauses at {} records/s", thousands(GOAL_RATE as f64));
+    let head = [title.as_str(), "watched, s", "pauses", "ms each", "% of the time"].map(str::to_owned).to_vec();
+    (!rows.is_empty()).then_some(Table { head, rows })
 }
 
 fn table(data: &Data, title: &str, at: impl Fn(&Run) -> bool) -> Table {

@@ -14,6 +14,7 @@ use crate::figures::thousands;
 use crate::kafka;
 use crate::part::{self, Goal, Part, Section, Table};
 use crate::results::Results;
+use crate::warm;
 
 use kept::Page;
 
@@ -70,7 +71,7 @@ pub fn write() -> Outcome<()> {
     page.push_str(&times(&told, &former));
     let _ = write!(page, "\n## {GOALS}\n\n{}\n", goals_table(goals));
     page.push_str(&body);
-    page.push_str(READING);
+    page.push_str(&READING.replace("{warm_up}", &warm::told()));
     fs::write(&path, page).context(path.display())?;
     eprintln!("written: {}", path.display());
     Ok(())
@@ -147,8 +148,8 @@ fn provenance(told: &[Told<'_>], former: &Page) -> String {
     }
     let _ = writeln!(
         text,
-        "- {EACH} a transaction for at most {COMMIT_MS} ms; ratchet with `memory: {MEMORY}`, else as it comes. \
-         Broker: one, `{}`, Kafka's defaults but for these: \
+        "- {EACH} a transaction for at most {COMMIT_MS} ms; ratchet with `memory: {MEMORY}` and \
+         `commit: {{interval: {COMMIT_MS}ms}}`, else as it comes. Broker: one, `{}`, Kafka's defaults but for these: \
          topics are deleted at once, retention is off, a group's first rebalance waits for nobody, Kafka's own topics \
          have 4 partitions. Topics of 4 partitions, one replica.\n",
         crate::broker::JAVA.join(" ")
@@ -213,8 +214,8 @@ fn threads(results: &Results) -> Option<String> {
     let numbers: Vec<String> =
         results.threads.iter().map(|(contender, threads)| format!("{contender} {threads}")).collect();
     Some(format!(
-        "Threads, lanes or processes of each instance that do the work: {}. ratchet was not told a number: it is what it \
-         takes by itself on this machine.",
+        "Threads, lanes or processes of each instance that do the work: {}. ratchet's are as many as it would take \
+         by itself on this machine.",
         numbers.join(", ")
     ))
 }

@@ -71,6 +71,8 @@ def watch(workers):
             failed = True
             print(f"error: worker {number} ended with status {status}", file=sys.stderr, flush=True)
             stop(workers)
+    # While Python ends, an alarm would kill it.
+    signal.setitimer(signal.ITIMER_REAL, 0)
     print(f"{time.time_ns() // 1_000_000} stopped", flush=True)
     sys.exit(1 if failed else 0)
 
