@@ -22,7 +22,7 @@ const MEASURE_QUICK: Duration = Duration::from_secs(3);
 /// Load before the measured time, to warm up caches, connections and Java's compiler.
 const WARM_UP: Duration = Duration::from_secs(5);
 const JAVA_WARM_UP: Duration = Duration::from_secs(10);
-/// The end of the warm-up, after the broker's pauses were asked for: to ask takes a core for a moment.
+/// The end of the warm-up, between asking for the broker's pauses, which takes a core for a moment, and measuring.
 const SETTLING: Duration = Duration::from_secs(1);
 /// How long a start may take, and how long the last record may be in flight.
 const START_WAIT: Duration = Duration::from_secs(90);
@@ -47,7 +47,7 @@ pub struct Measured {
     pub latency: Histogram<u64>,
     /// What was written.
     pub fed: Fed,
-    /// Those of the broker's collector, from just before the measured time until all records were in.
+    /// Those of the broker's collector, from [`SETTLING`] before the measured time until all records were in.
     pub broker_pauses: Pauses,
 }
 
@@ -99,7 +99,7 @@ pub fn measure(bench: &Bench, who: Who, rate: u64) -> Outcome<Measured> {
     let decides = who.contender.is_some_and(Contender::decides);
     let expected = if decides { fed.fresh } else { fed.written };
     reading.await_seen(expected, END_WAIT, &mut well)?;
-    // Only now, likewise.
+    // Only now, since to ask takes a core for a moment.
     let broker_pauses = Pauses::of(bench.broker.pid())?.since(&before);
     if let Some(mut live) = live {
         live.running.stop()?;

@@ -27,8 +27,8 @@ pub fn sections(results: &Results) -> Outcome<Vec<Section>> {
     if let Some(pauses) = pauses(&data) {
         tables.push(pauses);
         notes.push(
-            "Java's garbage collector stops the broker now and then, and what comes meanwhile waits. It does so the \
-             more often, the more requests the broker serves: ratchet commits every few milliseconds at this rate."
+            "Java's garbage collector stops the broker now and then, and what comes meanwhile waits. ratchet \
+             commits every few milliseconds at this rate, so that the broker has more requests to serve."
                 .to_owned(),
         );
     }
