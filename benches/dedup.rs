@@ -66,7 +66,7 @@ fn rules(identity: &[&str], version: Option<&str>) -> Arc<Rules> {
     Arc::new(Rules::new(identity, version.map(|of| Version::integer(path(&of)))))
 }
 
-/// What the preset `debezium-postgres@2` stands for.
+/// What the preset `debezium-postgres@3` stands for.
 fn debezium() -> Arc<Rules> {
     let path = |text: &str| Path::parse(text).expect("a path");
     let places = |names: [&str; 3]| names.map(|name| path(&format!("value.{name}"))).to_vec();
@@ -167,6 +167,7 @@ fn judging(criterion: &mut Criterion) {
         streamed: None,
         owes_tombstone: false,
         key_hash: None,
+        contents: ratchet::format::Contents::NONE,
     };
     entry.encode(&mut known);
     let known = Some(known.as_slice());

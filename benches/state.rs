@@ -35,6 +35,7 @@ fn value(n: u64) -> Vec<u8> {
         streamed: None,
         owes_tombstone: false,
         key_hash: Some(1),
+        contents: ratchet::format::Contents::NONE,
     };
     entry.encode(&mut value);
     value

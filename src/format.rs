@@ -25,9 +25,10 @@
 //! | bytes | what |
 //! |---|---|
 //! | 1 | format, [`ENTRY_FORMAT`] |
-//! | 1 | flags: 1 has a version, 2 owes a tombstone, 4 has a scope, 8 the record's key was null, 16 a snapshot's read, 32 a streamed change's version beneath it |
+//! | 1 | flags: 1 has a version, 2 owes a tombstone, 4 has a scope, 8 the record's key was null, 16 a snapshot's read, 32 a streamed change's version beneath it, 64 has contents |
 //! | 4 | the record key's hash: Kafka's partitioner's (murmur2, 31 bits) |
 //! | 8 | when it was last seen: milliseconds since the epoch, `-1` where no timestamp was known yet |
+//! | 1 + 8 n | the number of contents, 1 to 8, and a [`Digest`] of each, oldest first (flag 64) |
 //! | 2 | the number of the version's scope in the position record (flag 4) |
 //! | 4 + n | the length and the bytes of the last streamed change's version, which is lower (flag 32; 1 and 16 are set) |
 //! | rest | the version's bytes (flag 1): their order is the versions' order, see [`crate::dedup::version`] |
@@ -100,8 +101,12 @@ use std::str::FromStr;
 // By their paths, since fuzzing takes this file by its own.
 #[path = "format/calls.rs"]
 mod calls;
+#[path = "format/contents.rs"]
+mod contents;
 #[path = "format/control.rs"]
 mod control;
+#[path = "format/key_hash.rs"]
+mod key_hash;
 #[path = "format/redo.rs"]
 mod redo;
 #[path = "format/remembered.rs"]
@@ -110,7 +115,9 @@ mod remembered;
 pub mod request;
 
 pub use calls::{Called, Calls, Control};
+pub use contents::{CONTENTS_MAX, Contents, ContentsList, DIGEST_BYTES, DIGEST_TAGS, Digest, KnownContents};
 pub use control::{Acknowledgement, ByHand, CONTROL_FORMAT, Command, CommandId, Order, Outcome};
+pub use key_hash::key_hash;
 pub use redo::{REDO_FORMAT, Redo, RedoRecord, RedoWriter};
 pub use remembered::{
     FINGERPRINT_BYTES, How, JOURNAL_BYTES_MAX, Journal, JournalWriter, Place, REASON_BYTES_MAX, RESULT_BYTES_MAX,
@@ -159,7 +166,9 @@ const FLAG_SCOPE: u8 = 4;
 const FLAG_NULL_KEY: u8 = 8;
 const FLAG_FROM_READ: u8 = 16;
 const FLAG_STREAMED: u8 = 32;
-const FLAGS: u8 = FLAG_VERSION | FLAG_OWES_TOMBSTONE | FLAG_SCOPE | FLAG_NULL_KEY | FLAG_FROM_READ | FLAG_STREAMED;
+const FLAG_CONTENTS: u8 = 64;
+const FLAGS: u8 =
+    FLAG_VERSION | FLAG_OWES_TOMBSTONE | FLAG_SCOPE | FLAG_NULL_KEY | FLAG_FROM_READ | FLAG_STREAMED | FLAG_CONTENTS;
 const ENTRY_HEADER_BYTES: usize = 14;
 
 /// Bytes that are not what this release writes or can read.
@@ -203,6 +212,9 @@ pub struct EntryRef<'a> {
     pub owes_tombstone: bool,
     /// [`key_hash`] of the record's key, `None` if the key was null.
     pub key_hash: Option<u32>,
+    /// The contents that were passed on or met at the versions above, or of the identity where there is no version.
+    /// Empty if they are unknown.
+    pub contents: Contents<'a>,
 }
 
 impl<'a> EntryRef<'a> {
@@ -219,8 +231,13 @@ impl<'a> EntryRef<'a> {
         if flags & !FLAGS != 0 {
             return Err(damaged("it has flags of a later release"));
         }
-        let (scope, rest) = match bytes[ENTRY_HEADER_BYTES..].split_first_chunk() {
-            _ if flags & FLAG_SCOPE == 0 => (None, &bytes[ENTRY_HEADER_BYTES..]),
+        let (contents, rest) = match Contents::split(&bytes[ENTRY_HEADER_BYTES..]) {
+            _ if flags & FLAG_CONTENTS == 0 => (Contents::NONE, &bytes[ENTRY_HEADER_BYTES..]),
+            Some(split) => split,
+            None => return Err(damaged("its contents end early, or their number is impossible")),
+        };
+        let (scope, rest) = match rest.split_first_chunk() {
+            _ if flags & FLAG_SCOPE == 0 => (None, rest),
             Some((number, rest)) => (Some(u16::from_be_bytes(*number)), rest),
             None => return Err(damaged("it ends early")),
         };
@@ -244,6 +261,7 @@ impl<'a> EntryRef<'a> {
             owes_tombstone: flags & FLAG_OWES_TOMBSTONE != 0,
             key_hash: (flags & FLAG_NULL_KEY == 0)
                 .then(|| u32::from_be_bytes(header[2..6].try_into().expect("four bytes"))),
+            contents,
         })
     }
 
@@ -259,10 +277,12 @@ impl<'a> EntryRef<'a> {
             + u8::from(self.scope.is_some()) * FLAG_SCOPE
             + u8::from(self.key_hash.is_none()) * FLAG_NULL_KEY
             + u8::from(self.from_read) * FLAG_FROM_READ
-            + u8::from(self.streamed.is_some()) * FLAG_STREAMED;
+            + u8::from(self.streamed.is_some()) * FLAG_STREAMED
+            + u8::from(!self.contents.is_empty()) * FLAG_CONTENTS;
         out.extend_from_slice(&[ENTRY_FORMAT, flags]);
         out.extend_from_slice(&self.key_hash.unwrap_or(0).to_be_bytes());
         out.extend_from_slice(&self.last_seen.to_be_bytes());
+        self.contents.encode(out);
         if let Some(scope) = self.scope {
             out.extend_from_slice(&scope.to_be_bytes());
         }
@@ -279,30 +299,6 @@ impl<'a> EntryRef<'a> {
 fn split_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)
-}
-
-/// The hash that Kafka's default partitioner uses for keys: murmur2 with the sign bit cleared
-/// (`org.apache.kafka.common.utils.Utils.murmur2`, `toPositive`). Without it, state could never be
-/// split by key.
-pub fn key_hash(key: &[u8]) -> u32 {
-    const M: u32 = 0x5bd1_e995;
-    let mut hash = 0x9747_b28c_u32 ^ key.len() as u32;
-    let mut words = key.chunks_exact(4);
-    for word in &mut words {
-        let mut k = u32::from_le_bytes(word.try_into().expect("four bytes")).wrapping_mul(M);
-        k ^= k >> 24;
-        hash = hash.wrapping_mul(M) ^ k.wrapping_mul(M);
-    }
-    let rest = words.remainder();
-    if !rest.is_empty() {
-        for (i, &byte) in rest.iter().enumerate() {
-            hash ^= u32::from(byte) << (8 * i);
-        }
-        hash = hash.wrapping_mul(M);
-    }
-    hash ^= hash >> 13;
-    hash = hash.wrapping_mul(M);
-    (hash ^ (hash >> 15)) & 0x7fff_ffff
 }
 
 /// Names one committed transaction of one task. It is stored in the position record, in the committed

@@ -44,6 +44,8 @@ acts! {
     InBatchDuplicatesUnseen,
     /// a version that is known is taken for a newer one
     EqualVersionForwarded,
+    /// contents are not compared, so that what ties is a duplicate
+    ContentsIgnored,
     /// versions are compared across epochs
     EpochIgnored,
     /// the wall clock decides what expires

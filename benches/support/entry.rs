@@ -13,6 +13,7 @@ pub fn entry(n: u64, version: Option<&[u8]>, bytes: &mut Vec<u8>) {
         streamed: None,
         owes_tombstone: false,
         key_hash: Some(n as u32 & 0x7fff_ffff),
+        contents: ratchet::format::Contents::NONE,
     };
     entry.encode(bytes);
 }

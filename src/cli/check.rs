@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use super::stderr::say;
 use super::{Failure, inputs};
 use crate::config::Config;
-use crate::dedup::{Epoch, Kinds, Path, Reads, Refresh, Retention, Version};
+use crate::dedup::{Action, Epoch, Kinds, Path, Reads, Refresh, Retention, Rules, Version};
 use crate::topology::{self, Input, Loaded, Preset, Process, Topology};
 use crate::words::counted;
 use crate::yaml::units::show_duration_ms;
@@ -141,6 +141,7 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     line("version", &version.map_or("none: whatever was seen is dropped".to_owned(), show_version));
     rules.epoch.iter().for_each(|epoch| line("epoch", &show_epoch(epoch)));
     rules.kinds.iter().for_each(|kinds| line("kinds", &show_kinds(kinds)));
+    show_contents(rules).iter().for_each(|contents| line("contents", contents));
     line("retention", &retention(rules.retention, rules.refresh));
     let (outputs, changelogs) = derived(topology);
     outputs.iter().for_each(|outputs| line("output", outputs));
@@ -223,6 +224,28 @@ fn show_kinds(kinds: &Kinds) -> String {
     let named = named.collect::<Vec<_>>().join(", ");
     let reads = if *reads == Reads::ByVersion { ", reads by version" } else { "" };
     format!("by {}: {named}{reads}", show_places(of))
+}
+
+/// What a repetition has in common with what it repeats, and what becomes of a record that has not; `None` where calls
+/// are compared by what they ask for.
+fn show_contents(rules: &Rules) -> Option<String> {
+    let Some(contents) = &rules.contents else {
+        // A call's terms have a line of their own.
+        return (rules.actions.conflict == Action::Drop)
+            .then(|| "not compared: a known identity and version are enough for a duplicate".to_owned());
+    };
+    let parts: Vec<_> = contents.parts.iter().map(ToString::to_string).collect();
+    let seen = match rules.version {
+        Some(_) => "a record of a known identity and version that says something else",
+        None => "a record of a known identity that says something else",
+    };
+    let becomes = match rules.actions.conflict {
+        Action::Forward => "is forwarded",
+        Action::Drop => "is dropped, counted and logged (on_conflict)",
+        Action::DeadLetter => "goes to the dead letters (on_conflict)",
+        Action::Fail => "stops its partition (on_conflict)",
+    };
+    Some(format!("{}; {seen} {becomes}", parts.join(" + ")))
 }
 
 /// A retention as it can be written in a topology, and what restarts it if that is not the default.

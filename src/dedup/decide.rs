@@ -29,13 +29,18 @@
 //! | Is it a snapshot's read, and a streamed change is known? | stale, or with `reads: by_version` as below |
 //! | | by version against everything known |
 //!
+//! "By version" and "if it was seen" do not end at an equal version or a known identity: if the contents are not among
+//! those that the entry knows ([`Contents`](crate::format::Contents)), that is a conflict, and `on_conflict` applies.
+//! Forwarded or dropped, the contents are known from then on, so that a repetition is a duplicate. An entry that knows no
+//! contents, as it was written before they were compared or by another rule for them, takes any for a repetition.
+//!
 //! An expired entry counts as none throughout: whether the sweeper has already removed it makes no difference.
 
 mod decision;
 
 use std::cmp::Ordering;
 
-use crate::format::{EntryRef, NO_TIME, key_hash};
+use crate::format::{Digest, EntryRef, KnownContents, NO_TIME, key_hash};
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 
@@ -62,6 +67,8 @@ pub struct Candidate<'a> {
     pub key_hash: Option<u32>,
     /// The record's offset.
     pub offset: i64,
+    /// The digest of its contents, if these are compared.
+    pub contents: Option<Digest>,
 }
 
 impl<'a> Candidate<'a> {
@@ -75,6 +82,7 @@ impl<'a> Candidate<'a> {
             timestamp: record.timestamp,
             key_hash: record.key.map(key_hash),
             offset: record.offset,
+            contents: row.contents,
         }
     }
 }
@@ -88,7 +96,8 @@ pub struct Known<'a> {
     pub table: Option<EntryRef<'a>>,
 }
 
-/// Combines the decisions on a record's rows into one for the record: the first that forwards it, else the first.
+/// Combines the decisions on a record's rows into one for the record: the first that forwards it, else the first that
+/// stops the task, else the first that sends it to the dead letters, else the first.
 ///
 /// A row whose version equals the one remembered (`on_equal: forward`) does not forward a record that also holds a
 /// stale row: that is an old record redelivered, and forwarding it would bring the stale row back.
@@ -100,7 +109,10 @@ pub fn combine(decisions: impl IntoIterator<Item = Decision> + Clone) -> Option<
     match forwarded().next() {
         Some(equal) if is_old => stale.or(Some(equal)),
         Some(forwarded) => Some(forwarded),
-        None => all().next(),
+        None => {
+            let by = |action| all().find(|decision| decision.action == action);
+            by(Action::Fail).or_else(|| by(Action::DeadLetter)).or_else(|| all().next())
+        }
     }
 }
 
@@ -132,7 +144,7 @@ pub fn reject(rules: &Rules, rejection: &Rejection) -> Decision {
         Reason::Late => actions.late,
         Reason::Unsendable => actions.unsendable,
         Reason::Rejected => actions.rejected,
-        Reason::Conflict => actions.conflict,
+        Reason::Conflict | Reason::VersionTied | Reason::SeenOtherwise => actions.conflict,
         Reason::InDoubt => actions.in_doubt,
         Reason::Unavailable => actions.unavailable,
         _ => actions.invalid,
@@ -176,9 +188,15 @@ impl Case<'_> {
 
     /// Forwards the candidate, with a new entry.
     fn forward(&self, reason: Reason, versions: Versions, scope: Option<u16>) -> Decision {
+        self.forward_tied(reason, (versions, false), scope)
+    }
+
+    /// The same for one that may have a version that is remembered.
+    fn forward_tied(&self, reason: Reason, (versions, tied): (Versions, bool), scope: Option<u16>) -> Decision {
         let remember = Remember::Entry {
             last_seen: self.now(),
             versions,
+            tied,
             scope,
             owes_tombstone: self.candidate.kind == Kind::Delete,
             key_hash: self.candidate.key_hash,
@@ -191,15 +209,39 @@ impl Case<'_> {
         match self.rules.refresh {
             Refresh::OnForward => Remember::Nothing,
             Refresh::OnDuplicate => {
-                Remember::Amended { last_seen: self.now().max(entry.last_seen), owes_tombstone: entry.owes_tombstone }
+                let (last_seen, owes_tombstone) = (self.now().max(entry.last_seen), entry.owes_tombstone);
+                Remember::Amended { last_seen, owes_tombstone, joins: false }
             }
+        }
+    }
+
+    /// Whether the candidate's contents are known not to be among the entry's.
+    fn is_conflict(&self, entry: &EntryRef<'_>) -> bool {
+        let is_other = |digest| entry.contents.know(digest) == KnownContents::Other;
+        self.candidate.contents.is_some_and(is_other) && !sabotage::is_on(Sabotage::ContentsIgnored)
+    }
+
+    /// A candidate of an identity and a version that are known, with contents that are not.
+    fn conflict(&self, entry: &EntryRef<'_>, reason: Reason, versions: Versions, scope: Option<u16>) -> Decision {
+        match self.rules.actions.conflict {
+            Action::Forward => self.forward_tied(reason, (versions, true), scope),
+            Action::Drop => {
+                let last_seen = match self.rules.refresh {
+                    Refresh::OnForward => entry.last_seen,
+                    Refresh::OnDuplicate => self.now().max(entry.last_seen),
+                };
+                let remember = Remember::Amended { last_seen, owes_tombstone: entry.owes_tombstone, joins: true };
+                Decision { remember, ..Decision::dropped(Verdict::Duplicate, reason) }
+            }
+            action => Decision::by_action(action, Verdict::Invalid, reason),
         }
     }
 
     fn tombstone(&self) -> Decision {
         match &self.entry {
             Some(entry) if entry.owes_tombstone => {
-                let remember = Remember::Amended { last_seen: self.now().max(entry.last_seen), owes_tombstone: false };
+                let last_seen = self.now().max(entry.last_seen);
+                let remember = Remember::Amended { last_seen, owes_tombstone: false, joins: false };
                 Decision { remember, ..Decision::forwarded(Reason::Tombstone) }.against(Against::Entry)
             }
             Some(_) => Decision::dropped(Verdict::Duplicate, Reason::TombstoneNotOwed).against(Against::Entry),
@@ -209,6 +251,9 @@ impl Case<'_> {
 
     fn seen_or_first(&self) -> Decision {
         match &self.entry {
+            Some(entry) if self.is_conflict(entry) => {
+                self.conflict(entry, Reason::SeenOtherwise, Versions::None, None).against(Against::Entry)
+            }
             Some(entry) => {
                 let remember = self.refresh(entry);
                 Decision { remember, ..Decision::dropped(Verdict::Duplicate, Reason::Seen) }.against(Against::Entry)
@@ -226,7 +271,10 @@ impl Case<'_> {
         let remember = match &self.entry {
             _ if decision.action != Action::Forward => Remember::Nothing,
             Some(entry) if entry.owes_tombstone == is_delete => Remember::Nothing,
-            Some(entry) => Remember::Amended { last_seen: self.now().max(entry.last_seen), owes_tombstone: is_delete },
+            Some(entry) => {
+                let last_seen = self.now().max(entry.last_seen);
+                Remember::Amended { last_seen, owes_tombstone: is_delete, joins: false }
+            }
             None if is_delete => self.forward(Reason::VersionMissing, Versions::None, None).remember,
             None => Remember::Nothing,
         };
@@ -336,12 +384,13 @@ impl Case<'_> {
     fn by_version(&self, entry: &EntryRef<'_>, order: Ordering, versions: Versions, scope: Option<u16>) -> Decision {
         match order {
             Ordering::Equal if sabotage::is_on(Sabotage::EqualVersionForwarded) => {
-                self.forward(Reason::Newer, versions, scope)
+                self.forward_tied(Reason::Newer, (versions, true), scope)
             }
             Ordering::Greater => self.forward(Reason::Newer, versions, scope),
             Ordering::Less => Decision::dropped(Verdict::Stale, Reason::VersionOlder),
+            Ordering::Equal if self.is_conflict(entry) => self.conflict(entry, Reason::VersionTied, versions, scope),
             Ordering::Equal => match self.rules.actions.equal_version {
-                Action::Forward => self.forward(Reason::VersionEqual, versions, scope),
+                Action::Forward => self.forward_tied(Reason::VersionEqual, (versions, true), scope),
                 action => Decision {
                     remember: self.refresh(entry),
                     ..Decision::by_action(action, Verdict::Duplicate, Reason::VersionEqual)

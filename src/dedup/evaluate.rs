@@ -195,7 +195,7 @@ impl Evaluator {
             let candidate = subject.candidate(row);
             let decision = decide(rules, progress, &candidate, known);
             let start = self.entries.len();
-            let has_entry = decision.encode_entry(candidate.version, known.entry, &mut self.entries);
+            let has_entry = decision.encode_entry(&candidate, known.entry, &mut self.entries);
             self.rows.push(Decided { decision, entry: has_entry.then_some(start..self.entries.len()) });
         }
         let decision = match &self.rows[..] {

@@ -82,8 +82,8 @@ pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Bounds, Progress, RANGES_MAX, Ranges};
 pub use reader::{Field, Fields, Reader, Reading, Rejection, Row, Wanted};
 pub use rules::{
-    Actions, Epoch, EpochPart, Identity, IdentityPart, Kinds, Limits, Names, OnNull, Places, Retention, Rules, Version,
-    VersionPart,
+    Actions, Contents, ContentsPart, Epoch, EpochPart, Identity, IdentityPart, Kinds, Limits, Names, OnNull, Places,
+    Retention, Rules, Version, VersionPart,
 };
 pub use version::describe as describe_version;
 pub use vocabulary::{Action, Format, Kind, MissingPart, Reads, Reason, Refresh, TimeUnit, Verdict, VersionKind};

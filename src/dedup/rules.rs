@@ -7,9 +7,11 @@ use super::path::{Path, Scalar};
 use super::vocabulary::{Action, Format, MissingPart, Reads, Refresh, TimeUnit, VersionKind};
 
 mod canonical;
+mod contents;
 mod part;
 mod problems;
 
+pub use contents::{ADDED_PREFIX, Contents, ContentsPart};
 pub use part::{IdentityPart, Names};
 pub use problems::Error;
 
@@ -66,7 +68,8 @@ pub struct Actions {
     pub unsendable: Action,
     /// `on_rejected`: the sink refuses what it causes.
     pub rejected: Action,
-    /// `on_conflict`: it asks a provider for something else than the record that it repeats.
+    /// `on_conflict`: it has the identity and the version of a record with other contents, or asks a provider for
+    /// something else than that record did.
     pub conflict: Action,
     /// `on_in_doubt`: its call may have happened. It is remembered all the same.
     pub in_doubt: Action,
@@ -86,7 +89,7 @@ impl Default for Actions {
             late: Action::DeadLetter,
             unsendable: Action::DeadLetter,
             rejected: Action::DeadLetter,
-            conflict: Action::DeadLetter,
+            conflict: Action::Drop,
             in_doubt: Action::DeadLetter,
             unavailable: Action::DeadLetter,
         }
@@ -254,6 +257,8 @@ pub struct Rules {
     pub epoch: Option<Epoch>,
     /// How kinds of change are distinguished; `None` if every record is a plain change.
     pub kinds: Option<Kinds>,
+    /// What a repetition has in common with what it repeats, besides identity and version; `None` if nothing.
+    pub contents: Option<Contents>,
     /// How long entries are remembered.
     pub retention: Retention,
     /// When that time starts again.
@@ -267,9 +272,11 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules with a topology's defaults: a key of bytes, a value of JSON, the default retention and actions.
+    /// Rules with a topology's defaults: a key of bytes, a value of JSON, the default contents, retention and
+    /// actions.
     pub fn new(identity: Identity, version: Option<Version>) -> Self {
         let retention = Retention::default_for(version.as_ref());
+        let contents = Contents::default_for(&identity);
         Self {
             key_format: Format::Bytes,
             value_format: Format::Json,
@@ -277,6 +284,7 @@ impl Rules {
             version,
             epoch: None,
             kinds: None,
+            contents,
             retention,
             refresh: Refresh::OnForward,
             future_max_ms: retention.default_future_max_ms(),
@@ -285,8 +293,8 @@ impl Rules {
         }
     }
 
-    /// SHA-256 over what the entries depend on. Rules with the same digest can share a state; the retention, the
-    /// actions, the limits and a version part's minimum may change without changing it.
+    /// SHA-256 over what the entries depend on. Rules with the same digest can share a state; the contents, the retention,
+    /// the actions, the limits and a version part's minimum may change without changing it.
     ///
     /// The hashed text, in UTF-8, each line ended by a line feed: `ratchet rules 1`; `key_format: ` and `value_format:
     /// ` with their words; a line `identity: PART` for each part, in order; a line `version: PART` for each, or
@@ -306,6 +314,7 @@ impl Rules {
         if let Some(kinds) = &self.kinds {
             paths.extend(kinds.of.iter().chain(kinds.table.iter().flatten()));
         }
+        self.contents.iter().for_each(|contents| contents.collect_paths(&mut paths));
         paths
     }
 }

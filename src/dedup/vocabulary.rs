@@ -122,6 +122,8 @@ vocabulary! {
         Lowest = "lowest",
         /// Above all others.
         Highest = "highest",
+        /// Where the greatest of its `at_least` does, if there is one; else it is missing as with `lowest`.
+        AtLeast = "at_least",
     }
 }
 
@@ -168,10 +170,14 @@ vocabulary! {
         Tombstone = "tombstone",
         /// Its version equals the one remembered.
         VersionEqual = "version_equal",
+        /// Its version equals the one remembered, and its contents are others.
+        VersionTied = "version_tied",
         /// It has no version, or null.
         VersionMissing = "version_missing",
         /// Its identity was seen before.
         Seen = "seen",
+        /// Its identity was seen before, with other contents.
+        SeenOtherwise = "seen_otherwise",
         /// Its offset was processed before: the input is being read again.
         Replayed = "replayed",
         /// A null value whose delete was not forwarded, or whose tombstone was forwarded before.
@@ -237,8 +243,10 @@ impl Reason {
             Reason::SnapshotRead => "a streamed change is known, which a snapshot's read never replaces",
             Reason::TableTruncated => "the table was emptied after the record",
             Reason::VersionEqual => "the version is the one remembered",
+            Reason::VersionTied => "the version is the one remembered, and the contents are others",
             Reason::VersionMissing => "the record has no version",
             Reason::Seen => "the identity was seen before",
+            Reason::SeenOtherwise => "the identity was seen before, with other contents",
             Reason::Replayed => "the offset was processed before",
             Reason::VersionOlder => "the version is less than the one remembered",
             Reason::NullValue => "the value is null",

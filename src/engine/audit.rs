@@ -3,15 +3,17 @@
 //! ```json
 //! {"topology":"payments","topic":"payments","partition":0,"offset":7,"timestamp":1700000000000,
 //!  "verdict":"stale","reason":"version_older","identity":[7,"charge"],"version":1,"epoch":null,
-//!  "against":{"version":2,"epoch":null,"last_seen":1700000000000}}
+//!  "contents":"1b3f0c2a9d4e5f60",
+//!  "against":{"version":2,"epoch":null,"last_seen":1700000000000,"contents":["1b304d1e77aa0c93"]}}
 //! ```
 //!
 //! `identity`, `version` and `epoch` are null if they were not read (the record was refused, or read before) or are
 //! missing. `against` is what the record was compared with: the entry of its identity, or of its table; null if there
-//! was none. A description longer than [`DESCRIBED_BYTES_MAX`] is cut: it is then a string that ends in `…`.
+//! was none. `contents` are digests: that of the record's contents, null if they are not compared, and those that the
+//! entry knows, oldest first. A description longer than [`DESCRIBED_BYTES_MAX`] is cut: it is then a string that ends in `…`.
 
 use crate::dedup::{Decision, Rules, explain};
-use crate::format::{EntryRef, NO_TIME};
+use crate::format::{Digest, EntryRef, NO_TIME};
 use crate::record::Record;
 
 /// Maximum length of the description of an identity, a version or an epoch.
@@ -35,6 +37,8 @@ pub struct Dropped<'a> {
     pub version: Option<&'a [u8]>,
     /// Its epoch, as JSON.
     pub epoch: Option<String>,
+    /// The digest of its contents.
+    pub contents: Option<Digest>,
     /// The entry that it was compared with.
     pub against: Option<EntryRef<'a>>,
     /// That entry's epoch, as JSON.
@@ -61,6 +65,7 @@ impl Dropped<'_> {
         fields.raw("identity", &or_null(identity));
         fields.raw("version", &or_null(self.version.map(|bytes| bounded(explain::version(bytes, self.rules)).0)));
         fields.raw("epoch", &or_null(self.epoch.clone().map(|epoch| bounded(epoch).0)));
+        fields.raw("contents", &or_null(self.contents.map(|digest| quoted(&digest.hex()))));
         match &self.against {
             None => fields.raw("against", "null"),
             Some(entry) => {
@@ -73,6 +78,8 @@ impl Dropped<'_> {
                 inner.raw("epoch", &or_null(self.against_epoch.clone().map(|epoch| bounded(epoch).0)));
                 let last_seen = Some(entry.last_seen).filter(|&time| time != NO_TIME).map(|time| time.to_string());
                 inner.raw("last_seen", &or_null(last_seen));
+                let contents: Vec<_> = entry.contents.digests().map(|digest| quoted(&digest.hex())).collect();
+                inner.raw("contents", &format!("[{}]", contents.join(",")));
                 inner.end();
                 fields.raw_bytes("against", &against);
             }

@@ -366,6 +366,7 @@ impl Judge {
             },
             version: candidate.and_then(|candidate| candidate.version),
             epoch: candidate.and_then(|candidate| candidate.scope).map(explain::epoch),
+            contents: candidate.and_then(|candidate| candidate.contents),
             against,
             against_epoch: against
                 .and_then(|entry| entry.scope)

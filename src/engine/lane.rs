@@ -314,7 +314,7 @@ impl<C: Cluster> Lane<C> {
                 let end = self.member.end(&task.input);
                 self.context.held_up.note(&task.input, stuck_at(task, end), now);
                 gauge(task, end, wall_ms);
-                task.dead_letters.log_if_due(&task.input, &self.context.topology.dead_letter, now);
+                task.record_log.log_if_due(&task.input, &self.context.topology.dead_letter, now);
             }
             self.count_gated();
             if let Some(sink) = &mut self.sink

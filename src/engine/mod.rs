@@ -13,7 +13,8 @@
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   record who may have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
-//! - [`audit`] explains what was dropped, [`dead_letter_log`] logs what was set aside, and [`sweep`] removes what has expired
+//! - [`audit`] explains what was dropped, [`record_log`] logs what was set aside, and what was dropped with new contents,
+//!   and [`sweep`] removes what has expired
 //! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
 //!   transaction, `disks` disks that do not respond, and [`changelog_loss`] a changelog that has lost records; [`long_work`]
 //!   reports on long-running work
@@ -52,7 +53,6 @@ pub mod clock;
 pub mod context;
 pub mod control;
 pub mod crash;
-pub mod dead_letter_log;
 mod disks;
 pub mod failure;
 pub mod feeding;
@@ -72,6 +72,7 @@ pub mod preflight;
 pub mod present;
 pub mod process;
 pub mod rebuild;
+pub mod record_log;
 pub mod redoing;
 pub mod restore;
 pub mod resume;

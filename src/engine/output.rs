@@ -60,7 +60,12 @@ impl<C: Cluster> Outlet<'_, C> {
         known: Option<Known<'_>>,
     ) -> Result<Decision, Failure> {
         let rejection = match evaluation.decision.action {
-            Action::Drop => return Ok(evaluation.decision),
+            Action::Drop => {
+                if let reason @ (Reason::VersionTied | Reason::SeenOtherwise) = evaluation.decision.reason {
+                    self.share.noted.conflicts.add(record, reason, reason.meaning());
+                }
+                return Ok(evaluation.decision);
+            }
             Action::DeadLetter => {
                 self.dead_letter(record, evaluation.decision.reason, &words(self.context, evaluation), &[])?;
                 return Ok(evaluation.decision);
@@ -202,7 +207,7 @@ impl<C: Cluster> Outlet<'_, C> {
             return Err(Failure::refused_at(self.share.task, record.offset, Unprocessable::Letter(refusal)));
         }
         self.added.dead_letters += 1;
-        self.share.set_aside.add(record, reason, message);
+        self.share.noted.letters.add(record, reason, message);
         Ok(())
     }
 

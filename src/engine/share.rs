@@ -8,8 +8,8 @@ use crate::effect::Effects;
 use crate::format::{Calls, RedoWriter, Token};
 use crate::state::Overlay;
 
-use super::dead_letter_log::SetAside;
 use super::present::Doubt;
+use super::record_log::NotedRecords;
 
 mod tally;
 
@@ -53,8 +53,8 @@ pub struct Share {
     pub position: Position,
     /// What was decided.
     pub tally: Tally,
-    /// The records that go to the dead letter topic.
-    pub set_aside: SetAside,
+    /// The records that the log will mention.
+    pub noted: NotedRecords,
     /// How many entries the sweeper removes.
     pub removed: u64,
     /// The timestamp of the last record that has one.
@@ -104,12 +104,12 @@ pub enum Stop {
 impl Share {
     /// Starts a share of `task`, which is at `committed`, reusing the memory of an ended one.
     pub fn begin(&mut self, task: TaskId, committed: &Position) {
-        let Self { overlay, position, tally, set_aside, effects, asked, redo, .. } = self;
+        let Self { overlay, position, tally, noted, effects, asked, redo, .. } = self;
         self.task = task;
         overlay.clear();
         position.clone_from(committed);
         tally.clear();
-        set_aside.clear();
+        noted.clear();
         effects.clear();
         asked.clear();
         redo.begin();

@@ -19,7 +19,6 @@ use super::calling::window::Window;
 use super::catalog::InputTopic;
 use super::claims::Commitment;
 use super::context::Context;
-use super::dead_letter_log::DeadLetterLog;
 use super::failure::Unprocessable;
 use super::hold::{Applied, Held};
 use super::isolate::{Isolated, Quarantine};
@@ -27,6 +26,7 @@ use super::lag::Lag;
 use super::load::Loading;
 use super::panics::Panics;
 use super::present::{Disagreement, Doubt, Present};
+use super::record_log::RecordLog;
 use super::redoing::Redoing;
 use super::rows::Claim;
 use super::share::{Position, Share, TaskId};
@@ -125,8 +125,8 @@ pub struct Task<C: Cluster> {
     pub damaged: Option<String>,
     /// The position after the last committed transaction.
     pub committed: Position,
-    /// Dead letters that are still to be logged.
-    pub dead_letters: DeadLetterLog,
+    /// Records that are still to be logged.
+    pub record_log: RecordLog,
     /// The input topic's id, as settled.
     pub input_id: TopicId,
     /// The input partition's end, as settled.
@@ -204,7 +204,7 @@ impl<C: Cluster> Task<C> {
             held: None,
             damaged: None,
             committed: Position::default(),
-            dead_letters: DeadLetterLog::default(),
+            record_log: RecordLog::default(),
             input_id: TopicId::default(),
             input_end: 0,
             commit_start: false,
@@ -359,7 +359,7 @@ impl<C: Cluster> Task<C> {
     /// reused.
     pub fn take_committed(&mut self, share: &mut Share, wall_ms: i64) {
         share.tally.publish(&self.metrics);
-        self.dead_letters.add(&mut share.set_aside);
+        self.record_log.add(&mut share.noted);
         self.metrics.removed(share.removed);
         std::mem::swap(&mut self.committed, &mut share.position);
         self.lag.committed(share.last_timestamp);

@@ -48,9 +48,36 @@ fn entry_bytes_do_not_change() {
         streamed: None,
         owes_tombstone: true,
         key_hash: Some(0x0102_0304),
+        contents: Contents::NONE,
     }
     .encode(&mut out);
     assert_eq!(hex(&out), "0103010203040000000000000001".to_owned() + "8107");
+}
+
+#[test]
+fn bytes_of_entry_with_contents_do_not_change() {
+    let mut list = ContentsList::default();
+    list.push(Digest::new(0x000f_0102_0304_0506, 3, false));
+    list.push(Digest::new(7, 3, true));
+    let entry = EntryRef {
+        last_seen: 1,
+        version: Some(&[0x81, 7]),
+        scope: Some(3),
+        from_read: false,
+        streamed: None,
+        owes_tombstone: false,
+        key_hash: Some(0x0102_0304),
+        contents: list.as_contents(),
+    };
+    let mut out = Vec::new();
+    entry.encode(&mut out);
+    let contents = "02".to_owned() + "003f010203040506" + "8030000000000007";
+    assert_eq!(hex(&out), "0145010203040000000000000001".to_owned() + &contents + "0003" + "8107");
+    assert_eq!(EntryRef::decode(&out), Ok(entry));
+    for (count, what) in [(0, "none"), (3, "more than there are"), (9, "more than an entry knows")] {
+        out[14] = count;
+        assert!(matches!(EntryRef::decode(&out), Err(Error::Damaged { .. })), "{what}");
+    }
 }
 
 #[test]
@@ -63,6 +90,7 @@ fn bytes_of_entry_with_two_versions_do_not_change() {
         streamed: Some(&[0x81, 7]),
         owes_tombstone: false,
         key_hash: Some(0x0102_0304),
+        contents: Contents::NONE,
     };
     let mut out = Vec::new();
     entry.encode(&mut out);
@@ -311,11 +339,15 @@ proptest! {
         streamed in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
         owes_tombstone in any::<bool>(),
         key_hash in proptest::option::of(0..0x8000_0000_u32),
+        hashes in proptest::collection::vec(any::<(u64, bool)>(), 0..10),
     ) {
         let (version, streamed) = (version.as_deref(), streamed.as_deref());
         // Only a version from a read has one below it.
         let streamed = streamed.filter(|_| from_read && version.is_some());
-        let entry = EntryRef { last_seen, version, scope, from_read, streamed, owes_tombstone, key_hash };
+        let mut list = ContentsList::default();
+        hashes.iter().for_each(|(hash, of_read)| list.push(Digest::new(*hash, 5, *of_read)));
+        let contents = list.as_contents();
+        let entry = EntryRef { last_seen, version, scope, from_read, streamed, owes_tombstone, key_hash, contents };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         prop_assert_eq!(EntryRef::decode(&bytes), Ok(entry));

@@ -6,16 +6,18 @@ use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
 use super::cases::{KeySeen, Silence};
 use super::sink::terms::OnDuplicate;
-use super::spec::{limits, null_choices};
+use super::spec::{contents, limits, null_choices};
 use super::{Existing, Start, presets};
 
 mod gate;
 mod http;
+mod parts;
 mod sink;
 mod terms;
 
 pub use gate::{GATE, REDIS};
 pub use http::{ATTEMPT, BODY, BODY_NONE, BODY_VALUE, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN};
+pub use parts::{CONTENTS_PART, PART, PLACES};
 pub use sink::{ALL_COLUMNS, ANSWER, CALL, DOES, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE};
 pub use terms::{ATTEMPTS_MAX, FACTOR_MAX, HANDLER, RESULTS, RETRYING};
 
@@ -55,8 +57,8 @@ pub static TOP: Mapping = Mapping {
             Type::Words(|| {
                 presets::names().chain(presets::ALL.iter().map(|preset| preset.name.to_owned())).collect()
             }),
-            "preset: debezium-postgres@2",
-            "the blocks for [one kind of change events](#presets), e.g. `debezium-postgres@2`. A block that the topology \
+            "preset: debezium-postgres@3",
+            "the blocks for [one kind of change events](#presets), e.g. `debezium-postgres@3`. A block that the topology \
              writes itself replaces the preset's; `input` is merged key by key",
         ),
         Key::required("input", Type::mapping(&INPUT), "input: {topics: [payments]}", "the topics to read, and how"),
@@ -85,6 +87,17 @@ pub static TOP: Mapping = Mapping {
             "kinds: {of: value.op, delete: [d]}",
             "[which kind of change](#kinds-of-change) a record is",
         ),
+        Key::optional(
+            "contents",
+            Type::AnyOf(
+                "`none`, a path, or a list of paths",
+                &[Type::Words(|| vec![contents::NONE.to_owned()]), Type::Defined("a path, or a list of paths", "contents")],
+            ),
+            "contents: value.after",
+            "[what a repetition has in common](#contents) with the record that it repeats, besides identity and version: \
+             one part, a list of parts, or `none`",
+        )
+        .or(Omitted::Words("`value`, or the preset's; `none` with a fingerprint of the value as identity")),
         Key::optional(
             "retention",
             Type::AnyOf("a duration or `forever`", &[Type::Words(|| vec!["forever".to_owned()]), Type::Duration]),
@@ -162,6 +175,16 @@ pub static TOP: Mapping = Mapping {
         .or(Omitted::Is("dead_letter")),
         Key::optional("on_equal", ACTION, "on_equal: drop", "its version is the one remembered; only with a version")
             .or(Omitted::Is("drop")),
+        Key::optional(
+            "on_conflict",
+            ACTION,
+            "on_conflict: forward",
+            "its identity was seen, with its version if there is one, but with [other contents](#contents)",
+        )
+        .or(Omitted::Words(
+            "the preset's; else as `on_equal`, unless that is `drop`; else `drop`, or `forward` if the version is the \
+             record's timestamp. With a sink that does more than keep a table `dead_letter`",
+        )),
         Key::optional(
             "on_missing_version",
             ACTION,
@@ -312,66 +335,6 @@ pub static LIMITS: Mapping = Mapping::of(&[
     .or(Omitted::Is("128")),
 ]);
 
-/// A part of an identity, written as a mapping.
-pub static PART: Mapping = Mapping {
-    one_of: &["const", "content", "fingerprint", "bucket", "first_of", "rows"],
-    needs: &[("except", "fingerprint"), ("named", "rows"), ("rows", "named")],
-    ..Mapping::of(&[
-        Key::optional("const", Type::Scalar, "{const: payments}", "a constant; only next to other parts"),
-        Key::optional(
-            "content",
-            PATH,
-            "{content: value.after}",
-            "any JSON value: the order of fields and the whitespace do not matter, types do",
-        ),
-        Key::optional(
-            "fingerprint",
-            PATH,
-            "{fingerprint: value, except: [value.sent_at]}",
-            "SHA-256 of the canonical JSON ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)) at that path, without \
-             what `except` names. One deviation: a number that a double cannot hold exactly is written with its exact digits \
-             instead of being rounded, so that two ids never become one",
-        ),
-        Key::optional("except", PATHS, "except: [value.sent_at]", "paths in it to leave out"),
-        Key::optional(
-            "bucket",
-            Type::Duration,
-            "{bucket: 1h}",
-            "the tumbling bucket that the record's timestamp falls into: one of a kind per hour",
-        ),
-        Key::optional(
-            "first_of",
-            Type::List("a list of alternatives", &IDENTITY_OF),
-            "{first_of: [value.uuid, [value.shop, value.number]]}",
-            "the first alternative of which no part is missing",
-        ),
-        Key::optional(
-            "rows",
-            Type::Defined("a path", "places"),
-            "{rows: value.data, named: [id]}",
-            "these fields of an object, or of each object of an array; `named: value.pkNames` reads their names from the \
-             record",
-        ),
-        Key::optional(
-            "named",
-            Type::AnyOf(
-                "a list of fields' names, or the path of one",
-                &[PATH, Type::List("a list of fields' names", &Type::Text("a field's name"))],
-            ),
-            "{rows: value.data, named: [id]}",
-            "the names of the fields that identify a row, or where they stand",
-        ),
-    ])
-};
-
-/// Several places to try, in place of a path.
-pub static PLACES: Mapping = Mapping::of(&[Key::required(
-    "first_of",
-    PATHS,
-    "first_of: [value.id, value.uuid]",
-    "the first of these that is present and not null",
-)]);
-
 /// A part of a version.
 pub static VERSION: Mapping = Mapping::of(&[
     Key::required("of", PLACE, "version: {of: value.version, as: integer}", "a path, or `{first_of: [...]}`"),
@@ -409,7 +372,8 @@ pub static VERSION: Mapping = Mapping::of(&[
         "missing",
         words!(MissingPart),
         "missing: lowest",
-        "`lowest` or `highest`: where the part sorts when it is missing",
+        "where the part sorts when it is missing: `lowest`, `highest`, or `at_least`: where the value of its `at_least` \
+         does, if there is one",
     )
     .or(Omitted::Is("lowest")),
     Key::optional(

@@ -98,7 +98,7 @@ impl Start {
 pub struct Topology {
     /// Its name, `[a-z0-9-]{1,60}`.
     pub name: String,
-    /// The preset that its rules are based on, e.g. `debezium-postgres@2`.
+    /// The preset that its rules are based on, e.g. `debezium-postgres@3`.
     pub preset: Option<String>,
     /// The input topics.
     pub input: Input,

@@ -45,23 +45,31 @@ macro_rules! presets {
 pub const ALL: &[Preset] = presets![
     "canal" 1,
     "debezium-db2" 1,
+    "debezium-db2" 2,
     "debezium-informix" 1,
+    "debezium-informix" 2,
     "debezium-mariadb" 1,
     "debezium-mariadb" 2,
+    "debezium-mariadb" 3,
     "debezium-mongodb" 1,
     "debezium-mysql" 1,
+    "debezium-mysql" 2,
     "debezium-oracle" 1,
     "debezium-oracle" 2,
+    "debezium-oracle" 3,
     "debezium-outbox" 1,
     "debezium-postgres" 1,
     "debezium-postgres" 2,
+    "debezium-postgres" 3,
     "debezium-spanner" 1,
     "debezium-sqlserver" 1,
+    "debezium-sqlserver" 2,
     "debezium-vitess" 1,
     "maxwell" 1,
     "ogg" 1,
     "ogg" 2,
     "ticdc" 1,
+    "ticdc" 2,
 ];
 
 /// What presets advise for a reason, by the preset's name and number. Parsed once, because it is looked up for every
@@ -146,7 +154,7 @@ impl Preset {
 pub fn apply(tree: Node, reader: &mut Reader<'_>) -> Result<(Node, Option<&'static Preset>), Node> {
     let Value::Mapping(entries) = &tree.value else { return Ok((tree, None)) };
     let Some(entry) = entries.iter().find(|entry| entry.key == "preset") else { return Ok((tree, None)) };
-    let shape = Shape { what: "a preset's name", example: "preset: debezium-postgres@2" };
+    let shape = Shape { what: "a preset's name", example: "preset: debezium-postgres@3" };
     let field = Field { name: entry.key.clone(), key_place: entry.key_place, node: &entry.node, shape };
     let place = field.place();
     match choose(&field, reader) {

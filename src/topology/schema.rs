@@ -25,6 +25,8 @@ fn definitions() -> Map<String, Value> {
         ("places", json!({"anyOf": [of("path"), object(&keys::PLACES)]})),
         ("identity", one_or_list(of("part"))),
         ("part", json!({"anyOf": [of("path"), object(&keys::PART)]})),
+        ("contents", one_or_list(of("contents_part"))),
+        ("contents_part", json!({"anyOf": [of("path"), object(&keys::CONTENTS_PART)]})),
         ("version_part", object(&keys::VERSION)),
         ("epoch_part", json!({"anyOf": [of("path"), object(&keys::EPOCH_PART)]})),
     ];

@@ -2,6 +2,7 @@
 //! what to write instead.
 
 mod at_once;
+mod contents;
 mod gates;
 mod http;
 mod sinks;

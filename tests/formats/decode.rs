@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{Fixture, KeyValue, TOPOLOGIES, all, hex, of_control, unhex};
 
-/// An entry's fields.
+/// An entry's fields; contents only if it knows any, which entries of earlier programs do not.
 pub fn entry(entry: &EntryRef<'_>) -> Value {
-    json!({
+    let mut fields = json!({
         "last_seen": entry.last_seen,
         "version": entry.version.map(hex),
         "scope": entry.scope,
@@ -21,7 +21,11 @@ pub fn entry(entry: &EntryRef<'_>) -> Value {
         "streamed": entry.streamed.map(hex),
         "owes_tombstone": entry.owes_tombstone,
         "key_hash": entry.key_hash,
-    })
+    });
+    if !entry.contents.is_empty() {
+        fields["contents"] = entry.contents.digests().map(|digest| digest.hex()).collect();
+    }
+    fields
 }
 
 fn token(token: &Token) -> Value {

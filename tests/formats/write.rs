@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use ratchet::format::{
-    Acknowledgement, ByHand, ChangelogOffset, Command, CommandId, EntryRef, OffsetMetadata, Order, Outcome,
-    PositionRecord, Reached, Scope, Segment, StoreMeta, Token,
+    Acknowledgement, ByHand, ChangelogOffset, Command, CommandId, Contents, ContentsList, DIGEST_TAGS, Digest,
+    EntryRef, OffsetMetadata, Order, Outcome, PositionRecord, Reached, Scope, Segment, StoreMeta, Token,
 };
 use serde_json::{Value, json};
 
@@ -99,8 +99,13 @@ fn entries() -> Vec<Value> {
         streamed: None,
         owes_tombstone: false,
         key_hash: Some(0x7fff_fffe),
+        contents: Contents::NONE,
     };
     let versioned = EntryRef { version: Some(b"\x81\x09"), ..plain };
+    let (mut one, mut eight) = (ContentsList::default(), ContentsList::default());
+    one.push(Digest::new(u64::MAX, DIGEST_TAGS - 1, false));
+    (1..9).for_each(|hash| eight.push(Digest::new(hash << 40, 5, hash % 2 == 0)));
+    let (one, eight) = (one.as_contents(), eight.as_contents());
     let all = [
         plain,
         EntryRef { last_seen: ratchet::format::NO_TIME, ..plain },
@@ -113,6 +118,9 @@ fn entries() -> Vec<Value> {
         EntryRef { from_read: true, ..versioned },
         EntryRef { from_read: true, streamed: Some(b"\x81\x07"), ..versioned },
         EntryRef { from_read: true, streamed: Some(b""), scope: Some(0), owes_tombstone: true, ..versioned },
+        EntryRef { contents: one, ..plain },
+        EntryRef { contents: one, scope: Some(3), ..versioned },
+        EntryRef { contents: eight, from_read: true, streamed: Some(b"\x81\x07"), scope: Some(0), ..versioned },
     ];
     let encode = |entry: &EntryRef<'_>| {
         let mut bytes = Vec::new();

@@ -144,7 +144,7 @@ fn oracle_change_number_of_zero_is_none() {
     }
     let numbered = |commit: Value, scn: u64| {
         let source = json!({"name": "s", "db": "d", "commit_scn": commit, "scn": scn.to_string()});
-        keyed(json!({"id": 1}), json!({"op": "u", "source": source}))
+        keyed(json!({"id": 1}), json!({"op": "u", "after": {"id": 1}, "source": source}))
     };
     let mut task = Task::of("preset: debezium-oracle@2\n");
     let none = task.reasons([numbered(json!("0"), 7), numbered(Value::Null, 7), numbered(json!("8"), 6)]);
@@ -395,7 +395,7 @@ fn debezium_outbox_forwards_each_event_once_whatever_it_holds() {
         outbox_event("b", "not JSON at all"),
         value(json!({"order": 9})),
     ];
-    let expected = [First, First, Reason::Seen, Reason::Seen, Reason::Seen, Reason::IdentityMissing];
+    let expected = [First, First, Reason::Seen, Reason::SeenOtherwise, Reason::Seen, Reason::IdentityMissing];
     assert_eq!(task.reasons(events), expected);
     assert_eq!(task.output.len(), 2);
 }

@@ -105,6 +105,7 @@ name: shop
 input: {topics: [orders], value_format: json}
 identity: [value.id]
 version: {of: value.version, as: integer}
+contents: value.lot
 output: {topic: orders.unique}
 ";
 /// The simulated gate keeps no time.
@@ -114,6 +115,7 @@ name: shop
 input: {topics: [orders], value_format: json}
 identity: [value.id]
 retention: 1s
+contents: value.lot
 output: {topic: orders.unique}
 ";
 /// Null values are forwarded here.
@@ -123,6 +125,8 @@ input: {topics: [orders], value_format: json}
 identity: [value.id]
 version: {of: value.version, as: integer}
 epoch: [value.epoch]
+contents: value.lot
+on_conflict: forward
 output: {topic: orders.unique}
 on_null_value: forward
 ";
@@ -132,6 +136,7 @@ name: shop
 input: {topics: [orders], value_format: json}
 identity: [value.id]
 version: {of: value.version, as: integer}
+contents: value.lot
 sink:
   postgres:
     url: postgres://simulated/shop
@@ -144,6 +149,7 @@ name: shop
 input: {topics: [orders], value_format: json}
 identity: [value.id]
 retention: 1s
+contents: value.lot
 sink:
   postgres:
     url: postgres://simulated/shop
@@ -157,6 +163,7 @@ input: {topics: [orders], value_format: json}
 identity: [value.id]
 version: {of: value.version, as: integer}
 audit: {topic: shop.audit}
+contents: value.lot
 sink:
   postgres:
     url: postgres://simulated/shop
@@ -171,6 +178,7 @@ input: {topics: [orders], value_format: json}
 identity: [value.id]
 version: {of: value.version, as: integer}
 audit: {topic: shop.audit}
+contents: value.lot
 sink:
   postgres:
     url: postgres://simulated/shop
@@ -186,6 +194,8 @@ identity: [key.id]
 version: {of: value.version, as: integer}
 kinds: {of: value.op, delete: [d], read: [r], truncate: [t], table: [value.table]}
 on_null_value: follow_delete
+contents: value.lot
+on_conflict: forward
 output: {topic: orders.unique}
 audit: {topic: shop.audit}
 ";
@@ -323,14 +333,15 @@ pub fn record(profile: &Profile, random: &mut Random, partition: i32, sent: u64,
     // A handler gets the whole value: each record of a thing and its version has the same.
     let is_handled = profile.input.calls().is_some_and(|calls| calls.by == By::Handler);
     let sent = if is_handled { 0 } else { sent };
+    let lot = if profile.input.calls().is_none() { lot(&separate) } else { String::new() };
     let value = match oddity {
         Some(Oddity::Null) => None,
         Some(Oddity::Malformed) => Some("{".to_owned()),
         Some(Oddity::TooLarge) if !is_handled => {
             let text = "x".repeat(OUTPUT_BYTES_MAX);
-            Some(format!(r#"{{{identity}{fields}"sent":{sent},"text":"{text}"}}"#))
+            Some(format!(r#"{{{identity}{fields}{lot}"sent":{sent},"text":"{text}"}}"#))
         }
-        _ => Some(format!(r#"{{{identity}{fields}"sent":{sent}}}"#)),
+        _ => Some(format!(r#"{{{identity}{fields}{lot}"sent":{sent}}}"#)),
     };
     let key = (!profile.odd_records || !separate.permille(WITHOUT_KEY)).then_some(id);
     if profile.odd_records && separate.permille(FROM_THE_FUTURE) {
@@ -386,7 +397,7 @@ fn change(
     let of = if operation == "t" { (0, TABLE, version) } else { (partition, id, version) };
     let amount = match calls {
         true => format!(r#""amount":{},"#, same_amount(of)),
-        false => String::new(),
+        false => lot(separate),
     };
     let version = if oddity == Some(Oddity::VersionMalformed) { r#""x""#.to_owned() } else { version.to_string() };
     let text = if oddity == Some(Oddity::TooLarge) { "x".repeat(OUTPUT_BYTES_MAX) } else { String::new() };
@@ -403,6 +414,14 @@ fn change(
         value: value.map(|value| value.as_bytes().into()),
         headers: headers(separate),
     }
+}
+
+/// Contents: few enough for repetitions, with an outlier now and then, so that an entry comes to know many.
+fn lot(separate: &Random) -> String {
+    // From a copy, so that the rest of the input is the same as without it.
+    let mut random = Random::new(separate.clone().next());
+    let lots = if random.permille(200) { 30 } else { 2 };
+    format!(r#""lot":{},"#, random.below(lots))
 }
 
 /// Turns a record into one at which the engine panics, if its value is an ordinary one; returns whether it did.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
+use super::conflicts::Conflicts;
 use super::hints::{self, Facts};
 use crate::capture::looks_like_kcat;
 use crate::dedup::{Action, Decision, OnNull, Reason, Rules, Verdict};
@@ -50,6 +51,7 @@ pub struct Summary {
     streams: BTreeMap<(String, i32), Stream>,
     epochs: BTreeSet<String>,
     facts: Facts,
+    conflicts: Conflicts,
     /// Lines without an envelope, up to [`LINES_CHECKED`].
     lines: u64,
 }
@@ -85,6 +87,7 @@ impl Summary {
             streams: BTreeMap::new(),
             epochs: BTreeSet::new(),
             facts: Facts { on_null_value: null_value, without_version, malformed_version, ..Facts::default() },
+            conflicts: Conflicts::default(),
             lines: 0,
         }
     }
@@ -100,6 +103,7 @@ impl Summary {
     /// Counts a record.
     pub fn add(&mut self, seen: &Seen<'_>) {
         let Seen { record, decision, explanation, version } = seen;
+        self.conflicts.add(seen);
         *self.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
         if record.value.is_none() {
             self.facts.nulls += 1;
@@ -208,7 +212,8 @@ impl fmt::Display for Summary {
             write!(f, " (only the first {IDENTITIES_MAX} identities were watched)")?;
         }
         writeln!(f)?;
-        hints::hints(&facts).iter().try_for_each(|hint| writeln!(f, "hint: {hint}"))
+        hints::hints(&facts).iter().try_for_each(|hint| writeln!(f, "hint: {hint}"))?;
+        write!(f, "{}", self.conflicts)
     }
 }
 

@@ -1,8 +1,8 @@
 //! A decision as a value: the verdict with its reason, what to do with the record, and what to remember.
 
-use crate::format::EntryRef;
+use crate::format::{ContentsList, EntryRef, KnownContents};
 
-use super::Known;
+use super::{Candidate, Known};
 use crate::dedup::epochs::Step;
 use crate::dedup::vocabulary::{Action, Reason, Verdict};
 
@@ -47,6 +47,9 @@ pub enum Remember {
         last_seen: i64,
         /// Which versions go into it.
         versions: Versions,
+        /// Whether it has the version that was remembered for its class, a read or anything else; without versions,
+        /// whether its identity was seen.
+        tied: bool,
         /// [`EntryRef::scope`].
         scope: Option<u16>,
         /// [`EntryRef::owes_tombstone`].
@@ -54,12 +57,14 @@ pub enum Remember {
         /// [`EntryRef::key_hash`].
         key_hash: Option<u32>,
     },
-    /// The same entry, with these two changed.
+    /// The same entry, with these changed.
     Amended {
         /// [`EntryRef::last_seen`].
         last_seen: i64,
         /// [`EntryRef::owes_tombstone`].
         owes_tombstone: bool,
+        /// Whether the candidate's contents join those that are known.
+        joins: bool,
     },
 }
 
@@ -93,6 +98,41 @@ impl Versions {
             Versions::StreamedUnderRead => (known.and_then(|entry| entry.version), candidate, true),
         }
     }
+
+    /// Whether contents of reads, and of anything else, stay known in the new entry. `tied`: its version is the one
+    /// remembered for the candidate's class.
+    fn keeps(self, tied: bool) -> Kept {
+        match self {
+            Versions::None | Versions::Streamed => Kept { reads: false, streamed: tied },
+            Versions::Read => Kept { reads: tied, streamed: false },
+            Versions::ReadOverStreamed => Kept { reads: tied, streamed: true },
+            Versions::StreamedUnderRead => Kept { reads: true, streamed: tied },
+        }
+    }
+}
+
+/// Which contents stay known.
+#[derive(Clone, Copy)]
+struct Kept {
+    reads: bool,
+    streamed: bool,
+}
+
+/// The contents that the entry knows once it has taken in the candidate's. Where the contents of the candidate's class are
+/// to stay but cannot be compared with the candidate's, that class stays as it is: to begin a list in the middle of a
+/// version would make a repetition of an earlier record look like a conflict.
+fn contents_with(candidate: &Candidate<'_>, kept: Kept, known: Option<EntryRef<'_>>) -> ContentsList {
+    let mut list = ContentsList::default();
+    let of_known = known.iter().flat_map(|entry| entry.contents.digests());
+    let stays = |is_of_read: bool| if is_of_read { kept.reads } else { kept.streamed };
+    of_known.filter(|digest| stays(digest.is_of_read())).for_each(|digest| list.push(digest));
+    if let Some(digest) = candidate.contents {
+        let relation = known.map_or(KnownContents::Unknown, |entry| entry.contents.know(digest));
+        if !stays(digest.is_of_read()) || relation == KnownContents::Other {
+            list.push(digest);
+        }
+    }
+    list
 }
 
 impl Decision {
@@ -142,18 +182,27 @@ impl Decision {
         }
     }
 
-    /// Appends the entry to remember to `out`; returns whether there is one. `version` is the candidate's, `known` what
-    /// is remembered so far.
-    pub fn encode_entry(&self, version: Option<&[u8]>, known: Option<EntryRef<'_>>, out: &mut Vec<u8>) -> bool {
+    /// Appends the entry to remember to `out`; returns whether there is one. `known` is what is remembered so far.
+    pub fn encode_entry(&self, candidate: &Candidate<'_>, known: Option<EntryRef<'_>>, out: &mut Vec<u8>) -> bool {
         match self.remember {
             Remember::Nothing => return false,
-            Remember::Entry { last_seen, versions, scope, owes_tombstone, key_hash } => {
-                let (version, streamed, from_read) = versions.of(version, known);
-                EntryRef { last_seen, version, scope, from_read, streamed, owes_tombstone, key_hash }.encode(out);
+            Remember::Entry { last_seen, versions, tied, scope, owes_tombstone, key_hash } => {
+                let (version, streamed, from_read) = versions.of(candidate.version, known);
+                let list = contents_with(candidate, versions.keeps(tied), known);
+                let contents = list.as_contents();
+                EntryRef { last_seen, version, scope, from_read, streamed, owes_tombstone, key_hash, contents }
+                    .encode(out);
             }
-            Remember::Amended { last_seen, owes_tombstone } => {
+            Remember::Amended { last_seen, owes_tombstone, joins } => {
                 let Some(known) = known else { return false };
-                EntryRef { last_seen, owes_tombstone, ..known }.encode(out);
+                let list;
+                let contents = if joins {
+                    list = contents_with(candidate, Kept { reads: true, streamed: true }, Some(known));
+                    list.as_contents()
+                } else {
+                    known.contents
+                };
+                EntryRef { last_seen, owes_tombstone, contents, ..known }.encode(out);
             }
         }
         true

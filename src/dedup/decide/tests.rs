@@ -1,5 +1,7 @@
 //! Goal: each rule of the decision works on its own, with every action.
 
+mod contents;
+
 use super::*;
 use crate::dedup::Kinds;
 use crate::dedup::tests::{paths, rules};
@@ -19,14 +21,22 @@ const ENTRY: EntryRef<'static> = EntryRef {
     streamed: None,
     owes_tombstone: false,
     key_hash: None,
+    contents: crate::format::Contents::NONE,
 };
 
 fn entry(last_seen: i64, version: Option<&[u8]>) -> Option<EntryRef<'_>> {
     Some(EntryRef { last_seen, version, ..ENTRY })
 }
 
-const CANDIDATE: Candidate<'static> =
-    Candidate { version: None, scope: None, kind: Kind::Change, timestamp: None, key_hash: HASH, offset: 100 };
+const CANDIDATE: Candidate<'static> = Candidate {
+    version: None,
+    scope: None,
+    kind: Kind::Change,
+    timestamp: None,
+    key_hash: HASH,
+    offset: 100,
+    contents: None,
+};
 
 fn at(timestamp: Option<i64>) -> Candidate<'static> {
     Candidate { timestamp, ..CANDIDATE }
@@ -72,7 +82,7 @@ fn by_version() -> Kinds {
 /// The entry that the decision leaves.
 fn remembered(decision: Decision, version: Option<&[u8]>, before: Option<EntryRef<'_>>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    decision.encode_entry(version, before, &mut out).then_some(out)
+    decision.encode_entry(&Candidate { version, ..CANDIDATE }, before, &mut out).then_some(out)
 }
 
 fn by(action: Action, otherwise: Verdict) -> Verdict {
@@ -470,6 +480,11 @@ fn first_forwarded_row_decides_else_the_first() {
     assert_eq!(combine([equal, stale]), Some(equal));
     assert_eq!(combine([first, stale]), Some(first));
     assert_eq!(combine([]), None);
+    let letter = Decision::by_action(Action::DeadLetter, Verdict::Invalid, Reason::VersionTied);
+    let stop = Decision::by_action(Action::Fail, Verdict::Invalid, Reason::VersionTied);
+    assert_eq!(combine([stale, letter]), Some(letter), "nothing is dropped that somebody should look at");
+    assert_eq!(combine([letter, stop]), Some(stop));
+    assert_eq!(combine([letter, first]), Some(first));
     let kept = Decision::forwarded(Reason::VersionEqual);
     assert_eq!(combine([kept, stale]), Some(stale), "an old record of several rows, redelivered");
     assert_eq!(combine([kept, stale, newer]), Some(kept));

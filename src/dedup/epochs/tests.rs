@@ -28,6 +28,7 @@ impl Task {
             timestamp: None,
             key_hash: None,
             offset,
+            contents: None,
         };
         let before = self.entries.get(key).cloned();
         let entry = before.as_deref().map(|bytes| EntryRef::decode(bytes).unwrap());
@@ -36,7 +37,7 @@ impl Task {
             self.progress.epochs.note(decision.step, scope, version, offset).unwrap();
         }
         let mut bytes = Vec::new();
-        if decision.encode_entry(candidate.version, entry, &mut bytes) {
+        if decision.encode_entry(&candidate, entry, &mut bytes) {
             self.entries.insert(key, bytes);
         }
         decision

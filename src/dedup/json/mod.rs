@@ -16,6 +16,7 @@
 //! - a scalar in a union, `{"string": "x"}`: see [`scalar_in_union`], for callers that want a scalar.
 
 mod cursor;
+pub(super) mod members;
 mod tape;
 
 use std::ops::Range;

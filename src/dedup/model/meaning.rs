@@ -10,7 +10,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::dedup::tests::{paths, record, rules};
 use crate::dedup::{Kind, Kinds, Reads, Reason, Refresh, Retention, Row as ReadRow};
-use crate::format::EntryRef;
+use crate::format::{Digest, EntryRef};
+
+mod given;
+
+use given::{any_given, any_settings};
 
 /// A record, or a row: its kind, identity, scope, version and time.
 #[derive(Clone, Debug)]
@@ -19,6 +23,7 @@ struct Row {
     key: u8,
     scope: Option<u8>,
     version: Option<u8>,
+    contents: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +41,15 @@ struct Settings {
     forward_epochs: bool,
     drop_versionless: bool,
     reads_by_version: bool,
+    conflicts: Conflicts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Conflicts {
+    NotCompared,
+    Dropped,
+    Forwarded,
+    DeadLettered,
 }
 
 /// What is remembered.
@@ -47,11 +61,28 @@ struct Entry {
     read: Option<u8>,
     scope: Option<u8>,
     owes: bool,
+    /// The contents met at the version of the streamed change, or of the identity, and at that of the read: in the order
+    /// in which they came, at most as many in all as an entry knows.
+    contents: Vec<(bool, u8)>,
 }
 
 impl Entry {
     fn version(&self) -> Option<u8> {
         self.streamed.max(self.read)
+    }
+
+    fn knows(&self, is_read: bool, contents: u8) -> bool {
+        let of_class = |(of_read, _): &&(bool, u8)| *of_read == is_read;
+        let mut known = self.contents.iter().filter(of_class).peekable();
+        known.peek().is_none() || known.any(|(_, known)| *known == contents)
+    }
+
+    fn meet(&mut self, is_read: bool, contents: u8) {
+        if !self.contents.contains(&(is_read, contents)) {
+            self.contents.push((is_read, contents));
+            let over = self.contents.len().saturating_sub(crate::format::CONTENTS_MAX);
+            self.contents.drain(..over);
+        }
     }
 }
 
@@ -165,7 +196,8 @@ impl Plain {
         let is_read = row.kind == Kind::Read;
         let fresh = |version: Option<u8>, scope| {
             let (streamed, read) = (version.filter(|_| !is_read), version.filter(|_| is_read));
-            Some(Entry { seen: self.now, streamed, read, scope, owes: row.kind == Kind::Delete })
+            let contents = self.compared(row).into_iter().collect();
+            Some(Entry { seen: self.now, streamed, read, scope, owes: row.kind == Kind::Delete, contents })
         };
         let refreshed =
             || entry.filter(|_| self.settings.on_duplicate).map(|e| Entry { seen: self.now.max(e.seen), ..e.clone() });
@@ -179,6 +211,11 @@ impl Plain {
             };
         }
         let simple = || match entry {
+            Some(e) if self.conflicts(row, e) => {
+                let made = fresh(None, None).map(|made| self.joined(row, e, (false, true), made));
+                let (forwarded, remember) = self.on_conflict(row, e, made);
+                (Reason::SeenOtherwise, forwarded, remember, None)
+            }
             Some(_) => (Reason::Seen, false, refreshed(), None),
             None => (first, true, fresh(None, None), None),
         };
@@ -231,17 +268,60 @@ impl Plain {
         (reason, forwarded, remember, note)
     }
 
+    /// The contents by which the row is compared.
+    fn compared(&self, row: &Row) -> Option<(bool, u8)> {
+        let is_compared = self.settings.conflicts != Conflicts::NotCompared;
+        is_compared.then_some((row.kind == Kind::Read, row.contents))
+    }
+
+    fn conflicts(&self, row: &Row, e: &Entry) -> bool {
+        self.compared(row).is_some_and(|(is_read, contents)| !e.knows(is_read, contents))
+    }
+
+    /// The entry with what stays known of contents, of reads and of others, and with the row's, unless nothing is known
+    /// that they can be compared with.
+    fn joined(&self, row: &Row, e: &Entry, (reads, others): (bool, bool), made: Entry) -> Entry {
+        let stays = |is_read: bool| if is_read { reads } else { others };
+        let contents = e.contents.iter().copied().filter(|(is_read, _)| stays(*is_read)).collect();
+        let mut made = Entry { contents, ..made };
+        if let Some((is_read, contents)) = self.compared(row)
+            && (!stays(is_read) || self.conflicts(row, e))
+        {
+            made.meet(is_read, contents);
+        }
+        made
+    }
+
+    /// Whether it is forwarded, and the entry to remember.
+    fn on_conflict(&self, row: &Row, e: &Entry, made: Option<Entry>) -> (bool, Option<Entry>) {
+        match self.settings.conflicts {
+            Conflicts::Forwarded => (true, made),
+            Conflicts::Dropped => {
+                let seen = if self.settings.on_duplicate { self.now.max(e.seen) } else { e.seen };
+                (false, Some(self.joined(row, e, (true, true), Entry { seen, ..e.clone() })))
+            }
+            Conflicts::DeadLettered | Conflicts::NotCompared => (false, None),
+        }
+    }
+
     /// Within one scope.
     fn judge_version(&self, row: &Row, e: &Entry) -> (Reason, bool, Option<Entry>) {
         let (is_read, by_version) = (row.kind == Kind::Read, self.settings.reads_by_version);
         let known = if is_read { e.version() } else { e.streamed };
         let (seen, scope, owes) = (self.now, row.scope.or(e.scope), row.kind == Kind::Delete);
         let made = if is_read {
-            Entry { seen, streamed: e.streamed, read: row.version, scope, owes }
+            let kept = (row.version == known, e.streamed.is_some());
+            self.joined(
+                row,
+                e,
+                kept,
+                Entry { seen, streamed: e.streamed, read: row.version, scope, owes, contents: Vec::new() },
+            )
         } else {
             // A read that is not above it, or that can no longer win, is of no use.
             let read = e.read.filter(|_| by_version && e.read > row.version);
-            Entry { seen, streamed: row.version, read, scope, owes }
+            let kept = (read.is_some(), row.version == known);
+            self.joined(row, e, kept, Entry { seen, streamed: row.version, read, scope, owes, contents: Vec::new() })
         };
         let refreshed = Entry { seen: self.now.max(e.seen), ..e.clone() };
         match row.version.cmp(&known) {
@@ -250,6 +330,10 @@ impl Plain {
             }
             std::cmp::Ordering::Greater => (Reason::Newer, true, Some(made)),
             std::cmp::Ordering::Less => (Reason::VersionOlder, false, None),
+            std::cmp::Ordering::Equal if self.conflicts(row, e) => {
+                let (forwarded, remember) = self.on_conflict(row, e, Some(made));
+                (Reason::VersionTied, forwarded, remember)
+            }
             _ if self.settings.forward_equal => (Reason::VersionEqual, true, Some(made)),
             _ => (Reason::VersionEqual, false, self.settings.on_duplicate.then_some(refreshed)),
         }
@@ -270,7 +354,12 @@ impl Plain {
         let stale = judged.iter().position(|(reason, ..)| is_stale(*reason));
         let first = judged.iter().position(|(_, forwarded, ..)| *forwarded);
         let is_old = first.is_some() && forwarded.all(|(reason, ..)| *reason == Reason::VersionEqual);
-        let speaks = stale.filter(|_| is_old).or(first).unwrap_or(0);
+        let is_letter = |reason| {
+            let is_conflict = matches!(reason, Reason::VersionTied | Reason::SeenOtherwise);
+            is_conflict && self.settings.conflicts == Conflicts::DeadLettered
+        };
+        let letter = judged.iter().position(|(reason, ..)| is_letter(*reason));
+        let speaks = stale.filter(|_| is_old).or(first).or(letter).unwrap_or(0);
         let result = (judged[speaks].0, judged[speaks].1);
         for (row, (_, _, remember, note)) in given.rows.iter().zip(judged) {
             if let (Some(order), Some(scope), Some(version)) = (note, row.scope, row.version) {
@@ -289,7 +378,7 @@ impl Plain {
     }
 }
 
-fn read(rows: &[Row], arena: &mut Vec<u8>) -> Reading {
+fn read(rows: &[Row], is_compared: bool, arena: &mut Vec<u8>) -> Reading {
     let mut put = |bytes: &[u8]| {
         arena.extend_from_slice(bytes);
         arena.len() - bytes.len()..arena.len()
@@ -302,55 +391,14 @@ fn read(rows: &[Row], arena: &mut Vec<u8>) -> Reading {
             scope: row.scope.map(|scope| put(&[2; 3][..usize::from(scope)])),
             kind: row.kind,
             table: Some(put(b"table")),
+            contents: (is_compared && row.kind != Kind::Tombstone)
+                .then(|| Digest::new(row.contents.into(), 1, row.kind == Kind::Read)),
         })
         .collect();
     match <[ReadRow; 1]>::try_from(rows) {
         Ok([only]) => Reading::Row(only),
         Err(rows) => Reading::Rows(rows),
     }
-}
-
-fn any_row() -> impl Strategy<Value = Row> {
-    let kind = prop_oneof![
-        8 => Just(Kind::Change), 2 => Just(Kind::Delete), 2 => Just(Kind::Read),
-        1 => Just(Kind::Truncate), 1 => Just(Kind::Message), 2 => Just(Kind::Tombstone),
-    ];
-    let (scope, version) = (prop::option::weighted(0.9, 0_u8..4), prop::option::weighted(0.9, 0_u8..30));
-    (kind, 0_u8..4, scope, version).prop_map(|(kind, key, scope, version)| {
-        // A null value has nothing but an identity.
-        let is_null = kind == Kind::Tombstone;
-        let (scope, version) = (scope.filter(|_| !is_null), version.filter(|_| !is_null));
-        Row { kind, key, scope, version }
-    })
-}
-
-fn any_given() -> impl Strategy<Value = Given> {
-    let rows = prop_oneof![6 => prop::collection::vec(any_row(), 1), 1 => prop::collection::vec(any_row(), 2..4)];
-    (rows, prop::option::weighted(0.8, 0_i64..120)).prop_map(|(mut rows, timestamp)| {
-        // The scope belongs to the record, and several rows are all changes.
-        let scope = rows[0].scope;
-        if rows.len() > 1 {
-            rows.iter_mut().for_each(|row| (row.kind, row.scope) = (Kind::Change, scope));
-        }
-        Given { rows, timestamp }
-    })
-}
-
-fn any_settings() -> impl Strategy<Value = Settings> {
-    let flags =
-        (prop::bool::weighted(0.9), any::<bool>(), any::<bool>(), prop::bool::weighted(0.8), any::<[bool; 2]>());
-    (flags, prop::option::weighted(0.3, 1_i64..60)).prop_map(|(flags, retention)| {
-        let (versions, on_duplicate, forward_equal, forward_epochs, [drop_versionless, reads_by_version]) = flags;
-        Settings {
-            versions,
-            retention,
-            on_duplicate,
-            forward_equal,
-            forward_epochs,
-            drop_versionless,
-            reads_by_version,
-        }
-    })
 }
 
 /// The words do not matter, since what is judged here already has its kind.
@@ -362,12 +410,20 @@ fn reads_by_version() -> Kinds {
 
 fn rules_of(settings: &Settings) -> Rules {
     let mut rules = rules(&["value.k"], settings.versions.then_some("value.v"));
+    if settings.conflicts == Conflicts::NotCompared {
+        rules.contents = None;
+    }
     rules.retention = settings.retention.map_or(Retention::Forever, |ms| Retention::For { ms });
     let action = |forward| if forward { Action::Forward } else { Action::Drop };
     rules.refresh = if settings.on_duplicate { Refresh::OnDuplicate } else { Refresh::OnForward };
     rules.actions.equal_version = action(settings.forward_equal);
     rules.actions.epoch_change = action(settings.forward_epochs);
     rules.actions.missing_version = action(!settings.drop_versionless);
+    rules.actions.conflict = match settings.conflicts {
+        Conflicts::Forwarded => Action::Forward,
+        Conflicts::DeadLettered => Action::DeadLetter,
+        Conflicts::NotCompared | Conflicts::Dropped => Action::Drop,
+    };
     if settings.reads_by_version {
         rules.kinds = Some(reads_by_version());
     }
@@ -377,19 +433,22 @@ fn rules_of(settings: &Settings) -> Rules {
 /// Judges `given` at `offset`.
 fn judge(model: &mut Model, given: &Given, offset: i64) -> Decision {
     let record = Record { timestamp: given.timestamp, ..record(offset, b"") };
-    model.judge_with(&record, 1_000, |_, arena| read(&given.rows, arena), |_, _| Carried::Out)
+    let is_compared = model.rules.contents.is_some();
+    model.judge_with(&record, 1_000, |_, arena| read(&given.rows, is_compared, arena), |_, _| Carried::Out)
 }
 
 fn entries(model: &Model) -> HashMap<String, Entry> {
     let time = |at| Some(at).filter(|at| *at != crate::format::NO_TIME);
     let entry = |(key, bytes): (&[u8], &[u8])| {
-        let EntryRef { last_seen, version, streamed, scope, from_read, owes_tombstone, .. } =
+        let EntryRef { last_seen, version, streamed, scope, from_read, owes_tombstone, contents, .. } =
             EntryRef::decode(bytes).unwrap();
         let scope = scope.map(|number| model.progress().epochs.scope(number).unwrap().len() as u8);
         let number = |version: &[u8]| version[1] - 1;
         let (version, streamed) = (version.map(number), streamed.map(number));
         let (streamed, read) = if from_read { (streamed, version) } else { (version, None) };
-        let entry = Entry { seen: time(last_seen), streamed, read, scope, owes: owes_tombstone };
+        let hash = |digest: Digest| u8::from_str_radix(&digest.hex()[14..], 16).unwrap();
+        let contents = contents.digests().map(|digest| (digest.is_of_read(), hash(digest))).collect();
+        let entry = Entry { seen: time(last_seen), streamed, read, scope, owes: owes_tombstone, contents };
         (String::from_utf8(key.to_vec()).unwrap(), entry)
     };
     model.entries().map(entry).collect()
@@ -450,7 +509,7 @@ proptest! {
         let mut give = |model: &mut Model, (number, (key, _)): (usize, &(u8, u8))| {
             let second = (failover..failover + failback).contains(&number);
             // Each source continues counting from where it was.
-            let row = Row { kind: Kind::Change, key: *key, scope: Some(u8::from(second)), version: Some(number as u8) };
+            let row = Row { kind: Kind::Change, key: *key, scope: Some(u8::from(second)), version: Some(number as u8), contents: 0 };
             judge(model, &Given { rows: vec![row], timestamp: None }, at);
             at += 1;
         };
@@ -473,7 +532,7 @@ proptest! {
         let again = given.iter().take(prefix);
         for (offset, (key, is_read, version)) in given.iter().chain(again).enumerate() {
             let kind = if *is_read { Kind::Read } else { Kind::Change };
-            let row = Row { kind, key: *key, scope: None, version: Some(*version) };
+            let row = Row { kind, key: *key, scope: None, version: Some(*version), contents: 0 };
             let decision = judge(&mut model, &Given { rows: vec![row], timestamp: None }, offset as i64);
             prop_assert!(offset < given.len() || decision.action == Action::Drop, "{:?}", decision);
         }
@@ -493,6 +552,7 @@ proptest! {
             forward_epochs: true,
             drop_versionless: false,
             reads_by_version: true,
+            conflicts: Conflicts::Forwarded,
         };
         let mut straight = Model::new(Arc::new(rules_of(&settings)));
         given.iter().enumerate().for_each(|(offset, given)| {

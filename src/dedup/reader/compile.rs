@@ -7,6 +7,7 @@ use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::rules::{Kinds, Rules, VersionPart};
 use crate::dedup::version;
 
+use super::contents::ContentsPlan;
 use super::identity::PartPlan;
 use crate::dedup::vocabulary::{Format, Kind, MissingPart, TimeUnit, VersionKind};
 
@@ -84,6 +85,8 @@ pub(super) struct Plan {
     pub version: Vec<VersionPlan>,
     pub epoch: Vec<EpochPlan>,
     pub kinds: Option<KindsPlan>,
+    /// `None` if contents are not compared.
+    pub contents: Option<ContentsPlan>,
     /// Whether binlogs' base names are part of the scope.
     pub binlog: bool,
 }
@@ -105,9 +108,10 @@ pub(super) fn compile(rules: &Rules) -> Compiled {
     let epoch = rules.epoch.iter().flat_map(|epoch| &epoch.parts);
     let epoch = epoch.map(|part| EpochPlan { of: compiler.spots(&part.of), none: words(&part.none) }).collect();
     let kinds = rules.kinds.as_ref().map(|kinds| compiler.kinds(kinds));
+    let contents = rules.contents.as_ref().map(|contents| compiler.contents(contents));
     let binlog = version.iter().any(|part| part.kind == VersionKind::Binlog);
     let (key, value) = compiler.scanners();
-    Compiled { plan: Plan { identity, version, epoch, kinds, binlog }, key, value }
+    Compiled { plan: Plan { identity, version, epoch, kinds, contents, binlog }, key, value }
 }
 
 /// Builds a plan; collects the paths into the documents that it needs.

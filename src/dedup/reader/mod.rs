@@ -1,4 +1,4 @@
-//! Reads from a record what it is judged by: identity, version, scope, kind.
+//! Reads from a record what it is judged by: identity, version, scope, kind, contents.
 //!
 //! Only what the rules name is read. A key or value in which they name nothing is not parsed and may hold anything; one
 //! in which they do is checked as a whole, so that a record is rejected for what is wrong with it and not for what the
@@ -17,7 +17,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::format::KIND_IDENTITY;
+use crate::format::{Digest, KIND_IDENTITY};
 use crate::record::Record;
 
 use super::json::Scanner;
@@ -26,6 +26,7 @@ use super::vocabulary::{Kind, Reason};
 use super::{explain, identity as bytes};
 
 mod compile;
+mod contents;
 mod fields;
 mod identity;
 mod rejection;
@@ -55,6 +56,8 @@ pub struct Row {
     pub kind: Kind,
     /// The store key of its table's truncates, if the rules distinguish these.
     pub table: Option<Range<usize>>,
+    /// The digest of its contents; `None` if the rules do not compare contents, or if the record's value is null.
+    pub contents: Option<Digest>,
 }
 
 /// The result of reading a record.
@@ -89,6 +92,7 @@ pub struct Reader {
     value: Option<Scanner>,
     identity: identity::Scratch,
     version: version::Scratch,
+    contents: contents::Scratch,
     word: Vec<u8>,
 }
 
@@ -97,7 +101,7 @@ impl Reader {
     pub fn new(rules: Arc<Rules>) -> Self {
         let Compiled { plan, key, value } = compile::compile(&rules);
         let (identity, version) = (identity::Scratch::default(), version::Scratch::default());
-        Self { rules, plan, key, value, identity, version, word: Vec::new() }
+        Self { rules, plan, key, value, identity, version, contents: contents::Scratch::default(), word: Vec::new() }
     }
 
     /// Its rules.
@@ -135,7 +139,7 @@ impl Reader {
 
     fn try_read(&mut self, record: &Record<'_>, arena: &mut Vec<u8>) -> Result<Reading, Rejection> {
         self.scan(record)?;
-        let Self { rules, plan, key, value, identity, version, word } = self;
+        let Self { rules, plan, key, value, identity, version, contents: scratch, word } = self;
         let view = View { record, key: key.as_ref(), value: value.as_ref() };
         let kind = match (&plan.kinds, record.value) {
             (_, None) => Kind::Tombstone,
@@ -157,7 +161,7 @@ impl Reader {
             }
         };
         let keys = (rows > 1).then(|| append_rows(&mut parts, &identity, rows));
-        let mut row = Row { key: identity, version: None, scope: None, kind, table: None };
+        let mut row = Row { key: identity, version: None, scope: None, kind, table: None, contents: None };
         if kind != Kind::Tombstone {
             let mut versions = Versions { view, limits, scratch: version };
             let arena = &mut *parts.arena;
@@ -172,9 +176,14 @@ impl Reader {
                 }
             }
         }
+        let contents = plan.contents.as_ref().filter(|_| kind != Kind::Tombstone);
+        let mut digest = |row| contents.map(|contents| contents.digest(view, kind, row, scratch));
         Ok(match keys {
-            None => Reading::Row(row),
-            Some(keys) => Reading::Rows(keys.into_iter().map(|key| Row { key, ..row.clone() }).collect()),
+            None => Reading::Row(Row { contents: digest(0), ..row }),
+            Some(keys) => {
+                let numbered = keys.into_iter().enumerate();
+                Reading::Rows(numbered.map(|(i, key)| Row { key, contents: digest(i), ..row.clone() }).collect())
+            }
         })
     }
 

@@ -55,11 +55,20 @@ impl<'a> Versions<'a, '_> {
                 any = true;
                 continue;
             }
+            if part.missing == MissingPart::AtLeast {
+                arena.truncate(start);
+                self.raise(part, start, arena)?;
+                // An integer's encoding is never empty.
+                if arena.len() > start {
+                    any = true;
+                    continue;
+                }
+            }
             required &= !part.required;
             arena.truncate(from);
             if parts.len() > 1 {
                 arena.push(match part.missing {
-                    MissingPart::Lowest => MISSING_LOWEST,
+                    MissingPart::Lowest | MissingPart::AtLeast => MISSING_LOWEST,
                     MissingPart::Highest => MISSING_HIGHEST,
                 });
             }
@@ -120,7 +129,7 @@ impl<'a> Versions<'a, '_> {
         Ok(true)
     }
 
-    /// Raises the integer whose bytes begin at `start` to the greatest of those that it must be at least.
+    /// Raises the integer whose bytes begin at `start`, if it is there, to the greatest of those that it must be at least.
     fn raise(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<(), Rejection> {
         let Scratch { limbs, text, tape, .. } = &mut *self.scratch;
         let Some((spot, value)) = self.view.first(&part.at_least, |_| false) else { return Ok(()) };

@@ -68,6 +68,7 @@ impl Display for VersionPart {
         if *required {
             f.write_str(" required")?;
         }
+        // What stands in for a missing part reads like the part itself: what is remembered without it stays readable.
         if *missing == MissingPart::Highest {
             f.write_str(" missing highest")?;
         }

@@ -74,6 +74,12 @@ pub enum Error {
         /// The part's first path.
         path: String,
     },
+    /// A part that is to be replaced, when missing, by something that is not named.
+    #[error("`missing: at_least` needs `at_least`, which says what stands in for `{path}`")]
+    NothingAtLeast {
+        /// The part's first path.
+        path: String,
+    },
     /// A setting that only integers can have.
     #[error("`{key}` belongs to `as: integer`, and `{path}` is read `as: {kind}`")]
     WithoutInteger {
@@ -136,6 +142,9 @@ impl Rules {
         if let Some(kinds) = &self.kinds {
             kinds_problems(kinds, &mut problems);
         }
+        if let Some(contents) = &self.contents {
+            contents.problems(self, &mut problems);
+        }
         problems
     }
 
@@ -176,6 +185,9 @@ fn version_problems(part: &VersionPart, problems: &mut Vec<Error>) {
         if is_given && part.kind != VersionKind::Integer {
             problems.push(Error::WithoutInteger { key, path: path.clone(), kind: part.kind });
         }
+    }
+    if part.missing == MissingPart::AtLeast && part.at_least.is_none() {
+        problems.push(Error::NothingAtLeast { path: path.clone() });
     }
     if part.required && part.missing == MissingPart::Highest {
         problems.push(Error::RequiredHighest { path: path.clone() });

@@ -33,6 +33,7 @@ fn dropped<'a>(record: &'a Record<'a>, reason: Reason) -> Dropped<'a> {
         identity: None,
         version: None,
         epoch: None,
+        contents: None,
         against: None,
         against_epoch: None,
     }
@@ -56,12 +57,14 @@ fn entry_of(value: &[u8]) -> (Vec<u8>, Vec<u8>) {
 fn stale_record_is_explained_with_what_it_lost_against() {
     let (key, entry) = entry_of(br#"{"id":"a","v":12}"#);
     let entry = EntryRef::decode(&entry).unwrap();
+    let known = entry.contents.digests().next().expect("contents are compared").hex();
     let record = record(7, b"{}");
     let dropped = Dropped {
         identity: Some(explain::identity(&key)),
         version: entry.version,
         against: Some(entry),
         epoch: Some("[\"x\"]".to_owned()),
+        contents: Some(Digest::new(0xabc, 1, false)),
         ..dropped(&record, Reason::VersionOlder)
     };
     assert_eq!(
@@ -69,7 +72,8 @@ fn stale_record_is_explained_with_what_it_lost_against() {
         json!({
             "topology": "payments", "topic": "in", "partition": 3, "offset": 7, "timestamp": 1000,
             "verdict": "stale", "reason": "version_older", "identity": ["a"], "version": 12, "epoch": ["x"],
-            "against": {"version": 12, "epoch": null, "last_seen": 1000},
+            "contents": "0010000000000abc",
+            "against": {"version": 12, "epoch": null, "last_seen": 1000, "contents": [known]},
         })
     );
 }
@@ -78,7 +82,7 @@ fn stale_record_is_explained_with_what_it_lost_against() {
 fn unread_fields_are_null() {
     let record = Record { timestamp: None, ..record(7, b"{}") };
     let said = written(&dropped(&record, Reason::Replayed));
-    for field in ["timestamp", "identity", "version", "epoch", "against"] {
+    for field in ["timestamp", "identity", "version", "epoch", "contents", "against"] {
         assert_eq!(said[field], Value::Null, "{field}");
     }
     let unseen = EntryRef {
@@ -89,9 +93,10 @@ fn unread_fields_are_null() {
         streamed: None,
         owes_tombstone: false,
         key_hash: None,
+        contents: crate::format::Contents::NONE,
     };
     let said = written(&Dropped { against: Some(unseen), ..dropped(&record, Reason::Seen) });
-    assert_eq!(said["against"], json!({"version": null, "epoch": null, "last_seen": null}));
+    assert_eq!(said["against"], json!({"version": null, "epoch": null, "last_seen": null, "contents": []}));
 }
 
 #[test]

@@ -86,6 +86,7 @@ mod tests {
             streamed: None,
             owes_tombstone: false,
             key_hash: Some(7),
+            contents: crate::format::Contents::NONE,
         }
     }
 

@@ -28,7 +28,7 @@ fn drop_is_explained_with_what_it_lost_against() {
         let fields = ["offset", "verdict", "reason", "identity", "version", "against"];
         fields.map(|field| line[field].to_string()).join(" ")
     };
-    let against = r#"{"epoch":null,"last_seen":1002,"version":2}"#;
+    let against = format!(r#"{{"contents":[{}],"epoch":null,"last_seen":1002,"version":2}}"#, said[1]["contents"]);
     assert_eq!(
         said.iter().map(brief).collect::<Vec<_>>(),
         [

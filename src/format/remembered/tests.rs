@@ -16,6 +16,7 @@ fn entry(version: Option<&[u8]>) -> EntryRef<'_> {
         streamed: None,
         owes_tombstone: false,
         key_hash: Some(0x0102_0304),
+        contents: crate::format::Contents::NONE,
     }
 }
 
@@ -221,7 +222,8 @@ fn what_was_never_written_is_damaged() {
         (&done, 1, 0, "it has neither part"),
         (&done, 1, 4, "it has parts of a later release"),
         (&done, 6, 2, "it holds an entry of another format than 1"),
-        (&done, 7, 64, "it has flags of a later release"),
+        (&done, 7, 128, "it has flags of a later release"),
+        (&done, 7, 64, "its contents end early, or their number is impossible"),
         (&done, 7, 0, "bytes follow its end"),
         (&done, 22, 6, "it is settled in an unknown way"),
         (&done, 31, 2, "something is neither there nor missing"),

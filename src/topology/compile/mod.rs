@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::dedup::{Action, Actions, Epoch, Identity, OnNull, Retention, Rules};
+use crate::dedup::{Action, Actions, Contents, Epoch, Identity, OnNull, Retention, Rules, Source};
 use crate::effect::call::{OnInDoubt, OnUnavailable};
 use crate::yaml::read::clipped;
 use crate::yaml::{File, Place, Placed, Report, Text, units};
@@ -116,9 +116,46 @@ fn build(spec: &Spec, retention: Retention, future_max_ms: i64) -> Rules {
     rules.retention = retention;
     rules.refresh = spec.refresh.as_ref().map_or(rules.refresh, |refresh| refresh.value);
     rules.future_max_ms = future_max_ms;
+    rules.contents = contents(spec, rules.contents.take());
     rules.actions = actions(spec);
     rules.limits = spec.limits;
     rules
+}
+
+/// The written contents, or the default. Calls are compared by what they ask for instead.
+fn contents(spec: &Spec, default: Option<Contents>) -> Option<Contents> {
+    if spec.sink.as_ref().is_some_and(|sink| sink.terms().is_some()) {
+        return None;
+    }
+    spec.contents.as_ref().map_or(default, |contents| contents.value.clone())
+}
+
+/// What to do with a record that has the identity and the version of another with other contents.
+fn conflict(spec: &Spec) -> Action {
+    let written = spec.actions.conflict.as_ref();
+    // What a preset says is about an output or a table: elsewhere an effect would be lost, or happen twice.
+    let has_effects = spec.sink.is_some() && !spec.keeps_a_table();
+    match written.filter(|action| !has_effects || Some(action.place) != spec.preset_place) {
+        Some(action) => action.value,
+        None if has_effects => Action::DeadLetter,
+        None => default_conflict(spec),
+    }
+}
+
+/// The same for an output or a table, where the topology does not say.
+fn default_conflict(spec: &Spec) -> Action {
+    let equal = spec.actions.equal.as_ref().map(|equal| equal.value).filter(|equal| *equal != Action::Drop);
+    let is_timestamp = |version: &VersionSpec| {
+        let mut paths = version.parts.iter().flat_map(|part| &part.part.of).peekable();
+        paths.peek().is_some() && paths.all(|path| path.source == Source::Timestamp)
+    };
+    match equal {
+        Some(equal) => equal,
+        // A clock says nothing about two records of one moment.
+        None if spec.version.as_ref().is_some_and(is_timestamp) => Action::Forward,
+        // An identity or a version is the user's word that it is the same thing.
+        None => Action::Drop,
+    }
 }
 
 /// The written actions, with defaults for the others.
@@ -151,7 +188,10 @@ fn actions(spec: &Spec) -> Actions {
         late: or(&spec.actions.late, defaults.late),
         unsendable: or(&spec.actions.unsendable, defaults.unsendable),
         rejected: rejected.map_or(defaults.rejected, |rejected| or(rejected, defaults.rejected)),
-        conflict: terms.map_or(defaults.conflict, |terms| or(&terms.on_conflict, defaults.conflict)),
+        conflict: match terms {
+            Some(terms) => or(&terms.on_conflict, Action::DeadLetter),
+            None => conflict(spec),
+        },
         in_doubt: or_fail(in_doubt),
         unavailable: or_fail(unavailable),
     }
@@ -212,6 +252,45 @@ impl Compiler<'_> {
         }
         if let Some(action) = actions.null_value.as_ref().filter(|action| action.value == OnNull::FollowDelete) {
             self.check_follow_delete(action.place);
+        }
+        self.check_conflict();
+    }
+
+    /// `contents` and `on_conflict` have an effect, and on each other.
+    fn check_conflict(&mut self) {
+        let own = |place: &Place| Some(*place) != self.spec.preset_place;
+        let contents = self.spec.contents.as_ref().filter(|contents| own(&contents.place));
+        let conflict = self.spec.actions.conflict.as_ref().filter(|action| own(&action.place));
+        let written = [("contents", contents.map(|it| it.place)), ("on_conflict", conflict.map(|it| it.place))];
+        if let Some(terms) = self.spec.sink.as_ref().and_then(|sink| sink.terms()) {
+            for (key, place) in written.into_iter().filter_map(|(key, place)| Some((key, place?))) {
+                let message = format!("`{key}` has no effect with a `{}`: what is asked for is compared", terms.named);
+                let help = format!("remove it, or write `on_conflict` under `{}`", terms.named);
+                self.mistake(place, message, "never looked at", help);
+            }
+            return;
+        }
+        let is_none = self.spec.contents.as_ref().is_some_and(|contents| contents.value.is_none());
+        if let Some(conflict) = conflict {
+            let (value, place) = (conflict.value, conflict.place);
+            let postgres = self.spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref());
+            let inbox = postgres.and_then(|postgres| postgres.dedup.as_ref());
+            if is_none {
+                let message = "`on_conflict` has no effect with `contents: none`".to_owned();
+                self.mistake(place, message, "never looked at", "remove one of them");
+            } else if value == Action::Forward && inbox.is_some_and(|dedup| dedup.value == Dedup::Inbox) {
+                let message = "`on_conflict: forward` has no effect with `dedup: inbox`".to_owned();
+                let help = "write `on_conflict: dead_letter`, `drop` or `fail`";
+                self.mistake(place, message, "the inbox knows identities, and would drop the record", help);
+            }
+        }
+        if let (Some(contents), false) = (contents, self.spec.identity.has_rows()) {
+            let place = contents.place;
+            if contents.value.as_ref().is_some_and(Contents::has_rows) {
+                let message = "`rows` in `contents` needs `rows` in `identity`".to_owned();
+                let help = "name the path alone, without `rows`, or write `rows` in `identity` too";
+                self.mistake(place, message, "no record has several rows", help);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Checks what identity, version, epoch and kinds mean together.
 
-use crate::dedup::{Format, IdentityPart, Source, VersionKind, VersionPart};
+use crate::dedup::{Format, IdentityPart, MissingPart, Source, VersionKind, VersionPart};
 use crate::yaml::Place;
 
 use super::Compiler;
@@ -142,6 +142,14 @@ impl Compiler<'_> {
                 self.mistake(unit.place, message, "never looked at", "remove it, or write `as: timestamp`");
             }
             let Some(missing) = &spec.missing else { continue };
+            if missing.value == MissingPart::AtLeast {
+                if spec.at_least.is_none() {
+                    let message = "`missing: at_least` needs `at_least`".to_owned();
+                    let help = "say what stands in for the part, e.g. `at_least: value.source.sequence`";
+                    self.mistake(missing.place, message, "nothing stands in for it", help);
+                }
+                continue;
+            }
             if spec.required.as_ref().is_some_and(|required| required.value) {
                 let message = "`missing` does not apply to a part that is required".to_owned();
                 self.mistake(missing.place, message, "never looked at", "remove `missing` or `required`");

@@ -166,11 +166,7 @@ impl Compiler<'_> {
                 self.mistake(place, message, label, format!("write `{key}: dead_letter`, `drop` or `fail`"));
             }
         }
-        let postgres = self.spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref());
-        let keeps_a_table = postgres.is_some_and(|postgres| {
-            let has_inbox = postgres.dedup.as_ref().is_some_and(|dedup| dedup.value == Dedup::Inbox);
-            postgres.table_place.is_some() && postgres.outbox_place.is_none() && !has_inbox
-        });
+        let keeps_a_table = self.spec.keeps_a_table();
         if let Some(equal) = actions.equal.as_ref().filter(|action| action.value == Action::Forward && !keeps_a_table) {
             let is_called = self.spec.sink.as_ref().is_some_and(|sink| sink.terms().is_some());
             let message = match is_called {

@@ -14,10 +14,12 @@ fn tables() -> Vec<Table> {
     let parts = PART.keys.iter().filter(|key| PART.one_of.contains(&key.name));
     let part = |key: &Key| format!("| `{}` | {} |\n", key.example, key.about);
     let path = "| a path | the scalar that stands there |\n".to_owned();
+    let contents = CONTENTS_PART.keys.iter().filter(|key| CONTENTS_PART.one_of.contains(&key.name)).map(part).collect();
     vec![
         ("topology", KEYS, TOP.keys.iter().filter(|key| !is_action(key)).flat_map(flat).collect()),
         ("identity", "part | is", [path].into_iter().chain(parts.map(part)).collect()),
         ("version", KEYS, rows(&VERSION)),
+        ("contents", "part | is", contents),
         ("kinds", KEYS, rows(&KINDS)),
         ("actions", "key | when | default", actions),
         ("http", KEYS, rows(&HTTP)),
@@ -72,6 +74,7 @@ fn every_key_is_described_in_one_clause_or_more() {
         &AUDIT,
         &LIMITS,
         &PART,
+        &CONTENTS_PART,
         &PLACES,
         &VERSION,
         &EPOCH_PART,

@@ -48,8 +48,10 @@ fn numbered_preset_never_changes_its_meaning() {
         let rules = topology(&preset.pinned()).rules;
         let digest: String = rules.digest().iter().map(|byte| format!("{byte:02x}")).collect();
         let meaning = format!(
-            "{}digest: {digest}\nretention: {:?}\nrefresh: {}\nactions: {:#?}\n",
+            "{}digest: {digest}\nreads: {}\ncontents: {}\nretention: {:?}\nrefresh: {}\nactions: {:#?}\n",
             rules.canonical_text(),
+            rules.kinds.as_ref().map_or("none", |kinds| kinds.reads.as_str()),
+            rules.contents.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string),
             rules.retention,
             rules.refresh,
             rules.actions
@@ -109,9 +111,9 @@ fn warning_disappears_if_the_topology_writes_the_block() {
 #[test]
 fn unnumbered_preset_is_the_newest_with_a_warning_to_pin_it() {
     let loaded = load(&bare("debezium-postgres"));
-    assert_eq!(loaded.topology.preset.as_deref(), Some("debezium-postgres@2"));
+    assert_eq!(loaded.topology.preset.as_deref(), Some("debezium-postgres@3"));
     let [warning] = loaded.warnings.as_slice() else { panic!("{:?}", loaded.warnings) };
-    assert_eq!(warning.help_text(), Some("pin it: `preset: debezium-postgres@2`"));
+    assert_eq!(warning.help_text(), Some("pin it: `preset: debezium-postgres@3`"));
     assert_eq!(warning.position(), Some(("t.yaml", 2, 9)));
 }
 
@@ -172,10 +174,42 @@ fn const_raised_as_documented_continues_with_the_state() {
 
 /// A topology with the first number continues with the second one and its state.
 #[test]
-fn debezium_mariadb_2_continues_with_the_state_of_1() {
-    let [first, second] = [1, 2].map(|number| topology(&format!("debezium-mariadb@{number}")).rules);
-    assert_ne!(first.version, second.version);
-    assert_eq!(first.digest(), second.digest());
+fn next_number_continues_with_the_state() {
+    for (name, first) in [
+        ("debezium-mariadb", 1),
+        ("debezium-mariadb", 2),
+        ("debezium-postgres", 2),
+        ("debezium-mysql", 1),
+        ("debezium-sqlserver", 1),
+        ("debezium-db2", 1),
+        ("debezium-informix", 1),
+        ("ticdc", 1),
+    ] {
+        let [first, second] = [first, first + 1].map(|number| topology(&format!("{name}@{number}")).rules);
+        assert_ne!(first, second, "{name}");
+        assert_eq!(first.digest(), second.digest(), "{name}");
+    }
+}
+
+/// What a preset means by contents is forwarded where they differ, unless the preset believes the identity.
+#[test]
+fn presets_forward_conflicts_to_an_output_or_a_table_alone() {
+    let conflict = |preset: &Preset, ending: &str| {
+        let text = bare(&preset.pinned()).replace("output: {topic: out}\n", ending);
+        load(&text).topology.rules.actions.conflict
+    };
+    let url = "url: '${env:NONE:-postgres://localhost/shop}'";
+    for preset in ALL {
+        let believes = preset.name == "debezium-outbox";
+        let expected = if believes { Action::Drop } else { Action::Forward };
+        assert_eq!(conflict(preset, "output: {topic: out}\n"), expected, "{}", preset.pinned());
+        // With a sink, ties that pass anyway are a mistake.
+        if topology(&preset.pinned()).rules.actions.equal_version == Action::Forward {
+            continue;
+        }
+        let statement = format!("sink: {{postgres: {{{url}, statements: [{{sql: 'select $1', with: [key]}}]}}}}\n");
+        assert_eq!(conflict(preset, &statement), Action::DeadLetter, "{}", preset.pinned());
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::dedup::{IdentityPart, Names};
 use crate::topology::keys;
+use crate::yaml::keys::Mapping;
 use crate::yaml::{Field, Fields, Placed, Value};
 
 use super::paths::SpecReader;
@@ -12,6 +13,20 @@ pub struct IdentitySpec {
     pub parts: Vec<Placed<IdentityPart>>,
     /// Whether [`IdentitySpec::parts`] is complete.
     pub complete: bool,
+}
+
+impl IdentitySpec {
+    /// Whether a record may have several rows, as far as the parts could be read.
+    pub fn has_rows(&self) -> bool {
+        fn has_rows(part: &IdentityPart) -> bool {
+            match part {
+                IdentityPart::Rows { .. } => true,
+                IdentityPart::FirstOf(alternatives) => alternatives.iter().flatten().any(has_rows),
+                _ => false,
+            }
+        }
+        !self.complete || self.parts.iter().any(|part| has_rows(&part.value))
+    }
 }
 
 impl SpecReader<'_, '_> {
@@ -38,10 +53,10 @@ impl SpecReader<'_, '_> {
         let fields = self.reader.fields(field, &keys::PART)?;
         let forms: Vec<_> = keys::PART.one_of.iter().filter_map(|form| Some((*form, fields.get(form)?))).collect();
         let [(form, of)] = forms.as_slice() else {
-            self.not_one_form(field, &fields, &forms);
+            self.not_one_form(field, (&fields, &keys::PART), &forms);
             return None;
         };
-        self.needs(&fields);
+        self.needs(&fields, &keys::PART);
         let value = match *form {
             "const" => IdentityPart::Scalar(self.constant(of)?.value),
             "content" => IdentityPart::Content(self.json_path(of)?.value),
@@ -55,20 +70,25 @@ impl SpecReader<'_, '_> {
     }
 
     /// Reports a mapping that is not a part, or is two.
-    fn not_one_form(&mut self, field: &Field<'_>, fields: &Fields<'_>, forms: &[(&str, &Field<'_>)]) {
+    pub(super) fn not_one_form(
+        &mut self,
+        field: &Field<'_>,
+        (fields, mapping): (&Fields<'_>, &Mapping),
+        forms: &[(&str, &Field<'_>)],
+    ) {
         if let [(first, _), (_, second), ..] = forms {
             let message = format!("one part of `{}` cannot be two things", field.name);
             let help = "write two parts, each in braces of its own: `[{…}, {…}]`";
             self.reader.mistake(second.key_place, message, format!("it is a `{first}` already"), help);
             return;
         }
-        self.needs(fields);
+        self.needs(fields, mapping);
         self.nothing_known(field);
     }
 
     /// Reports keys that say nothing without another; keys that a part requires are checked where it is read.
-    fn needs(&mut self, fields: &Fields<'_>) {
-        for (key, other) in keys::PART.needs.iter().filter(|(key, _)| !keys::PART.one_of.contains(key)) {
+    pub(super) fn needs(&mut self, fields: &Fields<'_>, mapping: &Mapping) {
+        for (key, other) in mapping.needs.iter().filter(|(key, _)| !mapping.one_of.contains(key)) {
             let is_there = fields.get(other).is_some() || fields.misspelt(other).is_some();
             if let Some(field) = fields.get(key).filter(|_| !is_there) {
                 let message = format!("`{key}` has no effect without `{other}`");
@@ -77,7 +97,7 @@ impl SpecReader<'_, '_> {
         }
     }
 
-    fn fingerprint(&mut self, of: &Field<'_>, except: Option<&Field<'_>>) -> Option<IdentityPart> {
+    pub(super) fn fingerprint(&mut self, of: &Field<'_>, except: Option<&Field<'_>>) -> Option<IdentityPart> {
         let of = self.json_path(of);
         let Some(except) = except else { return Some(IdentityPart::Fingerprint { of: of?.value, except: Vec::new() }) };
         let items = self.reader.list(except)?;

@@ -3,10 +3,11 @@
 //! A preset's blocks are added to the user's before anything is read ([`super::presets`]), so both are read by the same
 //! code.
 
-use crate::dedup::{Action, EpochPart, Format, Limits, OnNull, Refresh, Retention};
+use crate::dedup::{Action, Contents, EpochPart, Format, Limits, OnNull, Refresh, Retention};
 use crate::yaml::keys::Mapping;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units};
 
+use super::sink::Dedup;
 use super::sink::terms::OnDuplicate;
 use super::{Existing, Start, keys};
 pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
@@ -20,6 +21,7 @@ pub use version::VersionSpec;
 use paths::SpecReader;
 
 pub mod cases;
+pub mod contents;
 pub mod gate;
 pub mod http;
 pub mod identity;
@@ -52,7 +54,9 @@ pub struct Spec {
     pub kinds: Option<KindsSpec>,
     /// Whether there is a `kinds`, right, wrong or misspelt.
     pub kinds_given: bool,
-    /// Every path of identity, version, epoch and kinds.
+    /// `None` in it if contents are not to be compared.
+    pub contents: Option<Placed<Option<Contents>>>,
+    /// Every path of identity, version, epoch, kinds and contents.
     pub paths: Vec<PathSpec>,
     pub retention: Option<Placed<Retention>>,
     /// Whether there is a `retention`, right or wrong.
@@ -70,6 +74,16 @@ pub struct Spec {
     pub actions: ActionSpecs,
     pub partitioned_by_identity: bool,
     pub tests: Vec<CaseSpec>,
+}
+
+impl Spec {
+    /// Whether the topology does nothing but keep a table, where the last change of a row stays.
+    pub fn keeps_a_table(&self) -> bool {
+        self.sink.as_ref().and_then(|sink| sink.postgres.as_ref()).is_some_and(|postgres| {
+            let has_inbox = postgres.dedup.as_ref().is_some_and(|dedup| dedup.value == Dedup::Inbox);
+            postgres.table_place.is_some() && postgres.outbox_place.is_none() && !has_inbox
+        })
+    }
 }
 
 /// The input as written.
@@ -98,6 +112,7 @@ pub struct ActionSpecs {
     pub missing: Option<Placed<Action>>,
     pub null_value: Option<Placed<OnNull>>,
     pub equal: Option<Placed<Action>>,
+    pub conflict: Option<Placed<Action>>,
     pub missing_version: Option<Placed<Action>>,
     pub epoch_change: Option<Placed<Action>>,
     pub late: Option<Placed<Action>>,
@@ -146,6 +161,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         epoch_place: top.get("epoch").map(Field::place).or(top.misspelt("epoch")),
         kinds: top.get("kinds").and_then(|field| this.kinds(field)),
         kinds_given: top.get("kinds").is_some() || top.misspelt("kinds").is_some(),
+        contents: top.get("contents").and_then(|field| this.contents(field)),
         retention: top.get("retention").and_then(|field| this.reader.parsed(field, parse_retention)),
         retention_given: top.get("retention").is_some(),
         refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh)),
@@ -218,6 +234,7 @@ impl SpecReader<'_, '_> {
             invalid: action("on_invalid"),
             missing: action("on_missing"),
             equal: action("on_equal"),
+            conflict: action("on_conflict"),
             missing_version: action("on_missing_version"),
             epoch_change: action("on_epoch_change"),
             late: action("on_late"),

@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::checker::bytes::{Remembered, Scope, identity_key, version};
+use crate::checker::bytes::{Remembered, Said, Scope, digest, identity_key, version};
 use crate::cluster::Fresh;
 
 /// Whether it is forwarded, the operation (`x` for a tombstone), the row, the server (0 in a snapshot), the position.
 pub type Step = (bool, char, i64, u8, i128);
+
+/// The preset's rule for contents.
+const CONTENTS: &str = "[{first_of: [{flattened: value}, value.after, value]}]";
 
 const IN: bool = true;
 const OUT: bool = false;
@@ -114,7 +117,7 @@ impl Plot {
 
     fn record(&self, (_, op, _, server, at): Step, id: i64) -> Fresh {
         let key = (op != 't').then(|| row_key(id).into_bytes());
-        let row = json!({"id": id, "at": at as i64});
+        let row = row(id, at);
         let value = (op != 'x').then(|| {
             let source = json!({"name": "shop", "server_id": server, "db": "shop", "table": "orders",
                 "file": "mysql-bin.000003", "pos": at as i64, "row": 0});
@@ -156,19 +159,38 @@ impl Plot {
                 let entry = Remembered { record_key: Some(key.as_bytes()), version: Some(&version), last_seen, ..with };
                 entries.insert(identity(row * 1000 + nth), entry.encode());
             };
-            let of_a = Remembered { scope: Some(0), ..Remembered::default() };
+            let deleted = [digest(CONTENTS, false, Said::Delete)];
+            let of_a = Remembered { scope: Some(0), contents: &deleted, ..Remembered::default() };
+            let row = row(6000 + nth, 100).to_string();
+            let read = [digest(CONTENTS, true, Said::Json(row.as_bytes()))];
             put(1, 140, self.time('x', 1, 0), of_a);
             put(2, 130, self.time('x', 2, 0), of_a);
             put(3, 240, self.time('x', 3, 0), of_a);
             put(5, 142, self.time('d', 5, 142), Remembered { owes_tombstone: true, ..of_a });
-            put(6, 100, self.time('r', 6, 100), Remembered { from_read: true, ..Remembered::default() });
+            put(
+                6,
+                100,
+                self.time('r', 6, 100),
+                Remembered { from_read: true, contents: &read, ..Remembered::default() },
+            );
         }
         let version = position(220);
         let last_seen = self.time('t', 0, 220);
-        let entry = Remembered { version: Some(&version), scope: Some(0), last_seen, ..Remembered::default() };
+        let contents = [digest(CONTENTS, false, Said::Truncate)];
+        let entry = Remembered {
+            version: Some(&version),
+            scope: Some(0),
+            last_seen,
+            contents: &contents,
+            ..Remembered::default()
+        };
         entries.insert(b"\x10\x20\x04\x04shop\x04\x06orders".to_vec(), entry.encode());
         entries
     }
+}
+
+fn row(id: i64, at: i128) -> Value {
+    json!({"id": id, "at": at as i64})
 }
 
 fn row_key(id: i64) -> String {

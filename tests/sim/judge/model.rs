@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::kafka::{Bytes, Record};
 
-use super::bytes;
+use super::bytes::{self, Said};
 use super::epochs::{Relation, Scopes};
-use super::rules::{Rules, future_max_ms};
+use super::rules::{OnConflict, Rules, future_max_ms};
 
 /// Keys and values that a changelog or a store has to hold.
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -35,7 +35,12 @@ struct Entry {
     from_read: bool,
     owes_tombstone: bool,
     record_key: Option<Bytes>,
+    /// The contents of its version, oldest first.
+    contents: Vec<[u8; 8]>,
 }
+
+/// How many contents an entry knows.
+const CONTENTS_MAX: usize = 8;
 
 impl Entry {
     fn bytes(&self) -> Vec<u8> {
@@ -47,8 +52,20 @@ impl Entry {
             scope: self.scope.map(|number| number as u16),
             from_read: self.from_read,
             owes_tombstone: self.owes_tombstone,
+            contents: &self.contents,
         };
         remembered.encode()
+    }
+
+    /// Whether it knows contents, and these are not among them.
+    fn conflicts(&self, contents: Option<[u8; 8]>) -> bool {
+        contents.is_some_and(|contents| !self.contents.is_empty() && !self.contents.contains(&contents))
+    }
+
+    fn learn(&mut self, contents: Option<[u8; 8]>) {
+        self.contents.extend(contents);
+        let over = self.contents.len().saturating_sub(CONTENTS_MAX);
+        self.contents.drain(..over);
     }
 }
 
@@ -103,7 +120,7 @@ impl<'a> Model<'a> {
                 self.horizon = self.horizon.max(self.stream_time - retention);
             }
         }
-        let Read { identity, version, scope, kind, table } = match read(self.rules, record) {
+        let Read { identity, version, scope, kind, table, contents } = match read(self.rules, record) {
             Ok(read) => read,
             // Nothing about it is remembered.
             Err("null_value") if self.rules.forwards_null => return Verdict::Forwarded,
@@ -113,7 +130,7 @@ impl<'a> Model<'a> {
             return Verdict::DeadLettered("late");
         }
         if self.rules.has_changes {
-            return self.apply_change((identity, version, kind, table), record);
+            return self.apply_change((identity, version, kind, table), contents, record);
         }
         let known = self.entries.get(&identity).filter(|entry| !self.is_expired(entry));
         let (verdict, came_back) = match (self.rules.version.is_some(), version, known) {
@@ -122,6 +139,8 @@ impl<'a> Model<'a> {
             (false, _, Some(_)) => (Verdict::Duplicate("seen"), None),
             (true, Some(new), Some(entry)) => self.compare(new, scope.as_deref(), entry),
         };
+        let is_conflict = known.is_some_and(|entry| entry.conflicts(contents));
+        let (verdict, ties) = self.on_tie(verdict, is_conflict);
         let verdict = if verdict == Verdict::Forwarded { self.sent(record) } else { verdict };
         if let Verdict::DeadLettered(_) = verdict {
             // It was not forwarded: nothing about it is remembered, so a repetition is as new as it was. Whether
@@ -138,15 +157,41 @@ impl<'a> Model<'a> {
             self.scopes.see(name, version, offset, came_back);
         }
         if verdict == Verdict::Forwarded {
-            self.remember(identity, (version, number), Change::Upsert, record);
+            self.remember(identity, (version, number), (Change::Upsert, contents, ties), record);
+        } else if ties {
+            self.learn(identity, contents);
         }
         verdict
+    }
+
+    /// What becomes of a repetition, or of what would be one if its contents were not others; and whether these join those
+    /// that are known.
+    fn on_tie(&self, verdict: Verdict, is_conflict: bool) -> (Verdict, bool) {
+        let reason = match verdict {
+            Verdict::Duplicate("seen") if is_conflict => "seen_otherwise",
+            Verdict::Duplicate("version_equal") if is_conflict => "version_tied",
+            other => return (other, false),
+        };
+        match self.rules.conflict {
+            OnConflict::Forward => (Verdict::Forwarded, true),
+            OnConflict::Drop => (Verdict::Duplicate(reason), true),
+            OnConflict::DeadLetter => (Verdict::DeadLettered(reason), false),
+        }
+    }
+
+    /// The contents of a record that was dropped as a conflict are known from then on.
+    fn learn(&mut self, identity: Vec<u8>, contents: Option<[u8; 8]>) {
+        if let Some(entry) = self.entries.get_mut(&identity) {
+            entry.learn(contents);
+            self.changed.insert(identity);
+        }
     }
 
     /// Decides on a change to a row, or to a table.
     fn apply_change(
         &mut self,
         (identity, version, kind, table): (Vec<u8>, Option<i128>, Change, Option<Vec<u8>>),
+        contents: Option<[u8; 8]>,
         record: &Record,
     ) -> Verdict {
         let now = self.now(record);
@@ -169,10 +214,14 @@ impl<'a> Model<'a> {
             Some(entry) if kind != Change::Read && entry.from_read => Verdict::Forwarded,
             Some(entry) => by_version(version, entry.version),
         };
+        let is_conflict = self.entries.get(&identity).is_some_and(|entry| entry.conflicts(contents));
+        let (verdict, ties) = self.on_tie(verdict, is_conflict);
         let verdict = if verdict == Verdict::Forwarded { self.sent(record) } else { verdict };
         if verdict == Verdict::Forwarded {
             self.truncates += u64::from(kind == Change::Truncate);
-            self.remember(identity, (version, None), kind, record);
+            self.remember(identity, (version, None), (kind, contents, ties), record);
+        } else if ties {
+            self.learn(identity, contents);
         }
         verdict
     }
@@ -186,17 +235,20 @@ impl<'a> Model<'a> {
         &mut self,
         identity: Vec<u8>,
         (version, scope): (Option<i128>, Option<usize>),
-        kind: Change,
+        (kind, contents, ties): (Change, Option<[u8; 8]>, bool),
         record: &Record,
     ) {
-        let entry = Entry {
+        let known = self.entries.get(&identity).filter(|_| ties);
+        let mut entry = Entry {
             last_seen: self.now(record),
             version,
             scope,
             from_read: kind == Change::Read,
             owes_tombstone: kind == Change::Delete,
             record_key: record.key.clone(),
+            contents: known.map(|known| known.contents.clone()).unwrap_or_default(),
         };
+        entry.learn(contents);
         self.changed.insert(identity.clone());
         self.entries.insert(identity, entry);
     }
@@ -296,6 +348,8 @@ pub struct Read {
     pub kind: Change,
     /// The key of a row's table.
     pub table: Option<Vec<u8>>,
+    /// The digest of its contents, if contents are compared.
+    pub contents: Option<[u8; 8]>,
 }
 
 /// Reads a record; the error is why it cannot be read.
@@ -303,7 +357,7 @@ pub fn read(rules: &Rules, record: &Record) -> Result<Read, &'static str> {
     let key = || record.key.as_deref().and_then(|key| serde_json::from_slice(key).ok()).unwrap_or(Value::Null);
     let Some(value) = record.value.as_deref() else {
         let identity = if rules.has_changes { identity(rules, &key())? } else { return Err("null_value") };
-        return Ok(Read { identity, version: None, scope: None, kind: Change::Tombstone, table: None });
+        return Ok(Read { identity, version: None, scope: None, kind: Change::Tombstone, table: None, contents: None });
     };
     let json: Value = serde_json::from_slice(value).map_err(|_| "value_malformed")?;
     let kind = match json.get("op").and_then(Value::as_str).filter(|_| rules.has_changes) {
@@ -324,7 +378,15 @@ pub fn read(rules: &Rules, record: &Record) -> Result<Read, &'static str> {
         Some(version) => Some(integer(version).ok_or("version_malformed")?),
     };
     let scope = rules.epoch.and_then(|field| json.get(field)).map(Value::to_string);
-    Ok(Read { identity, version, scope, kind, table })
+    let lot = json.get("lot").map(Value::to_string);
+    let said = match (kind, &lot) {
+        (Change::Delete, _) => Said::Delete,
+        (Change::Truncate, _) => Said::Truncate,
+        (_, Some(lot)) => Said::Number(lot.as_bytes()),
+        (_, None) => Said::Nothing,
+    };
+    let contents = (!rules.calls).then(|| bytes::digest("[value.lot]", kind == Change::Read, said));
+    Ok(Read { identity, version, scope, kind, table, contents })
 }
 
 /// The key of an identity, from the JSON that holds it.

@@ -19,6 +19,8 @@ pub struct Rules {
     pub epoch: Option<&'static str>,
     /// How long an identity is remembered; `None` is for ever.
     pub retention_ms: Option<i64>,
+    /// What becomes of a record of a known identity and version with other contents.
+    pub conflict: OnConflict,
     /// Whether null values are forwarded rather than set aside.
     pub forwards_null: bool,
     /// Whether the records are changes: the key holds the identity, `op` the kind of change, `table` the table that a
@@ -36,6 +38,14 @@ pub struct Rules {
     pub audit: Option<&'static str>,
     /// A record with a larger value is rejected by the output, and set aside.
     pub output_bytes_max: usize,
+}
+
+/// What becomes of a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnConflict {
+    Forward,
+    Drop,
+    DeadLetter,
 }
 
 /// The rules for a kind of input.
@@ -71,6 +81,7 @@ pub const SHOP: Rules = Rules {
     version: Some("version"),
     epoch: None,
     retention_ms: None,
+    conflict: OnConflict::Drop,
     forwards_null: false,
     has_changes: false,
     has_sink: false,
@@ -83,12 +94,12 @@ pub const SHOP: Rules = Rules {
 /// Messages, remembered for a second.
 const MESSAGES: Rules = Rules { version: None, retention_ms: Some(1_000), ..SHOP };
 /// Things with versions that restart in each epoch; null values are forwarded.
-const EPOCHS: Rules = Rules { epoch: Some("epoch"), forwards_null: true, ..SHOP };
+const EPOCHS: Rules = Rules { epoch: Some("epoch"), conflict: OnConflict::Forward, forwards_null: true, ..SHOP };
 /// Changes to a table's rows; drops are explained.
-const CHANGES: Rules = Rules { has_changes: true, audit: Some("shop.audit"), ..SHOP };
+const CHANGES: Rules = Rules { has_changes: true, conflict: OnConflict::Forward, audit: Some("shop.audit"), ..SHOP };
 /// Into a database.
-const SUNK: Rules = Rules { has_sink: true, ..SHOP };
-const SUNK_MESSAGES: Rules = Rules { has_sink: true, ..MESSAGES };
+const SUNK: Rules = Rules { has_sink: true, conflict: OnConflict::DeadLetter, ..SHOP };
+const SUNK_MESSAGES: Rules = Rules { has_sink: true, conflict: OnConflict::DeadLetter, ..MESSAGES };
 /// For a provider.
 const CALLED: Rules = Rules { calls: true, output_bytes_max: usize::MAX, ..SHOP };
 const CALLED_EPOCHS: Rules = Rules { epoch: Some("epoch"), ..CALLED };

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The key of the position record.
 pub const POSITION_KEY: &[u8] = &[0x00];
@@ -273,6 +274,38 @@ pub struct Remembered<'a> {
     pub scope: Option<u16>,
     pub from_read: bool,
     pub owes_tombstone: bool,
+    pub contents: &'a [[u8; 8]],
+}
+
+/// What a record says, by its kind of change and one value.
+#[derive(Clone, Copy)]
+pub enum Said<'a> {
+    /// A change with no value in the place.
+    Nothing,
+    /// A change with these bytes as a whole.
+    Bytes(&'a [u8]),
+    /// A change with this number in JSON.
+    Number(&'a [u8]),
+    /// A change with this object or array in JSON.
+    Json(&'a [u8]),
+    Delete,
+    Truncate,
+}
+
+/// The digest of contents, by the text of the rule that they were read by.
+pub fn digest(rule: &str, of_read: bool, said: Said<'_>) -> [u8; 8] {
+    const SEED: u64 = u64::from_be_bytes(*b"ratche\x74\x01");
+    let hash = match said {
+        Said::Nothing => xxh3_64_with_seed(b"", SEED),
+        Said::Bytes(bytes) => xxh3_64_with_seed(bytes, SEED ^ 7),
+        Said::Number(text) => xxh3_64_with_seed(text, SEED ^ 3),
+        Said::Json(json) => xxh3_64_with_seed(json, SEED ^ 8),
+        Said::Delete => SEED ^ 0x200,
+        Said::Truncate => SEED ^ 0x300,
+    };
+    let tag = xxh3_64_with_seed(rule.as_bytes(), 0) % 2048;
+    let digest = hash % (1 << 52) + (tag << 52);
+    (digest + if of_read { 1 << 63 } else { 0 }).to_be_bytes()
 }
 
 impl Remembered<'_> {
@@ -283,10 +316,15 @@ impl Remembered<'_> {
             (self.scope.is_some(), 4),
             (self.record_key.is_none(), 8),
             (self.from_read, 16),
+            (!self.contents.is_empty(), 64),
         ];
         let mut out = vec![1, flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum()];
         out.extend(self.record_key.map_or(0, murmur2).to_be_bytes());
         out.extend(self.last_seen.to_be_bytes());
+        if !self.contents.is_empty() {
+            out.push(self.contents.len() as u8);
+            out.extend(self.contents.as_flattened());
+        }
         out.extend(self.scope.iter().flat_map(|scope| scope.to_be_bytes()));
         out.extend(self.version.unwrap_or_default());
         out

@@ -1,6 +1,7 @@
-//! What the log says about the records that a task has set aside in the dead letter topic: how many, why, and where the
-//! first one was. At most one line per task and interval, so that a stream of them does not drown out everything else;
-//! but every committed record is counted in one of the lines.
+//! What the log says about records of which somebody should hear: those that a task has set aside in the dead letter
+//! topic, and those that it has dropped although their contents were new. How many, why, and where the first one was. At
+//! most one line per task, fate and interval, so that a stream of them does not drown out everything else; but every
+//! committed record is counted in one of the lines.
 
 use std::time::Duration;
 
@@ -15,18 +16,83 @@ const FRAMED_HELP: &str = "they look like a schema registry's (a zero byte, a sc
     ratchet reads JSON: have it written as JSON, by a JsonConverter for instance; or identify records by bytes alone, \
     `identity: key`, or `identity: value` with `value_format: bytes`";
 
-/// A task's dead letters that are still to be logged.
+/// What to do about records that were dropped although their contents were new.
+const CONFLICT_HELP: &str = "if they are other events, add what tells them apart to `identity` or `version`, or write \
+    `on_conflict: forward`; if a field differs in each delivery, leave it out with `contents: {fingerprint: value, except: \
+    [...]}`; an `audit` topic lists them, and `ratchet replay --summary` names the fields that differ";
+
+/// A task's records that are still to be logged.
+#[derive(Debug)]
+pub struct RecordLog {
+    letters: Log,
+    conflicts: Log,
+}
+
+/// What an open transaction would add to that.
 #[derive(Debug, Default)]
-pub struct DeadLetterLog {
+pub struct NotedRecords {
+    /// Those that go to the dead letter topic.
+    pub letters: Noted,
+    /// Those that are dropped although their contents are new.
+    pub conflicts: Noted,
+}
+
+impl NotedRecords {
+    /// Drops all counts.
+    pub fn clear(&mut self) {
+        self.letters.clear();
+        self.conflicts.clear();
+    }
+}
+
+impl Default for RecordLog {
+    fn default() -> Self {
+        Self { letters: Log::of(Fate::DeadLetter), conflicts: Log::of(Fate::DroppedConflict) }
+    }
+}
+
+impl RecordLog {
+    /// A transaction with these is committed.
+    pub fn add(&mut self, committed: &mut NotedRecords) {
+        self.letters.add(&mut committed.letters);
+        self.conflicts.add(&mut committed.conflicts);
+    }
+
+    /// Logs what there is, where a line is due. `topic` is for the dead letters.
+    pub fn log_if_due(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
+        self.letters.log_if_due(task, topic, now);
+        self.conflicts.log_if_due(task, topic, now);
+    }
+
+    /// Logs what there is.
+    pub fn log(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
+        self.letters.log(task, topic, now);
+        self.conflicts.log(task, topic, now);
+    }
+}
+
+/// What became of the records that a log is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// They went to the dead letter topic.
+    DeadLetter,
+    /// They were dropped although their contents were not those that were seen.
+    DroppedConflict,
+}
+
+/// A task's records of one fate that are still to be logged.
+#[derive(Debug)]
+struct Log {
+    fate: Fate,
     /// Those that were committed and not logged yet.
-    unlogged: SetAside,
+    unlogged: Noted,
     /// When the last line was logged, on the monotonic clock.
     logged_at: Option<Duration>,
 }
 
-/// Records that were set aside.
+/// Records of one fate.
 #[derive(Debug, Default, PartialEq)]
-pub struct SetAside {
+pub struct Noted {
     reasons: Vec<(Reason, u64)>,
     first: Option<First>,
     /// How many look as if a schema registry's serializers had written them.
@@ -40,7 +106,7 @@ struct First {
     message: String,
 }
 
-impl SetAside {
+impl Noted {
     /// Counts a record.
     pub fn add(&mut self, record: &Record<'_>, reason: Reason, message: &str) {
         self.count(reason, 1);
@@ -68,9 +134,14 @@ impl SetAside {
     }
 }
 
-impl DeadLetterLog {
-    /// A transaction that has set these aside is committed.
-    pub fn add(&mut self, committed: &mut SetAside) {
+impl Log {
+    /// A log of records of this fate.
+    fn of(fate: Fate) -> Self {
+        Self { fate, unlogged: Noted::default(), logged_at: None }
+    }
+
+    /// A transaction with these is committed.
+    fn add(&mut self, committed: &mut Noted) {
         let unlogged = &mut self.unlogged;
         committed.reasons.iter().for_each(|(reason, count)| unlogged.count(*reason, *count));
         unlogged.framed += committed.framed;
@@ -81,24 +152,32 @@ impl DeadLetterLog {
     }
 
     /// Logs what there is, if a line is due.
-    pub fn log_if_due(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
+    fn log_if_due(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
         if self.logged_at.is_none_or(|logged_at| now.saturating_sub(logged_at) >= INTERVAL) {
             self.log(task, topic, now);
         }
     }
 
     /// Logs what there is.
-    pub fn log(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
+    fn log(&mut self, task: &TopicPartition, topic: &str, now: Duration) {
         let Some(First { offset, message }) = self.unlogged.first.take() else { return };
         let reasons: Vec<_> =
             self.unlogged.reasons.iter().map(|(reason, count)| format!("{} {count}", reason.as_str())).collect();
         let (records, framed, reasons) = (self.unlogged.records(), self.unlogged.framed, reasons.join(", "));
         let first = format!("{task}:{offset}");
-        const MESSAGE: &str = "records were set aside in the dead letter topic";
-        match framed {
-            0 => tracing::warn!(%task, records, reasons, first, reason = message, topic, "{MESSAGE}"),
-            _ => {
-                tracing::warn!(%task, records, reasons, first, reason = message, topic, framed, help = FRAMED_HELP, "{MESSAGE}");
+        const LETTERS: &str = "records were set aside in the dead letter topic";
+        match (self.fate, framed) {
+            (Fate::DeadLetter, 0) => {
+                tracing::warn!(%task, records, reasons, first, reason = message, topic, "{LETTERS}");
+            }
+            (Fate::DeadLetter, _) => {
+                tracing::warn!(%task, records, reasons, first, reason = message, topic, framed, help = FRAMED_HELP, "{LETTERS}");
+            }
+            (Fate::DroppedConflict, _) => {
+                tracing::warn!(
+                    %task, records, reasons, first, reason = message, help = CONFLICT_HELP,
+                    "records were dropped although their contents were not those seen before"
+                );
             }
         }
         self.unlogged.clear();
@@ -133,15 +212,14 @@ mod tests {
         }
     }
 
-    fn unlogged(letters: &DeadLetterLog) -> (u64, u64, Option<i64>) {
-        let SetAside { first, framed, .. } = &letters.unlogged;
+    fn unlogged(letters: &Log) -> (u64, u64, Option<i64>) {
+        let Noted { first, framed, .. } = &letters.unlogged;
         (letters.unlogged.records(), *framed, first.as_ref().map(|first| first.offset))
     }
 
     #[test]
     fn every_committed_dead_letter_is_logged_exactly_once() {
-        let (mut letters, mut open, task) =
-            (DeadLetterLog::default(), SetAside::default(), TopicPartition::new("t", 0));
+        let (mut letters, mut open, task) = (Log::of(Fate::DeadLetter), Noted::default(), TopicPartition::new("t", 0));
         let framed = [0, 0, 0, 0, 7, 2];
         for (offset, value) in [(5, &b"{"[..]), (6, &framed)] {
             open.add(&record(offset, value), Reason::ValueMalformed, "no JSON");

@@ -1,0 +1,146 @@
+//! What a record says about its thing, apart from how and when it was delivered. Two records with one identity and one
+//! version are a repetition only if their contents are the same.
+//!
+//! Contents are compared as they are written: a false difference costs a record that comes twice, a false sameness costs
+//! data. They are not part of the rules' digest: an entry tells by which rule its contents were read ([`Contents::tag`]),
+//! and says nothing about contents that another rule reads.
+
+use std::fmt::{self, Display, Formatter};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::canonical::Listed;
+use super::part::{IdentityPart, Names};
+use super::problems::{Error, empty};
+use super::{Identity, Places, Rules};
+use crate::dedup::path::{Path, Source};
+use crate::format::DIGEST_TAGS;
+
+/// The contents of a record: all of these parts together, and its kind of change. Those of a delete or a truncate are
+/// the kind alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The parts, in order; never empty.
+    pub parts: Vec<ContentsPart>,
+}
+
+/// A part of a record's contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentsPart {
+    /// The bytes at this path, as written.
+    Written(Path),
+    /// The canonical JSON (RFC 8785) of a document, for producers that write one thing in different ways.
+    Fingerprint {
+        /// The document, or a part of it.
+        of: Path,
+        /// Places in it to leave out.
+        except: Vec<Path>,
+    },
+    /// Where the identity has rows: the row's own object.
+    Rows(Places),
+    /// The fields of a row that Debezium flattened (ExtractNewRecordState) without the added ones, whose names begin with
+    /// [`ADDED_PREFIX`]. Missing where no field was added.
+    Flattened(Path),
+    /// The first of these that is present and not null.
+    FirstOf(Vec<ContentsPart>),
+}
+
+/// How the names of the fields begin that Debezium adds to a flattened row: the default of `add.fields.prefix`.
+pub const ADDED_PREFIX: &str = "__";
+
+impl Contents {
+    /// The whole value, as written: the contents where nothing else is said.
+    pub fn whole_value() -> Self {
+        Self { parts: vec![ContentsPart::Written(Path { source: Source::Value, steps: Vec::new() })] }
+    }
+
+    /// The contents of a topology that names none: the whole value; `None` where the identity is made of a fingerprint of
+    /// the value, which says itself what is the same.
+    pub fn default_for(identity: &Identity) -> Option<Self> {
+        let is_whole = |path: &Path| path.source == Source::Value && path.steps.is_empty();
+        let says_all = |part: &IdentityPart| match part {
+            IdentityPart::Fingerprint { of: path, .. } | IdentityPart::Content(path) => is_whole(path),
+            _ => false,
+        };
+        (!identity.parts.iter().any(says_all)).then(Self::whole_value)
+    }
+
+    /// A number, below [`DIGEST_TAGS`], that tells this rule for contents from nearly every other.
+    pub fn tag(&self) -> u16 {
+        // The remainder is below DIGEST_TAGS.
+        (xxh3_64_with_seed(self.to_string().as_bytes(), 0) % u64::from(DIGEST_TAGS)) as u16
+    }
+
+    /// Whether some part is that of a row.
+    pub fn has_rows(&self) -> bool {
+        self.parts.iter().any(ContentsPart::has_rows)
+    }
+
+    /// Appends its paths, in the order in which they are written.
+    pub(super) fn collect_paths<'a>(&'a self, paths: &mut Vec<&'a Path>) {
+        self.parts.iter().for_each(|part| part.collect_paths(paths));
+    }
+
+    /// Appends the ways in which it contradicts itself or the rules.
+    pub(super) fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
+        problems.extend(empty("contents", "path", &self.parts));
+        self.parts.iter().for_each(|part| part.problems(rules, problems));
+    }
+}
+
+impl ContentsPart {
+    fn has_rows(&self) -> bool {
+        match self {
+            Self::Rows(_) => true,
+            Self::FirstOf(parts) => parts.iter().any(Self::has_rows),
+            Self::Written(_) | Self::Fingerprint { .. } | Self::Flattened(_) => false,
+        }
+    }
+
+    fn collect_paths<'a>(&'a self, paths: &mut Vec<&'a Path>) {
+        match self {
+            Self::Written(path) | Self::Flattened(path) => paths.push(path),
+            Self::Fingerprint { of, except } => paths.extend([of].into_iter().chain(except)),
+            Self::Rows(of) => paths.extend(of),
+            Self::FirstOf(parts) => parts.iter().for_each(|part| part.collect_paths(paths)),
+        }
+    }
+
+    fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
+        match self {
+            Self::Written(_) => {}
+            Self::Fingerprint { of, except } => {
+                let part = IdentityPart::Fingerprint { of: of.clone(), except: except.clone() };
+                part.problems(rules, problems);
+            }
+            Self::Rows(of) => {
+                let named = Names::Given(vec![String::new()]);
+                IdentityPart::Rows { of: of.clone(), named }.problems(rules, problems);
+            }
+            Self::Flattened(path) => problems.extend(rules.document_problem("flattened", path)),
+            Self::FirstOf(parts) => {
+                problems.extend(empty("first_of", "path", parts));
+                parts.iter().for_each(|part| part.problems(rules, problems));
+            }
+        }
+    }
+}
+
+impl Display for Contents {
+    /// As hashed by [`Contents::tag`]: this must not change.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Listed(&self.parts))
+    }
+}
+
+impl Display for ContentsPart {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Written(path) => write!(f, "{path}"),
+            Self::Fingerprint { of, except } => write!(f, "{{fingerprint: {of}, except: {}}}", Listed(except)),
+            Self::Rows(of) => write!(f, "{{rows: {}}}", Listed(of)),
+            Self::Flattened(path) => write!(f, "{{flattened: {path}}}"),
+            Self::FirstOf(parts) => write!(f, "{{first_of: {}}}", Listed(parts)),
+        }
+    }
+}
