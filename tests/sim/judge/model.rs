@@ -158,7 +158,7 @@ impl<'a> Model<'a> {
         }
         if verdict == Verdict::Forwarded {
             self.remember(identity, (version, number), (Change::Upsert, contents, ties), record);
-        } else if ties {
+        } else if ties && matches!(verdict, Verdict::Duplicate(_)) {
             self.learn(identity, contents);
         }
         verdict
@@ -220,7 +220,7 @@ impl<'a> Model<'a> {
         if verdict == Verdict::Forwarded {
             self.truncates += u64::from(kind == Change::Truncate);
             self.remember(identity, (version, None), (kind, contents, ties), record);
-        } else if ties {
+        } else if ties && matches!(verdict, Verdict::Duplicate(_)) {
             self.learn(identity, contents);
         }
         verdict
