@@ -57,7 +57,7 @@ pub static TOP: Mapping = Mapping {
             }),
             "preset: debezium-postgres@2",
             "the blocks for [one kind of change events](#presets), e.g. `debezium-postgres@2`. A block that the topology \
-             writes itself replaces the preset's; `input` is merged key by key",
+             writes itself replaces the preset's; `input`, and `kinds` without `of`, are merged key by key",
         ),
         Key::required("input", Type::mapping(&INPUT), "input: {topics: [payments]}", "the topics to read, and how"),
         Key::optional(
@@ -439,12 +439,14 @@ pub static EPOCH_PART: Mapping = Mapping {
 
 /// `kinds`.
 pub static KINDS: Mapping = Mapping::of(&[
-    Key::required(
+    Key::optional(
         "of",
         PLACE,
         "kinds: {of: value.op, delete: [d]}",
-        "where to find the kind: a path, or `{first_of: [...]}`",
-    ),
+        "where to find the kind: a path, or `{first_of: [...]}`. A block with it replaces a preset's, one without it \
+         replaces only the keys that it has",
+    )
+    .or(Omitted::Words("required, or a preset")),
     Key::optional(
         "delete",
         KIND,

@@ -2,6 +2,7 @@
 //! what to write instead.
 
 mod at_once;
+mod expanding;
 mod gates;
 mod http;
 mod sinks;
