@@ -8,6 +8,7 @@ mod conformance;
 mod corpus;
 mod docs;
 mod expanded;
+mod logical;
 mod mariadb;
 mod presets;
 mod properties;
