@@ -122,6 +122,11 @@ impl Preset {
         ROWS.iter().find(|(known, _)| self.name.starts_with(known)).map_or(Some(&["value"]), |(_, places)| *places)
     }
 
+    /// Whether its records have numbers as texts, and never in base64 as Kafka Connect's do.
+    pub fn has_text_decimals(&self) -> bool {
+        !self.name.starts_with("debezium-")
+    }
+
     /// Its name with its number, as written in a topology.
     pub fn pinned(&self) -> String {
         format!("{}@{}", self.name, self.number)

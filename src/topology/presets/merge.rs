@@ -5,6 +5,7 @@
 
 use super::{OWN_KEYS, Preset};
 use crate::dedup::Action;
+use crate::topology::keys::TEXT_DECIMALS;
 use crate::yaml::tree::Entry;
 use crate::yaml::{Node, Place, Value};
 
@@ -37,8 +38,10 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
         }
     }
     if let Some(Node { value: Value::Mapping(keys), .. }) = inside(entries, &["sink", "postgres", "table"]) {
+        let node = |value| Node { value, place };
         let of = preset.rows().map(|rows| ("of", places(rows)));
-        for (key, node) in of {
+        let decimals = preset.has_text_decimals().then(|| ("decimals", node(plain(TEXT_DECIMALS))));
+        for (key, node) in of.into_iter().chain(decimals) {
             if !keys.iter().any(|known| known.key == key) {
                 let mut entry = Entry { key: key.to_owned(), key_place: place, node };
                 relocate(&mut entry, place);
