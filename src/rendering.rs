@@ -5,6 +5,8 @@
 //!   what is missing or null is null
 //! - a whole key, value or header is its bytes, which have to be UTF-8
 //! - a row is the JSON object as it stands in the record
+//! - where the record carries its Connect schema, values of logical types (decimals, dates, times) are what they are, and
+//!   not the numbers and the base64 as which Connect writes them
 //!
 //! PostgreSQL then reads each text as the type that the statement needs. Nothing is rendered but what is in the record:
 //! no clock, no random number. So a record that is rendered again gives the same.
@@ -182,15 +184,14 @@ fn inside(object: &Path, name: &str) -> Path {
 }
 
 fn write_first(fields: &Fields, first: &[usize], record: &Record<'_>, out: &mut Vec<u8>) -> Result<bool, String> {
-    let found = first.iter().map(|number| fields.get(*number, record)).find(|field| !field.is_missing());
-    Ok(found.is_some_and(|field| field.write(out)))
+    let found = first.iter().find(|number| !fields.get(**number, record).is_missing());
+    found.map_or(Ok(false), |number| fields.write(*number, record, out).map_err(str::to_owned))
 }
 
 fn write_row(fields: &Fields, rows: &[RowPlan], record: &Record<'_>, out: &mut Vec<u8>) -> Result<bool, String> {
     for row in rows {
-        let Some(object) = fields.object(row.object, record) else { continue };
-        if row.key.iter().all(|number| !fields.get(*number, record).is_missing()) {
-            out.extend_from_slice(object);
+        let is_whole = row.key.iter().all(|number| !fields.get(*number, record).is_missing());
+        if is_whole && fields.write_object(row.object, record, out).map_err(str::to_owned)? {
             return Ok(true);
         }
     }

@@ -61,6 +61,7 @@ pub mod explain;
 mod fingerprint;
 pub mod identity;
 mod json;
+mod logical;
 mod model;
 mod number;
 pub mod path;

@@ -27,6 +27,7 @@ pub fn settings(topology: &Topology, creates: bool) -> Option<Settings> {
             .inbox
             .as_ref()
             .map(|inbox| postgres::Inbox { name: inbox.name.clone(), retention_ms: inbox.retention_ms }),
+        has_text_decimals: postgres.has_text_decimals,
     })
 }
 

@@ -1,4 +1,8 @@
-//! A topology with its preset written out, as YAML that loads to the same rules.
+//! A topology with its preset written out, as YAML that loads to the same topology.
+//!
+//! **Invariant.** The text decides, renders and expands as the topology that it came from: a preset is merged with all
+//! that it means there (`presets::merge`), so what is compiled is what is printed. What is left behind is advice: a
+//! preset's notes become comments, and its hints about records without a version are no longer given.
 
 use std::fmt::Write;
 
@@ -11,9 +15,11 @@ use crate::yaml::tree::Entry;
 const WIDTH: usize = 106;
 
 impl Loaded {
-    /// The topology with its preset replaced by the preset's blocks. Substitutions (`${env:NAME}`) are left as written.
+    /// The topology with its preset replaced by the preset's blocks. Substitutions (`${env:NAME}`) are left as written,
+    /// and so are the comments at the file's beginning.
     pub fn expanded(&self) -> String {
-        let mut text = String::new();
+        let head = self.file.text().lines().take_while(|line| line.starts_with('#'));
+        let mut text: String = head.map(|line| format!("{}\n", line.trim_end())).collect();
         if let Some(preset) = self.topology.preset.as_deref().and_then(Preset::find) {
             comment(&mut text, "# ", &format!("What `preset: {}` stands for, written out.", preset.pinned()));
             preset.notes().iter().for_each(|note| comment(&mut text, "# - ", note));

@@ -18,7 +18,9 @@ mod terms;
 pub use gate::{GATE, REDIS};
 pub use http::{ATTEMPT, BODY, BODY_NONE, BODY_VALUE, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN};
 pub use parts::{CONTENTS_PART, PART, PLACES};
-pub use sink::{ALL_COLUMNS, ANSWER, CALL, DOES, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE};
+pub use sink::{
+    ALL_COLUMNS, ANSWER, CALL, DOES, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE, TEXT_DECIMALS,
+};
 pub use terms::{ATTEMPTS_MAX, FACTOR_MAX, HANDLER, RESULTS, RETRYING};
 
 /// The words of a type that has `ALL` and `as_str`.
@@ -59,7 +61,7 @@ pub static TOP: Mapping = Mapping {
             }),
             "preset: debezium-postgres@3",
             "the blocks for [one kind of change events](#presets), e.g. `debezium-postgres@3`. A block that the topology \
-             writes itself replaces the preset's; `input` is merged key by key",
+             writes itself replaces the preset's; `input`, and `kinds` without `of`, are merged key by key",
         ),
         Key::required("input", Type::mapping(&INPUT), "input: {topics: [payments]}", "the topics to read, and how"),
         Key::optional(
@@ -403,12 +405,14 @@ pub static EPOCH_PART: Mapping = Mapping {
 
 /// `kinds`.
 pub static KINDS: Mapping = Mapping::of(&[
-    Key::required(
+    Key::optional(
         "of",
         PLACE,
         "kinds: {of: value.op, delete: [d]}",
-        "where to find the kind: a path, or `{first_of: [...]}`",
-    ),
+        "where to find the kind: a path, or `{first_of: [...]}`. A block with it replaces a preset's, one without it \
+         replaces only the keys that it has",
+    )
+    .or(Omitted::Words("required, or a preset")),
     Key::optional(
         "delete",
         KIND,

@@ -1,8 +1,8 @@
 //! Presets: identity, version, epoch, kinds and actions for the change events of one source.
 //!
 //! A preset is a fragment of a topology's YAML, embedded from `presets/NAME@NUMBER.yaml` and read by the same reader. A
-//! block that the topology writes itself replaces the preset's as a whole; `input` is merged key by key. Four keys
-//! belong to presets only: `notes`, what to know and to set at the source; `without_version` and `malformed_version`,
+//! block that the topology writes itself replaces the preset's as a whole; `input`, and `kinds` without its `of`, are
+//! merged key by key (`merge`). Four keys belong to presets only: `notes`, what to know and to set at the source; `without_version` and `malformed_version`,
 //! what to advise about a record with no version, or with an impossible one; and `warning`, for a topology that does
 //! not itself write one of the blocks under `unless`.
 //!
@@ -16,6 +16,8 @@ use crate::dedup::Reason;
 use crate::yaml::read::{clipped, did_you_mean, listed};
 use crate::yaml::tree::{self, Entry};
 use crate::yaml::{Field, File, Node, Place, Reader, Shape, Value};
+
+mod merge;
 
 /// Keys that only a preset has.
 const OWN_KEYS: &[&str] = &["notes", "without_version", "malformed_version", "warning"];
@@ -101,6 +103,19 @@ const WITHOUT_ORDER: &[(&str, &str)] = &[
     ("aws-dms", "its records carry a time, and no position that says which change of a row is newer"),
 ];
 
+/// Where the records of a source have a row, by the beginning of the preset's name; the first that fits counts. `None`:
+/// nowhere as an object.
+const ROWS: &[(&str, Option<&[&str]>)] = &[
+    ("debezium-mongodb", None),
+    ("debezium-outbox", Some(&["value"])),
+    // A flattened row stands in the value itself.
+    ("debezium-", Some(&["value.after", "value"])),
+    ("maxwell", Some(&["value.data"])),
+    ("ogg", Some(&["value.after"])),
+    ("canal", Some(&["value.data.0"])),
+    ("ticdc", Some(&["value.data.0"])),
+];
+
 /// Sources whose record keys say which table a row belongs to.
 const TABLES_IN_KEYS: &[&str] = &["maxwell"];
 
@@ -108,6 +123,16 @@ impl Preset {
     /// Whether its record keys say which table a row belongs to.
     pub fn names_tables_in_keys(&self) -> bool {
         TABLES_IN_KEYS.contains(&self.name)
+    }
+
+    /// Where its records have a row, as paths; `None` if nowhere as an object.
+    pub fn rows(&self) -> Option<&'static [&'static str]> {
+        ROWS.iter().find(|(known, _)| self.name.starts_with(known)).map_or(Some(&["value"]), |(_, places)| *places)
+    }
+
+    /// Whether its records have numbers as texts, and never in base64 as Kafka Connect's do.
+    pub fn has_text_decimals(&self) -> bool {
+        !self.name.starts_with("debezium-")
     }
 
     /// Its name with its number, as written in a topology.
@@ -160,7 +185,7 @@ pub fn apply(tree: Node, reader: &mut Reader<'_>) -> Result<(Node, Option<&'stat
     match choose(&field, reader) {
         Some(preset) => {
             warn(preset, entries, place, reader);
-            Ok((merge(tree, preset.tree(), place), Some(preset)))
+            Ok((merge::merge(tree, preset, place), Some(preset)))
         }
         None => Err(tree),
     }
@@ -240,47 +265,6 @@ fn unknown(name: &str, place: Place, reader: &mut Reader<'_>) {
         None => ("not one of those".to_owned(), format!("write one of {}", listed(&names))),
     };
     reader.mistake(place, message, label, help);
-}
-
-/// The user's tree with the preset's blocks added; those get the place `place`.
-fn merge(mut tree: Node, preset: Node, place: Place) -> Node {
-    let (Value::Mapping(entries), Value::Mapping(blocks)) = (&mut tree.value, preset.value) else { return tree };
-    let own_identity = entries.iter().any(|entry| entry.key == "identity");
-    for mut block in blocks {
-        // A topology with its own identity must state again that it stays in one partition.
-        let replaced = own_identity && block.key == "partitioned_by_identity";
-        if OWN_KEYS.contains(&block.key.as_str()) || replaced {
-            continue;
-        }
-        relocate(&mut block, place);
-        match entries.iter_mut().find(|entry| entry.key == block.key) {
-            None => entries.push(block),
-            Some(entry) if block.key == "input" => {
-                let (Value::Mapping(keys), Value::Mapping(defaults)) = (&mut entry.node.value, block.node.value) else {
-                    continue;
-                };
-                let missing = |default: &Entry| !keys.iter().any(|key| key.key == default.key);
-                let missing: Vec<Entry> = defaults.into_iter().filter(missing).collect();
-                keys.extend(missing);
-            }
-            Some(_) => {}
-        }
-    }
-    tree
-}
-
-fn relocate(entry: &mut Entry, place: Place) {
-    entry.key_place = place;
-    relocate_node(&mut entry.node, place);
-}
-
-fn relocate_node(node: &mut Node, place: Place) {
-    node.place = place;
-    match &mut node.value {
-        Value::Scalar { .. } => {}
-        Value::List(items) => items.iter_mut().for_each(|item| relocate_node(item, place)),
-        Value::Mapping(entries) => entries.iter_mut().for_each(|entry| relocate(entry, place)),
-    }
 }
 
 #[cfg(test)]

@@ -6,11 +6,15 @@
 use serde_json::{Map, Value, json};
 
 use super::keys;
-use crate::yaml::schema::{common, document, object, of, one_or_list, text_like};
+use crate::yaml::schema::{add, common, document, object, of, one_or_list, sorted, text_like};
 
 /// The schema, its keys in alphabetical order.
 pub fn schema() -> Value {
-    document("A topology of ratchet", &keys::TOP, definitions())
+    let mut schema = document("A topology of ratchet", &keys::TOP, definitions());
+    // Only a preset's kinds can be completed.
+    add(&mut schema, "if", json!({"not": {"required": ["preset"]}}));
+    add(&mut schema, "then", json!({"properties": {"kinds": {"required": ["of"]}}}));
+    sorted(schema)
 }
 
 /// The schema as text, as printed by `ratchet schema` and kept in the repository.

@@ -88,6 +88,8 @@ pub struct Postgres {
     pub inbox: Option<Inbox>,
     /// The topic for what statements return.
     pub result: Option<String>,
+    /// Whether each text in the table's columns of numbers is one, also where base64 may be meant.
+    pub has_text_decimals: bool,
 }
 
 /// What recognises a repetition in the database.

@@ -3,6 +3,7 @@
 
 mod at_once;
 mod contents;
+mod expanding;
 mod gates;
 mod http;
 mod sinks;

@@ -32,14 +32,15 @@ pub fn common() -> Map<String, Value> {
     definitions.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
-fn add(schema: &mut Value, key: &str, value: Value) {
+/// Adds a key to a schema.
+pub fn add(schema: &mut Value, key: &str, value: Value) {
     if let Value::Object(fields) = schema {
         fields.insert(key.to_owned(), value);
     }
 }
 
 /// The same value with its fields sorted by name: their order must not depend on how the program was built.
-fn sorted(value: Value) -> Value {
+pub fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.into_iter().collect();

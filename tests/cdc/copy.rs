@@ -44,7 +44,7 @@ input: {topics: [bank.public.postings]}
 sink:
   postgres:
     url: ${env:DATABASE_URL}
-    table: {name: postings, key: [account, line]}
+    table: {name: postings, key: [account, line], decimals: text}
 ";
 /// In both topologies' texts: makes another one of it, in which each record is new.
 const UNORDERED: (&str, &str) = ("-table\n", "-unordered\nidentity: [meta.partition, meta.offset]\n");

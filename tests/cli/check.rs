@@ -244,6 +244,25 @@ fn expanded_preset_loads_again() {
     room.run("check expanded.yaml").ended(0).said(&["identity {content: key}", "output clean.{topic}"]);
 }
 
+/// A preset that forwards what has no identity means an output; in a sink that is refused.
+#[test]
+fn expanded_table_loads_again_and_says_what_its_connector_needs() {
+    let room = Room::new();
+    room.write(
+        "copy.yaml",
+        "name: copy\npreset: debezium-postgres@2\ninput: {topics: [accounts]}\nkinds: {reads: by_version}\n\
+         sink: {postgres: {url: 'postgres://db/shop', table: {name: accounts, key: [id]}}}\n",
+    );
+    let connector = "decimal.handling.mode=string";
+    let ran = room.run("check copy.yaml --expand").ended(0).said(&["reads by version", connector]);
+    for line in ["\non_missing: dead_letter\n", "of: {first_of: [value.after, value]}", "reads: by_version"] {
+        assert!(ran.stdout.contains(line), "{}", ran.stdout);
+    }
+    room.write("expanded.yaml", &ran.stdout);
+    let again = room.run("check expanded.yaml --expand").ended(0).said(&["value.after or value", connector]);
+    assert_eq!(again.stdout, ran.stdout);
+}
+
 const CDC: &str = "name: NAME\npreset: debezium-postgres@2\ninput: {topics: [NAME]}\noutput: {topic: NAME.clean}\n";
 
 #[test]

@@ -13,6 +13,7 @@ mod until;
 mod bundles;
 mod commit;
 mod database;
+mod decimals;
 mod inbox;
 mod inspect;
 mod own_tables;

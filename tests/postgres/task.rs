@@ -20,6 +20,7 @@ pub fn settings_of(url: &str, statements: Vec<Statement>) -> Settings {
         topology: "test".to_owned(),
         statements,
         inbox: None,
+        has_text_decimals: true,
     }
 }
 

@@ -7,6 +7,8 @@ mod commit_order;
 mod conformance;
 mod corpus;
 mod docs;
+mod expanded;
+mod logical;
 mod mariadb;
 mod presets;
 mod properties;

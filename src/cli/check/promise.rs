@@ -1,7 +1,7 @@
 //! What `ratchet check` says of a topology's ending: what is promised and what that rests on, for a sink what each kind
 //! of record causes there, and what a gate is.
 
-use crate::dedup::{Action, Kind, OnNull, Rules};
+use crate::dedup::{Action, Format, Kind, OnNull, Rules};
 use crate::rendering::{described, show_places};
 use crate::topology::gate::{Gate, OnUnavailable};
 use crate::topology::sink::{Command, Inbox, Parameter, Postgres, Sink, Statement};
@@ -100,9 +100,21 @@ pub fn sink_lines(topology: &Topology) -> Vec<(&'static str, String)> {
         }
     };
     lines.push(("dedup", dedup));
+    lines.extend(values_of_table(topology, sink).map(|note| ("note", note.to_owned())));
     lines.extend(result.iter().map(|topic| ("results", topic.clone())));
     lines.push(("rejected", format!("{}, what the database refuses", topology.rules.actions.rejected)));
     lines
+}
+
+/// What a connector has to be set to, where a table is kept from Debezium's records.
+fn values_of_table(topology: &Topology, sink: &Sink) -> Option<&'static str> {
+    let keeps_table = sink.statements().iter().any(|statement| matches!(statement.command, Command::Upsert { .. }));
+    let of_connect = topology.rules.value_format == Format::ConnectJson;
+    (keeps_table && of_connect).then_some(
+        "`table` takes values as they are: at Debezium's connector set `decimal.handling.mode=string` (with `decimals: text` \
+         under `table`), `time.precision.mode=isostring` and `interval.handling.mode=string`, or let the converter write \
+         schemas (`value.converter.schemas.enable=true`); and set `skipped.operations=none`, so that truncates come",
+    )
 }
 
 /// The kinds of change that records can have.

@@ -3,14 +3,14 @@
 use super::Malformed;
 
 /// A place in a document.
-pub(super) struct Cursor<'d> {
+pub(in crate::dedup) struct Cursor<'d> {
     document: &'d [u8],
     at: usize,
 }
 
 /// The range of a string's bytes without its quotes, and whether it contains escapes.
 #[derive(Clone, Copy)]
-pub(super) struct Text {
+pub(in crate::dedup) struct Text {
     pub from: usize,
     pub to: usize,
     pub escaped: bool,

@@ -21,8 +21,7 @@ mod tape;
 
 use std::ops::Range;
 
-use cursor::Cursor;
-pub(super) use cursor::unescape;
+pub(super) use cursor::{Cursor, unescape};
 pub(super) use tape::{Tape, TokenKind};
 
 /// Why a document is not JSON, and where.
@@ -193,6 +192,16 @@ impl Scanner {
             _ => &self.places,
         };
         self.found[places[place.0]]
+    }
+
+    /// Where the last document's schema is, if it was wrapped and has one.
+    #[inline]
+    pub fn schema(&self) -> Option<Range<usize>> {
+        let wrapping = self.wrapping.as_ref().filter(|_| self.wrapped)?;
+        match self.found[wrapping.schema] {
+            Found::Composite { from, to } => Some(from..to),
+            _ => None,
+        }
     }
 
     /// Whether it looks through wrappings.

@@ -1,16 +1,19 @@
 //! Reads what paths lead to in a record, for those who do something with it rather than judge it.
 //!
 //! Keys and values are read as the rules say (`key_format`, `value_format`), in one pass for all paths together, and
-//! checked as a whole like those that identity and version are read from.
+//! checked as a whole like those that identity and version are read from. Where a record carries its Connect schema,
+//! [`Fields::write`] and [`Fields::write_object`] give values of logical types as what they are (see
+//! [`crate::dedup::logical`]); [`Fields::get`] gives everything as it stands there.
 
 use crate::dedup::json::{Scanner, unescape};
+use crate::dedup::logical::{Schemas, Shape, row, text};
 use crate::dedup::number;
 use crate::dedup::path::Path;
 use crate::dedup::rules::Rules;
 use crate::dedup::vocabulary::Reason;
 use crate::record::Record;
 
-use super::compile::{Compiler, Spot};
+use super::compile::{Compiler, Spot, Target};
 use super::rejection::{self, Rejection};
 use super::view::{Value, View};
 
@@ -48,7 +51,13 @@ pub struct Fields {
     spots: Vec<Spot>,
     key: Option<Scanner>,
     value: Option<Scanner>,
+    /// The schemas of keys and values.
+    key_schemas: Schemas,
+    value_schemas: Schemas,
 }
+
+/// What is wrong with a value that is not of the type that its record's schema says, in words.
+const UNLIKE_SCHEMA: &str = "it is not a value of the type that the record's schema says";
 
 /// What a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +111,7 @@ impl Fields {
             spots.push(if *is_document { compiler.document(path) } else { compiler.spot(path) });
         }
         let (key, value) = compiler.scanners();
-        Self { spots, key, value }
+        Self { spots, key, value, key_schemas: Schemas::default(), value_schemas: Schemas::default() }
     }
 
     /// Reads a record. A rejection says what is wrong with its key or value.
@@ -113,7 +122,59 @@ impl Fields {
         if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
             scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e))?;
         }
+        self.key_schemas.take(schema(self.key.as_ref(), record.key));
+        self.value_schemas.take(schema(self.value.as_ref(), record.value));
         Ok(())
+    }
+
+    /// Appends what the path with this number leads to, as [`Field::write`] does, a value of a logical type as what it is.
+    /// Returns false if it is missing.
+    ///
+    /// # Errors
+    /// It is not what the record's schema says, in words.
+    pub fn write(&self, number: usize, record: &Record<'_>, out: &mut Vec<u8>) -> Result<bool, &'static str> {
+        let field = self.get(number, record);
+        let Shape::Logical(logical) = self.shape(number) else { return Ok(field.write(out)) };
+        let mut unescaped = Vec::new();
+        let raw = match field {
+            Field::Missing => return Ok(false),
+            Field::Bool(_) => text::Raw::Bool,
+            Field::Number(bytes) => text::Raw::Number(bytes),
+            Field::Json(bytes) => text::Raw::Composite(bytes),
+            Field::Text(bytes) => text::Raw::Text(bytes),
+            Field::Escaped(bytes) => {
+                unescape(bytes, &mut unescaped);
+                text::Raw::Text(&unescaped)
+            }
+            // These are in no document, and no schema speaks of them.
+            Field::Integer(_) | Field::Bytes(_) => return Ok(field.write(out)),
+        };
+        logical.write(raw, out).map(|()| true).map_err(|_| UNLIKE_SCHEMA)
+    }
+
+    /// Appends the JSON object that the path with this number leads to, the values of logical types in it as what they are.
+    /// Returns false if there is none.
+    ///
+    /// # Errors
+    /// A value in it is not what the record's schema says, in words.
+    pub fn write_object(&self, number: usize, record: &Record<'_>, out: &mut Vec<u8>) -> Result<bool, &'static str> {
+        let Some(object) = self.object(number, record) else { return Ok(false) };
+        match self.shape(number) {
+            Shape::Plain => out.extend_from_slice(object),
+            shape => row::write(object, shape, out).map_err(|_| UNLIKE_SCHEMA)?,
+        }
+        Ok(true)
+    }
+
+    /// What the record that was read last says of the types of what the path leads to.
+    fn shape(&self, number: usize) -> &Shape {
+        let spot = &self.spots[number];
+        let schemas = match spot.target {
+            Target::InKey(_) => &self.key_schemas,
+            Target::InValue(_) => &self.value_schemas,
+            _ => return &Shape::Plain,
+        };
+        schemas.shape().at(&spot.path.steps)
     }
 
     /// The path with this number.
@@ -143,6 +204,11 @@ impl Fields {
     fn view<'a>(&'a self, record: &'a Record<'a>) -> View<'a> {
         View { record, key: self.key.as_ref(), value: self.value.as_ref() }
     }
+}
+
+/// The schema beside the payload of a document that was scanned, if there is one.
+fn schema<'a>(scanner: Option<&Scanner>, document: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    document?.get(scanner?.schema()?)
 }
 
 #[cfg(test)]

@@ -99,7 +99,32 @@ pub(super) fn epoch_too_long(bytes_max: usize) -> Rejection {
 }
 
 #[cold]
-pub(super) fn not_version(path: &Path, kind: VersionKind, error: NotVersion, digits_max: usize) -> Rejection {
+pub(super) fn unlike_schema(path: &Path) -> Rejection {
+    let message = format!("`{path}`, the version, is not the decimal that the record's schema says it is");
+    Rejection::new(Reason::VersionMalformed, message)
+}
+
+/// Why a value is no version; `is_base64` says whether it is a text that may be base64.
+#[cold]
+pub(super) fn not_version(
+    path: &Path,
+    kind: VersionKind,
+    (error, is_base64): (NotVersion, bool),
+    digits_max: usize,
+) -> Rejection {
+    let mut rejection = not_of_kind(path, kind, error, digits_max);
+    let is_number = matches!(kind, VersionKind::Integer | VersionKind::Decimal | VersionKind::Timestamp);
+    if is_base64 && is_number && error == NotVersion::Malformed {
+        rejection.message.push_str(
+            "; if it is a decimal in base64, as Debezium and Kafka Connect write them, set \
+             `decimal.handling.mode=string` at the connector, or let the converter write schemas \
+             (`value.converter.schemas.enable=true`)",
+        );
+    }
+    rejection
+}
+
+fn not_of_kind(path: &Path, kind: VersionKind, error: NotVersion, digits_max: usize) -> Rejection {
     let expected = match kind {
         VersionKind::Integer => "neither a JSON integer nor a decimal integer as text",
         VersionKind::Decimal => "neither a JSON number nor a decimal as text",

@@ -2,6 +2,8 @@
 
 use crate::dedup::identity;
 use crate::dedup::json::{self, Tape};
+use crate::dedup::logical::text::Raw;
+use crate::dedup::logical::{Schemas, Shape};
 use crate::dedup::number;
 use crate::dedup::rules::Limits;
 use crate::dedup::timestamp;
@@ -24,6 +26,10 @@ pub(super) struct Scratch {
     tape: Tape,
     /// Binlogs' base names, as parts of the scope; `None` if a binlog is missing.
     bases: Option<Vec<u8>>,
+    /// The schemas that records carry.
+    schemas: Schemas,
+    /// A value of a logical type as what it is.
+    decoded: Vec<u8>,
 }
 
 /// Reads versions and scopes.
@@ -81,11 +87,12 @@ impl<'a> Versions<'a, '_> {
 
     /// Appends one part's bytes at `start`, the arena's end; returns whether the part is there.
     fn part(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<bool, Rejection> {
-        let Scratch { limbs, text, digits, tape, bases } = &mut *self.scratch;
+        let Scratch { limbs, text, digits, tape, bases, schemas, decoded } = &mut *self.scratch;
         let Some((spot, value)) = find(self.view, &part.of, &part.none, text) else { return Ok(false) };
         let (limits, kind) = (self.limits, part.kind);
         let digits_max = limits.version_digits_max;
-        let reject = |error| rejection::not_version(&spot.path, kind, error, digits_max);
+        let value = decode(self.view, spot, value, kind, schemas, decoded)?;
+        let reject = |error| rejection::not_version(&spot.path, kind, (error, is_base64(value)), digits_max);
         let mut number = [0; 20];
         let bytes = match value {
             Value::Missing => return Ok(false),
@@ -179,6 +186,54 @@ impl<'a> Versions<'a, '_> {
         }
         Ok(!plan.epoch.is_empty() || plan.binlog)
     }
+}
+
+/// The number that a decimal is, where the record carries a schema that says so; every other value as it is. Numbers that
+/// count time stay numbers: a part's `unit` says what they count, and what is remembered was read by it.
+#[inline]
+fn decode<'v>(
+    view: View<'v>,
+    spot: &'v Spot,
+    value: Value<'v>,
+    kind: VersionKind,
+    schemas: &mut Schemas,
+    decoded: &'v mut Vec<u8>,
+) -> Result<Value<'v>, Rejection> {
+    let is_numeric = matches!(kind, VersionKind::Integer | VersionKind::Decimal | VersionKind::Timestamp);
+    let raw = match value {
+        Value::Text(text) if is_numeric => Raw::Text(text),
+        Value::Composite(object) if is_numeric => Raw::Composite(object),
+        _ => return Ok(value),
+    };
+    let Some(schema) = view.schema(&spot.target) else { return Ok(value) };
+    schemas.take(Some(schema));
+    let Shape::Logical(logical) = schemas.shape().at(&spot.path.steps) else { return Ok(value) };
+    if !logical.is_number() {
+        return Ok(value);
+    }
+    decoded.clear();
+    logical.write(raw, decoded).map_err(|_| rejection::unlike_schema(&spot.path))?;
+    if kind == VersionKind::Integer {
+        trim_zeros(decoded);
+    }
+    Ok(Value::Number(decoded))
+}
+
+/// Leaves out a fraction of nothing but zeros.
+fn trim_zeros(number: &mut Vec<u8>) {
+    if let Some(point) = number.iter().position(|&byte| byte == b'.')
+        && number[point + 1..].iter().all(|&byte| byte == b'0')
+    {
+        number.truncate(point);
+    }
+}
+
+/// Whether this is a text that may be base64: a connector's way of writing decimals that are not set to be texts.
+fn is_base64(value: Value<'_>) -> bool {
+    let Value::Text(text) = value else { return false };
+    let end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    end > 0 && text.len().is_multiple_of(4) && text.len() - end <= 2 && text[..end].iter().all(is_digit)
 }
 
 /// Checks that these bytes of a part are not below its minimum.

@@ -120,6 +120,17 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The schema beside the payload that the target is in, if the record carries one.
+    #[inline]
+    pub fn schema(self, target: &Target) -> Option<&'a [u8]> {
+        let (scanner, document) = match target {
+            Target::InKey(_) => (self.key?, self.record.key?),
+            Target::InValue(_) => (self.value?, self.record.value?),
+            _ => return None,
+        };
+        document.get(scanner.schema()?)
+    }
+
     /// Whether unions are looked through in the target's document.
     pub fn is_looking_through(self, target: &Target) -> bool {
         let scanner = match target {

@@ -78,7 +78,8 @@ impl Connection {
         }
         let mut all = Vec::with_capacity(settings.statements.len());
         for (number, statement) in settings.statements.iter().enumerate() {
-            let prepared = answered(statement::prepare(&self.client, number, statement)).await;
+            let work = statement::prepare(&self.client, number, statement, settings.has_text_decimals);
+            let prepared = answered(work).await;
             all.push(prepared.map_err(|trouble| statement::helped(trouble).of(&statement.named(number)))?);
         }
         let all: Arc<[Prepared]> = all.into();

@@ -154,7 +154,14 @@ async fn look_over(
             continue;
         }
         let constants = constants.get(number).map_or(&[][..], Vec::as_slice);
-        if let Err(trouble) = one_statement(client, number, statement, constants).await {
+        let looked = one_statement(client, (number, statement), settings.has_text_decimals, constants).await;
+        if let (Ok(()), Statement::Upsert { table, columns, .. }) = (&looked, statement) {
+            let table = upsert::Table::find(client, table, settings.has_text_decimals).await?;
+            let is_written = |name: &&str| columns.as_ref().is_none_or(|all| all.iter().any(|column| column == name));
+            let decimals: Vec<&str> = table.decimals().into_iter().filter(is_written).collect();
+            findings.extend(decimals_are_doubted(&decimals).map(|finding| finding.of(number)));
+        }
+        if let Err(trouble) = looked {
             // Said once, and not for each of the statements that keep it.
             missing.extend(statement.table().filter(|_| trouble.code == Some(SqlState::UNDEFINED_TABLE)));
             let finding = Finding::error(trouble.message.clone()).of(number);
@@ -168,6 +175,17 @@ async fn look_over(
         }
     }
     Ok(())
+}
+
+/// What is said of columns of decimals, where not every text in them is a number.
+fn decimals_are_doubted(columns: &[&str]) -> Option<Finding> {
+    let message = format!(
+        "a text for {} is refused where it may be base64, as Debezium's decimal.handling.mode=precise writes numbers",
+        columns.join(", ")
+    );
+    let help = "set decimal.handling.mode=string at the connector and write 'decimals: text' under 'table', or let the \
+                connector's converter write schemas; numbers that come as numbers need neither";
+    (!columns.is_empty()).then(|| Finding::note(message).help(help))
 }
 
 async fn own_tables(
@@ -230,23 +248,24 @@ async fn rights(client: &Client, settings: &Settings, role: &str, findings: &mut
 /// Prepares a statement, and has it planned with nulls, which also looks at rights and at the key's unique index.
 async fn one_statement(
     client: &Client,
-    number: usize,
-    statement: &Statement,
+    (number, statement): (usize, &Statement),
+    has_text_decimals: bool,
     constants: &[Option<String>],
 ) -> Result<(), Trouble> {
-    statement::prepare(client, number, statement).await?;
+    statement::prepare(client, number, statement, has_text_decimals).await?;
+    let find = |table| upsert::Table::find(client, table, has_text_decimals);
     let (sql, parameters) = match statement {
         Statement::Sql { text, parameters, .. } => (text.clone(), *parameters),
         Statement::Upsert { table, key, columns } => {
-            let table = upsert::Table::find(client, table).await?;
+            let table = find(table).await?;
             (table.upsert(key, columns.as_deref()).map_err(Trouble::lasting)?, 1)
         }
         Statement::DeleteRow { table, key } => {
-            let table = upsert::Table::find(client, table).await?;
+            let table = find(table).await?;
             (table.delete(key).map_err(Trouble::lasting)?, 1)
         }
         Statement::Truncate { table } => {
-            let table = upsert::Table::find(client, table).await?;
+            let table = find(table).await?;
             let sql = format!("select has_table_privilege({}, 'truncate')", constant(table.name()));
             if client.query_one(&sql, &[]).await?.try_get(0)? {
                 return Ok(());

@@ -63,6 +63,9 @@ pub struct Settings {
     pub statements: Vec<Statement>,
     /// The inbox, if effects are recognised there too.
     pub inbox: Option<Inbox>,
+    /// Whether each text in a column of numbers is one. If not, one that may be a number in base64 is refused: its digits
+    /// would be taken for another number.
+    pub has_text_decimals: bool,
 }
 
 impl fmt::Debug for Settings {
@@ -74,6 +77,7 @@ impl fmt::Debug for Settings {
             .field("topology", &self.topology)
             .field("statements", &self.statements)
             .field("inbox", &self.inbox)
+            .field("has_text_decimals", &self.has_text_decimals)
             .finish()
     }
 }

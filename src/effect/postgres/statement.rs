@@ -43,12 +43,18 @@ fn returning(text: &str) -> String {
     format!("with ratchet_rows as (\n{text}\n) select row_to_json(ratchet_rows)::text from ratchet_rows")
 }
 
-/// Prepares a statement.
+/// Prepares a statement; see [`super::Settings::has_text_decimals`].
 ///
 /// # Errors
 /// What PostgreSQL says of it, with the place, or a number of parameters that is not its own.
-pub(super) async fn prepare(client: &Client, number: usize, statement: &Statement) -> Result<Prepared, Trouble> {
+pub(super) async fn prepare(
+    client: &Client,
+    number: usize,
+    statement: &Statement,
+    has_text_decimals: bool,
+) -> Result<Prepared, Trouble> {
     let (mut returns, mut many) = (false, None);
+    let find = |table| upsert::Table::find(client, table, has_text_decimals);
     let sql = match statement {
         Statement::Sql { text, returns: true, .. } => {
             returns = true;
@@ -56,16 +62,16 @@ pub(super) async fn prepare(client: &Client, number: usize, statement: &Statemen
         }
         Statement::Sql { text, .. } => text.clone(),
         Statement::Upsert { table, key, columns } => {
-            let (table, columns) = (upsert::Table::find(client, table).await?, columns.as_deref());
+            let (table, columns) = (find(table).await?, columns.as_deref());
             many = Many::find(client, &table, Change::Upsert, key, columns).await?;
             table.upsert(key, columns).map_err(Trouble::lasting)?
         }
         Statement::DeleteRow { table, key } => {
-            let table = upsert::Table::find(client, table).await?;
+            let table = find(table).await?;
             many = Many::find(client, &table, Change::Delete, key, None).await?;
             table.delete(key).map_err(Trouble::lasting)?
         }
-        Statement::Truncate { table } => upsert::Table::find(client, table).await?.truncate(),
+        Statement::Truncate { table } => find(table).await?.truncate(),
     };
     let prepared = client.prepare(&sql).await.map_err(|error| refused(error, statement, &sql))?;
     let (has, given) = (prepared.params().len(), statement.parameters());

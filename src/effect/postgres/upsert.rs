@@ -3,7 +3,8 @@
 //! Their parameter is a JSON object. `json_to_record` hands each field's text to its column's own type, so that the
 //! server reads it as it reads any text; what Debezium says is an unchanged large value is taken out before. A number for
 //! a date, a time or an interval is refused: it would be read as something, and connectors mean days, milliseconds or
-//! microseconds by it. A field that is missing keeps what its column has. An unchanged large value without a row that has
+//! microseconds by it. So is a text for a number that base64 may be, unless it is said that texts are numbers: Connect
+//! writes decimals in base64, of which `1234` is some. A field that is missing keeps what its column has. An unchanged large value without a row that has
 //! it is refused: nothing says what it is.
 //!
 //! An upsert updates first, and inserts if there was no row: an insert alone would have to satisfy NOT NULL for columns
@@ -35,6 +36,10 @@ const UNAVAILABLE_HSTORE: &str = r#"{"__debezium_unavailable_value":"__debezium_
 const UNAVAILABLE_UUID: &str = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
 /// What a text begins with that is cast to a number in order to fail: what it says is ours.
 pub(super) const OWN: &str = "ratchet: ";
+/// What base64 looks like, as a regular expression: [`is_base64`].
+const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$";
+/// A text that looks like it, and is how JSON has infinite floating-point numbers.
+const INFINITY: &str = "Infinity";
 /// The parsed parameter, beside the columns of the table: a name that no table has.
 const OBJECT: &str = "\"ratchet: the object\"";
 
@@ -77,6 +82,12 @@ enum Kind {
     Time,
     /// An array of these.
     TimeList,
+    /// A number: as its type reads text, unless that may be base64.
+    Number,
+    /// The same for a floating-point number.
+    Float,
+    /// An array of these.
+    NumberList,
 }
 
 /// The parts of a table's name: separated by dots, with double quotes around a part that has one.
@@ -114,8 +125,8 @@ pub(super) fn parts(name: &str) -> Result<Vec<String>, String> {
 }
 
 impl Table {
-    /// Asks the catalog.
-    pub async fn find(client: &Client, name: &str) -> Result<Self, Trouble> {
+    /// Asks the catalog. Each text in a column of numbers is one if `has_text_decimals`.
+    pub async fn find(client: &Client, name: &str, has_text_decimals: bool) -> Result<Self, Trouble> {
         let quoted_name: Vec<_> = parts(name).map_err(Trouble::lasting)?.iter().map(|part| quoted(part)).collect();
         let sql = "select a.attname::text, format_type(a.atttypid, a.atttypmod), a.attidentity = 'a', \
                    case when a.attidentity = '' then pg_get_expr(d.adbin, d.adrelid) \
@@ -127,6 +138,10 @@ impl Table {
                     when exists (select from base where id in (114, 3802)) then 'json' \
                     when exists (select from base where id in (1082, 1083, 1114, 1184, 1186, 1266)) then 'time' \
                     when exists (select from base where id in (1182, 1183, 1115, 1185, 1187, 1270)) then 'timelist' \
+                    when exists (select from base where id in (20, 21, 23, 26, 790, 1700)) then 'number' \
+                    when exists (select from base where id in (700, 701)) then 'float' \
+                    when exists (select from base where id in (1005, 1007, 1016, 1028, 791, 1231, 1021, 1022)) \
+                    then 'numberlist' \
                     else 'plain' end), \
                    a.attnotnull or (select t.typnotnull from pg_catalog.pg_type t where t.oid = a.atttypid), \
                    n.nspname::text, c.relname::text, \
@@ -161,6 +176,9 @@ impl Table {
                     "json" => Kind::Json,
                     "time" => Kind::Time,
                     "timelist" => Kind::TimeList,
+                    "number" if !has_text_decimals => Kind::Number,
+                    "float" if !has_text_decimals => Kind::Float,
+                    "numberlist" if !has_text_decimals => Kind::NumberList,
                     _ => Kind::Plain,
                 },
             })
@@ -172,6 +190,14 @@ impl Table {
     /// The table's quoted name, with its schema.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The columns of decimal numbers in which a text that may be base64 is refused.
+    pub fn decimals(&self) -> Vec<&str> {
+        let is_decimal = |column: &&Column| {
+            matches!(column.kind, Kind::Number | Kind::NumberList) && column.sql_type.starts_with("numeric")
+        };
+        self.columns.iter().filter(is_decimal).map(|column| column.name.as_str()).collect()
     }
 
     /// Truncates the table.
@@ -240,8 +266,8 @@ fn equal(key: &[&Column]) -> String {
 /// The columns with the types as which their fields are read.
 fn record(columns: &[&Column]) -> String {
     let text = |column: &Column| match column.kind {
-        Kind::Plain | Kind::Time | Kind::TimeList => column.sql_type.clone(),
         Kind::Bytes | Kind::ByteList | Kind::Json => "text".to_owned(),
+        _ => column.sql_type.clone(),
     };
     list(columns, |column| format!("{} {}", quoted(&column.name), text(column)))
 }
@@ -257,15 +283,12 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
         write!(sql, " when (o.j ->> {field}) is null then ({says} || o.j::text)::int").ok();
         sql
     });
-    let numbers = columns.iter().fold(String::new(), |mut sql, column| {
+    let doubtful = columns.iter().fold(String::new(), |mut sql, column| {
         let field = constant(&column.name);
-        let is_number = match column.kind {
-            Kind::Time => format!("json_typeof(o.j -> {field}) = 'number'"),
-            Kind::TimeList => format!("jsonb_path_exists((o.j -> {field})::jsonb, '$.** ? (@.type() == \"number\")')"),
-            Kind::Plain | Kind::Bytes | Kind::ByteList | Kind::Json => return sql,
-        };
-        let says = constant(&format!("{OWN}column {} takes text such as 2026-01-31, not a number: ", column.name));
-        write!(sql, " when {is_number} then ({says} || (o.j ->> {field}))::int").ok();
+        if let Some(condition) = is_doubtful(column) {
+            let says = constant(&format!("{OWN}column {} {}: ", column.name, doubt(column.kind)));
+            write!(sql, " when {condition} then ({says} || (o.j ->> {field}))::int").ok();
+        }
         sql
     });
     let (is_marked, is_unchanged) = (is_marked(), is_unchanged(columns));
@@ -275,8 +298,43 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
          else (select coalesce(json_object_agg(e.key, e.value), '{{}}') from json_each(p.t::json) as e \
          where not {is_unchanged}) end as j from p), \
          x as materialized (select {names}, o.j as {OBJECT} from o, json_to_record(o.j) as r ({record}) \
-         where case{missing}{numbers} else 0 end = 0)"
+         where case{missing}{doubtful} else 0 end = 0)"
     )
+}
+
+/// Whether the field of a column would be taken for something else than it may be, in SQL; `None` if it never is.
+fn is_doubtful(column: &Column) -> Option<String> {
+    let field = format!("o.j -> {}", constant(&column.name));
+    let text = format!("o.j ->> {}", constant(&column.name));
+    let is_base64 = format!("json_typeof({field}) = 'string' and ({text}) ~ '{BASE64}'");
+    let within = |what: &str| format!("jsonb_path_exists(({field})::jsonb, '$.** ? ({what})')");
+    match column.kind {
+        Kind::Time => Some(format!("json_typeof({field}) = 'number'")),
+        Kind::TimeList => Some(within("@.type() == \"number\"")),
+        Kind::Number => Some(is_base64),
+        Kind::Float => Some(format!("{is_base64} and ({text}) <> '{INFINITY}'")),
+        Kind::NumberList => Some(within(&format!("@.type() == \"string\" && @ like_regex \"{BASE64}\""))),
+        Kind::Plain | Kind::Bytes | Kind::ByteList | Kind::Json => None,
+    }
+}
+
+/// What is said of such a field.
+fn doubt(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Time | Kind::TimeList => "takes text such as 2026-01-31, not a number",
+        _ => {
+            "takes a number, and this text may be one in base64, as decimal.handling.mode=precise writes it; set \
+             decimal.handling.mode=string at the connector, and write 'decimals: text' under 'table' once texts are numbers"
+        }
+    }
+}
+
+/// Whether a text looks like base64.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let padding = text.len() - digits.len();
+    !digits.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && digits.bytes().all(is_digit)
 }
 
 /// Whether a placeholder may be in the parameter: most have none, and their text is used as it is.
@@ -324,7 +382,6 @@ fn is_whole(columns: &[&Column]) -> String {
 fn value(column: &Column) -> String {
     let field = format!("x.{}", quoted(&column.name));
     match column.kind {
-        Kind::Plain | Kind::Time | Kind::TimeList => field,
         Kind::Bytes => bytes_of(&field),
         Kind::ByteList => format!(
             "case when {field} is not null then array(select {} from json_array_elements_text({field}::json) \
@@ -332,6 +389,7 @@ fn value(column: &Column) -> String {
             bytes_of("e.v")
         ),
         Kind::Json => format!("{field}::{}", column.sql_type),
+        _ => field,
     }
 }
 
@@ -359,6 +417,18 @@ fn value_or_kept(column: &Column) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_that_may_be_base64_are_known() {
+        for text in ["1234", "AQ==", "ASw=", "12345678", "1e10", "+123", "Infinity", "/+/+"] {
+            assert!(is_base64(text), "{text}");
+        }
+        for text in
+            ["", "====", "A===", "12.5", "12.50", "-123", "123", "12345", "NaN", "1 23", "12=4", "1_00", "12.3456789"]
+        {
+            assert!(!is_base64(text), "{text}");
+        }
+    }
 
     #[test]
     fn names_have_one_or_two_parts() {

@@ -132,12 +132,10 @@ fn contents(spec: &Spec, default: Option<Contents>) -> Option<Contents> {
 
 /// What to do with a record that has the identity and the version of another with other contents.
 fn conflict(spec: &Spec) -> Action {
-    let written = spec.actions.conflict.as_ref();
-    // What a preset says is about an output or a table: elsewhere an effect would be lost, or happen twice.
-    let has_effects = spec.sink.is_some() && !spec.keeps_a_table();
-    match written.filter(|action| !has_effects || Some(action.place) != spec.preset_place) {
+    match &spec.actions.conflict {
         Some(action) => action.value,
-        None if has_effects => Action::DeadLetter,
+        // An effect would be lost, or happen twice.
+        None if spec.sink.is_some() && !spec.keeps_a_table() => Action::DeadLetter,
         None => default_conflict(spec),
     }
 }
@@ -258,9 +256,7 @@ impl Compiler<'_> {
 
     /// `contents` and `on_conflict` have an effect, and on each other.
     fn check_conflict(&mut self) {
-        let own = |place: &Place| Some(*place) != self.spec.preset_place;
-        let contents = self.spec.contents.as_ref().filter(|contents| own(&contents.place));
-        let conflict = self.spec.actions.conflict.as_ref().filter(|action| own(&action.place));
+        let (contents, conflict) = (self.spec.contents.as_ref(), self.spec.actions.conflict.as_ref());
         let written = [("contents", contents.map(|it| it.place)), ("on_conflict", conflict.map(|it| it.place))];
         if let Some(terms) = self.spec.sink.as_ref().and_then(|sink| sink.terms()) {
             for (key, place) in written.into_iter().filter_map(|(key, place)| Some((key, place?))) {

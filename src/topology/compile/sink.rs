@@ -50,6 +50,7 @@ impl Compiler<'_> {
             statements: statements?,
             inbox: inbox?,
             result,
+            has_text_decimals: postgres.table.as_ref().is_some_and(|table| table.has_text_decimals),
         }))))
     }
 

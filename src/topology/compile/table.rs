@@ -7,17 +7,6 @@ use crate::yaml::{Placed, Text};
 
 use super::{Compiler, shown};
 
-/// Where presets have a row, by the beginning of their names; the first that fits counts. `None`: nowhere as an object.
-const ROWS: &[(&str, Option<&[&str]>)] = &[
-    ("debezium-mongodb", None),
-    ("debezium-outbox", Some(&["value"])),
-    // A flattened row stands in the value itself.
-    ("debezium-", Some(&["value.after", "value"])),
-    ("maxwell", Some(&["value.data"])),
-    ("ogg", Some(&["value.after"])),
-    ("canal", Some(&["value.data.0"])),
-    ("ticdc", Some(&["value.data.0"])),
-];
 /// The columns of Debezium's outbox router, in the order of [`OutboxSpec::columns`].
 const OUTBOX_COLUMNS: &str = "id, aggregatetype, aggregateid, type, payload";
 
@@ -60,18 +49,13 @@ impl Compiler<'_> {
         if let Some(of) = &spec.of {
             return Some(of.clone());
         }
-        let preset = self.preset.map_or("", |preset| preset.name);
-        let Some((_, places)) = ROWS.iter().find(|(known, _)| preset.starts_with(known)) else {
-            return Some(vec![whole_value()]);
-        };
-        let Some(places) = places else {
-            let message = format!("the records of {preset} have no row as an object, which `table` needs");
-            let help = "write `on` with statements of your own, whose parameters are paths into the record; or say by `of` \
-                        where an object is";
-            self.mistake(spec.place, message, "where is the row?", help);
-            return None;
-        };
-        Some(places.iter().map(|place| Path::parse(place).expect("it is a path")).collect())
+        // Where a preset has a row as an object, it has written `of`.
+        let Some(preset) = self.preset else { return Some(vec![whole_value()]) };
+        let message = format!("the records of {} have no row as an object, which `table` needs", preset.name);
+        let help = "write `on` with statements of your own, whose parameters are paths into the record; or say by `of` \
+                    where an object is";
+        self.mistake(spec.place, message, "where is the row?", help);
+        None
     }
 
     /// Where the row of a delete is, at least its key: beside that of a change, in the record's key, or where the row of

@@ -73,7 +73,7 @@ pub static POSTGRES: Mapping = Mapping {
             "table",
             Type::mapping(&TABLE),
             "table: {name: accounts, key: [id]}",
-            "a table that is kept as the source has it: `name`, `key`, `columns`, `of`",
+            "a table that is kept as the source has it: `name`, `key`, `columns`, `of`, `decimals`",
         ),
         Key::optional(
             "outbox",
@@ -193,10 +193,19 @@ pub static TABLE: Mapping = Mapping::of(&[
     .or(Omitted::Is(ALL_COLUMNS)),
     Key::optional("of", PLACE, "of: value.after", "where the row is, an object: a path, or `{first_of: [...]}`")
         .or(Omitted::Words("where the preset has it; else `value`")),
+    Key::optional(
+        "decimals",
+        Type::Words(|| vec![TEXT_DECIMALS.to_owned()]),
+        "decimals: text",
+        "`text`: [a text in a column of numbers is a number](sinks/postgres.md#values), also one that may be base64",
+    )
+    .or(Omitted::Words("a text that may be base64 is refused; with presets other than Debezium's `text`")),
 ]);
 
 /// The word for all columns.
 pub const ALL_COLUMNS: &str = "all";
+/// The word for decimals that come as text.
+pub const TEXT_DECIMALS: &str = "text";
 
 /// `inbox`.
 pub static INBOX: Mapping = Mapping::of(&[

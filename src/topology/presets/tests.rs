@@ -137,6 +137,37 @@ fn input_is_merged_key_by_key() {
 }
 
 #[test]
+fn one_key_of_kinds_is_written_without_the_others() {
+    use crate::dedup::{Reads, Scalar};
+    for preset in ALL {
+        let own = topology(&preset.pinned()).rules;
+        let switched = load_text(&(bare(&preset.pinned()) + "kinds: {reads: by_version}\n"));
+        let Some(kinds) = own.kinds.clone().filter(|kinds| !kinds.read.is_empty()) else {
+            // There is nothing to complete, or no read that could win.
+            assert!(switched.is_err(), "{}", preset.pinned());
+            continue;
+        };
+        let rules = switched.map_err(|diagnostics| diagnostics.render(false)).unwrap().topology.rules;
+        assert_eq!(rules.kinds, Some(crate::dedup::Kinds { reads: Reads::ByVersion, ..kinds }), "{}", preset.pinned());
+        assert_eq!(rules.digest(), own.digest(), "{}", preset.pinned());
+    }
+    // A list is a key's value: it is replaced, not added to.
+    let rules = load(&(bare("maxwell@1") + "kinds: {delete: [gone]}\n")).topology.rules;
+    assert_eq!(rules.kinds.as_ref().unwrap().delete, [Scalar::Text("gone".to_owned())]);
+}
+
+/// As before a block could be completed: what a whole block leaves out is not there.
+#[test]
+fn kinds_with_of_replace_the_presets_as_a_whole() {
+    let text = bare("debezium-postgres@2") + "kinds: {of: value.op, delete: [d], read: [r]}\n";
+    let kinds = load(&text).topology.rules.kinds.clone().unwrap();
+    assert_eq!((kinds.truncate.len(), kinds.message.len(), kinds.table.len()), (0, 0, 0));
+    let rules = load(&text).topology.rules;
+    let text = rules.canonical_text();
+    assert!(text.contains("kinds: [value.op]\ndelete: [\"d\"]\nread: [\"r\"]\ntruncate: []\nmessage: []\n"), "{text}");
+}
+
+#[test]
 fn own_identity_loses_the_presets_partitioning() {
     let text = bare("debezium-postgres@2") + "identity: {first_of: [[value.after.id], [key]]}\n";
     let loaded = load(&text);

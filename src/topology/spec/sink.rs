@@ -87,6 +87,8 @@ pub struct TableSpec {
     pub columns: Option<Vec<Placed<Text>>>,
     /// Where the row is, if that is written.
     pub of: Option<Places>,
+    /// Whether each text in a column of numbers is one.
+    pub has_text_decimals: bool,
 }
 
 /// An outbox as written.
@@ -217,12 +219,15 @@ impl SpecReader<'_, '_> {
                 Some(None)
             }
         };
+        let decimals = fields.get("decimals").map(|field| self.reader.choice(field, &[(keys::TEXT_DECIMALS, true)]));
+        let has_text_decimals = decimals.map_or(Some(false), |read| read.map(|placed| placed.value))?;
         Some(TableSpec {
             place: field.key_place,
             name,
             key,
             columns: columns.map_or(Some(None), |read| read)?,
             of: of?,
+            has_text_decimals,
         })
     }
 

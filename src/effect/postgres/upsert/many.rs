@@ -10,7 +10,8 @@
 //!   of somebody's own. The statement itself looks again whether that is still so, and fails if it is not.
 //! - for rows that have the same columns, where the others can be left out of an insert: they may be null or have a
 //!   default that nobody notices being worked out.
-//! - for rows that need no words of ours: each has its key, no placeholder, no number for a time.
+//! - for rows that need no words of ours: each has its key, no placeholder, no number for a time, no text for a number that
+//!   base64 may be.
 //!
 //! Most types read a text that is cast to them as they read JSON's texts. Where all columns have such types, the rows'
 //! JSON is taken apart here, which costs a fraction of what it costs there.
@@ -234,11 +235,13 @@ impl Column {
         let (name, text_type) = (quoted(&self.name), self.text_type.as_ref()?);
         match self.kind {
             // An insert applies the modifiers as reading does; a comparison would not.
-            Kind::Plain | Kind::Time if change == Change::Upsert || *text_type == self.sql_type => {
+            Kind::Plain | Kind::Time | Kind::Number | Kind::Float
+                if change == Change::Upsert || *text_type == self.sql_type =>
+            {
                 Some(format!("p.{name}::{text_type} as {name}"))
             }
             Kind::Bytes | Kind::Json => Some(format!("p.{name}")),
-            Kind::Plain | Kind::Time | Kind::ByteList | Kind::TimeList => None,
+            _ => None,
         }
     }
 

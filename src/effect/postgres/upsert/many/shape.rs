@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::super::{Kind, NUMBERS_BEGIN, UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID};
+use super::super::{Column, Kind, NUMBERS_BEGIN, UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID, is_base64};
 use super::Many;
 
 /// How much of a mark is searched for: short texts are found much faster, and one that is no mark costs little.
@@ -29,6 +29,8 @@ enum Value {
     Bool,
     Number(u64),
     Text(u64),
+    /// A text for a number that base64 may be, or an object or array with one.
+    Doubtful,
     /// An object or an array.
     Nested,
 }
@@ -59,15 +61,17 @@ impl<'de> Visitor<'de> for Row<'_> {
         let (mut shape, mut is_fit, mut next) = (Shape { columns: 0, key: 0 }, true, 0);
         while let Some(number) = map.next_key_seed(Name { many, next })? {
             let Some(number) = number else {
-                map.next_value_seed(Hashed { many, is_key: false })?;
+                map.next_value_seed(Hashed { many, is_key: false, is_number: false })?;
                 continue;
             };
             next = number + 1;
             let is_key = many.key.contains(&number);
-            let value = map.next_value_seed(Hashed { many, is_key })?;
+            let value =
+                map.next_value_seed(Hashed { many, is_key, is_number: many.table.columns[number].is_number() })?;
             is_fit &= shape.columns & 1 << number == 0;
             shape.columns |= 1 << number;
             is_fit &= match (many.table.columns[number].kind, &value) {
+                _ if matches!(value, Value::Doubtful) => false,
                 _ if is_key => matches!(value, Value::Number(_) | Value::Text(_)),
                 (Kind::Time, Value::Number(_)) | (Kind::TimeList, Value::Number(_) | Value::Nested) => false,
                 _ => true,
@@ -116,6 +120,14 @@ impl Visitor<'_> for Name<'_> {
 struct Hashed<'a> {
     many: &'a Many,
     is_key: bool,
+    /// Whether it is for a column of numbers, in which not every text is one.
+    is_number: bool,
+}
+
+impl Column {
+    fn is_number(&self) -> bool {
+        matches!(self.kind, Kind::Number | Kind::Float | Kind::NumberList)
+    }
 }
 
 impl Hashed<'_> {
@@ -161,13 +173,21 @@ impl<'de> Visitor<'de> for Hashed<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        if self.is_number && is_base64(text) {
+            return Ok(Value::Doubtful);
+        }
         Ok(Value::Text(if self.is_key { self.many.hasher.hash_one(text) } else { 0 }))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         // Not passed over: that has no bound to how deeply it may be nested.
-        while list.next_element_seed(Hashed { is_key: false, ..self })?.is_some() {}
-        Ok(Value::Nested)
+        let mut nested = Value::Nested;
+        while let Some(value) = list.next_element_seed(Hashed { is_key: false, ..self })? {
+            if matches!(value, Value::Doubtful) {
+                nested = value;
+            }
+        }
+        Ok(nested)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {

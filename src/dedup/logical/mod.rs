@@ -1,0 +1,195 @@
+//! What a record's Connect schema says of its fields: the logical types of Kafka Connect and Debezium.
+//!
+//! Connect's JSON writes a decimal as base64 and a date as a number of days; only the schema beside the payload says so
+//! (`{"schema": …, "payload": …}`). A [`Shape`] is a schema as far as it matters: where values of logical types are.
+//! [`text`] says what such a value is, exactly; [`row`] writes a whole object anew.
+//!
+//! | type | stands there as | is |
+//! |---|---|---|
+//! | `org.apache.kafka.connect.data.Decimal` | base64 of two's complement, the scale in the schema | a number |
+//! | `io.debezium.data.VariableScaleDecimal` | an object with `scale` and `value` | a number |
+//! | `…connect.data.Date`, `io.debezium.time.Date` | days since 1970 | a date |
+//! | `…connect.data.Time`, `io.debezium.time.Time`, `MicroTime`, `NanoTime` | ms, µs, ns since midnight | a time |
+//! | `…connect.data.Timestamp` | ms since 1970, an instant | a timestamp with its zone, UTC |
+//! | `io.debezium.time.Timestamp`, `MicroTimestamp`, `NanoTimestamp` | ms, µs, ns since 1970 | a timestamp without a zone |
+//! | `io.debezium.time.MicroDuration`, `NanoDuration` | µs, ns | hours, minutes and seconds |
+//! | `io.debezium.data.Bits` | base64 of bytes, the lowest first | as many binary digits as the schema says |
+//!
+//! The others (`ZonedTimestamp`, `ZonedTime`, `IsoDate`, `IsoTime`, `IsoTimestamp`, `Interval`, `Json`, `Uuid`, `Xml`,
+//! `Enum`, `EnumSet`, `Ltree`, `Year`) stand there as what they are.
+//!
+//! **Failure.** What is not JSON, or no schema, has nothing logical in it. A value that is not of the type that the schema
+//! says is [`Unlike`] it.
+
+use serde_json::Value;
+
+use super::json;
+
+mod decimal;
+pub(super) mod row;
+pub(super) mod text;
+mod time;
+
+/// How many schemas are kept for a topic's values, or keys: each table has its own.
+const KNOWN_MAX: usize = 16;
+
+/// A value is not of the type that the record's schema says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unlike;
+
+/// Where values of logical types are in a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Nowhere.
+    Plain,
+    /// It is one.
+    Logical(Logical),
+    /// In these fields.
+    Struct(Vec<(Box<[u8]>, Shape)>),
+    /// In each element.
+    Array(Box<Shape>),
+    /// In each value.
+    Map(Box<Shape>),
+}
+
+/// A logical type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logical {
+    /// With this scale.
+    Decimal(i32),
+    VariableDecimal,
+    Date,
+    Time(Unit),
+    /// Whether it is an instant, rather than a date and a time of some place.
+    Timestamp(Unit, bool),
+    Duration(Unit),
+    /// As many as this.
+    Bits(usize),
+}
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Milli,
+    Micro,
+    Nano,
+}
+
+impl Logical {
+    /// The type of values with this schema, if it is a logical one that does not stand there as what it is.
+    fn of(schema: &Value) -> Option<Self> {
+        let parameter = |name: &str| schema.get("parameters")?.get(name)?.as_str();
+        Some(match schema.get("name")?.as_str()? {
+            "org.apache.kafka.connect.data.Decimal" => Self::Decimal(parameter("scale")?.parse().ok()?),
+            "io.debezium.data.VariableScaleDecimal" => Self::VariableDecimal,
+            "org.apache.kafka.connect.data.Date" | "io.debezium.time.Date" => Self::Date,
+            "org.apache.kafka.connect.data.Time" | "io.debezium.time.Time" => Self::Time(Unit::Milli),
+            "io.debezium.time.MicroTime" => Self::Time(Unit::Micro),
+            "io.debezium.time.NanoTime" => Self::Time(Unit::Nano),
+            "org.apache.kafka.connect.data.Timestamp" => Self::Timestamp(Unit::Milli, true),
+            "io.debezium.time.Timestamp" => Self::Timestamp(Unit::Milli, false),
+            "io.debezium.time.MicroTimestamp" => Self::Timestamp(Unit::Micro, false),
+            "io.debezium.time.NanoTimestamp" => Self::Timestamp(Unit::Nano, false),
+            "io.debezium.time.MicroDuration" => Self::Duration(Unit::Micro),
+            "io.debezium.time.NanoDuration" => Self::Duration(Unit::Nano),
+            "io.debezium.data.Bits" => Self::Bits(parameter("length")?.parse().ok()?),
+            _ => return None,
+        })
+    }
+}
+
+impl Shape {
+    /// The shape of documents with this schema.
+    fn read(schema: &[u8]) -> Self {
+        serde_json::from_slice(schema).map_or(Self::Plain, |schema| Self::of(&schema))
+    }
+
+    /// Recurses as deep as the schema is nested, which reading it has bounded.
+    fn of(schema: &Value) -> Self {
+        if let Some(logical) = Logical::of(schema) {
+            return Self::Logical(logical);
+        }
+        let inside = |key: &str| schema.get(key).map_or(Self::Plain, Self::of);
+        let boxed = |shape: Self, of: fn(Box<Self>) -> Self| match shape {
+            Self::Plain => Self::Plain,
+            shape => of(Box::new(shape)),
+        };
+        match schema.get("type").and_then(Value::as_str) {
+            Some("struct") => {
+                let fields = schema.get("fields").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                let field = |field: &Value| {
+                    let name = field.get("field")?.as_str()?.as_bytes();
+                    Some((name.into(), Self::of(field))).filter(|(_, shape)| *shape != Self::Plain)
+                };
+                let fields: Vec<_> = fields.iter().filter_map(field).collect();
+                if fields.is_empty() { Self::Plain } else { Self::Struct(fields) }
+            }
+            Some("array") => boxed(inside("items"), Self::Array),
+            Some("map") => boxed(inside("values"), Self::Map),
+            _ => Self::Plain,
+        }
+    }
+
+    /// What these steps lead to.
+    pub fn at(&self, steps: &[String]) -> &Self {
+        let Some((first, rest)) = steps.split_first() else { return self };
+        match self {
+            Self::Plain | Self::Logical(_) => &Self::Plain,
+            Self::Struct(_) => self.field(first.as_bytes()).at(rest),
+            Self::Array(items) if json::array_index(first).is_some() => items.at(rest),
+            Self::Array(_) => &Self::Plain,
+            Self::Map(values) => values.at(rest),
+        }
+    }
+
+    /// The shape of a field of this name.
+    fn field(&self, name: &[u8]) -> &Self {
+        match self {
+            Self::Struct(fields) => {
+                fields.iter().find(|(known, _)| **known == *name).map_or(&Self::Plain, |(_, shape)| shape)
+            }
+            Self::Map(values) => values,
+            _ => &Self::Plain,
+        }
+    }
+}
+
+/// The schemas that were met last, each read once: nothing is allocated for one that is known.
+#[derive(Debug, Default)]
+pub(super) struct Schemas {
+    known: Vec<(Box<[u8]>, Shape)>,
+    /// The one that gives way to the next new one.
+    oldest: usize,
+    /// The one of the current record, if it has one.
+    current: Option<usize>,
+}
+
+impl Schemas {
+    /// Takes the schema of the next record.
+    pub fn take(&mut self, schema: Option<&[u8]>) {
+        self.current = schema.map(|schema| self.find(schema));
+    }
+
+    /// The shape of the current record; plain if it has no schema.
+    pub fn shape(&self) -> &Shape {
+        self.current.and_then(|at| self.known.get(at)).map_or(&Shape::Plain, |(_, shape)| shape)
+    }
+
+    fn find(&mut self, schema: &[u8]) -> usize {
+        if let Some(at) = self.known.iter().position(|(known, _)| **known == *schema) {
+            return at;
+        }
+        let new = (schema.into(), Shape::read(schema));
+        if self.known.len() < KNOWN_MAX {
+            self.known.push(new);
+            return self.known.len() - 1;
+        }
+        let at = self.oldest;
+        self.oldest = (at + 1) % KNOWN_MAX;
+        self.known[at] = new;
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests;

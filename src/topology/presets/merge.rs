@@ -1,0 +1,162 @@
+//! A topology's tree with the blocks of its preset in it: what is compiled, and what `check --expand` prints.
+//!
+//! **Invariant.** All that a preset means for a topology is in the tree afterwards, also what depends on the topology's
+//! ending: the tree without `preset` means the same. So `check --expand` has to know nothing.
+
+use super::{OWN_KEYS, Preset};
+use crate::dedup::Action;
+use crate::topology::keys::TEXT_DECIMALS;
+use crate::yaml::tree::Entry;
+use crate::yaml::{Node, Place, Value};
+
+/// Actions on records that nothing can be rendered of.
+const UNREAD: [&str; 3] = ["on_invalid", "on_missing", "on_null_value"];
+/// The action on records whose calls would have one key.
+const UNVERSIONED: &str = "on_missing_version";
+/// What calls are not compared by, and the action on records that are found to differ.
+const COMPARED: [&str; 2] = ["contents", ON_CONFLICT];
+const ON_CONFLICT: &str = "on_conflict";
+
+/// The user's tree with the preset's blocks added; those get the place `place`.
+pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
+    let (Value::Mapping(entries), Value::Mapping(blocks)) = (&mut tree.value, preset.tree().value) else {
+        return tree;
+    };
+    let is_own = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let (own_identity, ending) = (is_own("identity"), Ending::of(entries));
+    let has_rows = entries.iter().all(|entry| entry.key != "identity" || has_key(&entry.node, "rows"));
+    for mut block in blocks {
+        // A topology with its own identity must state again that it stays in one partition.
+        let replaced = own_identity && block.key == "partitioned_by_identity";
+        // Contents of rows are of no use where a record has only one.
+        let rowless = block.key == "contents" && !has_rows && has_key(&block.node, "rows");
+        let uncompared = ending.calls && COMPARED.contains(&block.key.as_str());
+        if OWN_KEYS.contains(&block.key.as_str()) || replaced || rowless || uncompared {
+            continue;
+        }
+        if ending.refuses(&block) {
+            block.node.value = plain(Action::DeadLetter.as_str());
+        }
+        relocate(&mut block, place);
+        match entries.iter_mut().find(|entry| entry.key == block.key) {
+            None => entries.push(block),
+            Some(entry) if is_merged(entry) => complete(&mut entry.node, block.node),
+            Some(_) => {}
+        }
+    }
+    if let Some(Node { value: Value::Mapping(keys), .. }) = inside(entries, &["sink", "postgres", "table"]) {
+        let node = |value| Node { value, place };
+        let of = preset.rows().map(|rows| ("of", places(rows)));
+        let decimals = preset.has_text_decimals().then(|| ("decimals", node(plain(TEXT_DECIMALS))));
+        for (key, node) in of.into_iter().chain(decimals) {
+            if !keys.iter().any(|known| known.key == key) {
+                let mut entry = Entry { key: key.to_owned(), key_place: place, node };
+                relocate(&mut entry, place);
+                keys.push(entry);
+            }
+        }
+    }
+    tree
+}
+
+/// What a topology ends in, as far as it matters for a preset's actions.
+struct Ending {
+    is_sink: bool,
+    /// Whether it is a sink that calls.
+    calls: bool,
+    /// Whether it is an output, or nothing but a table, where the last change of a row stays.
+    keeps_last: bool,
+}
+
+impl Ending {
+    fn of(entries: &mut [Entry]) -> Self {
+        let calls = ["http", "handler"].iter().any(|kind| inside(entries, &["sink", kind]).is_some());
+        let is_sink = inside(entries, &["sink"]).is_some();
+        let has_inbox = inside(entries, &["sink", "postgres", "dedup"])
+            .is_some_and(|dedup| matches!(&dedup.value, Value::Scalar { text, .. } if text == "inbox"));
+        let mut has = |key| inside(entries, &["sink", "postgres", key]).is_some();
+        Self { is_sink, calls, keeps_last: !is_sink || has("table") && !has("outbox") && !has_inbox }
+    }
+
+    /// Whether this block of a preset forwards what only an output can take, or would lose or repeat an effect.
+    fn refuses(&self, block: &Entry) -> bool {
+        if block.key == ON_CONFLICT {
+            return !self.keeps_last;
+        }
+        let forwards = matches!(&block.node.value, Value::Scalar { text, .. } if text == Action::Forward.as_str());
+        let key = block.key.as_str();
+        forwards && (self.is_sink && UNREAD.contains(&key) || self.calls && key == UNVERSIONED)
+    }
+}
+
+/// Whether a block of the topology's gets those keys of the preset's that it lacks. `of` says where kinds are told from
+/// each other, and the words beside it are of that place: who writes it writes all of them.
+fn is_merged(entry: &Entry) -> bool {
+    match (entry.key.as_str(), &entry.node.value) {
+        ("input", _) => true,
+        ("kinds", Value::Mapping(keys)) => !keys.iter().any(|key| key.key == "of"),
+        _ => false,
+    }
+}
+
+/// Whether this key stands somewhere in the node.
+fn has_key(node: &Node, key: &str) -> bool {
+    match &node.value {
+        Value::Scalar { .. } => false,
+        Value::List(items) => items.iter().any(|item| has_key(item, key)),
+        Value::Mapping(entries) => entries.iter().any(|entry| entry.key == key || has_key(&entry.node, key)),
+    }
+}
+
+/// Adds the keys that a block lacks.
+fn complete(block: &mut Node, defaults: Node) {
+    let (Value::Mapping(keys), Value::Mapping(defaults)) = (&mut block.value, defaults.value) else { return };
+    let missing = |default: &Entry| !keys.iter().any(|key| key.key == default.key);
+    let missing: Vec<Entry> = defaults.into_iter().filter(missing).collect();
+    keys.extend(missing);
+}
+
+/// What these keys lead to, one inside the other.
+fn inside<'a>(entries: &'a mut [Entry], keys: &[&str]) -> Option<&'a mut Node> {
+    let (first, rest) = keys.split_first()?;
+    let node = &mut entries.iter_mut().find(|entry| entry.key == *first)?.node;
+    if rest.is_empty() {
+        return Some(node);
+    }
+    match &mut node.value {
+        Value::Mapping(entries) => inside(entries, rest),
+        _ => None,
+    }
+}
+
+/// Paths as a topology writes them.
+fn places(paths: &[&str]) -> Node {
+    let node = |value| Node { value, place: Place::default() };
+    let paths: Vec<Node> = paths.iter().map(|path| node(plain(path))).collect();
+    match <[Node; 1]>::try_from(paths) {
+        Ok([only]) => only,
+        Err(paths) => {
+            let entry =
+                Entry { key: "first_of".to_owned(), key_place: Place::default(), node: node(Value::List(paths)) };
+            node(Value::Mapping(vec![entry]))
+        }
+    }
+}
+
+fn plain(text: &str) -> Value {
+    Value::Scalar { text: text.to_owned(), plain: true }
+}
+
+fn relocate(entry: &mut Entry, place: Place) {
+    entry.key_place = place;
+    relocate_node(&mut entry.node, place);
+}
+
+fn relocate_node(node: &mut Node, place: Place) {
+    node.place = place;
+    match &mut node.value {
+        Value::Scalar { .. } => {}
+        Value::List(items) => items.iter_mut().for_each(|item| relocate_node(item, place)),
+        Value::Mapping(entries) => entries.iter_mut().for_each(|entry| relocate(entry, place)),
+    }
+}
