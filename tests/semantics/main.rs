@@ -7,6 +7,7 @@ mod commit_order;
 mod conformance;
 mod corpus;
 mod docs;
+mod inferred;
 mod mariadb;
 mod presets;
 mod properties;
