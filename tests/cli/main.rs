@@ -15,6 +15,7 @@ mod demo;
 mod deploy;
 mod exit;
 mod help;
+mod hints;
 mod infer;
 mod job;
 mod online;

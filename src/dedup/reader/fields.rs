@@ -108,10 +108,10 @@ impl Fields {
     /// Reads a record. A rejection says what is wrong with its key or value.
     pub fn scan(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         if let (Some(scanner), Some(key)) = (&mut self.key, record.key) {
-            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e))?;
+            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e, key))?;
         }
         if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
-            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e))?;
+            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value))?;
         }
         Ok(())
     }
