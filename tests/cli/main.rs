@@ -10,6 +10,7 @@ mod screen;
 mod until;
 
 mod calls;
+mod cases;
 mod check;
 mod demo;
 mod deploy;

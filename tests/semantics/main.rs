@@ -3,6 +3,7 @@
 
 mod calls;
 mod canal;
+mod cases;
 mod commit_order;
 mod conformance;
 mod corpus;
