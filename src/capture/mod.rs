@@ -2,6 +2,7 @@
 //!
 //! - [`Lines`]: the lines of files and of standard input, one after the other
 //! - [`Captured`]: the content of a line: a record's value, or a whole record in the envelope of `kcat -J`
+//! - [`looks`]: what bytes look like, for hints
 //!
 //! **Failure**: [`Error`], with a message for the user and what to do instead.
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 mod envelope;
 mod lines;
+pub mod looks;
 mod packed;
 
 pub use envelope::{Captured, looks_like_kcat, topic_of_kcat};

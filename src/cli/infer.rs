@@ -58,6 +58,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if sample.records.is_empty() {
         return Err(Failure::input("the capture holds no record", "give records, one a line"));
     }
+    if sample.looks_like_csv(&args.files) {
+        let text = "the capture looks like CSV: its lines are neither JSON nor records of `kcat -J`";
+        return Err(Failure::input(
+            text,
+            "write one JSON object a line, as in `{\"id\": 1, \"name\": \"a\"}`, or what `kcat -J` prints",
+        ));
+    }
     let wanted = Wanted { name: args.name.clone(), topic: args.topic.clone(), output: args.output.clone() };
     let (mut proposal, tally) = infer::infer(&sample, &wanted)?;
     // writing to a string never fails

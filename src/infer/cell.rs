@@ -5,6 +5,9 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::Value;
 
+use super::names;
+use crate::capture::looks;
+
 /// Longer texts are not taken as identities.
 const TEXT_BYTES_MAX: usize = 256;
 
@@ -32,6 +35,10 @@ pub struct Cell {
     pub kind: ValueKind,
     /// How it sorts as a version; `None` if it cannot be one.
     pub order: Option<i128>,
+    /// Whether it is a text for a change of a row, such as `insert` or `u`.
+    pub is_change: bool,
+    /// Whether it is a text that looks like bytes in base64.
+    pub base64: Option<looks::Base64>,
 }
 
 impl Cell {
@@ -51,7 +58,9 @@ impl Cell {
         };
         let mut hasher = DefaultHasher::new();
         value.to_string().hash(&mut hasher);
-        Self { hash: hasher.finish(), kind, order }
+        let text = value.as_str();
+        let is_change = text.is_some_and(names::is_change_word);
+        Self { hash: hasher.finish(), kind, order, is_change, base64: text.and_then(looks::base64) }
     }
 }
 

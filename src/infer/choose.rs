@@ -3,8 +3,9 @@
 //! Kinds of choices are tried on the sample, from the plainest to the last resort. The first that drops only what an
 //! earlier record already said is taken. Names only decide between equally good fields.
 
-use super::fields::{Field, Table, Trial};
+use super::fields::{Field, Table};
 use super::names::{self, CHANGED, EVENT, MOMENT, STRONG};
+use super::trial::Trial;
 use crate::words::{agreeing, counted};
 
 /// Maximum number of fields that are tried as the identity, or as its first part.
@@ -32,21 +33,51 @@ pub fn choose(table: &Table) -> Option<Chosen> {
     let versions = best(table, |field| names::version_score(&field.name), Field::versions, usize::MAX);
     let strong: Vec<usize> = above(table, &versions, CHANGED);
     let moments: Vec<usize> = above(table, &versions, MOMENT);
-    let singles: Vec<Vec<usize>> = identities.iter().map(|&id| vec![id]).collect();
-    let pairs: Vec<Vec<usize>> = identities
-        .iter()
-        .flat_map(|&id| companions.iter().filter(move |&&other| other != id).map(move |&other| vec![id, other]))
-        .collect();
+    // the id of a request may be that of each attempt
+    let (attempts, own): (Vec<usize>, Vec<usize>) =
+        identities.into_iter().partition(|&id| names::may_be_of_delivery(&table.fields[id].name));
+    let alone = |ids: &[usize]| ids.iter().map(|&id| vec![id]).collect::<Vec<_>>();
+    let (singles, attempts) = (alone(&own), alone(&attempts));
+    let (states, kinds): (Vec<usize>, Vec<usize>) =
+        companions.into_iter().partition(|&other| names::is_state(&table.fields[other].name));
+    let with = |others: &[usize]| -> Vec<Vec<usize>> {
+        let pair = |&id: &usize| others.iter().filter(move |&&other| other != id).map(move |&other| vec![id, other]);
+        own.iter().flat_map(pair).collect()
+    };
+    let (pairs, with_states) = (with(&kinds), with(&states));
     let key: Vec<Vec<usize>> = whole_key(table).into_iter().map(|key| vec![key]).collect();
+    // where records say what was done, a time is more likely that of a change
+    let rises_min = if states.is_empty() && !has_changes(table) { RISES_MIN } else { 1 };
+    let catches = |chosen: &Chosen| chosen.trial.caught + chosen.trial.alike > 0;
 
     upserted(table, &singles, &strong)
-        .or_else(|| seen(table, &singles))
+        .or_else(|| finer(table, seen(table, &singles), seen(table, &attempts)))
         .or_else(|| versioned(table, &singles, &strong, 1))
-        .or_else(|| seen(table, &pairs))
-        .or_else(|| versioned(table, &singles, &moments, RISES_MIN))
+        .or_else(|| seen(table, &attempts).filter(|chosen| chosen.trial.caught > 0))
+        .or_else(|| seen(table, &pairs).filter(|chosen| catches(chosen) || attempts.is_empty()))
+        .or_else(|| versioned(table, &singles, &moments, rises_min))
         .or_else(|| versioned(table, &pairs, &strong, 1))
+        .or_else(|| seen(table, &with_states).filter(catches))
+        .or_else(|| seen(table, &attempts))
+        .or_else(|| seen(table, &with_states))
         .or_else(|| versioned(table, &key, &strong, 1))
         .or_else(|| seen(table, &key))
+}
+
+/// The first, unless it takes records for one that differ, without being an event's own id, and the second only takes
+/// equal ones for one: that one tells more things apart.
+fn finer(table: &Table, first: Option<Chosen>, second: Option<Chosen>) -> Option<Chosen> {
+    let is_finer = |second: &Chosen| second.trial.caught > 0 && second.trial.alike == 0;
+    let is_events = |chosen: &Chosen| names::identity_score(&table.fields[chosen.identity[0]].name) >= EVENT;
+    match first {
+        Some(first) if first.trial.alike > 0 && !is_events(&first) => second.filter(is_finer).or(Some(first)),
+        first => first,
+    }
+}
+
+/// Whether a field tells what was done to a row, as change data capture does.
+fn has_changes(table: &Table) -> bool {
+    table.fields.iter().any(|field| field.is_change && names::companion_score(&field.name) >= names::COMPANION)
 }
 
 /// The id of a thing, not of an event, with a field that is a version by its name.
@@ -55,7 +86,9 @@ fn upserted(table: &Table, singles: &[Vec<usize>], versions: &[usize]) -> Option
     let has_events_own =
         singles.iter().any(|identity| !is_things(&identity) && seen(table, std::slice::from_ref(identity)).is_some());
     let things: Vec<_> = singles.iter().filter(is_things).cloned().collect();
-    if has_events_own { None } else { versioned(table, &things, versions, 0) }
+    // an id that repeats, and never with another version, is an event's own whatever its name
+    let is_thing = |chosen: &Chosen| chosen.trial.rises > 0 || chosen.trial.caught + chosen.trial.alike == 0;
+    if has_events_own { None } else { versioned(table, &things, versions, 0).filter(is_thing) }
 }
 
 /// Of the identities that lose nothing without a version, the first that catches most.
@@ -65,8 +98,8 @@ fn seen(table: &Table, identities: &[Vec<usize>]) -> Option<Chosen> {
         version: None,
         trial: table.trial(identity, None),
     });
-    let good = tried.filter(|chosen| chosen.trial.lost == 0);
-    first_max(good, |chosen| chosen.trial.caught)
+    let good = tried.filter(|chosen| chosen.trial.lost == 0 && chosen.may_be_alike(table));
+    first_max(good, |chosen| (chosen.trial.caught, chosen.trial.alike))
 }
 
 /// Of the identities that lose nothing with a version that mostly rises, at least `rises_min` times, the first whose
@@ -80,9 +113,12 @@ fn versioned(table: &Table, identities: &[Vec<usize>], versions: &[usize], rises
             trial: table.trial(identity, Some(version)),
         })
     });
-    let good = tried
-        .filter(|Chosen { trial, .. }| trial.lost == 0 && trial.rises >= rises_min && trial.falls * 2 <= trial.rises);
-    first_max(good, |chosen| std::cmp::Reverse(chosen.trial.falls))
+    let good = tried.filter(|Chosen { trial, .. }| {
+        // a time that is greater each time that a thing says the same again is rather the sending's
+        let is_sendings = trial.returns * 2 > trial.rises;
+        trial.lost == 0 && trial.rises >= rises_min && trial.falls * 2 <= trial.rises && !is_sendings
+    });
+    first_max(good, |chosen| std::cmp::Reverse((chosen.trial.returns, chosen.trial.falls)))
 }
 
 /// The first item with the highest score.
@@ -114,8 +150,9 @@ fn above(table: &Table, versions: &[usize], score: u32) -> Vec<usize> {
 }
 
 fn companion_score(field: &Field) -> u32 {
-    // a version is not a companion
-    if names::version_score(&field.name) > 0 { 0 } else { names::companion_score(&field.name) }
+    // a version is not a companion, nor is `update`: a row is updated more than once
+    let is_none = names::version_score(&field.name) > 0 || field.is_change || names::may_be_of_delivery(&field.name);
+    if is_none { 0 } else { names::companion_score(&field.name) }
 }
 
 /// The whole key, if it is not a JSON object.
@@ -124,20 +161,38 @@ fn whole_key(table: &Table) -> Option<usize> {
 }
 
 impl Chosen {
+    /// Whether records that differ in a time or in a request's id may be one thing that was sent several times. If
+    /// most records of an identity were so, the identity would be what reports, such as a sensor, and each a report.
+    fn may_be_alike(&self, table: &Table) -> bool {
+        let is_events = |&field: &usize| names::identity_score(&table.fields[field].name) >= EVENT;
+        self.trial.alike * 2 <= self.trial.rows || self.identity.iter().any(is_events)
+    }
+
     /// Why this identity, in sentences.
     pub fn why_identity(&self, table: &Table) -> Vec<String> {
         let mut why: Vec<String> = self.identity.iter().map(|&field| table.fields[field].words(table.rows)).collect();
-        why.push(match (self.version, self.trial.caught) {
-            (None, 0) => "no two records have the same".to_owned(),
-            (None, caught) => {
-                let (records, have) = (counted(caught, "record"), agreeing(caught, "has", "have"));
-                let says = agreeing(caught, "it says", "each of them says");
-                format!("{records} {have} what another had before, and {says} the same as that one")
+        let Trial { caught, alike, rises, .. } = self.trial;
+        let again = caught + alike;
+        let (records, have) = (counted(again, "record"), agreeing(again, "has", "have"));
+        let differing = table.differing(&self.identity);
+        let except =
+            if differing.is_empty() { String::new() } else { format!(", except for {}", differing.join(", ")) };
+        why.push(match again {
+            0 if rises + self.trial.falls > 0 => {
+                "records that have the same differ otherwise, so a version shows which is newer".to_owned()
             }
-            (Some(_), 0) => "records that have the same differ otherwise, so a version shows which is newer".to_owned(),
-            (Some(_), caught) => {
-                let (records, say) = (counted(caught, "record"), agreeing(caught, "says", "say"));
-                format!("{records} {say} what another with the same has said; others differ, so a version shows which is newer")
+            0 if table.has_several_partitions() => "no two records of a partition have the same".to_owned(),
+            0 => "no two records have the same".to_owned(),
+            _ if rises + self.trial.falls == 0 => {
+                let says = agreeing(again, "it says", "each of them says");
+                format!("{records} {have} what another had before, and {says} the same as that one{except}")
+            }
+            _ => {
+                let say = agreeing(again, "says", "say");
+                format!(
+                    "{records} {say} what another with the same has said{except}; others differ, so a version shows \
+                     which is newer"
+                )
             }
         });
         why
@@ -147,33 +202,100 @@ impl Chosen {
     pub fn why_version(&self, table: &Table) -> Vec<String> {
         let Some(version) = self.version else { return Vec::new() };
         let Trial { rises, falls, .. } = self.trial;
-        vec![
-            table.fields[version].words(table.rows),
+        let mut why = vec![table.fields[version].words(table.rows)];
+        why.push(if rises == 0 {
+            "nothing came in two versions, so only its name says that it is one".to_owned()
+        } else {
             format!(
                 "within an identity it rises {}, falls {}, and no two changes share one",
                 counted(rises, "time"),
                 counted(falls, "time")
-            ),
-        ]
+            )
+        });
+        why
+    }
+
+    /// Whether nothing but its name makes its version one.
+    pub fn is_versioned_by_name(&self) -> bool {
+        self.version.is_some() && self.trial.rises == 0
     }
 
     /// What the sample does not show.
     pub fn unsure(&self, table: &Table) -> Vec<String> {
-        let identity = self.identity.iter().map(|&field| table.fields[field].path.to_string()).collect::<Vec<_>>();
+        let paths = self.identity.iter().map(|&field| table.fields[field].path.to_string()).collect::<Vec<_>>();
+        let identity = paths.join(" and ");
         let mut unsure = Vec::new();
-        if self.trial.caught == 0 {
+        if self.trial.caught + self.trial.alike == 0 {
             unsure.push(format!(
-                "no record came twice, so nothing shows that {} stays the same when a record is delivered again",
-                identity.join(" and ")
+                "no record came twice, so nothing shows that {identity} stays the same when a record is delivered again"
             ));
         }
+        unsure.extend(self.unsure_of_identity(table, &identity));
         if let Some(version) = self.version {
-            let field = &table.fields[version];
-            if self.trial.rises == 0 {
-                unsure.push(format!("{} is a version by its name only: nothing came in two versions", field.path));
-            } else if names::version_score(&field.name) < STRONG {
-                unsure.push(format!("{} is a time: two changes within its precision would count as one", field.path));
+            unsure.extend(self.unsure_of_version(table, version));
+        }
+        unsure
+    }
+
+    /// What is unsure of the identity.
+    fn unsure_of_identity(&self, table: &Table, identity: &str) -> Vec<String> {
+        let mut unsure = Vec::new();
+        let Trial { alike, caught, .. } = self.trial;
+        if alike > 0 {
+            let differing = table.differing(&self.identity).join(", ");
+            unsure.push(format!(
+                "{} {} from an earlier one with the same {identity} only in {differing}, and {} taken for that one sent \
+                 again; if each is an event of its own, add what distinguishes them to `identity`",
+                counted(alike, "record"),
+                agreeing(alike, "differs", "differ"),
+                agreeing(alike, "is", "are")
+            ));
+        }
+        for &field in self.identity.iter().skip(1) {
+            let Field { path, name, .. } = &table.fields[field];
+            if names::is_state(name) {
+                unsure.push(format!(
+                    "a thing that returns to a {path} that it had before counts as a duplicate: if that happens, name a \
+                     `version`, a field that rises with each change"
+                ));
+            } else if self.version.is_none() && names::companion_score(name) >= names::COMPANION {
+                unsure.push(format!("a second event with the same {identity} counts as a duplicate of the first"));
             }
+        }
+        if caught + alike == 0 && self.version.is_none() {
+            let (count, of) = table.alike_without(&self.identity);
+            if count * 20 > of {
+                unsure.push(format!(
+                    "{} {} the same as an earlier one except for {identity} and times: if that is one thing sent again, \
+                     {identity} changes with each sending, and does not identify it",
+                    counted(count, "record"),
+                    agreeing(count, "says", "say")
+                ));
+            }
+        }
+        unsure
+    }
+
+    /// What is unsure of the version.
+    fn unsure_of_version(&self, table: &Table, version: usize) -> Vec<String> {
+        let (Field { path, name, .. }, mut unsure) = (&table.fields[version], Vec::new());
+        if self.is_versioned_by_name() {
+            unsure.push(format!(
+                "{path} is a version by its name only: nothing came in two versions. With a version ratchet would \
+                 remember every identity for ever, so `retention` limits that: remove it if {path} rises with each \
+                 change, or remove both if it does not"
+            ));
+        } else if names::version_score(name) < STRONG {
+            unsure.push(format!("{path} is a time: two changes within its precision would count as one"));
+        }
+        if self.trial.returns > 0 {
+            unsure.push(format!(
+                "{} with a greater {path} {} what had been said before: if {} sent again, {path} is the time of the \
+                 sending and no version",
+                counted(self.trial.returns, "record"),
+                agreeing(self.trial.returns, "says", "say"),
+                agreeing(self.trial.returns, "it was", "they were")
+            ));
         }
         unsure
     }

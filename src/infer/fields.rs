@@ -1,4 +1,4 @@
-//! The fields of a sample: their values, and the results of taking them as identity and version.
+//! The fields of a sample, and their values.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::cell::{Cell, ValueKind};
 use super::names;
 use super::sample::{Observed, Sample};
+use crate::capture::looks;
 use crate::dedup::{Path, Source};
 use crate::words::counted;
 
@@ -24,7 +25,9 @@ pub struct Table {
     /// How many rows there are.
     pub rows: usize,
     /// The hash of each row's content, without fields of the delivery.
-    contents: Vec<u64>,
+    pub contents: Vec<u64>,
+    /// The same, also without what may be of the delivery.
+    pub cores: Vec<u64>,
     /// Each row's topic and partition.
     places: Vec<(String, i32)>,
 }
@@ -36,26 +39,17 @@ pub struct Field {
     /// Its own name.
     pub name: String,
     /// Its value in each row.
-    values: Vec<Option<Cell>>,
+    pub values: Vec<Option<Cell>>,
     /// In how many rows it is present.
     pub present: usize,
     /// The type of its values.
     pub kind: ValueKind,
     /// How many different values there are.
     pub distinct: usize,
-}
-
-/// The result of taking some fields as identity and version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trial {
-    /// Records that would be dropped although none had said the same before.
-    pub lost: usize,
-    /// Records that would be dropped and repeat what an earlier one said.
-    pub caught: usize,
-    /// Changes whose version was greater than the one before.
-    pub rises: usize,
-    /// Changes whose version was less.
-    pub falls: usize,
+    /// Whether all of its values are texts for changes of a row, such as `insert` or `u`.
+    pub is_change: bool,
+    /// Whether all of its values are texts that look like bytes in base64, at least one of them padded.
+    pub is_base64: bool,
 }
 
 impl Table {
@@ -70,49 +64,18 @@ impl Table {
         let mut fields: Vec<Field> =
             columns.columns.into_iter().map(|(path, values)| Field::of(path, values)).collect();
         fields.sort_by_cached_key(|field| field.path.to_string());
-        let contents = observed.iter().map(|observed| content(observed.value.as_ref())).collect();
+        let hashes = |leaves_out: &dyn Fn(&str) -> bool| {
+            observed.iter().map(|observed| content(observed.value.as_ref(), leaves_out)).collect()
+        };
+        let contents = hashes(&names::is_of_delivery);
+        let cores = hashes(&|name| names::is_of_delivery(name) || names::may_be_of_delivery(name));
         let place = |observed: &&Observed| (observed.captured.topic.clone(), observed.captured.partition);
-        Self { fields, rows, contents, places: observed.iter().map(place).collect() }
-    }
-
-    /// Tries these fields as the identity, and this one as the version. Rows that lack one of them are skipped.
-    pub fn trial(&self, identity: &[usize], version: Option<usize>) -> Trial {
-        let mut trial = Trial::default();
-        let mut entries: HashMap<u64, (i128, HashSet<u64>)> = HashMap::new();
-        for row in 0..self.rows {
-            let Some(key) = self.key(identity, row, true) else { continue };
-            let order = match version {
-                None => 0,
-                Some(version) => match self.fields[version].values[row].and_then(|cell| cell.order) {
-                    Some(order) => order,
-                    None => continue,
-                },
-            };
-            let content = self.contents[row];
-            let Some((highest, seen)) = entries.get_mut(&key) else {
-                entries.insert(key, (order, HashSet::from([content])));
-                continue;
-            };
-            let is_new = seen.insert(content);
-            match order.cmp(highest) {
-                std::cmp::Ordering::Greater => {
-                    *highest = order;
-                    trial.rises += 1;
-                }
-                _ if !is_new => trial.caught += 1,
-                std::cmp::Ordering::Equal => trial.lost += 1,
-                std::cmp::Ordering::Less => trial.falls += 1,
-            }
-        }
-        trial
+        Self { fields, rows, contents, cores, places: observed.iter().map(place).collect() }
     }
 
     /// How many identities are on several partitions of a topic, and how many records repeat an identity; `None` if
     /// there is only one partition.
     pub fn partitions(&self, identity: &[usize]) -> Option<(usize, usize)> {
-        let mut first: HashMap<&str, i32> = HashMap::new();
-        let several =
-            self.places.iter().any(|(topic, partition)| *first.entry(topic).or_insert(*partition) != *partition);
         let mut places: HashMap<(u64, &str), HashSet<i32>> = HashMap::new();
         let mut repeated = 0;
         for row in 0..self.rows {
@@ -123,11 +86,11 @@ impl Table {
             seen.insert(*partition);
         }
         let spread = places.values().filter(|partitions| partitions.len() > 1).count();
-        several.then_some((spread, repeated))
+        self.has_several_partitions().then_some((spread, repeated))
     }
 
     /// The hash of a row's identity, with its partition if `within_partition`.
-    fn key(&self, identity: &[usize], row: usize, within_partition: bool) -> Option<u64> {
+    pub fn key(&self, identity: &[usize], row: usize, within_partition: bool) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         if within_partition {
             self.places[row].hash(&mut hasher);
@@ -136,6 +99,43 @@ impl Table {
             self.fields[field].values[row]?.hash.hash(&mut hasher);
         }
         Some(hasher.finish())
+    }
+
+    /// Whether a topic has records of several partitions.
+    pub fn has_several_partitions(&self) -> bool {
+        let mut first: HashMap<&str, i32> = HashMap::new();
+        self.places.iter().any(|(topic, partition)| *first.entry(topic).or_insert(*partition) != *partition)
+    }
+
+    /// The fields of values that differ between records of an identity that are the same but for the delivery, as
+    /// paths.
+    pub fn differing(&self, identity: &[usize]) -> Vec<String> {
+        let of_delivery = |&field: &usize| {
+            let Field { path, name, .. } = &self.fields[field];
+            path.source == Source::Value && (names::is_of_delivery(name) || names::may_be_of_delivery(name))
+        };
+        let candidates: Vec<usize> = (0..self.fields.len()).filter(of_delivery).collect();
+        let mut first: HashMap<(u64, u64), usize> = HashMap::new();
+        let mut differing: HashSet<usize> = HashSet::new();
+        for row in 0..self.rows {
+            let Some(key) = self.key(identity, row, true) else { continue };
+            let earlier = *first.entry((key, self.cores[row])).or_insert(row);
+            let hash = |field: usize, row: usize| self.fields[field].values[row].map(|cell| cell.hash);
+            differing.extend(candidates.iter().filter(|&&field| hash(field, earlier) != hash(field, row)));
+        }
+        candidates
+            .iter()
+            .filter(|field| differing.contains(field))
+            .map(|&field| self.fields[field].path.to_string())
+            .collect()
+    }
+
+    /// The hash of what these fields hold in a row, null where they hold nothing.
+    pub fn hash_of(&self, fields: &[usize], row: usize) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.places[row].hash(&mut hasher);
+        fields.iter().for_each(|&field| self.fields[field].values[row].map(|cell| cell.hash).hash(&mut hasher));
+        hasher.finish()
     }
 }
 
@@ -214,7 +214,10 @@ impl Field {
             (known, kind) if is_text(known) && is_text(kind) => ValueKind::Text,
             _ => ValueKind::Other,
         });
-        Self { path, name, values, present, kind, distinct }
+        let is_change = present > 0 && values.iter().flatten().all(|cell| cell.is_change);
+        let is_base64 = values.iter().flatten().all(|cell| cell.base64.is_some())
+            && values.iter().flatten().any(|cell| cell.base64 == Some(looks::Base64::Padded));
+        Self { path, name, values, present, kind, distinct, is_change, is_base64 }
     }
 
     /// Whether it can be an identity: nearly every row has it, with one type.
@@ -259,36 +262,36 @@ impl Field {
     }
 }
 
-/// The hash of a value's content, without fields of the delivery.
-fn content(value: Option<&Value>) -> u64 {
-    fn hash(value: &Value, hasher: &mut DefaultHasher) {
+/// The hash of a value's content, without the fields that `leaves_out` names.
+pub fn content(value: Option<&Value>, leaves_out: &dyn Fn(&str) -> bool) -> u64 {
+    fn hash(value: &Value, leaves_out: &dyn Fn(&str) -> bool, hasher: &mut DefaultHasher) {
         match value {
             Value::Object(object) => {
                 "{".hash(hasher);
-                for (name, inner) in object.iter().filter(|(name, _)| !names::is_of_delivery(name)) {
+                for (name, inner) in object.iter().filter(|(name, _)| !leaves_out(name)) {
                     name.hash(hasher);
-                    hash(inner, hasher);
+                    hash(inner, leaves_out, hasher);
                 }
                 "}".hash(hasher);
             }
             Value::Array(items) => {
                 items.len().hash(hasher);
-                items.iter().for_each(|item| hash(item, hasher));
+                items.iter().for_each(|item| hash(item, leaves_out, hasher));
             }
             scalar => scalar.to_string().hash(hasher),
         }
     }
     let mut hasher = DefaultHasher::new();
-    value.into_iter().for_each(|value| hash(value, &mut hasher));
+    value.into_iter().for_each(|value| hash(value, leaves_out, &mut hasher));
     hasher.finish()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::capture::Captured;
 
-    fn table(values: &[&str]) -> Table {
+    pub(in crate::infer) fn table(values: &[&str]) -> Table {
         let mut sample = Sample::default();
         for (number, value) in values.iter().enumerate() {
             let mut captured = Captured::default();
@@ -302,7 +305,7 @@ mod tests {
         table
     }
 
-    fn field(table: &Table, path: &str) -> usize {
+    pub(in crate::infer) fn field(table: &Table, path: &str) -> usize {
         table.fields.iter().position(|field| field.path.to_string() == path).unwrap()
     }
 
@@ -318,23 +321,6 @@ mod tests {
         assert_eq!(kind("value.at"), ValueKind::Moment);
         assert_eq!(kind("value.n"), ValueKind::IntegerText);
         assert_eq!(kind("value.mixed"), ValueKind::Other);
-    }
-
-    #[test]
-    fn trial_counts_lost_and_caught_records() {
-        let table = table(&[
-            r#"{"id":1,"v":1,"x":"a"}"#,
-            r#"{"id":1,"v":1,"x":"a","sent_at":5}"#,
-            r#"{"id":1,"v":2,"x":"b"}"#,
-            r#"{"id":1,"v":2,"x":"c"}"#,
-            r#"{"id":1,"v":1,"x":"d"}"#,
-            r#"{"id":2,"v":1,"x":"a"}"#,
-            r#"{"v":1,"x":"a"}"#,
-        ]);
-        let (id, v) = (field(&table, "value.id"), field(&table, "value.v"));
-        let with = table.trial(&[id], Some(v));
-        assert_eq!(with, Trial { lost: 1, caught: 1, rises: 1, falls: 1 });
-        assert_eq!(table.trial(&[id], None), Trial { lost: 3, caught: 1, rises: 0, falls: 0 });
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! - [`Sample`]: a bounded number of records, as trees
 //! - `shape`: which system the records are from, and its preset
 //! - `rows`: an identity from the row's columns, if the preset finds none
-//! - `names`, `cell`, `fields`, `choose`: without a preset, which fields identify and version them
-//! - `propose`: the YAML, with its reasons as comments
+//! - `keys`, `flattened`, `cloud`, `dms`: keys that are not JSON, flattened events without a position, CloudEvents, AWS
+//!   DMS with details of transactions
+//! - `names`, `cell`, `fields`, `trial`, `choose`: without a preset, which fields identify and version them
+//! - `meaning`, `propose`: the YAML, with its reasons as comments
+//! - `doubts`: what replaying the proposal shows to be unsure
 //! - [`Tally`]: the verdicts of the proposed topology on the sample
 //!
 //! **Failure**: a capture that cannot be read, or a proposal that does not load, which would be a bug here.
@@ -14,11 +17,16 @@ use std::path::Path;
 
 use crate::dedup::Reason;
 use crate::topology::{self, Diagnostics, Environment, Process, Topology};
-use crate::words::{agreeing, counted};
 
 mod cell;
 mod choose;
+mod cloud;
+mod dms;
+mod doubts;
 mod fields;
+mod flattened;
+mod keys;
+mod meaning;
 mod names;
 mod propose;
 mod rows;
@@ -27,37 +35,49 @@ mod shape;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub use propose::{Proposal, Wanted};
 pub use sample::{Sample, topic_of};
 pub use tally::Tally;
 
-use propose::propose;
+use propose::{Needed, propose};
 
-/// Proposes a topology and replays the sample with it. If a preset finds no keys to identify rows by, a second
-/// proposal takes the rows' own fields.
+/// How often a proposal is changed at most by what replaying it shows.
+const CHANGES_MAX: usize = 5;
+
+/// Proposes a topology and replays the sample with it. What that shows to be wrong is changed: a preset that finds no
+/// keys to identify rows by, keys that are not JSON, null values that are deletes themselves, records that are late.
 pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diagnostics> {
-    let mut proposal = propose(sample, wanted, false);
+    let mut needed = Needed::default();
+    let mut proposal = propose(sample, wanted, needed);
     let mut topology = load(&proposal.text)?;
     let mut tally = Tally::of(sample, &topology);
-    if proposal.preset.is_some() && tally.of_reason(Reason::IdentityMissing) * 2 > sample.records.len() {
-        proposal = propose(sample, wanted, true);
+    for _ in 0..CHANGES_MAX {
+        let more = shown(needed, sample, &proposal, &tally);
+        let changed = propose(sample, wanted, more);
+        if more == needed || changed == proposal {
+            break;
+        }
+        (needed, proposal) = (more, changed);
         topology = load(&proposal.text)?;
         tally = Tally::of(sample, &topology);
     }
-    for (reason, what) in [(Reason::IdentityMissing, "identity"), (Reason::VersionMissing, "version")] {
-        let count = tally.of_reason(reason);
-        if count > 0 {
-            let hint = topology.hint(reason).map_or_else(String::new, |hint| format!(": {hint}"));
-            let topics = tally.topics_of(reason, sample);
-            let of = format!("{count} of {}", counted(sample.records.len(), "record"));
-            proposal.unsure.push(format!("{of} {} no {what}{topics}{hint}", agreeing(count, "has", "have")));
-        }
-    }
-    if let Some(words) = tally.all_invalid() {
-        proposal.unsure.insert(0, format!("by what is proposed, every record that was looked at is invalid: {words}"));
-    }
+    doubts::add(&mut proposal, sample, &topology, &tally);
     Ok((proposal, tally))
+}
+
+/// What is needed by these verdicts, on top of what was.
+fn shown(needed: Needed, sample: &Sample, proposal: &Proposal, tally: &Tally) -> Needed {
+    let is_most = |reason: Reason| tally.of_reason(reason) * 2 > sample.records.len();
+    let is_flattened = proposal.preset.is_some() && sample.values().any(|(_, value)| value.get("__op").is_some());
+    Needed {
+        rows_identify: needed.rows_identify || is_most(Reason::IdentityMissing),
+        raw_keys: needed.raw_keys || tally.of_reason(Reason::KeyMalformed) > 0,
+        by_time: needed.by_time || (is_flattened && is_most(Reason::VersionMissing)),
+        nulls_pass: needed.nulls_pass || tally.undeleted_nulls() > 0,
+        forever: needed.forever || tally.of_reason(Reason::Late) > 0,
+    }
 }
 
 /// The proposal's file name in mistakes.

@@ -2,13 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::choose::{Chosen, choose};
-use super::fields::Table;
-use super::names;
-use super::rows::{StandIn, stand_in};
+use super::meaning::{Meaning, meaning};
 use super::sample::Sample;
-use super::shape::{Shape, shapes};
-use crate::dedup::Source;
+use super::shape::Shape;
 use crate::words::{agreeing, counted};
 
 /// The column at which comments wrap.
@@ -42,23 +38,31 @@ pub struct Wanted {
 
 /// A topology, or part of one, while it is written.
 #[derive(Default)]
-struct Draft {
-    lines: String,
-    unsure: Vec<String>,
+pub struct Draft {
+    /// Its YAML.
+    pub lines: String,
+    /// What is unsure of it, in sentences.
+    pub unsure: Vec<String>,
 }
 
-/// The part of a topology that says what records mean.
-struct Meaning {
-    key_format: &'static str,
-    value_format: &'static str,
-    preset: Option<&'static str>,
-    body: Draft,
+/// What replaying a proposal has shown to be needed instead of its first form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needed {
+    /// The identity is read from a change event's row, for captures without keys.
+    pub rows_identify: bool,
+    /// Keys are taken as bytes, since they are not JSON.
+    pub raw_keys: bool,
+    /// Flattened events have no position, so their time orders them.
+    pub by_time: bool,
+    /// Null values pass, since they are deletes themselves.
+    pub nulls_pass: bool,
+    /// Nothing expires, since timestamps say nothing.
+    pub forever: bool,
 }
 
-/// Proposes a topology for a sample. With `rows_identify`, the identity is read from a change event's row instead of
-/// its key, for captures without keys.
-pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposal {
-    let meaning = meaning(sample, rows_identify);
+/// Proposes a topology for a sample.
+pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed) -> Proposal {
+    let meaning = meaning(sample, needed);
     let mut draft = Draft::default();
     let count = counted(sample.records.len(), "record");
     let cut = if sample.is_cut { ", the first of the capture" } else { "" };
@@ -71,7 +75,8 @@ pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposa
     draft.line(&format!("name: {}", wanted.name.clone().unwrap_or_else(|| name_of(&topics))));
     draft.input(&topics, &meaning);
     draft.lines.push_str(&meaning.body.lines);
-    draft.nulls(sample, meaning.preset.is_some());
+    draft.nulls(sample, &meaning, needed);
+    draft.retention(meaning.retention, needed);
     let output = match (&wanted.output, &topics[..]) {
         (Some(output), _) => output.clone(),
         (None, [topic]) => format!("{topic}.unique"),
@@ -84,13 +89,14 @@ pub fn propose(sample: &Sample, wanted: &Wanted, rows_identify: bool) -> Proposa
 }
 
 impl Draft {
-    fn line(&mut self, line: &str) {
+    /// Adds a line of YAML.
+    pub fn line(&mut self, line: &str) {
         self.lines.push_str(line);
         self.lines.push('\n');
     }
 
     /// Adds a comment, wrapped to a readable width.
-    fn comment(&mut self, text: &str) {
+    pub fn comment(&mut self, text: &str) {
         let mut width = 0;
         for word in text.split_whitespace() {
             // names come from the capture: none may end the comment
@@ -112,33 +118,56 @@ impl Draft {
             self.unsure.push(format!("{} topics are in the capture, {TOPICS_MAX} are named", topics.len()));
         }
         let mut input = format!("topics: [{}]", named.join(", "));
-        // a preset sets the formats that it needs
-        if meaning.preset.is_none() {
-            for (name, format, default) in
-                [("key_format", meaning.key_format, "bytes"), ("value_format", meaning.value_format, "json")]
-            {
-                if format != default {
-                    // writing to a string never fails
-                    let _ = write!(input, ", {name}: {format}");
-                }
+        let formats = [("key_format", meaning.key_format, "bytes"), ("value_format", meaning.value_format, "json")];
+        for (name, format, default) in formats {
+            // a preset sets the formats that it needs
+            let is_written =
+                if meaning.preset.is_none() { format != default } else { name == "key_format" && meaning.raw_keys };
+            if is_written {
+                // writing to a string never fails
+                let _ = write!(input, ", {name}: {format}");
             }
         }
         self.line(&format!("input: {{{input}}}"));
     }
 
-    fn nulls(&mut self, sample: &Sample, has_preset: bool) {
-        if sample.nulls > 0 && !has_preset {
+    fn nulls(&mut self, sample: &Sample, meaning: &Meaning, needed: Needed) {
+        let (values, are) = (counted(sample.nulls, "value"), agreeing(sample.nulls, "is", "are"));
+        if meaning.follows_deletes && needed.nulls_pass {
             self.comment(&format!(
-                "{} {} null: in a compacted topic that means that the key is gone, so it is passed on.",
-                counted(sample.nulls, "value"),
-                agreeing(sample.nulls, "is", "are")
+                "{values} {are} null, and not all of them follow a delete: in this stream a null value is the delete \
+                 itself, so it is passed on."
+            ));
+            self.line("on_null_value: forward");
+            self.unsure.push(
+                "a null value has no position, so one that is delivered again is passed on again; have the connector \
+                 write deletes as records (`delete.tombstone.handling.mode=rewrite-with-tombstone`) if it can"
+                    .to_owned(),
+            );
+        } else if meaning.follows_deletes && meaning.preset.is_none() {
+            self.line("on_null_value: follow_delete");
+        } else if sample.nulls > 0 && !meaning.follows_deletes {
+            self.comment(&format!(
+                "{values} {are} null: in a compacted topic that means that the key is gone, so it is passed on."
             ));
             self.line("on_null_value: forward");
         }
     }
 
+    fn retention(&mut self, retention: Option<&'static str>, needed: Needed) {
+        if needed.forever {
+            self.comment(
+                "Records are late by their timestamps, which is why nothing expires here: with a limited retention late \
+                 records would be dead letters.",
+            );
+            self.line("retention: forever");
+        } else if let Some(retention) = retention {
+            self.line(&format!("retention: {retention}"));
+        }
+    }
+
     /// Adds a comment: how many values have this form.
-    fn shape(&mut self, shape: &Shape, count: usize, sample: &Sample) {
+    pub fn shape(&mut self, shape: &Shape, count: usize, sample: &Sample) {
         let values = counted(sample.json(), "value");
         self.comment(&format!("{count} of {values} {} {shape}.", agreeing(count, "is", "are")));
     }
@@ -184,147 +213,6 @@ impl Draft {
             self.unsure.push(format!("{values} {are} not JSON: {letters}"));
         }
     }
-}
-
-fn meaning(sample: &Sample, rows_identify: bool) -> Meaning {
-    let wrapped = |wrapped: bool| if wrapped { "connect_json" } else { "json" };
-    let mut meaning =
-        Meaning { key_format: "bytes", value_format: wrapped(sample.wrapped.1), preset: None, body: Draft::default() };
-    if sample.json() == 0 {
-        meaning.value_format = "bytes";
-        by_bytes(&mut meaning.body, sample);
-        return meaning;
-    }
-    let shapes = shapes(sample.values().map(|(_, value)| value));
-    let (shape, count) = &shapes[0];
-    for (other, count) in &shapes[1..] {
-        meaning.body.unsure.push(format!("not all records are alike; {}: {other}", counted(*count, "record")));
-    }
-    let table = Table::of(sample);
-    meaning.preset = shape.preset();
-    match (meaning.preset, shape) {
-        (Some(preset), _) => by_preset(&mut meaning.body, sample, preset, (shape, *count), rows_identify),
-        (None, Shape::Debezium(_) | Shape::DebeziumWithoutSource | Shape::Dms) => {
-            meaning.body.shape(shape, *count, sample);
-            meaning.body.unsure.push(
-                "no order of such events is known to be safe: if a field rises with each change of a row, name it as \
-                 `version`"
-                    .to_owned(),
-            );
-            let why = "No order of such events is known to be safe, so none is relied on";
-            by_fingerprint(&mut meaning.body, sample, &table, why);
-        }
-        (None, Shape::CloudEvent) => {
-            meaning.body.comment("These are CloudEvents: their source and id together identify one.");
-            meaning.body.line("identity: [value.source, value.id]");
-        }
-        (None, _) => match choose(&table) {
-            Some(chosen) => {
-                let reads_key = |&field: &usize| {
-                    let path = &table.fields[field].path;
-                    path.source == Source::Key && !path.steps.is_empty()
-                };
-                if chosen.identity.iter().chain(&chosen.version).any(reads_key) {
-                    meaning.key_format = wrapped(sample.wrapped.0);
-                }
-                by_fields(&mut meaning.body, &table, &chosen);
-            }
-            None => by_fingerprint(&mut meaning.body, sample, &table, "No field was found that identifies a record"),
-        },
-    }
-    meaning
-}
-
-fn by_preset(body: &mut Draft, sample: &Sample, preset: &str, shape: (&Shape, usize), rows_identify: bool) {
-    let (shape, count) = shape;
-    body.shape(shape, count, sample);
-    body.line(&format!("preset: {preset}"));
-    if matches!(shape, Shape::Flattened(_)) {
-        body.unsure.push("flattened events only have the positions that the connector is configured to add".to_owned());
-    }
-    if !rows_identify {
-        return;
-    }
-    match stand_in(shape, sample) {
-        Some(StandIn { identity, why }) => {
-            body.comment(why);
-            body.line(&format!("identity: {identity}"));
-            body.unsure.push("the columns that identify a row are guessed".to_owned());
-        }
-        None => body.unsure.push(
-            "the preset identifies rows by their keys, which were not captured, and no column of the rows looks like \
-             an id: replaying this capture says little"
-                .to_owned(),
-        ),
-    }
-}
-
-fn by_fields(body: &mut Draft, table: &Table, chosen: &Chosen) {
-    let path = |field: usize| in_yaml(&table.fields[field].path.to_string());
-    body.comment(&format!("{}.", chosen.why_identity(table).join("; ")));
-    let identity: Vec<String> = chosen.identity.iter().map(|&field| path(field)).collect();
-    body.line(&format!("identity: [{}]", identity.join(", ")));
-    if let Some(version) = chosen.version {
-        body.comment(&format!("{}.", chosen.why_version(table).join("; ")));
-        body.line(&format!("version: {{of: {}, as: {}}}", path(version), table.fields[version].version_kind()));
-    }
-    let has_key = chosen.identity.iter().any(|&field| table.fields[field].path.to_string() == "key");
-    match table.partitions(&chosen.identity) {
-        _ if has_key => {}
-        Some((0, repeated)) if repeated > 0 => {
-            body.comment(&format!(
-                "{} came with an identity that was there before, always in its partition.",
-                counted(repeated, "record")
-            ));
-            body.line("partitioned_by_identity: true");
-        }
-        Some((spread, _)) if spread > 0 => body.unsure.push(format!(
-            "{} {} on several partitions, where duplicates are not recognised",
-            counted(spread, "identity"),
-            agreeing(spread, "is", "are")
-        )),
-        _ => body.unsure.push(
-            "whether one identity is always in one partition is not shown; if it is, add \
-             `partitioned_by_identity: true`"
-                .to_owned(),
-        ),
-    }
-    body.unsure.extend(chosen.unsure(table));
-}
-
-fn by_fingerprint(body: &mut Draft, sample: &Sample, table: &Table, why: &str) {
-    let is_left_out = |name: &str, depth: usize| {
-        names::is_of_delivery(name) || (depth == 1 && matches!(name, "ts_ms" | "ts_us" | "ts_ns"))
-    };
-    let left_out: Vec<String> = table
-        .fields
-        .iter()
-        .filter(|field| field.path.source == Source::Value && is_left_out(&field.name, field.path.steps.len()))
-        .map(|field| in_yaml(&field.path.to_string()))
-        .collect();
-    let has_keys = sample.records.iter().all(|observed| observed.captured.key.is_some());
-    body.comment(&format!(
-        "{why}: {}all that a value says identifies it{}.",
-        if has_keys { "its key and " } else { "" },
-        if left_out.is_empty() { "" } else { ", except what may differ when it is delivered again" }
-    ));
-    let except = if left_out.is_empty() { String::new() } else { format!(", except: [{}]", left_out.join(", ")) };
-    let fingerprint = format!("{{fingerprint: value{except}}}");
-    body.line(&if has_keys { format!("identity: [key, {fingerprint}]") } else { format!("identity: {fingerprint}") });
-    body.unsure.push(
-        "two things with equal content, or a thing that returns to an earlier state, count as duplicates".to_owned(),
-    );
-}
-
-fn by_bytes(body: &mut Draft, sample: &Sample) {
-    if sample.malformed > 0 {
-        body.comment("No value is JSON: its bytes identify it.");
-        body.unsure.push("values were not looked at, since they are not JSON".to_owned());
-    } else {
-        body.comment("No value was captured.");
-        body.unsure.push("there was nothing to look at".to_owned());
-    }
-    body.line("identity: value");
 }
 
 /// A path as YAML.

@@ -23,15 +23,18 @@ pub struct StandIn {
 
 const NO_KEYS: &str = "Keys were not captured, and the preset identifies rows by them. So that this capture can be \
                        replayed, columns of the row replace missing keys. Leave this out if the topic has keys.";
+const NULL_KEYS: &str = "Most records have no key, by which the preset identifies rows: columns of the row replace \
+                         missing keys.";
 const NO_NAMES: &str = "These events do not name their primary key, by which the preset identifies rows. Columns that \
                         look like one are named instead.";
 
 /// The substitute; `None` if no column looks like a key.
 pub fn stand_in(shape: &Shape, sample: &Sample) -> Option<StandIn> {
+    let no_keys = if sample.kcat { NULL_KEYS } else { NO_KEYS };
     let names_columns = |value: &Value| value.get("primary_key_columns").is_some_and(Value::is_array);
     if *shape == Shape::Maxwell && sample.values().all(|(_, value)| names_columns(value)) {
         let rows = "[value.database, value.table, {rows: value.data, named: value.primary_key_columns}]";
-        return Some(StandIn { identity: format!("{{first_of: [{{content: key}}, {rows}]}}"), why: NO_KEYS });
+        return Some(StandIn { identity: format!("{{first_of: [{{content: key}}, {rows}]}}"), why: no_keys });
     }
     let columns = columns(shape, sample)?;
     let named: Vec<String> = columns.iter().map(|column| Value::from(column.as_str()).to_string()).collect();
@@ -52,11 +55,16 @@ pub fn stand_in(shape: &Shape, sample: &Sample) -> Option<StandIn> {
             });
         }
         Shape::Debezium(_) => by_paths(&columns, &["after", "before"], &["source.schema", "source.table"], sample),
+        Shape::CloudEvent => {
+            by_paths(&columns, &["data.after", "data.before"], &["iodebeziumschema", "iodebeziumtable"], sample)
+        }
         Shape::Flattened(_) => by_paths(&columns, &[], &["__schema", "__table"], sample),
+        Shape::Dms => by_paths(&columns, &["data"], &[], sample),
+        Shape::Cockroach => by_paths(&columns, &["after"], &[], sample),
         Shape::Maxwell => by_paths(&columns, &["data"], &["database", "table"], sample),
         _ => return None,
     };
-    Some(StandIn { identity, why: NO_KEYS })
+    Some(StandIn { identity, why: no_keys })
 }
 
 /// The key, or else the columns in the first place that has them; with the table if there are several tables.
@@ -72,7 +80,8 @@ fn by_paths(columns: &[String], places: &[&str], tables: &[&str], sample: &Sampl
     let places = if places.is_empty() { &whole_value[..] } else { places };
     let alternatives = places.iter().map(|place| {
         let path = |column: &String| {
-            let steps = [*place, column].into_iter().filter(|step| !step.is_empty()).map(str::to_owned).collect();
+            let steps = place.split('.').chain([column.as_str()]).filter(|step| !step.is_empty()).map(str::to_owned);
+            let steps = steps.collect();
             in_yaml(&crate::dedup::Path { source: crate::dedup::Source::Value, steps }.to_string())
         };
         let parts: Vec<String> = tables.iter().cloned().chain(columns.iter().map(path)).collect();
@@ -82,7 +91,7 @@ fn by_paths(columns: &[String], places: &[&str], tables: &[&str], sample: &Sampl
 }
 
 /// The columns whose names look like a primary key, the likeliest first: as few as distinguish all inserted rows.
-fn columns(shape: &Shape, sample: &Sample) -> Option<Vec<String>> {
+pub fn columns(shape: &Shape, sample: &Sample) -> Option<Vec<String>> {
     let rows: Vec<(&Map<String, Value>, bool)> = sample.values().flat_map(|(_, value)| rows(shape, value)).collect();
     let mut present: BTreeMap<&String, usize> = BTreeMap::new();
     for (name, value) in rows.iter().flat_map(|(row, _)| row.iter()) {
@@ -118,9 +127,18 @@ fn rows<'v>(shape: &Shape, value: &'v Value) -> Vec<(&'v Map<String, Value>, boo
             let rows = value.get("data").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
             rows.map(|row| (row, word("type") == "INSERT")).collect()
         }
+        Shape::Dms => {
+            let operation = value.pointer("/metadata/operation").and_then(Value::as_str);
+            object("data").into_iter().map(|row| (row, matches!(operation, Some("insert" | "load")))).collect()
+        }
         Shape::Maxwell => object("data").into_iter().map(|row| (row, word("type") == "insert")).collect(),
         Shape::Flattened(_) => {
             value.as_object().into_iter().map(|row| (row, matches!(word("__op"), "c" | "r"))).collect()
+        }
+        Shape::CloudEvent => {
+            let row = |name: &str| value.get("data").and_then(|data| data.get(name)).and_then(Value::as_object);
+            let is_inserted = matches!(word("iodebeziumop"), "c" | "r");
+            row("after").or(row("before")).into_iter().map(|row| (row, is_inserted)).collect()
         }
         _ => {
             let is_inserted = matches!(word("op"), "c" | "r") || word("op_type") == "I";

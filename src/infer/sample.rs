@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::capture::{self, Captured, Lines, looks_like_kcat, topic_of_kcat};
+use crate::capture::{self, Captured, Lines, looks, looks_like_kcat, topic_of_kcat};
 
 /// How many bytes of lines are examined at most: their trees take about ten times as much memory.
 const BYTES_MAX: u64 = 32 << 20;
@@ -118,16 +118,31 @@ impl Sample {
         self.records.iter().enumerate().filter_map(|(number, observed)| Some((number, observed.value.as_ref()?)))
     }
 
+    /// Whether the lines are CSV: by their separators, or by a file's name where no line is a JSON object.
+    pub fn looks_like_csv(&self, files: &[PathBuf]) -> bool {
+        if self.kcat || self.values().any(|(_, value)| value.is_object() || value.is_array()) {
+            return false;
+        }
+        let is_named = |file: &PathBuf| unpacked(file).extension().is_some_and(|end| end == "csv" || end == "tsv");
+        let lines = self.records.iter().filter_map(|observed| observed.captured.value.as_deref());
+        files.iter().any(is_named) || looks::is_csv(lines)
+    }
+
     /// How many values are JSON.
     pub fn json(&self) -> usize {
         self.records.len() - self.nulls - self.malformed
     }
 }
 
+/// A file's name without the ending of a packed one.
+fn unpacked(file: &Path) -> PathBuf {
+    let is_packed = file.extension().is_some_and(|ending| ending == "gz" || ending == "zst");
+    if is_packed { file.with_extension("") } else { file.to_owned() }
+}
+
 /// The topic of lines without an envelope, derived from the file's name.
 pub fn topic_of(files: &[PathBuf]) -> String {
-    let packed = |file: &Path| file.extension().is_some_and(|ending| ending == "gz" || ending == "zst");
-    let first = files.first().map(|file| if packed(file) { file.with_extension("") } else { file.clone() });
+    let first = files.first().map(|file| unpacked(file));
     let stem = first.as_ref().and_then(|file| file.file_stem()).and_then(|stem| stem.to_str());
     let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let topic: String = stem.unwrap_or_default().chars().map(legal).take(200).collect();

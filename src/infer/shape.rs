@@ -27,6 +27,8 @@ pub enum Shape {
     Ticdc,
     /// AWS Database Migration Service.
     Dms,
+    /// A changefeed of CockroachDB, with the option `updated`.
+    Cockroach,
     /// A CloudEvent in structured mode.
     CloudEvent,
     /// Anything else.
@@ -60,6 +62,9 @@ impl Shape {
         if is_dms(fields) {
             return Self::Dms;
         }
+        if is_cockroach(fields) {
+            return Self::Cockroach;
+        }
         if has(&["specversion", "id", "source", "type"]) {
             return Self::CloudEvent;
         }
@@ -85,6 +90,7 @@ impl Shape {
             Self::Canal => Some("canal@1"),
             Self::Ogg => Some("ogg@2"),
             Self::Ticdc => Some("ticdc@1"),
+            Self::Cockroach => Some("cockroachdb@1"),
             Self::Flattened(None) | Self::DebeziumWithoutSource | Self::Dms | Self::CloudEvent | Self::Plain => None,
         }
     }
@@ -98,6 +104,19 @@ fn is_dms(fields: &serde_json::Map<String, Value>) -> bool {
     has("operation")
         && (has("record-type") || has("transaction-id") || has("table-name"))
         && (fields.contains_key("data") || is_control)
+}
+
+/// Whether this is a message of a changefeed: a row, or a resolved time, with a hybrid logical clock as a decimal of
+/// nanoseconds and ten more digits.
+fn is_cockroach(fields: &serde_json::Map<String, Value>) -> bool {
+    let is_clock = |name: &str| {
+        let text = fields.get(name).and_then(Value::as_str);
+        text.and_then(|text| text.split_once('.')).is_some_and(|(nanoseconds, counter)| {
+            let are_digits = nanoseconds.bytes().chain(counter.bytes()).all(|byte| byte.is_ascii_digit());
+            are_digits && nanoseconds.len() >= 18 && counter.len() == 10
+        })
+    };
+    (fields.contains_key("after") && is_clock("updated")) || (fields.len() == 1 && is_clock("resolved"))
 }
 
 /// The preset for a Debezium connector.
@@ -162,6 +181,7 @@ impl fmt::Display for Shape {
             Self::Ogg => f.write_str("change events of Oracle GoldenGate"),
             Self::Ticdc => f.write_str("change events of TiCDC"),
             Self::Dms => f.write_str("change events of AWS DMS"),
+            Self::Cockroach => f.write_str("messages of a CockroachDB changefeed"),
             Self::CloudEvent => f.write_str("CloudEvents"),
             Self::Plain => f.write_str("records of no form that is known"),
         }
@@ -235,6 +255,9 @@ mod tests {
             (r#"{"metadata":{"record-type":"control","operation":"create-table","table-name":"t"}}"#, Shape::Dms),
             (r#"{"data":{"id":1},"metadata":{"operation":"insert"}}"#, Shape::Plain),
             (r#"{"specversion":"1.0","id":"1","source":"/a","type":"t","data":{}}"#, Shape::CloudEvent),
+            (r#"{"after":null,"updated":"1700000000000000000.0000000000"}"#, Shape::Cockroach),
+            (r#"{"resolved":"1700000000000000000.0000000000"}"#, Shape::Cockroach),
+            (r#"{"after":{},"updated":"2020-01-01"}"#, Shape::Plain),
             (r#"{"order_id":7,"operation":"charge","version":1}"#, Shape::Plain),
             ("7", Shape::Plain),
         ] {

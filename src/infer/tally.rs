@@ -1,9 +1,11 @@
 //! The verdicts of a proposed topology on the sample that it is based on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use super::fields::content;
+use super::names;
 use super::sample::Sample;
-use crate::dedup::{Reason, Verdict};
+use crate::dedup::{Action, Reason, Verdict};
 use crate::rehearsal::{Explanation, Partitions};
 use crate::topology::Topology;
 use crate::words::counted;
@@ -17,8 +19,15 @@ pub struct Tally {
     counts: BTreeMap<(Verdict, Reason), usize>,
     /// The same for each topic.
     topics: BTreeMap<(Reason, String), usize>,
-    /// Why the first invalid record is invalid.
-    rejection: Option<String>,
+    /// Why the first record of each reason is invalid.
+    rejections: BTreeMap<Reason, String>,
+    /// Null values that were not passed on, of identities without a delete before them.
+    undeleted_nulls: usize,
+    /// Duplicates that say something else than every record of their identity before.
+    unlike: usize,
+    /// The longest row of stale records, up to the end of a partition, that say something else than every record of
+    /// their identity before, with no newer one among them.
+    unlike_stale: usize,
 }
 
 impl Tally {
@@ -28,18 +37,40 @@ impl Tally {
         let wall_ms = sample.records.iter().filter_map(|observed| observed.captured.timestamp).max().unwrap_or(0);
         let mut partitions = Partitions::new(&topology.rules);
         let mut tally = Self::default();
+        let (mut deleted, mut said) = (HashSet::new(), HashSet::new());
+        let mut runs: BTreeMap<(String, i32), usize> = BTreeMap::new();
+        // what may differ between deliveries, and so the times of a connector
+        let is_left_out = |name: &str| names::is_of_delivery(name) || names::may_be_of_delivery(name);
         for observed in &sample.records {
             let record = observed.captured.record();
             let model = partitions.model(record.topic, record.partition);
             let decision = model.judge(&record, wall_ms);
             *tally.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
             *tally.topics.entry((decision.reason, record.topic.to_owned())).or_default() += 1;
-            if decision.verdict == Verdict::Invalid && tally.rejection.is_none() {
-                let rejection = Explanation::of(model, topology).rejection;
-                let words = rejection.unwrap_or_else(|| topology.meaning(decision.reason).into_owned());
-                tally.rejection = Some(format!("{words} ({})", decision.reason));
+            let explanation = Explanation::of(model, topology);
+            let place = (record.topic.to_owned(), record.partition, explanation.identity.clone());
+            if observed.value.is_some() && decision.reason != Reason::Replayed {
+                let is_new = said.insert((place.clone(), content(observed.value.as_ref(), &is_left_out)));
+                let is_duplicate = matches!(decision.reason, Reason::VersionEqual | Reason::Seen)
+                    && decision.verdict == Verdict::Duplicate;
+                tally.unlike += usize::from(is_new && is_duplicate);
+                let run = runs.entry((record.topic.to_owned(), record.partition)).or_default();
+                match decision.reason {
+                    Reason::Newer => *run = 0,
+                    reason => *run += usize::from(is_new && reason == Reason::VersionOlder),
+                }
+            }
+            if explanation.kind == Some("delete") {
+                deleted.insert(place);
+            } else if record.value.is_none() && decision.action != Action::Forward {
+                tally.undeleted_nulls += usize::from(!deleted.contains(&place));
+            }
+            if decision.verdict == Verdict::Invalid {
+                let words = || explanation.rejection.unwrap_or_else(|| topology.meaning(decision.reason).into_owned());
+                tally.rejections.entry(decision.reason).or_insert_with(words);
             }
         }
+        tally.unlike_stale = runs.into_values().max().unwrap_or(0);
         tally
     }
 
@@ -57,10 +88,23 @@ impl Tally {
         format!(" ({}{more})", named.join(", "))
     }
 
-    /// If all records are invalid: why the first one is, with its reason.
-    pub fn all_invalid(&self) -> Option<&str> {
-        let is_all = self.counts.keys().all(|(verdict, _)| *verdict == Verdict::Invalid);
-        self.rejection.as_deref().filter(|_| is_all)
+    /// Why records are invalid: each reason, how many records have it, and why the first of them does.
+    pub fn invalid(&self) -> impl Iterator<Item = (Reason, usize, &str)> {
+        self.rejections.iter().map(|(&reason, words)| {
+            let count = self.counts.get(&(Verdict::Invalid, reason)).copied().unwrap_or(0);
+            (reason, count, words.as_str())
+        })
+    }
+
+    /// How many duplicates, and how many stale records in a row at a partition's end, say something else than every
+    /// record of their identity before, whatever may belong to the delivery.
+    pub fn unlike(&self) -> (usize, usize) {
+        (self.unlike, self.unlike_stale)
+    }
+
+    /// How many null values were not passed on, although their identities had no delete before them.
+    pub fn undeleted_nulls(&self) -> usize {
+        self.undeleted_nulls
     }
 
     /// How many records got this verdict.

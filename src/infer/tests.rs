@@ -18,7 +18,7 @@ fn sample(values: &[&str]) -> Sample {
 #[track_caller]
 fn proposed(sample: &Sample) -> (String, Tally) {
     let Ok((proposal, tally)) = infer(sample, &Wanted::default()) else {
-        panic!("not loadable:\n{}", super::propose(sample, &Wanted::default(), false).text)
+        panic!("not loadable:\n{}", super::propose(sample, &Wanted::default(), super::Needed::default()).text)
     };
     (proposal.text, tally)
 }
@@ -47,7 +47,7 @@ fn odd_names_are_quoted_and_cannot_end_a_comment() {
 
 #[test]
 fn values_that_are_not_json_are_identified_by_their_bytes() {
-    let (text, tally) = proposed(&sample(&["a,b", "a,b", "c,d"]));
+    let (text, tally) = proposed(&sample(&["a b", "a b", "c d"]));
     assert!(text.contains("value_format: bytes") && text.contains("identity: value\n"), "{text}");
     assert_eq!(tally.to_string(), "2 forwarded, 1 duplicate, 0 stale, 0 invalid");
 }

@@ -46,6 +46,7 @@ macro_rules! presets {
 /// Every preset, by name and number.
 pub const ALL: &[Preset] = presets![
     "canal" 1,
+    "cockroachdb" 1,
     "debezium-db2" 1,
     "debezium-db2" 2,
     "debezium-informix" 1,
@@ -100,7 +101,7 @@ const WITHOUT_ORDER: &[(&str, &str)] = &[
     ("debezium-cockroachdb", "its changefeed gives no position that says which change of a row is newer"),
     ("debezium-cassandra", "every node of a cluster has a commit log of its own, and their positions do not compare"),
     ("debezium-yashandb", "its positions are not documented to grow from one change of a row to the next"),
-    ("aws-dms", "its records carry a time, and no position that says which change of a row is newer"),
+    ("aws-dms", "none of its fields names the primary key, and an order comes only with `IncludeTransactionDetails`"),
 ];
 
 /// Where the records of a source have a row, by the beginning of the preset's name; the first that fits counts. `None`:

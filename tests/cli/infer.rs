@@ -345,3 +345,20 @@ fn every_public_capture_gets_a_topology_that_forwards_new_records() {
         );
     }
 }
+
+#[test]
+fn csv_is_refused_with_what_to_do_instead() {
+    let room = Room::new();
+    for (file, text) in [
+        ("orders.csv", "id,name\n1,a\n2,\"b, c\"\n"),
+        ("orders.txt", "id;name;at\n1;a;2025-01-01\n2;b;2025-01-02\n"),
+        ("orders.tsv", "id\n1\n2\n"),
+    ] {
+        room.write(file, text);
+        let ran = room.run(&format!("infer {file}")).ended(2).wrote(&[]);
+        ran.said(&["CSV", "write one JSON object a line"]);
+    }
+    // values that are not JSON and not CSV, and JSON with commas
+    room.run_with("infer", "plain text\nother text\n").ended(0);
+    room.run_with("infer", "{\"a\":1,\"b\":2}\n{\"a\":2,\"b\":3}\n").ended(0);
+}

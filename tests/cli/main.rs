@@ -10,11 +10,13 @@ mod screen;
 mod until;
 
 mod calls;
+mod cases;
 mod check;
 mod demo;
 mod deploy;
 mod exit;
 mod help;
+mod hints;
 mod infer;
 mod job;
 mod online;

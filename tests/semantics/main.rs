@@ -3,12 +3,14 @@
 
 mod calls;
 mod canal;
+mod cases;
 mod commit_order;
 mod conformance;
 mod corpus;
 mod docs;
 mod expanded;
 mod logical;
+mod inferred;
 mod mariadb;
 mod presets;
 mod properties;

@@ -20,6 +20,7 @@ mod explain;
 mod hints;
 mod progress;
 mod summary;
+mod watch;
 
 use explain::explained;
 use progress::ReplayBar;

@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use super::conflicts::Conflicts;
 use super::hints::{self, Facts};
+use super::watch::Watch;
 use crate::capture::looks_like_kcat;
 use crate::dedup::{Action, Decision, OnNull, Reason, Rules, Verdict};
 use crate::record::Record;
@@ -50,6 +51,9 @@ pub struct Summary {
     versions: Known,
     streams: BTreeMap<(String, i32), Stream>,
     epochs: BTreeSet<String>,
+    /// Identities that had a delete, by partition.
+    deleted: Known,
+    watch: Watch,
     facts: Facts,
     conflicts: Conflicts,
     /// Lines without an envelope, up to [`LINES_CHECKED`].
@@ -86,6 +90,8 @@ impl Summary {
             versions: Known::default(),
             streams: BTreeMap::new(),
             epochs: BTreeSet::new(),
+            deleted: Known::default(),
+            watch: Watch::new(rules),
             facts: Facts { on_null_value: null_value, without_version, malformed_version, ..Facts::default() },
             conflicts: Conflicts::default(),
             lines: 0,
@@ -105,16 +111,15 @@ impl Summary {
         let Seen { record, decision, explanation, version } = seen;
         self.conflicts.add(seen);
         *self.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
-        if record.value.is_none() {
-            self.facts.nulls += 1;
-            let is_lost = matches!(decision.reason, Reason::NullValue | Reason::TombstoneNotOwed);
-            self.facts.nulls_lost += u64::from(is_lost && decision.action != Action::Forward);
+        self.add_null_or_delete(seen);
+        if decision.verdict == Verdict::Invalid {
+            let words = || explanation.rejection.as_deref().unwrap_or(decision.reason.meaning()).to_owned();
+            self.facts.rejections.entry(decision.reason).or_insert_with(|| (0, words())).0 += 1;
         }
-        self.facts.deletes += u64::from(explanation.kind == Some("delete"));
-        if self.facts.rejection.is_none() && (decision.verdict == Verdict::Invalid || explanation.rejection.is_some()) {
-            let words = explanation.rejection.as_deref().unwrap_or(decision.reason.meaning());
-            self.facts.rejection = Some((decision.reason, words.to_owned()));
-        }
+        let has_change = matches!(explanation.kind, Some("change" | "delete" | "read")) && record.value.is_some();
+        let is_judged = decision.verdict != Verdict::Invalid && decision.reason != Reason::Replayed;
+        self.facts.unversioned +=
+            u64::from(has_change && is_judged && explanation.identity.is_some() && version.is_none());
         if let Some(identity) = &explanation.identity {
             self.facts.identified += 1;
             self.places.add(record.topic, record.partition, identity);
@@ -133,12 +138,27 @@ impl Summary {
             again.duplicate += u64::from(decision.verdict == Verdict::Duplicate);
             again.stale += u64::from(decision.verdict == Verdict::Stale);
         }
-        if let Some(version) = version {
-            self.add_version(seen, version, came_again);
+        let was_redelivered = version.map_or(came_again, |version| self.add_version(seen, version, came_again));
+        self.watch.add(seen, was_redelivered);
+    }
+
+    /// Counts null values that were lost although nothing deleted their identity.
+    fn add_null_or_delete(&mut self, seen: &Seen<'_>) {
+        let Seen { record, decision, explanation, .. } = seen;
+        let place = (record.topic, record.partition, &explanation.identity);
+        if explanation.kind == Some("delete") {
+            self.deleted.add(&place);
+        }
+        if record.value.is_none() {
+            self.facts.nulls += 1;
+            let is_lost = matches!(decision.reason, Reason::NullValue | Reason::TombstoneNotOwed);
+            let is_lost = is_lost && decision.action != Action::Forward;
+            self.facts.undeleted_nulls += u64::from(is_lost && !self.deleted.contains(&place));
         }
     }
 
-    fn add_version(&mut self, seen: &Seen<'_>, version: &[u8], came_again: bool) {
+    /// Counts a record with a version; returns whether it was redelivered.
+    fn add_version(&mut self, seen: &Seen<'_>, version: &[u8], came_again: bool) -> bool {
         self.facts.versioned += 1;
         let Seen { record, decision, explanation, .. } = seen;
         let known =
@@ -161,6 +181,7 @@ impl Summary {
             highest.clear();
             highest.extend_from_slice(version);
         }
+        was_redelivered
     }
 
     fn facts(&self) -> Facts {
@@ -170,11 +191,10 @@ impl Summary {
             records: self.counts.values().sum(),
             duplicate: verdict(Verdict::Duplicate),
             stale: verdict(Verdict::Stale),
-            invalid: verdict(Verdict::Invalid),
             replayed: reason(Reason::Replayed),
             older: reason(Reason::VersionOlder),
             unidentified: reason(Reason::IdentityMissing),
-            reasons: self.counts.len(),
+            noticed: self.watch.noticed(self.counts.values().sum()),
             has_version: self.rules.has_version,
             on_several_partitions: self.places.several,
             ..self.facts.clone()
@@ -269,6 +289,11 @@ impl Known {
     fn add(&mut self, what: &impl Hash) -> bool {
         let hash = self.hasher.hash_one(what);
         if self.hashes.len() < KNOWN_MAX { !self.hashes.insert(hash) } else { self.hashes.contains(&hash) }
+    }
+
+    /// Whether an equal one was added.
+    fn contains(&self, what: &impl Hash) -> bool {
+        self.hashes.contains(&self.hasher.hash_one(what))
     }
 }
 

@@ -117,10 +117,10 @@ impl Fields {
     /// Reads a record. A rejection says what is wrong with its key or value.
     pub fn scan(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         if let (Some(scanner), Some(key)) = (&mut self.key, record.key) {
-            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e))?;
+            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e, key))?;
         }
         if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
-            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e))?;
+            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value))?;
         }
         self.key_schemas.take(schema(self.key.as_ref(), record.key));
         self.value_schemas.take(schema(self.value.as_ref(), record.value));

@@ -204,10 +204,10 @@ impl Reader {
             return Err(rejection::null_value());
         }
         if let (Some(scanner), Some(key)) = (&mut self.key, record.key) {
-            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e))?;
+            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e, key))?;
         }
         if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
-            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e))?;
+            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value))?;
         }
         Ok(())
     }

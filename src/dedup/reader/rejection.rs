@@ -31,10 +31,27 @@ pub(super) fn too_large(what: &str, bytes: usize, bytes_max: usize) -> Rejection
     Rejection::new(Reason::RecordTooLarge, message)
 }
 
+/// The bytes that serializers with a schema registry put before what they write: a zero, and a schema's number.
+const REGISTRY_PREFIX_BYTES: usize = 5;
+
 #[cold]
-pub(super) fn malformed(reason: Reason, error: &Malformed) -> Rejection {
+pub(super) fn malformed(reason: Reason, error: &Malformed, bytes: &[u8]) -> Rejection {
     let what = if reason == Reason::KeyMalformed { "key" } else { "value" };
-    Rejection::new(reason, format!("the {what} cannot be read as JSON: {error}"))
+    let framed = match (bytes.first(), bytes.get(REGISTRY_PREFIX_BYTES)) {
+        (Some(0), Some(b'{' | b'[')) => {
+            "; it begins with a zero byte and four more, as a schema registry's serializers write the number of a schema, \
+             and JSON seems to follow (JSON Schema)"
+        }
+        (Some(0), Some(_)) => {
+            "; it begins with a zero byte and four more, as a schema registry's serializers write the number of a schema \
+             before Avro or Protobuf"
+        }
+        _ if bytes.starts_with(b"Struct{") => {
+            "; it begins with `Struct{`, as Kafka Connect's StringConverter writes a struct"
+        }
+        _ => "",
+    };
+    Rejection::new(reason, format!("the {what} cannot be read as JSON: {error}{framed}"))
 }
 
 #[cold]

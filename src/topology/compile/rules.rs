@@ -53,7 +53,14 @@ impl Compiler<'_> {
                 if !preset_reported.contains(&what) {
                     preset_reported.push(what);
                     let message = format!("the preset reads inside the {what}, whose format is {format}");
-                    let help = format!("remove `{what}_format`: the preset knows the one that it needs");
+                    let help = match path.source {
+                        // what the hint about malformed keys says to write
+                        Source::Key => format!(
+                            "remove `{what}_format`: the preset knows the one that it needs; or, if keys are not JSON, \
+                             write `identity: key` as well"
+                        ),
+                        _ => format!("remove `{what}_format`: the preset knows the one that it needs"),
+                    };
                     self.mistake(written.place, message, "needs JSON", help);
                 }
             } else {

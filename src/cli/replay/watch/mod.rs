@@ -1,0 +1,65 @@
+//! What is watched beyond counts: times and their units, positions that begin again, bytes in forms that are not read.
+//!
+//! Nothing here judges. Each part remembers little, however long the capture is.
+
+use super::summary::Seen;
+use crate::dedup::Rules;
+
+mod forms;
+mod restarts;
+mod times;
+
+use forms::Forms;
+use restarts::Restarts;
+use times::Times;
+
+/// The place of a record, `topic:partition:offset`.
+fn place(seen: &Seen<'_>) -> String {
+    format!("{}:{}:{}", seen.record.topic, seen.record.partition, seen.record.offset)
+}
+
+/// Everything that is watched.
+#[derive(Debug)]
+pub struct Watch {
+    forms: Forms,
+    restarts: Restarts,
+    times: Times,
+}
+
+/// What was noticed, in hints, and what they make of other hints.
+#[derive(Clone, Debug, Default)]
+pub struct Noticed {
+    /// The hints.
+    pub hints: Vec<String>,
+    /// Whether they explain why versions fall and records are stale.
+    pub explains_stale: bool,
+    /// Whether they explain why records are late or in the future.
+    pub explains_times: bool,
+}
+
+impl Watch {
+    /// Nothing seen yet.
+    pub fn new(rules: &Rules) -> Self {
+        Self { forms: Forms::new(rules), restarts: Restarts::default(), times: Times::new(rules) }
+    }
+
+    /// Watches a record. `was_redelivered`: its identity had its version before.
+    pub fn add(&mut self, seen: &Seen<'_>, was_redelivered: bool) {
+        self.forms.add(seen);
+        self.times.add(seen);
+        if let Some(version) = seen.version {
+            self.restarts.add(seen, version, was_redelivered);
+        }
+    }
+
+    /// What was noticed among this many records.
+    pub fn noticed(&self, records: u64) -> Noticed {
+        let (restart, units) = (self.restarts.hint(), self.times.units());
+        let (beyond, stamps) = (self.times.beyond().filter(|_| units.is_none()), self.times.timestamps(records));
+        Noticed {
+            explains_stale: restart.is_some() || units.is_some() || beyond.is_some(),
+            explains_times: stamps.is_some(),
+            hints: [units, beyond, restart, stamps, self.forms.hint()].into_iter().flatten().collect(),
+        }
+    }
+}

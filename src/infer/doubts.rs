@@ -1,0 +1,80 @@
+//! What replaying a proposal on its sample shows to be unsure.
+
+use super::propose::Proposal;
+use super::sample::Sample;
+use super::tally::Tally;
+use crate::capture::looks;
+use crate::dedup::{Reason, Verdict};
+use crate::topology::Topology;
+use crate::words::{agreeing, counted};
+
+/// Fewer stale records in a row are mere disorder.
+const STALE_MIN: usize = 3;
+
+/// Adds these doubts to the proposal's.
+pub fn add(proposal: &mut Proposal, sample: &Sample, topology: &Topology, tally: &Tally) {
+    let of = |count: usize| format!("{count} of {}", counted(sample.records.len(), "record"));
+    for (reason, what) in [(Reason::IdentityMissing, "identity"), (Reason::VersionMissing, "version")] {
+        let count = tally.of_reason(reason);
+        if count > 0 {
+            let hint = topology.hint(reason).map_or_else(String::new, |hint| format!(": {hint}"));
+            let topics = tally.topics_of(reason, sample);
+            proposal.unsure.push(format!("{} {} no {what}{topics}{hint}", of(count), agreeing(count, "has", "have")));
+        }
+    }
+    let is_all = tally.of_verdict(Verdict::Invalid) == sample.records.len();
+    let mut invalid = Vec::new();
+    for (reason, count, words) in tally.invalid() {
+        let topics = tally.topics_of(reason, sample);
+        match reason {
+            // said above
+            Reason::IdentityMissing | Reason::VersionMissing if !is_all => {}
+            _ if is_all && count == sample.records.len() => invalid
+                .push(format!("by what is proposed, every record that was looked at is invalid: {words} ({reason})")),
+            _ => invalid.push(format!(
+                "by what is proposed, {} {} invalid{topics}: {words} ({reason})",
+                of(count),
+                agreeing(count, "is", "are")
+            )),
+        }
+    }
+    proposal.unsure.splice(0..0, invalid);
+    proposal.unsure.extend(unlike(tally, &of));
+    proposal.unsure.extend(odd_timestamps(sample));
+}
+
+/// Records that would be dropped, and say what none of their identity had said.
+fn unlike(tally: &Tally, of: &dyn Fn(usize) -> String) -> Vec<String> {
+    let (duplicates, stale) = tally.unlike();
+    let mut doubts = Vec::new();
+    if duplicates > 0 {
+        doubts.push(format!(
+            "{} would be dropped as duplicates although they say something else than all before with the same identity: \
+             `identity` may name too little, such as a key that several rows share, or several changes may share a version",
+            of(duplicates)
+        ));
+    }
+    if stale >= STALE_MIN {
+        doubts.push(format!(
+            "the last {stale} changes of known identities in a partition would be dropped as stale although they say \
+             something else than all before with the same identity: old changes may have come late, positions may have \
+             begun again (a new replication slot, a restored server), or `version` may not be what rises; `ratchet replay \
+             --summary` says more"
+        ));
+    }
+    doubts
+}
+
+/// Records whose timestamps are in another unit than milliseconds.
+fn odd_timestamps(sample: &Sample) -> Option<String> {
+    let odd = |ms: i64| looks::unit_of_timestamp(ms);
+    let timestamps = || sample.records.iter().filter_map(|observed| observed.captured.timestamp);
+    let unit = timestamps().find_map(odd)?;
+    let count = timestamps().filter(|&ms| odd(ms).is_some()).count();
+    Some(format!(
+        "the timestamps of {} of {} look like {unit}, where Kafka has milliseconds: a limited retention measures with \
+         them, so have the producer correct them, or the topic write its own (`message.timestamp.type=LogAppendTime`)",
+        count,
+        counted(sample.records.len(), "record")
+    ))
+}

@@ -1,0 +1,259 @@
+//! What records mean: the blocks of a topology that say what identifies and what orders them.
+
+use super::cell::ValueKind;
+use super::choose::{Chosen, choose};
+use super::cloud;
+use super::dms;
+use super::fields::Table;
+use super::flattened;
+use super::keys;
+use super::names;
+use super::propose::{Draft, Needed, in_yaml};
+use super::rows::{StandIn, stand_in};
+use super::sample::Sample;
+use super::shape::{Shape, shapes};
+use crate::capture::looks;
+use crate::dedup::Source;
+use crate::topology::Preset;
+use crate::words::{agreeing, counted};
+
+/// The part of a topology that says what records mean.
+pub struct Meaning {
+    /// How keys are read.
+    pub key_format: &'static str,
+    /// How values are read.
+    pub value_format: &'static str,
+    /// Whether keys are taken as bytes against what a preset would do.
+    pub raw_keys: bool,
+    /// The preset, if there is one.
+    pub preset: Option<&'static str>,
+    /// Whether null values are dropped unless a delete was before them.
+    pub follows_deletes: bool,
+    /// How long identities are remembered, if the proposal limits that.
+    pub retention: Option<&'static str>,
+    /// The blocks.
+    pub body: Draft,
+}
+
+/// What the records of a sample mean.
+pub fn meaning(sample: &Sample, needed: Needed) -> Meaning {
+    let mut meaning = Meaning {
+        key_format: "bytes",
+        value_format: wrapped(sample.wrapped.1),
+        raw_keys: needed.raw_keys || keys::need_bytes(sample).is_some(),
+        preset: None,
+        follows_deletes: false,
+        retention: None,
+        body: Draft::default(),
+    };
+    if sample.json() == 0 {
+        meaning.value_format = "bytes";
+        by_bytes(&mut meaning.body, sample);
+        return meaning;
+    }
+    let table = Table::of(sample);
+    unsure_of_decimals(&mut meaning.body, &table);
+    unsure_of_units(&mut meaning.body, &table);
+    if cloud::is_binary(sample) {
+        cloud::propose(&mut meaning, sample, &table, cloud::Mode::Binary, needed);
+        return meaning;
+    }
+    let shapes = shapes(sample.values().map(|(_, value)| value));
+    let (shape, count) = &shapes[0];
+    for (other, count) in &shapes[1..] {
+        meaning.body.unsure.push(format!("not all records are alike; {}: {other}", counted(*count, "record")));
+    }
+    meaning.preset = shape.preset().filter(|_| !needed.by_time);
+    match (meaning.preset, shape) {
+        (Some(preset), _) => by_preset(&mut meaning, sample, preset, (shape, *count), needed),
+        (None, Shape::Flattened(_)) => flattened::propose(&mut meaning, sample, &table, (shape, *count), needed),
+        (None, Shape::Dms) if dms::has_details(&table, sample) => dms::propose(&mut meaning, sample, (shape, *count)),
+        (None, Shape::Debezium(_) | Shape::DebeziumWithoutSource | Shape::Dms) => {
+            meaning.body.shape(shape, *count, sample);
+            meaning.body.unsure.push(
+                "no order of such events is known to be safe: if a field rises with each change of a row, name it as \
+                 `version`"
+                    .to_owned(),
+            );
+            let why = "No order of such events is known to be safe, so none is relied on";
+            by_fingerprint(&mut meaning.body, sample, &table, why);
+        }
+        (None, Shape::CloudEvent) => cloud::propose(&mut meaning, sample, &table, cloud::Mode::Structured, needed),
+        (None, _) => by_choice(&mut meaning, sample, &table),
+    }
+    meaning
+}
+
+/// How JSON with or without Connect's wrapper is read.
+pub fn wrapped(is_wrapped: bool) -> &'static str {
+    if is_wrapped { "connect_json" } else { "json" }
+}
+
+/// The fields that fit best; all of a value if none does.
+pub fn by_choice(meaning: &mut Meaning, sample: &Sample, table: &Table) {
+    match choose(table) {
+        Some(chosen) => by_fields(meaning, sample, table, &chosen),
+        None => by_fingerprint(&mut meaning.body, sample, table, "No field was found that identifies a record"),
+    }
+}
+
+fn by_preset(meaning: &mut Meaning, sample: &Sample, preset: &str, shape: (&Shape, usize), needed: Needed) {
+    let (shape, count) = shape;
+    meaning.body.shape(shape, count, sample);
+    meaning.body.line(&format!("preset: {preset}"));
+    meaning.follows_deletes = true;
+    if matches!(shape, Shape::Flattened(_)) {
+        let unsure = "flattened events only have the positions that the connector is configured to add";
+        meaning.body.unsure.push(unsure.to_owned());
+    }
+    let reads_keys = Preset::find(preset).is_some_and(|preset| preset.text.contains("\nidentity: {content: key}\n"));
+    meaning.raw_keys &= reads_keys;
+    if meaning.raw_keys {
+        keys::propose_bytes(&mut meaning.body, sample);
+        return;
+    }
+    if !needed.rows_identify {
+        return;
+    }
+    match stand_in(shape, sample) {
+        Some(StandIn { identity, why }) => {
+            meaning.body.comment(why);
+            meaning.body.line(&format!("identity: {identity}"));
+            meaning.body.unsure.push("the columns that identify a row are guessed".to_owned());
+        }
+        None => meaning.body.unsure.push(format!(
+            "the preset identifies rows by their keys, which {}, and no column of the rows looks like an id: replaying \
+             this capture says little",
+            if sample.kcat { "most records lack" } else { "were not captured" }
+        )),
+    }
+}
+
+/// These fields.
+pub fn by_fields(meaning: &mut Meaning, sample: &Sample, table: &Table, chosen: &Chosen) {
+    let reads_key = |&field: &usize| {
+        let path = &table.fields[field].path;
+        path.source == Source::Key && !path.steps.is_empty()
+    };
+    if chosen.identity.iter().chain(&chosen.version).any(reads_key) {
+        meaning.key_format = wrapped(sample.wrapped.0);
+    }
+    let body = &mut meaning.body;
+    let path = |field: usize| in_yaml(&table.fields[field].path.to_string());
+    body.comment(&format!("{}.", chosen.why_identity(table).join("; ")));
+    let identity: Vec<String> = chosen.identity.iter().map(|&field| path(field)).collect();
+    body.line(&format!("identity: [{}]", identity.join(", ")));
+    if let Some(version) = chosen.version {
+        body.comment(&format!("{}.", chosen.why_version(table).join("; ")));
+        body.line(&format!("version: {{of: {}, as: {}}}", path(version), table.fields[version].version_kind()));
+    }
+    if chosen.is_versioned_by_name() {
+        meaning.retention = Some("7d");
+    }
+    let has_key = chosen.identity.iter().any(|&field| table.fields[field].path.to_string() == "key");
+    match table.partitions(&chosen.identity) {
+        _ if has_key => {}
+        Some((0, repeated)) if repeated > 0 => {
+            body.comment(&format!(
+                "{} came with an identity that was there before, always in its partition.",
+                counted(repeated, "record")
+            ));
+            body.line("partitioned_by_identity: true");
+        }
+        Some((spread, _)) if spread > 0 => body.unsure.push(format!(
+            "{} {} on several partitions, where duplicates are not recognised",
+            counted(spread, "identity"),
+            agreeing(spread, "is", "are")
+        )),
+        _ => body.unsure.push(
+            "whether one identity is always in one partition is not shown; if it is, add \
+             `partitioned_by_identity: true`"
+                .to_owned(),
+        ),
+    }
+    body.unsure.extend(chosen.unsure(table));
+}
+
+/// All that a value says, with its key.
+pub fn by_fingerprint(body: &mut Draft, sample: &Sample, table: &Table, why: &str) {
+    let is_left_out = |name: &str, depth: usize| {
+        names::is_of_delivery(name) || (depth == 1 && matches!(name, "ts_ms" | "ts_us" | "ts_ns"))
+    };
+    let left_out: Vec<String> = table
+        .fields
+        .iter()
+        .filter(|field| field.path.source == Source::Value && is_left_out(&field.name, field.path.steps.len()))
+        .map(|field| in_yaml(&field.path.to_string()))
+        .collect();
+    let has_keys = sample.records.iter().all(|observed| observed.captured.key.is_some());
+    body.comment(&format!(
+        "{why}: {}all that a value says identifies it{}.",
+        if has_keys { "its key and " } else { "" },
+        if left_out.is_empty() { "" } else { ", except what may differ when it is delivered again" }
+    ));
+    let except = if left_out.is_empty() { String::new() } else { format!(", except: [{}]", left_out.join(", ")) };
+    let fingerprint = format!("{{fingerprint: value{except}}}");
+    body.line(&if has_keys { format!("identity: [key, {fingerprint}]") } else { format!("identity: {fingerprint}") });
+    body.unsure.push(
+        "two things with equal content, or a thing that returns to an earlier state, count as duplicates".to_owned(),
+    );
+}
+
+fn by_bytes(body: &mut Draft, sample: &Sample) {
+    let values = || sample.records.iter().filter_map(|observed| observed.captured.value.as_deref());
+    let prefixed = values().filter(|value| looks::has_registry_prefix(value)).count();
+    if sample.malformed > 0 {
+        body.comment("No value is JSON: its bytes identify it.");
+        body.unsure.push(if prefixed > 0 {
+            format!(
+                "{} {} with a zero byte and the number of a schema, as serializers with a schema registry write Avro, \
+                 Protobuf or JSON Schema; ratchet reads plain JSON, so nothing inside them was looked at: have the \
+                 producer write JSON without a registry to identify records by their fields",
+                counted(prefixed, "value"),
+                agreeing(prefixed, "begins", "begin")
+            )
+        } else if looks::is_csv(values()) {
+            "the values look like CSV, whose fields ratchet cannot read: have the producer write JSON to identify \
+             records by their fields"
+                .to_owned()
+        } else {
+            "values were not looked at, since they are not JSON".to_owned()
+        });
+        body.unsure.push("two events with equal bytes count as one, for the length of the retention".to_owned());
+    } else {
+        body.comment("No value was captured.");
+        body.unsure.push("there was nothing to look at".to_owned());
+    }
+    body.line("identity: value");
+}
+
+/// Fields that are versions by their names, and hold bytes in base64.
+fn unsure_of_decimals(body: &mut Draft, table: &Table) {
+    for field in table.fields.iter().filter(|field| field.is_base64 && names::version_score(&field.name) > 0) {
+        body.unsure.push(format!(
+            "{} looks like bytes in base64, as Kafka Connect and Debezium write decimals: their texts do not sort like \
+             the numbers, so it is not taken as a version; set `decimal.handling.mode=string` in Debezium, or \
+             `decimal.format=NUMERIC` in Connect's JsonConverter, and infer again",
+            field.path
+        ));
+    }
+}
+
+/// Fields that are versions by their names, and hold times in several units.
+fn unsure_of_units(body: &mut Draft, table: &Table) {
+    for field in table.fields.iter().filter(|field| names::version_score(&field.name) > 0) {
+        let unit = |order: i128| looks::unit_of(order).map(|(unit, _)| unit);
+        let integers = field.values.iter().flatten().filter(|cell| cell.kind == ValueKind::Integer);
+        let mut units: Vec<&str> = integers.filter_map(|cell| unit(cell.order?)).collect();
+        units.sort_unstable();
+        units.dedup();
+        if units.len() > 1 {
+            body.unsure.push(format!(
+                "{} looks like times in several units ({}): a greater number need not be newer; let the source keep one \
+                 (Debezium's `time.precision.mode=adaptive` changes it with the precision of a column)",
+                field.path,
+                units.join(" and ")
+            ));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Public reports of data that got lost, came twice, or was misread, in `cases`. Each folder has the records, topologies
+//! for them, and what is right for each record (`expected.txt`, with reasons; `README.md` says where it was reported).
+//! Goal: what a topology decides, and what `infer` proposes, is right, or `judged.txt` names the records for which it is
+//! not. What is said of those is tested in `tests/cli/cases.rs`.
+//!
+//! ```text
+//! topology.yaml: 3 4 5          by this topology, records 3, 4 and 5 are judged otherwise than is right
+//!   hint: begun again           a hint of `replay --summary` holds these words
+//! infer:                        by the proposal of `infer`, all records are judged rightly
+//!   unsure: look like seconds   what `infer` is unsure of holds these words
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ratchet::capture;
+use ratchet::dedup::Verdict;
+use ratchet::infer::{self, Sample, Wanted};
+use ratchet::rehearsal::Partitions;
+use ratchet::topology::Topology;
+
+use crate::task::load;
+
+/// Beyond every timestamp of the cases.
+const WALL_MS: i64 = 1_900_000_000_000;
+/// Records of a case are fewer.
+const RECORDS_MAX: usize = 10_000;
+
+/// The folders that hold records.
+fn folders() -> Vec<PathBuf> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/semantics/cases");
+    let entries = fs::read_dir(all).expect("the cases are there").map(|entry| entry.expect("readable").path());
+    let mut folders: Vec<PathBuf> = entries.filter(|folder| folder.join("input.jsonl").exists()).collect();
+    folders.sort();
+    folders
+}
+
+/// What is right for each record: `None` if anything is.
+fn expected(folder: &Path) -> Vec<Option<bool>> {
+    let text = fs::read_to_string(folder.join("expected.txt")).expect("each case has it");
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let is_out = |(number, line): (usize, &str)| {
+        let words: Vec<&str> = line.split_whitespace().take(2).collect();
+        assert_eq!(words[0], number.to_string(), "{}: {line}", folder.display());
+        match words[1] {
+            "forward" => Some(true),
+            "drop" => Some(false),
+            "any" => None,
+            other => panic!("{}: {other}", folder.display()),
+        }
+    };
+    lines.enumerate().map(is_out).collect()
+}
+
+/// The numbers of the records that are judged otherwise than is right. Invalid ones always are.
+fn wrong(topology: &Topology, folder: &Path) -> Vec<usize> {
+    let records = capture::read_all(folder.join("input.jsonl"), true, "").expect("kcat's lines");
+    let expected = expected(folder);
+    assert_eq!(records.len(), expected.len(), "{}", folder.display());
+    let mut partitions = Partitions::new(&topology.rules);
+    let mut wrong = Vec::new();
+    for (number, (captured, expected)) in records.iter().zip(expected).enumerate() {
+        let record = captured.record();
+        let verdict = partitions.model(record.topic, record.partition).judge(&record, WALL_MS).verdict;
+        let is_right = match expected {
+            None => true,
+            Some(true) => verdict == Verdict::Forwarded,
+            Some(false) => matches!(verdict, Verdict::Duplicate | Verdict::Stale),
+        };
+        if !is_right {
+            wrong.push(number);
+        }
+    }
+    wrong
+}
+
+/// What `judged.txt` says: by what, and which records are judged wrongly.
+fn judged(folder: &Path) -> Vec<(String, Vec<usize>)> {
+    let text = fs::read_to_string(folder.join("judged.txt")).unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.starts_with([' ', '#']) && !line.is_empty());
+    let line = |line: &str| {
+        let (by, numbers) = line.split_once(':').expect("BY: NUMBERS");
+        let numbers = numbers.split_whitespace().map(|number| number.parse().expect("a number"));
+        (by.to_owned(), numbers.collect())
+    };
+    lines.map(line).collect()
+}
+
+/// The topology of this name, or the one that `infer` proposes.
+fn topology(folder: &Path, by: &str) -> Topology {
+    let text = match by {
+        "infer" => {
+            let sample = Sample::read(&[folder.join("input.jsonl")], "in", RECORDS_MAX).expect("kcat's lines");
+            infer::infer(&sample, &Wanted::default()).unwrap_or_else(|_| panic!("{}", folder.display())).0.text
+        }
+        file => fs::read_to_string(folder.join(file)).expect("the topology is there"),
+    };
+    match load(&text) {
+        Ok(loaded) => loaded.topology,
+        Err(diagnostics) => panic!("{} {by}: {}", folder.display(), diagnostics.render(false)),
+    }
+}
+
+/// Each topology judges as `judged.txt` says, and each is named there.
+#[test]
+fn every_case_is_judged_rightly_or_says_where_not() {
+    let mut problems = Vec::new();
+    let folders = folders();
+    assert_eq!(folders.len(), 19);
+    for folder in folders {
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let judged = judged(&folder);
+        let files = fs::read_dir(&folder).expect("readable").map(|entry| entry.expect("readable").file_name());
+        let files = files.map(|file| file.into_string().expect("UTF-8"));
+        let mut all: Vec<String> = files.filter(|file| file.ends_with(".yaml")).collect();
+        all.push("infer".to_owned());
+        for by in all {
+            let found = wrong(&topology(&folder, &by), &folder);
+            match judged.iter().find(|(known, _)| *known == by) {
+                Some((_, numbers)) if *numbers == found => {}
+                known => problems.push(format!("{name} {by}: wrong at {found:?}, by judged.txt at {known:?}")),
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
