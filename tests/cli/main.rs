@@ -24,6 +24,7 @@ mod secrets;
 mod sink;
 mod terminal;
 mod test;
+mod times;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
