@@ -53,12 +53,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "store", "dir", "url", "http"])]
     config: Option<PathBuf>,
 
-    /// The address that clients connect to
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
+    /// The address that clients connect to; required, or --config
+    #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
-    /// The service behind
-    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    /// The service behind; required, or --config
+    #[arg(long, value_name = "URL")]
     upstream: Option<String>,
 
     /// Where requests and their answers are remembered
@@ -109,10 +109,32 @@ fn load(args: &Args) -> Result<Config, Failure> {
         return Ok(proxy::load(path, &Process)?);
     }
     expect_of_store(args)?;
-    let [listen, upstream] = [&args.listen, &args.upstream].map(|given| given.as_deref().unwrap_or_default());
+    let (listen, upstream) = addresses(args)?;
     let dir = args.dir.as_deref().unwrap_or(DIR);
-    let text = proxy::written(listen, upstream, &args.http, (&args.store, dir, args.url.as_deref()));
-    Ok(proxy::load_text("the command line", &text, &Process)?)
+    let store = (args.store.as_str(), dir, args.url.as_deref());
+    let given = Given { listen, upstream, http: &args.http, caller: args.caller.as_deref(), store };
+    Ok(proxy::load_text(proxy::COMMAND_LINE, &proxy::written(&given), &Process)?)
+}
+
+/// Where clients connect to, and the service behind.
+fn addresses(args: &Args) -> Result<(&str, &str), Failure> {
+    const WHOLE: &str = "--listen 127.0.0.1:8080 --upstream http://127.0.0.1:3000";
+    let (message, example) = match (&args.listen, &args.upstream) {
+        (Some(listen), Some(upstream)) => return Ok((listen, upstream)),
+        (None, Some(_)) => ("the proxy is not told where to listen", "--listen 127.0.0.1:8080".to_owned()),
+        (Some(_), None) => {
+            ("the proxy is not told which service is behind it", "--upstream http://127.0.0.1:3000".to_owned())
+        }
+        (None, None) => (
+            "the proxy is told neither where to listen nor which service is behind it",
+            format!("`ratchet proxy {WHOLE}`"),
+        ),
+    };
+    let how = if example.starts_with('`') { format!("try {example}") } else { format!("add e.g. `{example}`") };
+    let help = format!(
+        "{how}, or name a file with its settings: `ratchet proxy --config proxy.yaml`; `ratchet proxy --help` has more"
+    );
+    Err(Failure::input(message, help))
 }
 
 /// An option of another store would be ignored: two proxies that were to share a database would each have a folder.

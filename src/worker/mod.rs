@@ -23,6 +23,7 @@ use crate::observe::http::{self, Server};
 use crate::observe::{Health, Metrics, logs};
 use crate::topology::{self, Loaded, Mistake, Process, Report, Topology};
 use crate::yaml::Diagnostics;
+use crate::yaml::{Diagnostics, Explained};
 use crate::yaml::units::show_duration_ms;
 
 pub mod exit;
@@ -235,7 +236,15 @@ fn warn_of_kept_rows(topology: &Topology, database: Option<&Database>) {
 /// # Errors
 /// [`Error::Mistakes`], and [`Error::Properties`] where librdkafka does not accept the properties together.
 pub fn load(paths: &[PathBuf], config: Option<&Path>, sets: &[String]) -> Result<(Vec<Loaded>, Config), Error> {
-    let takes = |property: &str, value: &str| kafka::takes(property, value).map_err(|error| error.message);
+    let takes = |property: &str, value: &str| {
+        kafka::takes(property, value).map_err(|error| {
+            kafka::explained(property).unwrap_or_else(|| Explained {
+                message: error.message,
+                label: "not taken by librdkafka".to_owned(),
+                help: "correct it, or remove it".to_owned(),
+            })
+        })
+    };
     let config = config::load_with(config, sets, &Process, &takes);
     match (topology::load_run(paths, &Process), config) {
         (Ok(topologies), Ok(config)) => {

@@ -17,6 +17,7 @@ mod exit;
 mod help;
 mod infer;
 mod job;
+mod messages;
 mod online;
 mod replay;
 mod run;
