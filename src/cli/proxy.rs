@@ -43,7 +43,7 @@ Examples:
 
 SIGINT or SIGTERM: takes no more connections, waits for requests at work
 (stop_timeout, 25 s). A second signal, at least 1 s later, ends at once.
-Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
+Exit codes: 0 stopped as asked, 1 the run failed, 2 a restart does not help.";
 
 /// Options of `ratchet proxy`.
 #[derive(Debug, clap::Args)]
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             tracing::info!("stopped");
             Ok(())
         }
-        Err(error) => Err(Failure::logged(&error)),
+        Err(error) => Err(Failure::logged(&error, error.may_pass())),
     }
 }
 

@@ -376,6 +376,7 @@ impl<C: Cluster> Lane<C> {
             drained: count(&drained),
             failed: count(&|task| matches!(task.phase, Phase::Failed)),
             restoring: count(&|task| !at_rest(task)),
+            panicked: count(&|task| matches!(task.phase, Phase::Failed) && task.panics.are_too_many()),
         });
     }
 }

@@ -168,14 +168,18 @@ pub enum Error {
     /// Tasks have stopped.
     #[error("{tasks} of the topology {name}'s tasks {} stopped; the log says why", agreeing(*tasks, "has", "have"))]
     Tasks {
+        /// Whether a start later may find otherwise, although nobody has acted.
+        may_pass: bool,
         /// The topology's name.
         name: String,
         /// How many.
         tasks: usize,
     },
-    /// Topics that match the input's pattern were not read.
+    /// Topics that match the input's pattern were not read. They are looked at again and again, as they may be mended.
     #[error(
         "{topics} of the topics that topology {name} should read {} refused; the log says why",
+        /// Whether all of them were refused, and none has panicked.
+        refused: bool,
         agreeing(*topics, "was", "were")
     )]
     Topics {
@@ -211,6 +215,26 @@ impl Error {
 
 /// Runs topologies until they are stopped or, on request, drained.
 pub fn run(options: Options) -> Result<(), Error> {
+
+    /// Whether a start later may find otherwise, although nobody has acted. What it was given is wrong if not: the
+    /// topology, the configuration, the release, or what is kept for them.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Cluster(error) => error.may_pass(),
+            Self::State(error) => error.may_pass(),
+            Self::Topology { may_pass, .. } => *may_pass,
+            Self::Tasks { refused, .. } => !refused,
+            Self::Topics { .. } | Self::Thread { .. } | Self::Panicked { .. } => true,
+        }
+    }
+
+    /// What to report of two: what may pass comes first, since a start later is then worthwhile.
+    fn and(first: Result<(), Self>, second: Result<(), Self>) -> Result<(), Self> {
+        match (first, second) {
+            (Err(first), Err(second)) if second.may_pass() && !first.may_pass() => Err(second),
+            (first, second) => first.and(second),
+        }
+    }
     match &options.config.cluster {
         ClusterKind::Kafka => {
             let cluster = kafka(&options.config, budget(&options.config, &options.topologies).queues)?;
@@ -265,8 +289,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             // Stopped before anything was started: nothing has failed.
             Err(error) if error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed) => break,
             Err(error) => {
-                tracing::error!(topology = name, reason = %error.message, "topology refused");
-                outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
+                let may_pass = error.may_pass();
+                outcome = refused(outcome, (name, error.message), may_pass);
                 continue;
             }
         };
@@ -275,8 +299,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         let (sink, gate, provider) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                tracing::error!(topology = name, reason = %error, "topology refused");
-                outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
+                let may_pass = error.kind == effect::ErrorKind::Passing;
+                outcome = refused(outcome, (name, error.message), may_pass);
                 continue;
             }
         };
@@ -317,12 +341,18 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         jobs.push(job);
         if let Err(error) = started {
             stop.store(true, Ordering::Relaxed);
-            outcome = outcome.and(Err(error));
+            outcome = Error::and(outcome, Err(error));
             break;
         }
     }
     supervise(&jobs, until_drained, &stop, &health, &*clock);
-    jobs.into_iter().map(Job::end).fold(outcome, Result::and)
+    jobs.into_iter().map(Job::end).fold(outcome, Error::and)
+}
+
+/// What has come of a run of which this topology is refused, for this reason.
+fn refused(outcome: Result<(), Error>, (name, reason): (String, String), may_pass: bool) -> Result<(), Error> {
+    tracing::error!(topology = name, reason, "topology refused");
+    Error::and(outcome, Err(Error::Topology { name, reason, may_pass }))
 }
 
 /// The preflight, retried while the cluster cannot be reached.
@@ -418,26 +448,32 @@ impl Job {
         let Self { context, lanes, watches } = self;
         let name = context.topology.name.clone();
         let mut outcome = Ok(());
-        let mut stopped = 0;
+        let (mut stopped, mut panicked) = (0, 0);
         for lane in lanes {
-            outcome = outcome.and(match lane.thread.join() {
+            let ended = match lane.thread.join() {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(Ended::Failure(error))) => Err(Error::Topology { name: name.clone(), reason: error.message }),
+                Ok(Err(Ended::Failure(error))) => {
+                    let may_pass = error.may_pass();
+                    Err(Error::Topology { name: name.clone(), reason: error.message, may_pass })
+                }
                 Ok(Err(Ended::Panicked(_))) | Err(_) => Err(Error::Panicked { name: name.clone() }),
-            });
-            stopped += lane.status.counts().failed;
+            };
+            outcome = Error::and(outcome, ended);
+            let counts = lane.status.counts();
+            (stopped, panicked) = (stopped + counts.failed, panicked + counts.panicked);
         }
         for watch in watches {
             if watch.join().is_ok() {
                 continue;
             }
-            outcome = outcome.and(Err(Error::Panicked { name: name.clone() }));
+            outcome = Error::and(outcome, Err(Error::Panicked { name: name.clone() }));
         }
-        outcome.and(match (stopped, context.topics.refused_count()) {
+        let of_tasks = match (stopped, context.topics.refused_count()) {
             (0, 0) => Ok(()),
             (0, topics) => Err(Error::Topics { name, topics }),
-            (tasks, _) => Err(Error::Tasks { name, tasks }),
-        })
+            (tasks, _) => Err(Error::Tasks { name, tasks, refused: panicked == 0 }),
+        };
+        Error::and(outcome, of_tasks)
     }
 }
 

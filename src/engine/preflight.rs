@@ -104,9 +104,9 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         if wrong.is_empty() {
             return Ok(admitted);
         }
-        let are_missing = wrong.iter().all(cluster::Error::is_missing);
+        let missing = missing(&wrong);
         let words: Vec<String> = wrong.into_iter().map(|error| error.message).collect();
-        Err(refused(words.join("; ")).with(are_missing.then_some(Detail::Missing)))
+        Err(refused(words.join("; ")).with(missing))
     }
 
     /// Whether a topology that has read nothing yet may start with these new topics.
@@ -214,7 +214,7 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// up the error, which is marked as missing if only topics are missing.
     fn report(&self, topic: &str, findings: Vec<Finding>) -> Result<(), cluster::Error> {
         let topology = &self.judge.topology.name;
-        let (mut wrong, mut are_missing) = (Vec::new(), true);
+        let (mut wrong, mut are_missing, mut is_lost) = (Vec::new(), true, false);
         for finding in self.warned.without_said(topic, findings) {
             match finding.severity {
                 Severity::Refused => {
@@ -224,11 +224,13 @@ impl<'a, C: Cluster> Preflight<'a, C> {
                 Severity::Warning => tracing::warn!(topology, help = finding.help, "{}", finding.message),
                 Severity::Note => tracing::debug!(topology, help = finding.help, "{}", finding.message),
             }
+                    is_lost |= finding.is_lost;
         }
         if wrong.is_empty() {
             return Ok(());
         }
-        Err(refused(wrong.join("; ")).with(are_missing.then_some(Detail::Missing)))
+        let missing = if is_lost { Detail::Lost } else { Detail::Missing };
+        Err(refused(wrong.join("; ")).with(are_missing.then_some(missing)))
     }
 }
 
@@ -236,3 +238,10 @@ impl<'a, C: Cluster> Preflight<'a, C> {
 fn most_partitions(all: &[Facts]) -> Option<i32> {
     all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max()
 }
+/// What is to be said of all these errors together: that only topics are missing, if that is so.
+fn missing(wrong: &[cluster::Error]) -> Option<Detail> {
+    let is_lost = wrong.iter().any(|error| error.detail() == Some(Detail::Lost));
+    let missing = if is_lost { Detail::Lost } else { Detail::Missing };
+    wrong.iter().all(cluster::Error::is_missing).then_some(missing)
+}
+

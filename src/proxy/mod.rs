@@ -80,6 +80,13 @@ pub enum Error {
     CutOff(usize),
 }
 
+impl Error {
+    /// Whether a start later may find otherwise, although nobody has acted.
+    pub fn may_pass(&self) -> bool {
+        !matches!(self, Self::Store(crate::http::request::Error::Refused(_)))
+    }
+}
+
 /// Runs a proxy until what `stop` gives is ready. What that gives then cuts the stop short when it is ready in turn.
 ///
 /// # Errors

@@ -19,6 +19,7 @@ mod infer;
 mod job;
 mod messages;
 mod online;
+mod refusals;
 mod replay;
 mod run;
 mod secrets;

@@ -103,5 +103,5 @@ fn cluster_that_can_never_work_is_refused_by_both() {
     check_online(&job).says(2, &words);
     let quoted = words.map(|words| words.replace('"', "\\\""));
     operator.await_error(&quoted.each_ref().map(String::as_str));
-    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(2));
 }

@@ -28,7 +28,7 @@ impl Judge<'_> {
                 facts.committed.as_ref().map_or(0, Vec::len)
             ),
         };
-        Some(Finding::missing(
+        Some(Finding::lost(
             format!("changelog topic {name:?} does not exist, and {told_by}: it was deleted"),
             format!("{LOST_HELP}, or {ANEW}"),
         ))
