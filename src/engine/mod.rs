@@ -74,6 +74,7 @@ pub mod process;
 pub mod rebuild;
 pub mod redoing;
 pub mod restore;
+mod reach;
 pub mod resume;
 pub mod rows;
 pub mod share;
@@ -366,7 +367,8 @@ fn preflight_once_reached<C: Cluster>(
     let mut attempt = 0;
     let mut missed = None;
     loop {
-        let admitted = preflight.reach().map_err(|error| described(config, error)).and_then(|()| preflight.begin());
+        let reached = reach::reach(preflight.cluster(), config, clock, stop).map_err(|error| described(config, error));
+        let admitted = reached.and_then(|()| preflight.begin());
         match admitted {
             Err(error) if error.kind != ErrorKind::Refused && !stop.load(Ordering::Relaxed) => {
                 tracing::warn!(topology = topology.name, reason = %error.message, "cannot start yet; trying again");

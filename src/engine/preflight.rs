@@ -68,6 +68,11 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         Self { warned: Arc::clone(warned), ..self }
     }
 
+    /// The cluster.
+    pub fn cluster(&self) -> &'a C {
+        self.cluster
+    }
+
     /// Sends a query that any cluster can answer, so that trouble with the whole cluster, a wrong password for example,
     /// is reported once and not per topic.
     pub fn reach(&self) -> Result<(), cluster::Error> {
@@ -219,12 +224,12 @@ impl<'a, C: Cluster> Preflight<'a, C> {
             match finding.severity {
                 Severity::Refused => {
                     are_missing &= finding.is_missing;
+                    is_lost |= finding.is_lost;
                     wrong.push(finding.to_string());
                 }
                 Severity::Warning => tracing::warn!(topology, help = finding.help, "{}", finding.message),
                 Severity::Note => tracing::debug!(topology, help = finding.help, "{}", finding.message),
             }
-                    is_lost |= finding.is_lost;
         }
         if wrong.is_empty() {
             return Ok(());
@@ -234,10 +239,6 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     }
 }
 
-/// The partition count of the largest input; `None` if there is none.
-fn most_partitions(all: &[Facts]) -> Option<i32> {
-    all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max()
-}
 /// What is to be said of all these errors together: that only topics are missing, if that is so.
 fn missing(wrong: &[cluster::Error]) -> Option<Detail> {
     let is_lost = wrong.iter().any(|error| error.detail() == Some(Detail::Lost));
@@ -245,3 +246,7 @@ fn missing(wrong: &[cluster::Error]) -> Option<Detail> {
     wrong.iter().all(cluster::Error::is_missing).then_some(missing)
 }
 
+/// The partition count of the largest input; `None` if there is none.
+fn most_partitions(all: &[Facts]) -> Option<i32> {
+    all.iter().filter_map(|facts| facts.input.there()).map(|input| input.partition_count).max()
+}

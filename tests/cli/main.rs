@@ -27,6 +27,7 @@ mod sink;
 mod terminal;
 mod test;
 mod times;
+mod unreached;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -138,6 +138,7 @@ impl Client {
 
     /// Some broker has responded, so the login was accepted.
     pub fn note_login(&self) {
+        super::log::reached();
         self.last_trouble.login.succeeded();
     }
 }
@@ -205,7 +206,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn response_in_another_protocol_is_named() {
         let last_trouble = last_trouble();
         let noted = |size: u32| {
@@ -228,6 +228,7 @@ mod tests {
         assert_eq!(last_trouble.last().map(|last| last.message), Some(told), "that it was closed then says less");
     }
 
+    #[test]
     fn trouble_is_forgotten_after_a_response() {
         let last_trouble = last_trouble();
         last_trouble.set(Some(broken()));
