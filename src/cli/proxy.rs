@@ -12,7 +12,7 @@ use super::stderr::say;
 use super::{Failure, inputs};
 use crate::http::request::OnInDoubt;
 use crate::observe::logs;
-use crate::proxy::{self, Config, KeyUse, Route};
+use crate::proxy::{self, Config, Given, KeyUse, Route};
 use crate::worker;
 use crate::yaml::Process;
 use crate::yaml::units::show_duration;
@@ -29,7 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   # in front of a service, remembering answers in a folder
   ratchet proxy --listen 127.0.0.1:8080 --upstream http://127.0.0.1:3000 \\
-    --store embedded --dir requests
+    --caller Authorization --store embedded --dir requests
 
   # several proxies, which share a database
   ratchet proxy --listen 0.0.0.0:8080 --upstream http://127.0.0.1:3000 \\
@@ -50,7 +50,7 @@ Exit codes: 0 stopped as asked, 1 the run failed, 2 a restart does not help.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A file with all settings, in place of the options below
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "store", "dir", "url", "http"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "caller", "store", "dir", "url", "http"])]
     config: Option<PathBuf>,
 
     /// The address that clients connect to; required, or --config
@@ -60,6 +60,11 @@ pub struct Args {
     /// The service behind; required, or --config
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
+
+    /// The header by which callers are told apart, each with keys of its own, or `none` if all clients are one; those who
+    /// do not send it are one caller, and get each other's answers [default: Authorization]
+    #[arg(long, value_name = "HEADER")]
+    caller: Option<String>,
 
     /// Where requests and their answers are remembered
     #[arg(long, value_name = "STORE", default_value = EMBEDDED, value_parser = proxy::store::KINDS.to_vec())]
@@ -87,7 +92,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let config = load(args)?;
     if args.check {
         inputs::show_warnings(&config.warnings);
-        let name = args.config.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
+        let name = args.config.as_ref().map_or(proxy::COMMAND_LINE.to_owned(), |path| path.display().to_string());
         say(format_args!("{name}: fine\n{}", summary(&config)));
         return Ok(());
     }

@@ -9,6 +9,7 @@ mod screen;
 #[path = "../support/until.rs"]
 mod until;
 
+mod callers;
 mod calls;
 mod check;
 mod demo;
