@@ -13,7 +13,8 @@
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   record who may have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
-//! - [`audit`] explains what was dropped, [`dead_letter_log`] logs what was set aside, and [`sweep`] removes what has expired
+//! - [`audit`] explains what was dropped, [`dead_letter_log`] logs what was set aside, [`keyless`] what has no key, and
+//!   [`sweep`] removes what has expired
 //! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
 //!   transaction, `disks` disks that do not respond, and [`changelog_loss`] a changelog that has lost records; [`long_work`]
 //!   reports on long-running work
@@ -62,6 +63,7 @@ pub mod hold;
 pub mod isolate;
 mod judge;
 pub mod lag;
+pub mod keyless;
 pub mod lane;
 pub mod limits;
 pub mod load;

@@ -23,6 +23,7 @@ use super::dead_letter_log::DeadLetterLog;
 use super::failure::Unprocessable;
 use super::hold::{Applied, Held};
 use super::isolate::{Isolated, Quarantine};
+use super::keyless::KeylessLog;
 use super::lag::Lag;
 use super::load::Loading;
 use super::panics::Panics;
@@ -127,6 +128,8 @@ pub struct Task<C: Cluster> {
     pub committed: Position,
     /// Dead letters that are still to be logged.
     pub dead_letters: DeadLetterLog,
+    /// Records without a key that are still to be logged.
+    pub keyless: KeylessLog,
     /// The input topic's id, as settled.
     pub input_id: TopicId,
     /// The input partition's end, as settled.
@@ -205,6 +208,7 @@ impl<C: Cluster> Task<C> {
             damaged: None,
             committed: Position::default(),
             dead_letters: DeadLetterLog::default(),
+            keyless: KeylessLog::default(),
             input_id: TopicId::default(),
             input_end: 0,
             commit_start: false,
@@ -360,6 +364,8 @@ impl<C: Cluster> Task<C> {
     pub fn take_committed(&mut self, share: &mut Share, wall_ms: i64) {
         share.tally.publish(&self.metrics);
         self.dead_letters.add(&mut share.set_aside);
+        self.metrics.keyless(share.keyless.records());
+        self.keyless.add(&mut share.keyless);
         self.metrics.removed(share.removed);
         std::mem::swap(&mut self.committed, &mut share.position);
         self.lag.committed(share.last_timestamp);

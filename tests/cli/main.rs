@@ -29,6 +29,7 @@ mod terminal;
 mod test;
 mod times;
 mod unreached;
+mod warnings;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

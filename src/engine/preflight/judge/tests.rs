@@ -19,12 +19,13 @@ fn topology() -> Topology {
         preset: None,
         input: Input::Topics(vec!["in".to_owned()]),
         start: Start::Earliest,
-        // Seven days.
-        rules: Arc::new(Rules::new(identity, None)),
+        // Twice as long as the input keeps its records.
+        rules: Arc::new(Rules { retention: Retention::For { ms: 14 * DAY_MS }, ..Rules::new(identity, None) }),
         ending: Ending::Output(Output::to("out")),
         gate: None,
         dead_letter: "dead".to_owned(),
         audit: None,
+        only_said_to_be_partitioned: false,
         tests: Vec::new(),
     }
 }
@@ -241,8 +242,8 @@ fn changelog_that_is_not_only_compacted_is_refused() {
 
 #[test]
 fn input_kept_longer_than_the_retention_is_warned_of() {
-    says(Warning, &["keeps its records 8d", "remembered 7d", "retention.ms"], |_, facts| {
-        change(&mut facts.input, |input| input.retention_ms = 8 * DAY_MS);
+    says(Warning, &["keeps its records 15d", "remembered 14d", "retention.ms"], |_, facts| {
+        change(&mut facts.input, |input| input.retention_ms = 15 * DAY_MS);
     });
     says(Warning, &["keeps its records for ever", "at most 5 bytes"], |_, facts| {
         change(&mut facts.input, |input| (input.retention_ms, input.retention_bytes) = (i64::MAX, 5));
