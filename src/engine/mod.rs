@@ -57,13 +57,14 @@ pub mod dead_letter_log;
 mod disks;
 pub mod failure;
 pub mod feeding;
+pub mod former_rules;
 pub mod gate;
 pub mod held_up;
 pub mod hold;
 pub mod isolate;
 mod judge;
-pub mod lag;
 pub mod keyless;
+pub mod lag;
 pub mod lane;
 pub mod limits;
 pub mod load;
@@ -73,10 +74,10 @@ pub mod panics;
 pub mod preflight;
 pub mod present;
 pub mod process;
+mod reach;
 pub mod rebuild;
 pub mod redoing;
 pub mod restore;
-mod reach;
 pub mod resume;
 pub mod rows;
 pub mod share;
@@ -167,22 +168,22 @@ pub enum Error {
         name: String,
         /// Why, and what to do.
         reason: String,
+        /// Whether a start later may find otherwise, although nobody has acted.
+        may_pass: bool,
     },
     /// Tasks have stopped.
     #[error("{tasks} of the topology {name}'s tasks {} stopped; the log says why", agreeing(*tasks, "has", "have"))]
     Tasks {
-        /// Whether a start later may find otherwise, although nobody has acted.
-        may_pass: bool,
         /// The topology's name.
         name: String,
         /// How many.
         tasks: usize,
+        /// Whether all of them were refused, and none has panicked.
+        refused: bool,
     },
     /// Topics that match the input's pattern were not read. They are looked at again and again, as they may be mended.
     #[error(
         "{topics} of the topics that topology {name} should read {} refused; the log says why",
-        /// Whether all of them were refused, and none has panicked.
-        refused: bool,
         agreeing(*topics, "was", "were")
     )]
     Topics {
@@ -214,10 +215,6 @@ impl Error {
     pub fn is_logged(&self) -> bool {
         matches!(self, Self::Topology { .. })
     }
-}
-
-/// Runs topologies until they are stopped or, on request, drained.
-pub fn run(options: Options) -> Result<(), Error> {
 
     /// Whether a start later may find otherwise, although nobody has acted. What it was given is wrong if not: the
     /// topology, the configuration, the release, or what is kept for them.
@@ -238,6 +235,10 @@ pub fn run(options: Options) -> Result<(), Error> {
             (first, second) => first.and(second),
         }
     }
+}
+
+/// Runs topologies until they are stopped or, on request, drained.
+pub fn run(options: Options) -> Result<(), Error> {
     match &options.config.cluster {
         ClusterKind::Kafka => {
             let cluster = kafka(&options.config, budget(&options.config, &options.topologies).queues)?;
@@ -307,6 +308,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
                 continue;
             }
         };
+        former_rules::keep(&state_dir, &topology);
         let context = Context {
             rules: topology.rules.clone(),
             rules_digest,

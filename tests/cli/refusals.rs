@@ -3,7 +3,7 @@
 
 use ratchet::cluster::embedded::Embedded;
 use ratchet::cluster::{Cluster, Message, NewTopic};
-use ratchet::record::Headers;
+use ratchet::record::{Headers, TopicPartition};
 
 use super::job::SETTINGS;
 use super::{PAYMENTS, Ran, Room};
@@ -49,7 +49,7 @@ fn changed_rules_are_no_use_to_start_again_with() {
     for _ in 0..2 {
         room.drain("payments.yaml").ended(2).said(&[
             "topology refused",
-            "rules",
+            "the rules have changed: `version` was integer [value.version], and is integer [value.revision]",
             "give the topology a new name",
         ]);
     }
@@ -113,4 +113,32 @@ fn what_may_pass_by_itself_is_worth_a_restart() {
     let held = room.cluster();
     room.drain("payments.yaml").ended(1).said(&["is already open"]);
     drop(held);
+}
+
+/// A changelog that was written under other rules, found by its task: the group's offset, which would have said so at the
+/// start, is gone.
+#[test]
+fn changed_rules_are_named_by_a_task_too() {
+    let room = room();
+    room.drain("payments.yaml").ended(0);
+    let input = TopicPartition::new("payments", 0);
+    room.cluster().reset_offset("ratchet.payments", &input, None).unwrap();
+    room.write("payments.yaml", PAYMENTS.replace("[value.order_id, value.operation]", "value.order_id"));
+    let words = "the rules have changed: `identity` was value.order_id, then value.operation, and is value.order_id";
+    room.drain("payments.yaml").ended(2).said(&["task stopped", words]);
+}
+
+/// State of a former release, which kept no text.
+#[test]
+fn changed_rules_whose_text_was_not_kept_are_refused_as_ever() {
+    let room = room();
+    room.drain("payments.yaml").ended(0);
+    let kept = room.path().join("state/slot-0/.rules");
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 1, "one text for one set of rules");
+    std::fs::remove_dir_all(kept).unwrap();
+    room.write("payments.yaml", PAYMENTS.replace("value.version", "value.revision"));
+    let words = ["the rules have changed: the text of the former rules is not in", "under other rules"];
+    room.drain("payments.yaml").ended(2).said(&words);
+    room.write("payments.yaml", PAYMENTS);
+    room.drain("payments.yaml").ended(0);
 }

@@ -63,8 +63,9 @@ impl Judge<'_> {
                 )),
                 Ok(Some(metadata)) if metadata.digest != ours => findings.push(Finding::refused(
                     format!(
-                        "the offset of {partition} was committed under other rules (digest {}, these rules' is \
-                         {ours}): identities or versions have changed their meaning",
+                        "the rules have changed: {}. The offset of {partition} was committed under other rules (digest \
+                         {}, these rules' is {ours}): identities or versions have changed their meaning",
+                        facts.changes.as_deref().unwrap_or("it is not known which"),
                         metadata.digest
                     ),
                     format!("bring its former rules back, or {ANEW}"),
