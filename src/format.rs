@@ -90,6 +90,12 @@
 //!
 //! What is remembered of requests that are carried out once, in stores of their own: see [`request`].
 //!
+//! # Rules' text
+//!
+//! In the state folder, `slot-N/.rules/TOPOLOGY.DIGEST`: the text that the rules' digest is of, as UTF-8, in a file named
+//! after the digest's first 16 hex digits. It only explains a digest, to whoever meets another one. It has no number, since
+//! it is believed only if it has that digest, and other releases do not look there.
+//!
 //! # Committed offset's metadata
 //!
 //! `ratchet/1 TOKEN DIGEST OWNER`, where TOKEN is a [`Token`] as text, DIGEST the first 16 hex digits of

@@ -98,7 +98,7 @@ fn failure(error: Error) -> Failure {
         }
         Error::Cluster(error) => Failure::run_with_help(error.message, "run the command again"),
         error @ Error::Entry { .. } => {
-            Failure::run_with_help(error.to_string(), "use the release that the instances run, or a later one")
+            Failure::input(error.to_string(), "use the release that the instances run, or a later one")
         }
     }
 }

@@ -30,7 +30,10 @@ pub enum Failure {
     /// Something failed while the command ran.
     Run(Message),
     /// Something failed that was logged already: a run's standard error is its log, one event a line.
-    Logged,
+    Logged {
+        /// Whether a start later may find otherwise, although nobody has acted.
+        may_pass: bool,
+    },
     /// The reader of standard output is gone (`| head`). Nothing is wrong, so nothing is reported.
     ReaderGone,
 }
@@ -58,10 +61,11 @@ impl Failure {
         Self::Run(Message { text: text.into(), help: Some(help.into()) })
     }
 
-    /// The run failed with `error`, which is logged.
-    pub fn logged(error: &dyn Error) -> Self {
+    /// The run failed with `error`, which is logged; `may_pass`: a start later may find otherwise, although nobody has
+    /// acted.
+    pub fn logged(error: &dyn Error, may_pass: bool) -> Self {
         tracing::error!("{}", with_causes(error));
-        Self::Logged
+        Self::Logged { may_pass }
     }
 
     /// Standard output could not be written to.
@@ -83,8 +87,8 @@ impl Failure {
 
     fn code(&self) -> u8 {
         match self {
-            Self::Mistakes(_) | Self::Input(_) => INPUT_WRONG,
-            Self::Run(_) | Self::Logged => RUN_FAILED,
+            Self::Mistakes(_) | Self::Input(_) | Self::Logged { may_pass: false } => INPUT_WRONG,
+            Self::Run(_) | Self::Logged { may_pass: true } => RUN_FAILED,
             Self::ReaderGone => FINE,
         }
     }
@@ -93,7 +97,7 @@ impl Failure {
         match self {
             Self::Mistakes(mistakes) => mistakes.render(colored),
             Self::Input(message) | Self::Run(message) => message.render(colored),
-            Self::Logged | Self::ReaderGone => String::new(),
+            Self::Logged { .. } | Self::ReaderGone => String::new(),
         }
     }
 }

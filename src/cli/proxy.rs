@@ -12,7 +12,7 @@ use super::stderr::say;
 use super::{Failure, inputs};
 use crate::http::request::OnInDoubt;
 use crate::observe::logs;
-use crate::proxy::{self, Config, KeyUse, Route};
+use crate::proxy::{self, Config, Given, KeyUse, Route};
 use crate::worker;
 use crate::yaml::Process;
 use crate::yaml::units::show_duration;
@@ -29,7 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   # in front of a service, remembering answers in a folder
   ratchet proxy --listen 127.0.0.1:8080 --upstream http://127.0.0.1:3000 \\
-    --store embedded --dir requests
+    --caller Authorization --store embedded --dir requests
 
   # several proxies, which share a database
   ratchet proxy --listen 0.0.0.0:8080 --upstream http://127.0.0.1:3000 \\
@@ -43,23 +43,28 @@ Examples:
 
 SIGINT or SIGTERM: takes no more connections, waits for requests at work
 (stop_timeout, 25 s). A second signal, at least 1 s later, ends at once.
-Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
+Exit codes: 0 stopped as asked, 1 the run failed, 2 a restart does not help.";
 
 /// Options of `ratchet proxy`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A file with all settings, in place of the options below
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "store", "dir", "url", "http"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "caller", "store", "dir", "url", "http"])]
     config: Option<PathBuf>,
 
-    /// The address that clients connect to
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
+    /// The address that clients connect to; required, or --config
+    #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
-    /// The service behind
-    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    /// The service behind; required, or --config
+    #[arg(long, value_name = "URL")]
     upstream: Option<String>,
+
+    /// The header by which callers are told apart, each with keys of its own, or `none` if all clients are one; those who
+    /// do not send it are one caller, and get each other's answers [default: Authorization]
+    #[arg(long, value_name = "HEADER")]
+    caller: Option<String>,
 
     /// Where requests and their answers are remembered
     #[arg(long, value_name = "STORE", default_value = EMBEDDED, value_parser = proxy::store::KINDS.to_vec())]
@@ -87,7 +92,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let config = load(args)?;
     if args.check {
         inputs::show_warnings(&config.warnings);
-        let name = args.config.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
+        let name = args.config.as_ref().map_or(proxy::COMMAND_LINE.to_owned(), |path| path.display().to_string());
         say(format_args!("{name}: fine\n{}", summary(&config)));
         return Ok(());
     }
@@ -100,7 +105,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             tracing::info!("stopped");
             Ok(())
         }
-        Err(error) => Err(Failure::logged(&error)),
+        Err(error) => Err(Failure::logged(&error, error.may_pass())),
     }
 }
 
@@ -109,10 +114,32 @@ fn load(args: &Args) -> Result<Config, Failure> {
         return Ok(proxy::load(path, &Process)?);
     }
     expect_of_store(args)?;
-    let [listen, upstream] = [&args.listen, &args.upstream].map(|given| given.as_deref().unwrap_or_default());
+    let (listen, upstream) = addresses(args)?;
     let dir = args.dir.as_deref().unwrap_or(DIR);
-    let text = proxy::written(listen, upstream, &args.http, (&args.store, dir, args.url.as_deref()));
-    Ok(proxy::load_text("the command line", &text, &Process)?)
+    let store = (args.store.as_str(), dir, args.url.as_deref());
+    let given = Given { listen, upstream, http: &args.http, caller: args.caller.as_deref(), store };
+    Ok(proxy::load_text(proxy::COMMAND_LINE, &proxy::written(&given), &Process)?)
+}
+
+/// Where clients connect to, and the service behind.
+fn addresses(args: &Args) -> Result<(&str, &str), Failure> {
+    const WHOLE: &str = "--listen 127.0.0.1:8080 --upstream http://127.0.0.1:3000";
+    let (message, example) = match (&args.listen, &args.upstream) {
+        (Some(listen), Some(upstream)) => return Ok((listen, upstream)),
+        (None, Some(_)) => ("the proxy is not told where to listen", "--listen 127.0.0.1:8080".to_owned()),
+        (Some(_), None) => {
+            ("the proxy is not told which service is behind it", "--upstream http://127.0.0.1:3000".to_owned())
+        }
+        (None, None) => (
+            "the proxy is told neither where to listen nor which service is behind it",
+            format!("`ratchet proxy {WHOLE}`"),
+        ),
+    };
+    let how = if example.starts_with('`') { format!("try {example}") } else { format!("add e.g. `{example}`") };
+    let help = format!(
+        "{how}, or name a file with its settings: `ratchet proxy --config proxy.yaml`; `ratchet proxy --help` has more"
+    );
+    Err(Failure::input(message, help))
 }
 
 /// An option of another store would be ignored: two proxies that were to share a database would each have a folder.

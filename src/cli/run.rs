@@ -31,7 +31,7 @@ Examples:
 Settings: defaults, then --config, then RATCHET_*, then --set; the later wins.
 SIGINT or SIGTERM: finish the open transactions and leave the group, within
 25 s. A second signal, at least 1 s later, exits at once.
-Exit codes: 0 stopped as asked, 1 the run failed, 2 the input is wrong.";
+Exit codes: 0 stopped as asked, 1 the run failed, 2 a restart does not help.";
 
 /// Options of `ratchet run`.
 #[derive(Debug, clap::Args)]
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
     // from here on a signal is only a request, so nothing is left half done
     let stop = Arc::new(AtomicBool::new(false));
-    signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error))?;
+    signals::watch(Arc::clone(&stop)).map_err(|error| Failure::logged(&error, true))?;
     let (metrics, health) = (Metrics::new(), Health::new());
     let bars = bars.map(|bars| bars.show(metrics.clone()));
     let topologies = loaded.into_iter().map(|Loaded { topology, .. }| topology).collect();
@@ -76,9 +76,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Err(worker::Error::Drill(words)) => Err(Failure::input(words, "unset it unless this is a drill")),
         Err(worker::Error::Run(error)) if error.is_logged() => {
             tracing::error!("stopped: not every topology ran to its end, and the errors above say why");
-            Err(Failure::Logged)
+            Err(Failure::Logged { may_pass: error.may_pass() })
         }
-        Err(error) => Err(Failure::logged(&error)),
+        Err(error) => Err(Failure::logged(&error, error.may_pass())),
     }
 }
 

@@ -645,10 +645,14 @@ pub struct Error {
 pub enum Detail {
     /// A topic or partition is unknown. If it was just created, the broker that was asked may not have learnt of it yet.
     Missing,
+    /// The same of a topic that held what nobody can create anew.
+    Lost,
     /// A right is missing, which may be granted again; and for what, if the cluster says so.
     Denied(Option<Denied>),
     /// A topic was to have more replicas than there are brokers: their number.
     TooFewBrokers(i32),
+    /// Another process has what this one needs for itself.
+    InUse,
 }
 
 /// What a client may not do with a topic.
@@ -675,7 +679,18 @@ impl Error {
 
     /// Whether a topic or partition is unknown.
     pub fn is_missing(&self) -> bool {
-        self.detail == Some(Detail::Missing)
+        matches!(self.detail, Some(Detail::Missing | Detail::Lost))
+    }
+
+    /// What errors of its kind can be told apart by.
+    pub fn detail(&self) -> Option<Detail> {
+        self.detail
+    }
+
+    /// Whether a start later may find otherwise, although nobody has changed what this program was given: a topic may be
+    /// created, another process may end.
+    pub fn may_pass(&self) -> bool {
+        self.kind != ErrorKind::Refused || matches!(self.detail, Some(Detail::Missing | Detail::InUse))
     }
 
     /// Whether a right is missing.

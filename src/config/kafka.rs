@@ -95,7 +95,13 @@ pub fn owned_reason(property: &str) -> Option<&'static str> {
 
 /// Whether a property's name says that it holds a secret.
 pub fn is_secret(property: &str) -> bool {
-    ["password", "passphrase", "secret", "key.pem"].iter().any(|word| property.contains(word))
+    ["password", "passphrase", "secret", "key.pem", "jaas"].iter().any(|word| property.contains(word))
+}
+
+/// Whether a property's value may hold a secret: besides those that are, what is a text with anything in it.
+pub fn may_be_secret(property: &str) -> bool {
+    let words = ["pem", "token", "config", "extensions", "assertion", "user.info", "headers"];
+    is_secret(property) || words.iter().any(|word| property.contains(word))
 }
 
 #[cfg(test)]
@@ -123,6 +129,7 @@ mod tests {
             "ssl.keystore.password",
             "ssl.key.pem",
             "sasl.oauthbearer.client.secret",
+            "sasl.jaas.config",
         ] {
             assert!(is_secret(name), "{name}");
         }

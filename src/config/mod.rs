@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::yaml::Report;
-pub use crate::yaml::{Diagnostics, Environment, Mistake, Process, Text};
+pub use crate::yaml::{Diagnostics, Environment, Explained, Mistake, Process, Text};
 
 mod kafka;
 mod keys;
@@ -159,8 +159,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// Checks a Kafka property by name and value. The error says why librdkafka rejects it, without containing the value.
-pub type CheckProperty<'a> = &'a dyn Fn(&str, &str) -> Result<(), String>;
+/// Checks a Kafka property by name and value. The error says why librdkafka rejects it and what to write instead, without
+/// containing the value.
+pub type CheckProperty<'a> = &'a dyn Fn(&str, &str) -> Result<(), Explained>;
 
 /// Reads the settings: the file at `path` if there is one, the environment, and `sets`, each `a.b=c`. Properties for
 /// librdkafka are not checked.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::yaml::keys::Omitted;
 use crate::yaml::read::did_you_mean;
-use crate::yaml::{Environment, File, Place, Placed, Reader, Report, Text, units};
+use crate::yaml::{Environment, Explained, File, Place, Placed, Reader, Report, Text, units};
 
 use super::kafka::{self, KafkaProperties};
 use super::layers::{Collected, Setting};
@@ -155,19 +155,24 @@ fn check_together(draft: &Draft, collected: &Collected, check_property: CheckPro
     }
     if draft.embedded == Some(false) {
         let reported = check_brokers(draft, collected, report);
-        let masked = Masked::new(collected);
+        let masked = Masked::new(collected, check_property);
         check_properties(collected, &masked, reported, check_property, report);
         check_transactions(&draft.config, collected, &masked, report);
     }
 }
 
-/// The settings' files with the values of all properties masked: one with a misspelt name may be a secret.
+/// The settings' files with the values of properties masked that may be secrets: one that librdkafka does not take may be
+/// a password under a misspelt name.
 struct Masked {
     files: Vec<(Arc<File>, Arc<File>)>,
 }
 
 impl Masked {
-    fn new(collected: &Collected) -> Self {
+    fn new(collected: &Collected, check_property: CheckProperty<'_>) -> Self {
+        let is_shown = |setting: &&Setting| {
+            let property = property_of(setting).unwrap_or_default();
+            !kafka::may_be_secret(property) && check_property(property, setting.text.value.reveal()).is_ok()
+        };
         let mut files: Vec<(Arc<File>, Arc<File>)> = Vec::new();
         for Setting { file, .. } in &collected.settings {
             if files.iter().any(|(known, _)| Arc::ptr_eq(known, file)) {
@@ -175,7 +180,8 @@ impl Masked {
             }
             let within = collected.settings.iter().filter(|setting| Arc::ptr_eq(&setting.file, file));
             let properties = within.filter(|setting| setting.name.starts_with("kafka."));
-            let places: Vec<_> = properties.map(|setting| setting.text.place).collect();
+            let hidden = properties.filter(|setting| !is_shown(setting));
+            let places: Vec<_> = hidden.map(|setting| setting.text.place).collect();
             files.push((Arc::clone(file), Arc::new(file.masked(&places))));
         }
         Self { files }
@@ -188,6 +194,12 @@ impl Masked {
     }
 }
 
+/// The property that a setting gives, by librdkafka's name.
+fn property_of(setting: &Setting) -> Option<&str> {
+    let property = setting.name.strip_prefix("kafka.")?;
+    Some(["consumer.", "producer."].iter().find_map(|side| property.strip_prefix(side)).unwrap_or(property))
+}
+
 /// Checks each property, unless it was reported already.
 fn check_properties(
     collected: &Collected,
@@ -197,18 +209,15 @@ fn check_properties(
     report: &mut Report,
 ) {
     for setting in &collected.settings {
-        let Some(property) = setting.name.strip_prefix("kafka.") else { continue };
-        let property =
-            ["consumer.", "producer."].iter().find_map(|side| property.strip_prefix(side)).unwrap_or(property);
+        let Some(property) = property_of(setting) else { continue };
         let is_last = collected.last(&setting.name).is_some_and(|last| std::ptr::eq(last, setting));
         let is_reported =
             reported.is_some_and(|reported| reported.name == setting.name) || kafka::owned_reason(property).is_some();
         if !is_last || is_reported {
             continue;
         }
-        if let Err(words) = check_property(property, setting.text.value.reveal()) {
-            let at = (masked.of(setting), setting.name_place);
-            report.mistake(at, words, "not taken by librdkafka", "correct it, or remove it");
+        if let Err(Explained { message, label, help }) = check_property(property, setting.text.value.reveal()) {
+            report.mistake((masked.of(setting), setting.name_place), message, label, help);
         }
     }
 }

@@ -269,12 +269,13 @@ fn properties_that_ratchet_sets_are_rejected_with_the_reason() {
 /// The mistakes in these settings if only properties with the prefixes `fetch.` and `transaction.` are known; each with
 /// whether it is a warning.
 fn mistakes_with(text: &str, sets: &[&str]) -> Vec<(String, bool)> {
+    let wrong = |message| Err(Explained { message, label: "here".to_owned(), help: String::new() });
     let takes = |property: &str, value: &str| match property {
         "bootstrap.servers" => Ok(()),
         _ if !property.starts_with("fetch.") && !property.starts_with("transaction.") => {
-            Err(format!("{property} is none"))
+            wrong(format!("{property} is none"))
         }
-        _ if value == "x" => Err(format!("{property} does not fit")),
+        _ if value == "x" => wrong(format!("{property} does not fit")),
         _ => Ok(()),
     };
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).chain([BROKERS.to_owned()]).collect();

@@ -7,6 +7,7 @@ use super::path::{Path, Scalar};
 use super::vocabulary::{Action, Format, MissingPart, Reads, Refresh, TimeUnit, VersionKind};
 
 mod canonical;
+mod changes;
 mod contents;
 mod part;
 mod problems;
@@ -301,7 +302,17 @@ impl Rules {
     /// `version: none`; a line `epoch: PART` for each; the lines of `kinds`, if any. Parts are written as they display,
     /// which never contains a line feed.
     pub fn digest(&self) -> [u8; 32] {
-        Sha256::digest(self.canonical_text()).into()
+        Self::digest_of(&self.text())
+    }
+
+    /// The text that their digest is of.
+    pub fn text(&self) -> String {
+        self.canonical_text()
+    }
+
+    /// The digest of rules with this text.
+    pub fn digest_of(text: &str) -> [u8; 32] {
+        Sha256::digest(text).into()
     }
 
     /// Every path of the rules, in the order in which they are written.

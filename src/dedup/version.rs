@@ -23,19 +23,23 @@
 //! |---|---|
 //! | decimal | `80` for 0. Otherwise `c0`; the integer e for which the number is 0.ddd… × 10^e with a first digit that is not 0; the digits in pairs, each as its number + 1, the last padded with a 0; `00`. A negative one is the complement of all that |
 //! | text | its bytes, each `00` as `00 ff`; `00 00` |
-//! | timestamp | the integer of its nanoseconds since 1970 |
+//! | timestamp | the integer of its nanoseconds since 1970, rounded down. If that is not all of it: `04`; its further digits in pairs, each as its number + 1, the last padded with a 0; `00` |
 //! | hex, sequence | `02` and an integer for each group or element, `01` for null; `00` |
 //! | binlog | the same for the file's number and, if there is one, the position. The base name is part of the scope |
 //!
-//! So a list that is a prefix of another sorts lower, and null sorts below every number.
+//! So a list that is a prefix of another sorts lower, and null sorts below every number. A timestamp between two
+//! nanoseconds sorts above the lower of them, whatever follows that one: `04` is greater than what precedes a part.
+//! (A release that writes no such timestamps yet compares their bytes rightly all the same, and shows them in hex.)
 
 mod decimal;
 mod describe;
 mod list;
+mod moment;
 
-pub(super) use decimal::{push_decimal, push_timestamp_number};
+pub(super) use decimal::push_decimal;
 pub use describe::describe;
 pub(super) use list::{push_binlog, push_hex, push_sequence, raise_integer};
+pub(super) use moment::{push_moment, push_moment_number};
 
 /// Maximum number of digits, whatever the limits say: reading takes time quadratic in them.
 pub const DIGITS_MAX: usize = 10_000;
@@ -66,8 +70,6 @@ pub(super) enum NotVersion {
     TooLong(usize),
     /// It is a string of this many bytes, more than [`TEXT_BYTES_MAX`].
     TextTooLong(usize),
-    /// It is a timestamp between two nanoseconds.
-    TooFine,
     /// It is less than this minimum.
     TooLow(i64),
 }

@@ -315,6 +315,7 @@ impl<C: Cluster> Lane<C> {
                 self.context.held_up.note(&task.input, stuck_at(task, end), now);
                 gauge(task, end, wall_ms);
                 task.record_log.log_if_due(&task.input, &self.context.topology.dead_letter, now);
+                task.keyless.log_if_due(&task.input, now);
             }
             self.count_gated();
             if let Some(sink) = &mut self.sink
@@ -375,6 +376,7 @@ impl<C: Cluster> Lane<C> {
             tasks: self.tasks.len(),
             drained: count(&drained),
             failed: count(&|task| matches!(task.phase, Phase::Failed)),
+            panicked: count(&|task| matches!(task.phase, Phase::Failed) && task.panics.are_too_many()),
             restoring: count(&|task| !at_rest(task)),
         });
     }

@@ -14,7 +14,7 @@
 //!   record who may have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
 //! - [`audit`] explains what was dropped, [`record_log`] logs what was set aside, and what was dropped with new contents,
-//!   and [`sweep`] removes what has expired
+//!   [`keyless`] what has no key, and [`sweep`] removes what has expired
 //! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
 //!   transaction, `disks` disks that do not respond, and [`changelog_loss`] a changelog that has lost records; [`long_work`]
 //!   reports on long-running work
@@ -56,11 +56,13 @@ pub mod crash;
 mod disks;
 pub mod failure;
 pub mod feeding;
+pub mod former_rules;
 pub mod gate;
 pub mod held_up;
 pub mod hold;
 pub mod isolate;
 mod judge;
+pub mod keyless;
 pub mod lag;
 pub mod lane;
 pub mod limits;
@@ -71,6 +73,7 @@ pub mod panics;
 pub mod preflight;
 pub mod present;
 pub mod process;
+mod reach;
 pub mod rebuild;
 pub mod record_log;
 pub mod redoing;
@@ -165,6 +168,8 @@ pub enum Error {
         name: String,
         /// Why, and what to do.
         reason: String,
+        /// Whether a start later may find otherwise, although nobody has acted.
+        may_pass: bool,
     },
     /// Tasks have stopped.
     #[error("{tasks} of the topology {name}'s tasks {} stopped; the log says why", agreeing(*tasks, "has", "have"))]
@@ -173,8 +178,10 @@ pub enum Error {
         name: String,
         /// How many.
         tasks: usize,
+        /// Whether all of them were refused, and none has panicked.
+        refused: bool,
     },
-    /// Topics that match the input's pattern were not read.
+    /// Topics that match the input's pattern were not read. They are looked at again and again, as they may be mended.
     #[error(
         "{topics} of the topics that topology {name} should read {} refused; the log says why",
         agreeing(*topics, "was", "were")
@@ -207,6 +214,26 @@ impl Error {
     /// Whether the error was logged in full when it happened; the other topologies may have run on long after.
     pub fn is_logged(&self) -> bool {
         matches!(self, Self::Topology { .. })
+    }
+
+    /// Whether a start later may find otherwise, although nobody has acted. What it was given is wrong if not: the
+    /// topology, the configuration, the release, or what is kept for them.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Cluster(error) => error.may_pass(),
+            Self::State(error) => error.may_pass(),
+            Self::Topology { may_pass, .. } => *may_pass,
+            Self::Tasks { refused, .. } => !refused,
+            Self::Topics { .. } | Self::Thread { .. } | Self::Panicked { .. } => true,
+        }
+    }
+
+    /// What to report of two: what may pass comes first, since a start later is then worthwhile.
+    fn and(first: Result<(), Self>, second: Result<(), Self>) -> Result<(), Self> {
+        match (first, second) {
+            (Err(first), Err(second)) if second.may_pass() && !first.may_pass() => Err(second),
+            (first, second) => first.and(second),
+        }
     }
 }
 
@@ -266,8 +293,8 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             // Stopped before anything was started: nothing has failed.
             Err(error) if error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed) => break,
             Err(error) => {
-                tracing::error!(topology = name, reason = %error.message, "topology refused");
-                outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
+                let may_pass = error.may_pass();
+                outcome = refused(outcome, (name, error.message), may_pass);
                 continue;
             }
         };
@@ -276,11 +303,12 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         let (sink, gate, provider) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                tracing::error!(topology = name, reason = %error, "topology refused");
-                outcome = outcome.and(Err(Error::Topology { name, reason: error.message }));
+                let may_pass = error.kind == effect::ErrorKind::Passing;
+                outcome = refused(outcome, (name, error.message), may_pass);
                 continue;
             }
         };
+        former_rules::keep(&state_dir, &topology);
         let context = Context {
             rules: topology.rules.clone(),
             rules_digest,
@@ -318,12 +346,18 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         jobs.push(job);
         if let Err(error) = started {
             stop.store(true, Ordering::Relaxed);
-            outcome = outcome.and(Err(error));
+            outcome = Error::and(outcome, Err(error));
             break;
         }
     }
     supervise(&jobs, until_drained, &stop, &health, &*clock);
-    jobs.into_iter().map(Job::end).fold(outcome, Result::and)
+    jobs.into_iter().map(Job::end).fold(outcome, Error::and)
+}
+
+/// What has come of a run of which this topology is refused, for this reason.
+fn refused(outcome: Result<(), Error>, (name, reason): (String, String), may_pass: bool) -> Result<(), Error> {
+    tracing::error!(topology = name, reason, "topology refused");
+    Error::and(outcome, Err(Error::Topology { name, reason, may_pass }))
 }
 
 /// The preflight, retried while the cluster cannot be reached.
@@ -337,7 +371,8 @@ fn preflight_once_reached<C: Cluster>(
     let mut attempt = 0;
     let mut missed = None;
     loop {
-        let admitted = preflight.reach().map_err(|error| described(config, error)).and_then(|()| preflight.begin());
+        let reached = reach::reach(preflight.cluster(), config, clock, stop).map_err(|error| described(config, error));
+        let admitted = reached.and_then(|()| preflight.begin());
         match admitted {
             Err(error) if error.kind != ErrorKind::Refused && !stop.load(Ordering::Relaxed) => {
                 tracing::warn!(topology = topology.name, reason = %error.message, "cannot start yet; trying again");
@@ -419,26 +454,32 @@ impl Job {
         let Self { context, lanes, watches } = self;
         let name = context.topology.name.clone();
         let mut outcome = Ok(());
-        let mut stopped = 0;
+        let (mut stopped, mut panicked) = (0, 0);
         for lane in lanes {
-            outcome = outcome.and(match lane.thread.join() {
+            let ended = match lane.thread.join() {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(Ended::Failure(error))) => Err(Error::Topology { name: name.clone(), reason: error.message }),
+                Ok(Err(Ended::Failure(error))) => {
+                    let may_pass = error.may_pass();
+                    Err(Error::Topology { name: name.clone(), reason: error.message, may_pass })
+                }
                 Ok(Err(Ended::Panicked(_))) | Err(_) => Err(Error::Panicked { name: name.clone() }),
-            });
-            stopped += lane.status.counts().failed;
+            };
+            outcome = Error::and(outcome, ended);
+            let counts = lane.status.counts();
+            (stopped, panicked) = (stopped + counts.failed, panicked + counts.panicked);
         }
         for watch in watches {
             if watch.join().is_ok() {
                 continue;
             }
-            outcome = outcome.and(Err(Error::Panicked { name: name.clone() }));
+            outcome = Error::and(outcome, Err(Error::Panicked { name: name.clone() }));
         }
-        outcome.and(match (stopped, context.topics.refused_count()) {
+        let of_tasks = match (stopped, context.topics.refused_count()) {
             (0, 0) => Ok(()),
             (0, topics) => Err(Error::Topics { name, topics }),
-            (tasks, _) => Err(Error::Tasks { name, tasks }),
-        })
+            (tasks, _) => Err(Error::Tasks { name, tasks, refused: panicked == 0 }),
+        };
+        Error::and(outcome, of_tasks)
     }
 }
 

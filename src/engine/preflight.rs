@@ -68,6 +68,11 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         Self { warned: Arc::clone(warned), ..self }
     }
 
+    /// The cluster.
+    pub fn cluster(&self) -> &'a C {
+        self.cluster
+    }
+
     /// Sends a query that any cluster can answer, so that trouble with the whole cluster, a wrong password for example,
     /// is reported once and not per topic.
     pub fn reach(&self) -> Result<(), cluster::Error> {
@@ -104,9 +109,9 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         if wrong.is_empty() {
             return Ok(admitted);
         }
-        let are_missing = wrong.iter().all(cluster::Error::is_missing);
+        let missing = missing(&wrong);
         let words: Vec<String> = wrong.into_iter().map(|error| error.message).collect();
-        Err(refused(words.join("; ")).with(are_missing.then_some(Detail::Missing)))
+        Err(refused(words.join("; ")).with(missing))
     }
 
     /// Whether a topology that has read nothing yet may start with these new topics.
@@ -214,11 +219,12 @@ impl<'a, C: Cluster> Preflight<'a, C> {
     /// up the error, which is marked as missing if only topics are missing.
     fn report(&self, topic: &str, findings: Vec<Finding>) -> Result<(), cluster::Error> {
         let topology = &self.judge.topology.name;
-        let (mut wrong, mut are_missing) = (Vec::new(), true);
+        let (mut wrong, mut are_missing, mut is_lost) = (Vec::new(), true, false);
         for finding in self.warned.without_said(topic, findings) {
             match finding.severity {
                 Severity::Refused => {
                     are_missing &= finding.is_missing;
+                    is_lost |= finding.is_lost;
                     wrong.push(finding.to_string());
                 }
                 Severity::Warning => tracing::warn!(topology, help = finding.help, "{}", finding.message),
@@ -228,8 +234,16 @@ impl<'a, C: Cluster> Preflight<'a, C> {
         if wrong.is_empty() {
             return Ok(());
         }
-        Err(refused(wrong.join("; ")).with(are_missing.then_some(Detail::Missing)))
+        let missing = if is_lost { Detail::Lost } else { Detail::Missing };
+        Err(refused(wrong.join("; ")).with(are_missing.then_some(missing)))
     }
+}
+
+/// What is to be said of all these errors together: that only topics are missing, if that is so.
+fn missing(wrong: &[cluster::Error]) -> Option<Detail> {
+    let is_lost = wrong.iter().any(|error| error.detail() == Some(Detail::Lost));
+    let missing = if is_lost { Detail::Lost } else { Detail::Missing };
+    wrong.iter().all(cluster::Error::is_missing).then_some(missing)
 }
 
 /// The partition count of the largest input; `None` if there is none.

@@ -186,6 +186,7 @@ fn process_all<C: Cluster>(
             gate.refuse(at);
         }
         share.tally.add(decision.verdict, decision.reason);
+        share.keyless.note(context, task.topic.task_count, &record);
         share.last_timestamp = record.timestamp.or(share.last_timestamp);
         share.position.next = record.offset + 1;
         added.records += 1;

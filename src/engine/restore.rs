@@ -14,6 +14,7 @@ use crate::state::{self, LoadBuffer, Store};
 
 use super::claims::Commitment;
 use super::context::{Context, backoff};
+use super::former_rules::changes;
 use super::hold::{self, Applied, Held};
 use super::load::{self, LoadStep, Loading};
 use super::resume::{self, ANEW, Origin, Own, Refusal, Standing};
@@ -178,7 +179,14 @@ pub fn inquiry<C: Cluster>(context: &Context, task: &Task<C>) -> Inquiry {
 pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Setback) {
     // After a disk error the store is reopened.
     let held = task.held.take();
-    let reason = setback.to_string();
+    let reason = match setback {
+        Setback::Refusal(refusal @ Refusal::OtherRules { found, .. }) => {
+            let root = context.state_dir.path();
+            let root = root.parent().unwrap_or(root);
+            format!("the rules have changed: {}. {refusal}", changes(root, &context.topology, found))
+        }
+        setback => setback.to_string(),
+    };
     match setback.then() {
         Then::Stop => return stop(context, task, held, &reason),
         Then::AskAgain if task.doubted >= context.limits.doubts_max => return stop(context, task, held, &reason),

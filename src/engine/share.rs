@@ -8,6 +8,7 @@ use crate::effect::Effects;
 use crate::format::{Calls, RedoWriter, Token};
 use crate::state::Overlay;
 
+use super::keyless::Keyless;
 use super::present::Doubt;
 use super::record_log::NotedRecords;
 
@@ -55,6 +56,8 @@ pub struct Share {
     pub tally: Tally,
     /// The records that the log will mention.
     pub noted: NotedRecords,
+    /// The records without a key that should have one.
+    pub keyless: Keyless,
     /// How many entries the sweeper removes.
     pub removed: u64,
     /// The timestamp of the last record that has one.
@@ -104,12 +107,13 @@ pub enum Stop {
 impl Share {
     /// Starts a share of `task`, which is at `committed`, reusing the memory of an ended one.
     pub fn begin(&mut self, task: TaskId, committed: &Position) {
-        let Self { overlay, position, tally, noted, effects, asked, redo, .. } = self;
+        let Self { overlay, position, tally, noted, keyless, effects, asked, redo, .. } = self;
         self.task = task;
         overlay.clear();
         position.clone_from(committed);
         tally.clear();
         noted.clear();
+        keyless.clear();
         effects.clear();
         asked.clear();
         redo.begin();

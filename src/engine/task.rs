@@ -22,6 +22,7 @@ use super::context::Context;
 use super::failure::Unprocessable;
 use super::hold::{Applied, Held};
 use super::isolate::{Isolated, Quarantine};
+use super::keyless::KeylessLog;
 use super::lag::Lag;
 use super::load::Loading;
 use super::panics::Panics;
@@ -127,6 +128,8 @@ pub struct Task<C: Cluster> {
     pub committed: Position,
     /// Records that are still to be logged.
     pub record_log: RecordLog,
+    /// Records without a key that are still to be logged.
+    pub keyless: KeylessLog,
     /// The input topic's id, as settled.
     pub input_id: TopicId,
     /// The input partition's end, as settled.
@@ -205,6 +208,7 @@ impl<C: Cluster> Task<C> {
             damaged: None,
             committed: Position::default(),
             record_log: RecordLog::default(),
+            keyless: KeylessLog::default(),
             input_id: TopicId::default(),
             input_end: 0,
             commit_start: false,
@@ -360,6 +364,8 @@ impl<C: Cluster> Task<C> {
     pub fn take_committed(&mut self, share: &mut Share, wall_ms: i64) {
         share.tally.publish(&self.metrics);
         self.record_log.add(&mut share.noted);
+        self.metrics.keyless(share.keyless.records());
+        self.keyless.add(&mut share.keyless);
         self.metrics.removed(share.removed);
         std::mem::swap(&mut self.committed, &mut share.position);
         self.lag.committed(share.last_timestamp);

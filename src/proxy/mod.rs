@@ -80,6 +80,13 @@ pub enum Error {
     CutOff(usize),
 }
 
+impl Error {
+    /// Whether a start later may find otherwise, although nobody has acted.
+    pub fn may_pass(&self) -> bool {
+        !matches!(self, Self::Store(crate::http::request::Error::Refused(_)))
+    }
+}
+
 /// Runs a proxy until what `stop` gives is ready. What that gives then cuts the stop short when it is ready in turn.
 ///
 /// # Errors
@@ -194,11 +201,29 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A proxy's file for what is given on the command line: where it listens, the service, where metrics are, and the kind
-/// of store with its folder or its address.
-pub fn written(listen: &str, upstream: &str, http: &str, (kind, dir, url): (&str, &str, Option<&str>)) -> String {
+/// The name under which mistakes in a command line are shown.
+pub const COMMAND_LINE: &str = "the command line";
+
+/// What is given on the command line in place of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// Where the proxy listens.
+    pub listen: &'a str,
+    /// The service behind.
+    pub upstream: &'a str,
+    /// Where metrics are.
+    pub http: &'a str,
+    /// How callers are told apart, if that is said.
+    pub caller: Option<&'a str>,
+    /// The kind of store, its folder and its address.
+    pub store: (&'a str, &'a str, Option<&'a str>),
+}
+
+/// A proxy's file for what is given on the command line.
+pub fn written(given: &Given<'_>) -> String {
+    let Given { listen, upstream, http, caller, store: (kind, dir, url) } = *given;
     let line = |key: &str, value: &str| format!("{key}: {}\n", quoted(value));
-    // What is odd about the file that this stands for is nothing that the command line could say better.
+    let caller = caller.map(|caller| line("caller", caller)).unwrap_or_default();
     let store = store::written(kind, dir, url);
-    line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &store + "caller: Authorization\n"
+    line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &caller + &store
 }

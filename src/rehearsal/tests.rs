@@ -26,6 +26,7 @@ fn payments() -> Topology {
         gate: None,
         dead_letter: "payments.dead_letter".to_owned(),
         audit: None,
+        only_said_to_be_partitioned: false,
         tests: Vec::new(),
     }
 }

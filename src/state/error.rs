@@ -81,6 +81,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a start later may find otherwise, although nobody has changed what this program was given: another process
+    /// may end, space may be there again.
+    pub fn may_pass(&self) -> bool {
+        !matches!(
+            self,
+            Self::NotWritable { .. } | Self::Foreign { .. } | Self::Unmarked { .. } | Self::ReservedKey { .. }
+        )
+    }
+
     /// A file system error at `path`.
     pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
         let (path, reason) = (path.to_owned(), error.to_string());

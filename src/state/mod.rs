@@ -34,6 +34,7 @@ mod overlay;
 mod registry;
 pub mod requests;
 mod rocks;
+pub mod rules;
 mod run;
 mod stalls;
 mod store;

@@ -31,6 +31,11 @@ impl Survey {
         Self { root: root.to_owned(), memory: Memory::new(MEMORY_BYTES) }
     }
 
+    /// The state folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The stores of `topology`'s tasks for `topic`, ordered by path.
     pub fn stores(&self, topology: &str, topic: &str) -> Result<Vec<Found>, Error> {
         let mut all: Vec<Found> = Vec::new();

@@ -114,6 +114,9 @@ pub struct Topology {
     pub dead_letter: String,
     /// The topic in which every drop is explained.
     pub audit: Option<String>,
+    /// Whether records of one identity are always in one partition because the topology says so, and not because the
+    /// identity holds the key.
+    pub only_said_to_be_partitioned: bool,
     /// Its own tests.
     pub tests: Vec<TestCase>,
 }

@@ -391,7 +391,7 @@ fn wrong_types_say_what_to_write() {
     refuses("version: value.v", &["`version` must be a mapping"]);
     refuses("version: {of: value.v}", &["`version.as` is missing"]);
     refuses("retention: 30", &["`retention` must be a duration", "retention: 30d"]);
-    refuses("retention: 0s", &["`retention` must be a duration"]);
+    refuses("retention: 0s", &["`retention` must be longer than no time at all"]);
     refuses("partitioned_by_identity: yes", &["true or false"]);
     refuses("output: out", &["`output` must be a mapping"]);
     refuses("output: {topic: {topic}}", &["quotes", "{topic}"]);

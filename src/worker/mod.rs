@@ -22,8 +22,8 @@ use crate::engine::{self, Handlers};
 use crate::observe::http::{self, Server};
 use crate::observe::{Health, Metrics, logs};
 use crate::topology::{self, Loaded, Mistake, Process, Report, Topology};
-use crate::yaml::Diagnostics;
 use crate::yaml::units::show_duration_ms;
+use crate::yaml::{Diagnostics, Explained};
 
 pub mod exit;
 pub mod signals;
@@ -104,6 +104,24 @@ pub enum Error {
     /// The run has failed.
     #[error("{0}")]
     Run(#[from] engine::Error),
+}
+
+impl Error {
+    /// Whether a start later may find otherwise, although nobody has acted. A program best ends with 1 then, and with 2 if
+    /// not, as `ratchet run` does: a supervisor that knows this does not start it again in vain.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Mistakes(_)
+            | Self::NoHandler(_)
+            | Self::NoTopology(_)
+            | Self::TwoFunctions(_)
+            | Self::Properties(_)
+            | Self::Logs(_)
+            | Self::Drill(_) => false,
+            Self::Signals(_) | Self::Http(_) => true,
+            Self::Run(error) => error.may_pass(),
+        }
+    }
 }
 
 impl fmt::Debug for Error {
@@ -235,7 +253,15 @@ fn warn_of_kept_rows(topology: &Topology, database: Option<&Database>) {
 /// # Errors
 /// [`Error::Mistakes`], and [`Error::Properties`] where librdkafka does not accept the properties together.
 pub fn load(paths: &[PathBuf], config: Option<&Path>, sets: &[String]) -> Result<(Vec<Loaded>, Config), Error> {
-    let takes = |property: &str, value: &str| kafka::takes(property, value).map_err(|error| error.message);
+    let takes = |property: &str, value: &str| {
+        kafka::takes(property, value).map_err(|error| {
+            kafka::explained(property).unwrap_or_else(|| Explained {
+                message: error.message,
+                label: "not taken by librdkafka".to_owned(),
+                help: "correct it, or remove it".to_owned(),
+            })
+        })
+    };
     let config = config::load_with(config, sets, &Process, &takes);
     match (topology::load_run(paths, &Process), config) {
         (Ok(topologies), Ok(config)) => {

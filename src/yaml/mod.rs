@@ -26,7 +26,7 @@ pub mod tree;
 pub mod units;
 pub mod write;
 
-pub use read::{Field, Fields, Placed, Reader, Shape};
+pub use read::{Explained, Field, Fields, Placed, Reader, Shape};
 pub use report::{Diagnostics, File, Mistake, Place, Report};
 pub use text::Text;
 pub use tree::{Node, Value};

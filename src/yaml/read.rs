@@ -61,6 +61,17 @@ impl<'n> Field<'n> {
     }
 }
 
+/// What is wrong with a word that many people try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// What is wrong.
+    pub message: String,
+    /// The label at its place.
+    pub label: String,
+    /// What to write instead.
+    pub help: String,
+}
+
 /// A mapping's values by their keys.
 #[derive(Clone, Debug)]
 pub struct Fields<'n> {
@@ -322,14 +333,41 @@ impl Reader<'_> {
 
     /// A duration above zero, in milliseconds.
     pub fn duration_ms(&mut self, field: &Field<'_>) -> Option<Placed<i64>> {
-        self.parsed(field, |text| units::duration_ms(text).filter(|ms| *ms > 0))
+        let text = self.text(field)?;
+        self.duration_of(field, &text)
+    }
+
+    /// A field's text as a duration above zero, in milliseconds.
+    pub fn duration_of(&mut self, field: &Field<'_>, text: &Placed<Text>) -> Option<Placed<i64>> {
+        if units::duration_ms(text.value.reveal()) == Some(0) && !text.value.is_secret() {
+            let message = format!("`{}` must be longer than no time at all", field.name);
+            self.mistake(text.place, message, "this is 0", format!("write e.g. `{}`", field.shape.example));
+            return None;
+        }
+        self.convert(&field.name, text, field.shape, |text| units::duration_ms(text).filter(|ms| *ms > 0))
     }
 
     /// A field as one of a few words.
     pub fn choice<T: Copy>(&mut self, field: &Field<'_>, choices: &[(&str, T)]) -> Option<Placed<T>> {
+        self.choice_or(field, choices, |_| None)
+    }
+
+    /// The same, where `explain` has more to say of some words that are none of them.
+    pub fn choice_or<T: Copy>(
+        &mut self,
+        field: &Field<'_>,
+        choices: &[(&str, T)],
+        explain: impl Fn(&str) -> Option<Explained>,
+    ) -> Option<Placed<T>> {
         let (what, example) = describe_choice(&field.name, choices);
         let shape = Shape { what: &what, example: &example };
         let text = self.text(&Field { shape, ..field.clone() })?;
+        let word = text.value.reveal();
+        let is_none = !text.value.is_secret() && choices.iter().all(|(known, _)| *known != word);
+        if let Some(Explained { message, label, help }) = is_none.then(|| explain(word)).flatten() {
+            self.mistake(text.place, message, label, help);
+            return None;
+        }
         self.choose(&field.name, &text, choices)
     }
 

@@ -9,6 +9,7 @@ mod screen;
 #[path = "../support/until.rs"]
 mod until;
 
+mod callers;
 mod calls;
 mod cases;
 mod check;
@@ -19,13 +20,18 @@ mod help;
 mod hints;
 mod infer;
 mod job;
+mod messages;
 mod online;
+mod refusals;
 mod replay;
 mod run;
 mod secrets;
 mod sink;
 mod terminal;
 mod test;
+mod times;
+mod unreached;
+mod warnings;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -92,7 +92,7 @@ fn lose(report: &mut Report, theme: &str, of: Tail, look: Look, words: &[&str], 
         assert_sound(&mut operator);
         operator.terminate();
         let status = operator.await_exit(DEADLINE);
-        assert_eq!(status.code(), Some(1), "{status}; {}", operator.tail());
+        assert_eq!(status.code(), Some(2), "{status}; {}", operator.tail());
         if topic != job.input {
             let committed = job.committed()[0];
             read = job.kafka.read(&job.input);

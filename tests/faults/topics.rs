@@ -96,10 +96,10 @@ fn refuses(report: &mut Report, job: &Job, read: &Records, words: &[&str]) {
         // Nor does it do later what it does not do at once.
         sleep(LATER);
         assert!(!operator.printed().contains("panicked"), "{}", operator.tail());
-        // It may stay, for the sake of other partitions, or end as a failed run.
+        // It may stay, for the sake of other partitions, or end as a run that is refused.
         if !operator.is_running() {
             let status = operator.await_exit(DEADLINE);
-            assert_eq!(status.code(), Some(1), "{status}; {}", operator.tail());
+            assert_eq!(status.code(), Some(2), "{status}; {}", operator.tail());
         }
     }
     report.injected(1);

@@ -55,7 +55,7 @@ fn send_bomb(job: &Job, codec: &str, partition: i32, records: usize) {
 #[track_caller]
 fn end_refused(mut operator: Operator) {
     operator.terminate();
-    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1), "{}", operator.tail());
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(2), "{}", operator.tail());
 }
 
 /// A batch that unpacks to more than `unpacked` is refused, and neither the process nor the other partition suffers.

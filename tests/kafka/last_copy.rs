@@ -65,7 +65,7 @@ fn deleted_changelog_is_not_recreated_and_no_store_is_touched() {
     for label in ["a", "b", "a"] {
         let mut operator = Operator::start(&job, label);
         operator.await_error(&["does not exist", &job.changelog(), "has committed", "ratchet changelog rebuild"]);
-        assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+        assert_eq!(operator.await_exit(DEADLINE).code(), Some(2));
     }
     assert_eq!(job.kafka.partitions(&job.changelog()), None, "a changelog was created in its place");
     // Nor if somebody creates it by hand.
@@ -93,7 +93,7 @@ fn store_is_kept_when_group_and_changelog_are_gone() {
     let before = tables(&state);
     let mut operator = Operator::start(&job, "a");
     operator.await_error(&["does not exist", "stores remember", &store(&job, &state, 0).display().to_string()]);
-    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(2));
     // One created by hand turns out to be empty when a store is to be rebuilt from it.
     job.kafka.create(&job.changelog(), 1, &[("cleanup.policy", "compact")]);
     let operator = Operator::start(&job, "a");

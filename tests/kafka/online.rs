@@ -47,7 +47,7 @@ fn all_reasons_to_refuse_are_reported_at_once() {
     );
     let mut operator = Operator::start(&job, "a");
     operator.await_error(&["has 1 partition and", "takes no record", "has 3 partitions", "cleanup.policy=delete"]);
-    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(2));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn too_few_replicas_are_warned_about() {
     check_online(&job).says(2, &words);
     let mut operator = Operator::start(&job, "a");
     operator.await_error(&["topology refused", "cannot be created", what_to_write]);
-    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(2));
     let errors = operator.log().into_iter().filter(|line| line["level"] == "ERROR");
     assert_eq!(errors.count(), 2, "one for the topology, and the last line: {}", operator.tail());
     assert_eq!(job.kafka.partitions(&job.changelog()), None, "nothing was created");
@@ -156,7 +156,7 @@ fn renamed_topology_is_refused_before_it_forwards_everything_again() {
     check_online(&job).says(2, &words);
     let mut operator = Operator::start(&job, "b");
     operator.await_error(&["holds records", "starts afresh", "existing: append"]);
-    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(2));
     assert_eq!((job.output().len(), job.kafka.partitions(&job.changelog())), (10, None), "something was started");
     job.topology.push(format!("output: {{topic: {}, existing: append}}", job.output));
     check_online(&job).says(0, &["on the cluster: fine"]);

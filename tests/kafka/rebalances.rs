@@ -174,12 +174,12 @@ fn partitions_are_added(job: &Job, noticed_by: &str) {
         operator.assert_running();
         assert!(operator.metric("ratchet_tasks", &["failed"]) > 0.0, "{}", operator.tail());
         operator.terminate();
-        assert_eq!(operator.await_exit(DEADLINE).code(), Some(1), "{}", operator.tail());
+        assert_eq!(operator.await_exit(DEADLINE).code(), Some(2), "{}", operator.tail());
     }
     assert_eq!((job.output().len(), job.committed()), (read, committed), "something came out afterwards");
     let mut again = Operator::start(job, "a");
     again.await_error(&["topology refused", "must be equal", "partitions were added", "new name", "new output topic"]);
-    assert_eq!(again.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!(again.await_exit(DEADLINE).code(), Some(2));
     // Somebody adds partitions to the changelog too, to help.
     job.kafka.add_partitions(&job.changelog(), 4);
     let again = Operator::start(job, "a");
@@ -199,10 +199,10 @@ fn partitions_added_to_a_changelog_stop_the_whole_topology() {
         operator.await_error(&["task stopped", &task, "had 2 partitions and has 3", words[0], words[1], words[2]]);
     }
     operator.terminate();
-    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1), "{}", operator.tail());
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(2), "{}", operator.tail());
     let mut again = Operator::start(&job, "a");
     again.await_error(&["topology refused", "must be equal", words[0], words[1], words[2]]);
-    assert_eq!(again.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!(again.await_exit(DEADLINE).code(), Some(2));
 }
 
 #[test]

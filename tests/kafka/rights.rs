@@ -140,7 +140,7 @@ fn lack(index: usize) {
     job.send(things(0, 0..10, 1));
     let mut operator = start(&job, "a", None);
     operator.await_error(&[&words, &named]);
-    assert_eq!(operator.await_exit(Duration::from_secs(30)).code(), Some(1), "{}", operator.tail());
+    assert_eq!(operator.await_exit(Duration::from_secs(30)).code(), Some(2), "{}", operator.tail());
     // `check` can see a topic's rights once the topic exists, and by now it does if that is possible.
     match resource {
         Resource::TransactionalId => check_online(&job).says(0, &["grant Write on them", &named]),

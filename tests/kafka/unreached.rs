@@ -80,7 +80,7 @@ fn unreachable_cluster_is_reported_with_cause_and_remedy() {
             ("unreached-nobody", nobody, PLAIN, [refused.as_str(), WITHOUT_TLS]),
             ("unreached-secret", nobody, TLS_AND_PASSWORD, ["Connection refused", "is SASL_SSL)?"]),
             ("unreached-nowhere", nowhere, PLAIN, [unresolved.as_str(), "can its name be resolved"]),
-            ("unreached-website", &website, PLAIN, ["Invalid response size", "is a Kafka broker there"]),
+            ("unreached-website", &website, PLAIN, ["it answers in HTTP", "is a Kafka broker there"]),
             ("unreached-silent", &silent, PLAIN, [quiet, "is a Kafka broker there"]),
             ("unreached-plain", &plain, TLS, ["connecting to a PLAINTEXT broker listener?", WITH_TLS]),
             ("unreached-tls", &secured, PLAIN, [quiet, WITHOUT_TLS]),
@@ -103,5 +103,5 @@ fn cluster_that_can_never_work_is_refused_by_both() {
     check_online(&job).says(2, &words);
     let quoted = words.map(|words| words.replace('"', "\\\""));
     operator.await_error(&quoted.each_ref().map(String::as_str));
-    assert_eq!(operator.await_exit(DEADLINE).code(), Some(1));
+    assert_eq!(operator.await_exit(DEADLINE).code(), Some(2));
 }

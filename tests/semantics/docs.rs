@@ -60,6 +60,26 @@ fn every_yaml_block_is_a_topology_that_compiles() {
     assert!(compiled > 15, "a block for each source at least, not {compiled}");
 }
 
+/// Each recipe is a section with one topology, is in the page's table, and loads without a warning; the index leads there.
+#[test]
+fn every_recipe_is_listed_and_loads_without_a_warning() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sources");
+    let read = |page: &str| fs::read_to_string(sources.join(page)).expect("documents are UTF-8");
+    let (page, index) = (read("recipes.md"), read("README.md"));
+    assert!(index.contains("(recipes.md)"), "the index does not name the recipes");
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    let listed = page.lines().filter(|line| line.starts_with("| [")).count();
+    assert_eq!((sections.len(), listed), (10, 10));
+    for section in sections {
+        let (name, text) = section.split_once('\n').expect("a section has a heading");
+        assert!(page.contains(&format!("| [{name}](#")), "{name} is not in the table");
+        assert!(index.contains(name.split('\'').next().unwrap_or(name)), "{name} is not in the index");
+        let [(line, block)] = &blocks(text)[..] else { panic!("{name} has not one topology") };
+        let loaded = load(block).unwrap_or_else(|all| panic!("{name}: {}", all.render(false)));
+        assert!(loaded.warnings.is_empty(), "{name}, line {line}: {:?}", loaded.warnings);
+    }
+}
+
 /// Each preset has its page, and the index names it.
 #[test]
 fn every_preset_has_a_page() {

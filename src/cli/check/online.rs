@@ -80,7 +80,7 @@ fn ask_database(Loaded { topology, path, .. }: &Loaded, config: &Config) -> usiz
             Some(of) => format!("{}: {message}", named(number.unwrap_or_default(), &of.command)),
             None => message,
         };
-        show(&Finding { severity, message, help: help.unwrap_or_default(), is_missing: false });
+        show(&Finding::of(severity, message, help.unwrap_or_default()));
     }
     count
 }
@@ -103,7 +103,7 @@ fn ask_gate(Loaded { topology, path, .. }: &Loaded) -> usize {
         true => (Severity::Refused, "records wait until it can be asked (on_unavailable: hold)"),
         false => (Severity::Warning, "records go on unasked until it can be (on_unavailable: pass)"),
     };
-    show(&Finding { severity, message, help: help.to_owned(), is_missing: false });
+    show(&Finding::of(severity, message, help));
     usize::from(is_held)
 }
 
@@ -144,7 +144,7 @@ fn resolve_provider(Loaded { topology, path, .. }: &Loaded, environment: &dyn En
     let hosts = address.host().map_or_else(|| http.hosts.clone(), |host| vec![host]);
     if let Some(variable) = PROXIES.iter().find(|name| environment.variable(name).is_some_and(|url| !url.is_empty())) {
         let message = format!("{variable} names a proxy, which resolves the provider's name: it is not looked up here");
-        let finding = Finding { severity: Severity::Note, message, help: String::new(), is_missing: false };
+        let finding = Finding::note(message, "");
         say(format_args!("{}: at the provider: not looked up\n", path.display()));
         show(&finding);
         return 0;
@@ -162,9 +162,8 @@ fn resolve_provider(Loaded { topology, path, .. }: &Loaded, environment: &dyn En
         // The address may be secret, and so may its host be.
         let named = if http.url.is_secret() { "the host of `sink.http.url`" } else { host.as_str() };
         let message = format!("{named} has no address: the name cannot be resolved");
-        let help =
-            "compare the name with the provider's; from within a container, ask where its names come from".to_owned();
-        show(&Finding { severity: Severity::Refused, message, help, is_missing: false });
+        let help = "compare the name with the provider's; from within a container, ask where its names come from";
+        show(&Finding::refused(message, help));
     }
     unknown.len()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rocksdb::{DB, DBCompressionType, DBRawIteratorWithThreadMode, Options, ReadOptions, WriteBatch, WriteOptions};
 
 use super::layout::{self, FolderMeta, PartitionMeta, TopicMeta};
-use crate::cluster::{Error, ErrorKind, TopicId};
+use crate::cluster::{Detail, Error, ErrorKind, TopicId};
 use crate::lock::FileLock;
 
 const LOCK_FILE: &str = "embedded.lock";
@@ -41,8 +41,9 @@ impl Disk {
             Error::new(ErrorKind::Refused, format!("the embedded cluster's folder {} {what}: {e}", dir.display()))
         };
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| refused("cannot be created", &e))?;
-        let lock = FileLock::try_take(&dir.join(LOCK_FILE)).map_err(|e| refused("cannot be locked", &e))?.ok_or_else(|| {
-            Error::new(
+        let lock = FileLock::try_take(&dir.join(LOCK_FILE)).map_err(|e| refused("cannot be locked", &e))?.ok_or_else(
+            || {
+                Error::new(
                 ErrorKind::Refused,
                 format!(
                     "the embedded cluster in {} is already open: one process at a time can use it; stop the other one, \
@@ -50,7 +51,9 @@ impl Disk {
                     dir.display()
                 ),
             )
-        })?;
+            .with(Some(Detail::InUse))
+            },
+        )?;
         let db = DB::open(&options(), dir.join(DB_FOLDER)).map_err(|e| refused("cannot be opened", &e))?;
         let disk = Self { db, dir: dir.to_owned(), _lock: lock };
         let folder = match disk.get(&layout::folder_meta_key())? {

@@ -1,6 +1,7 @@
 //! Apache Kafka as a [`Cluster`]: the only room that knows librdkafka.
 //!
 //! - `properties`: the clients' properties: defaults, the user's, and those that nobody may change
+//! - `misnamed`: what to write in place of properties that there are none of
 //! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
@@ -43,6 +44,7 @@ mod fences;
 mod leaving;
 mod look;
 mod member;
+mod misnamed;
 mod native;
 mod oauth;
 mod path;
@@ -59,6 +61,7 @@ pub mod wire;
 mod wired;
 
 pub use member::{Member, Metadata};
+pub use misnamed::explained;
 pub use path::{Batch, DataPath, Producer, Reader};
 pub use properties::{OWNED, takes};
 pub use settle::Settling;

@@ -173,7 +173,6 @@ fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize)
         NotVersion::TextTooLong(bytes) => {
             format!("`{path}`, the version, takes {bytes} bytes, more than the limit of {TEXT_BYTES_MAX}")
         }
-        NotVersion::TooFine => format!("`{path}`, the version, is a moment between two nanoseconds"),
         NotVersion::TooLow(min) => format!("`{path}`, the version, is less than the minimum of {min}"),
     };
     Rejection::new(Reason::VersionMalformed, message)

@@ -6,7 +6,7 @@ use crate::dedup::logical::text::Raw;
 use crate::dedup::logical::{Schemas, Shape};
 use crate::dedup::number;
 use crate::dedup::rules::Limits;
-use crate::dedup::timestamp;
+use crate::dedup::timestamp::{self, Moment};
 use crate::dedup::version::{self, MISSING_HIGHEST, MISSING_LOWEST, NotVersion, PRESENT};
 use crate::dedup::vocabulary::{MissingPart, VersionKind};
 
@@ -124,11 +124,10 @@ impl<'a> Versions<'a, '_> {
                 }
             }),
             VersionKind::Timestamp => match timestamp::parse(bytes) {
-                Some(moment) if !is_number => {
-                    version::push_i128(moment, arena);
-                    Ok(())
+                Some(Moment { nanoseconds, finer }) if !is_number => {
+                    version::push_moment(nanoseconds, finer, digits_max, arena)
                 }
-                _ => version::push_timestamp_number(bytes, part.unit, digits_max, digits, limbs, arena),
+                _ => version::push_moment_number(bytes, part.unit, digits_max, digits, limbs, arena),
             },
         }
         .and_then(|()| check_min(part, &arena[start..]))

@@ -67,6 +67,15 @@ impl IdentityPart {
         }
     }
 
+    /// Whether it says where the record is in Kafka, and nothing else.
+    pub fn is_place(&self) -> bool {
+        match self {
+            Self::Scalar(path) => matches!(path.source, Source::Topic | Source::Partition | Source::Offset),
+            Self::FirstOf(alternatives) => alternatives.iter().flatten().all(Self::is_place),
+            Self::Content(_) | Self::Fingerprint { .. } | Self::Bucket { .. } | Self::Rows { .. } => false,
+        }
+    }
+
     /// Whether it can be read from a record whose value is null.
     pub fn is_outside_value(&self) -> bool {
         let outside = |path: &Path| path.source != Source::Value;

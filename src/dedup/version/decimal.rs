@@ -1,22 +1,21 @@
-//! Decimals and numeric timestamps: exact, of any size.
+//! Decimals: exact, of any size.
 
 use crate::dedup::number;
-use crate::dedup::vocabulary::TimeUnit;
 
-use super::{NotVersion, complement, push_i64, push_i128, push_integer};
+use super::{NotVersion, complement, push_i64};
 
 const ZERO: u8 = 0x80;
 const POSITIVE: u8 = 0xc0;
 
 /// A parsed number: the digits times a power of ten. There are no digits for 0.
-struct Parts<'a> {
-    negative: bool,
-    digits: &'a [u8],
-    exponent: i64,
+pub(super) struct Parts<'a> {
+    pub negative: bool,
+    pub digits: &'a [u8],
+    pub exponent: i64,
 }
 
 /// Parses a number by JSON's grammar, with leading zeros allowed; `scratch` holds its digits.
-fn parts<'a>(text: &[u8], digits_max: usize, scratch: &'a mut Vec<u8>) -> Result<Parts<'a>, NotVersion> {
+pub(super) fn parts<'a>(text: &[u8], digits_max: usize, scratch: &'a mut Vec<u8>) -> Result<Parts<'a>, NotVersion> {
     if !is_decimal(text) {
         return Err(NotVersion::Malformed);
     }
@@ -68,50 +67,30 @@ pub(in crate::dedup) fn push_decimal(
     let from = out.len();
     out.push(POSITIVE);
     push_i64(exponent + digits.len() as i64, out);
-    for pair in digits.chunks(2) {
-        let value = |i: usize| pair.get(i).map_or(0, |digit| digit - b'0');
-        out.push(10 * value(0) + value(1) + 1);
-    }
-    out.push(0);
+    push_pairs(digits, out);
     if negative {
         complement(&mut out[from..]);
     }
     Ok(())
 }
 
-/// Appends the encoding of the timestamp that is `text` units after 1970.
-pub(in crate::dedup) fn push_timestamp_number(
-    text: &[u8],
-    unit: TimeUnit,
-    digits_max: usize,
-    scratch: &mut Vec<u8>,
-    limbs: &mut Vec<u64>,
-    out: &mut Vec<u8>,
-) -> Result<(), NotVersion> {
-    let Parts { negative, digits, exponent } = parts(text, digits_max, scratch)?;
-    if digits.is_empty() {
-        push_i64(0, out);
-        return Ok(());
+/// Appends digits in pairs, each as its number + 1, the last padded with a 0; then a zero byte.
+pub(super) fn push_pairs(digits: &[u8], out: &mut Vec<u8>) {
+    for pair in digits.chunks(2) {
+        let value = |i: usize| pair.get(i).map_or(0, |digit| digit - b'0');
+        out.push(10 * value(0) + value(1) + 1);
     }
-    let nanoseconds = match unit {
-        TimeUnit::Seconds => 9,
-        TimeUnit::Milliseconds => 6,
-        TimeUnit::Microseconds => 3,
-        TimeUnit::Nanoseconds => 0,
-    };
-    let Ok(zeros) = usize::try_from(exponent + nanoseconds) else { return Err(NotVersion::TooFine) };
-    let length = digits.len().saturating_add(zeros);
-    if length > digits_max.min(super::DIGITS_MAX) {
-        return Err(NotVersion::TooLong(length));
+    out.push(0);
+}
+
+/// Takes digits that [`push_pairs`] has appended, without zeros at the end.
+pub(super) fn take_pairs(rest: &mut &[u8]) -> Option<String> {
+    let end = rest.iter().position(|&byte| byte == 0)?;
+    let mut digits = String::new();
+    for &pair in &rest[..end] {
+        digits.push_str(&format!("{:02}", pair.checked_sub(1).filter(|&pair| pair < 100)?));
     }
-    if length <= 38 {
-        let value = digits.iter().fold(0, |value: i128, digit| value * 10 + i128::from(digit - b'0'));
-        let value = value * 10_i128.pow(zeros as u32);
-        push_i128(if negative { -value } else { value }, out);
-        return Ok(());
-    }
-    let start = usize::from(negative);
-    scratch.truncate(start + length - zeros);
-    scratch.resize(start + length, b'0');
-    push_integer(scratch, digits_max, limbs, out)
+    digits.truncate(digits.trim_end_matches('0').len());
+    *rest = &rest[end + 1..];
+    Some(digits)
 }

@@ -2,10 +2,11 @@
 
 use crate::dedup::number;
 use crate::dedup::rules::Version;
-use crate::dedup::timestamp;
 use crate::dedup::vocabulary::VersionKind;
 use crate::format;
 
+use super::decimal::take_pairs;
+use super::moment::take_moment;
 use super::{CHUNK, LONG, MISSING_HIGHEST, MISSING_LOWEST, PRESENT, complement, list};
 
 /// A version in human-readable form, as JSON: a number, a string, or an array for a sequence, a binlog's position
@@ -41,11 +42,7 @@ fn describe_part(rest: &mut &[u8], kind: VersionKind) -> Option<String> {
         VersionKind::Integer => take_integer(rest),
         VersionKind::Decimal => take_decimal(rest),
         VersionKind::Text => take_text(rest),
-        VersionKind::Timestamp => {
-            let nanoseconds = take_integer(rest)?;
-            let moment = nanoseconds.parse().ok().and_then(timestamp::format);
-            Some(moment.map_or(nanoseconds, |text| format!("\"{text}\"")))
-        }
+        VersionKind::Timestamp => take_moment(rest),
         VersionKind::Hex => {
             let groups = list::take(rest, |rest| Some(hex_digits(take_magnitude(rest)?.1)))?;
             Some(format!("\"{}\"", groups.join(":")))
@@ -54,7 +51,7 @@ fn describe_part(rest: &mut &[u8], kind: VersionKind) -> Option<String> {
     }
 }
 
-fn take_integer(rest: &mut &[u8]) -> Option<String> {
+pub(super) fn take_integer(rest: &mut &[u8]) -> Option<String> {
     let (negative, magnitude) = take_magnitude(rest)?;
     let digits = decimal(&magnitude);
     Some(if negative { format!("-{digits}") } else { digits })
@@ -96,13 +93,8 @@ fn take_decimal(rest: &mut &[u8]) -> Option<String> {
     let bytes: Vec<u8> = after.iter().map(|byte| byte ^ flip).collect();
     let mut after_exponent = &bytes[..];
     let exponent: i64 = take_integer(&mut after_exponent)?.parse().ok()?;
-    let end = after_exponent.iter().position(|&byte| byte == 0)?;
-    let (pairs, length) = (&after_exponent[..end], after.len() - after_exponent.len() + end + 1);
-    let mut digits = String::new();
-    for &pair in pairs {
-        digits.push_str(&format!("{:02}", pair.checked_sub(1).filter(|&pair| pair < 100)?));
-    }
-    let digits = digits.trim_end_matches('0');
+    let digits = take_pairs(&mut after_exponent)?;
+    let length = after.len() - after_exponent.len();
     let sign = if flip == 0 { "" } else { "-" };
     let power = exponent.checked_sub(digits.len() as i64)?;
     let text =

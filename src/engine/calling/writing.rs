@@ -188,8 +188,9 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     fn settled(&mut self, record: &Record<'_>, verdict: Verdict, reason: Reason) {
-        let share = &mut self.outlet.share;
+        let Outlet { context, work, share, .. } = &mut *self.outlet;
         share.tally.add(verdict, reason);
+        share.keyless.note(context, work.task.topic.task_count, record);
         share.last_timestamp = record.timestamp.or(share.last_timestamp);
         self.outlet.added.records += 1;
         let settled = &mut self.outlet.added.settled;

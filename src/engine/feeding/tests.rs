@@ -19,6 +19,7 @@ fn topology(include: &str, exclude: &[&str], output: &str) -> Topology {
         gate: None,
         dead_letter: "shop.dead".to_owned(),
         audit: Some("shop.audit".to_owned()),
+        only_said_to_be_partitioned: false,
         tests: Vec::new(),
     }
 }

@@ -222,7 +222,9 @@ impl<C: Cluster> Lane<C> {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
         self.drop_window(id);
         let Some(mut task) = self.tasks.remove(&id) else { return };
-        task.record_log.log(&task.input, &self.context.topology.dead_letter, self.context.clock.monotonic());
+        let now = self.context.clock.monotonic();
+        task.record_log.log(&task.input, &self.context.topology.dead_letter, now);
+        task.keyless.log(&task.input, now);
         match &mut task.phase {
             Phase::Isolated(Some(isolated)) => isolated.abandon(&self.cluster, &self.metrics),
             Phase::Redoing(redoing) => redoing.abandon(&self.cluster, &self.metrics),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, CommittedOffset, Denied, ErrorKind, Rights, TopicDescription, TopicId};
+use crate::engine::former_rules::changes;
 use crate::engine::resume::processed_of;
 use crate::format::OffsetMetadata;
 use crate::record::TopicPartition;
@@ -87,6 +88,8 @@ pub struct Facts {
     /// If the changelog is missing: the stores on this machine that remember what was processed of the input, each in
     /// words.
     pub stores: Vec<String>,
+    /// If an offset was committed under other rules: which of them have changed, in words.
+    pub changes: Option<String>,
 }
 
 impl Facts {
@@ -111,6 +114,7 @@ impl Facts {
         let partition_count = input.there().map_or(0, |input| input.partition_count);
         let partitions: Vec<_> = (0..partition_count).map(|partition| TopicPartition::new(topic, partition)).collect();
         let committed = committed(cluster, &topology.group(), &partitions, rights)?;
+        let changes = other_rules(topology, &committed).map(|found| changes(survey.root(), topology, &found));
         let mut stores = Vec::new();
         if let (Seen::Missing, Some(input)) = (&changelog.seen, input.there()) {
             stores = remembering(survey, &topology.name, topic, input.id)?;
@@ -122,8 +126,16 @@ impl Facts {
             // Once more, after what depends on it: another instance may have created it, and committed, meanwhile.
             changelog = Named::ask(cluster, changelog.name)?;
         }
-        Ok(Self { input, output, changelog, committed, stores })
+        Ok(Self { input, output, changelog, committed, stores, changes })
     }
+}
+
+/// The short digest of other rules than the topology's, under which an offset was committed.
+fn other_rules(topology: &Topology, committed: &Result<Vec<Option<CommittedOffset>>, String>) -> Option<String> {
+    let ours = OffsetMetadata::short_digest(&topology.rules.digest());
+    let all = committed.iter().flatten().flatten();
+    let mut digests = all.filter_map(|committed| Some(OffsetMetadata::parse(&committed.metadata).ok()??.digest));
+    digests.find(|digest| *digest != ours)
 }
 
 /// The stores that remember what was processed of this input. One that cannot be read may remember anything.

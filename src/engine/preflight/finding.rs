@@ -24,12 +24,24 @@ pub struct Finding {
     pub help: String,
     /// Whether the problem is an unknown topic: the broker may not have heard of it yet.
     pub is_missing: bool,
+    /// Whether that topic held what nobody can create anew.
+    pub is_lost: bool,
 }
 
 impl Finding {
     /// The topology cannot run like this.
     pub fn refused(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { severity: Severity::Refused, message: message.into(), help: help.into(), is_missing: false }
+        Self::of(Severity::Refused, message, help)
+    }
+
+    /// A finding of this severity.
+    pub fn of(severity: Severity, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { severity, message: message.into(), help: help.into(), is_missing: false, is_lost: false }
+    }
+
+    /// The topology cannot run without this topic, which is unknown, and would not be the same if it were created.
+    pub fn lost(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { is_lost: true, ..Self::missing(message, help) }
     }
 
     /// The topology cannot run without this topic, which is unknown.
@@ -39,12 +51,12 @@ impl Finding {
 
     /// The result may not be as expected.
     pub fn warning(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::refused(message, help) }
+        Self::of(Severity::Warning, message, help)
     }
 
     /// Good to know.
     pub fn note(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { severity: Severity::Note, ..Self::refused(message, help) }
+        Self::of(Severity::Note, message, help)
     }
 
     /// Whether the topology cannot run like this.

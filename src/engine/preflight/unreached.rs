@@ -48,7 +48,7 @@ fn kafka_help(protocol: &str, kind: ErrorKind) -> String {
     }
     let speaks = if protocol.ends_with("SSL") { "does it speak TLS" } else { "does it speak without TLS" };
     format!(
-        "is a Kafka broker there, can its name be resolved, and {speaks} there (`security.protocol` is {protocol})? \
+        "is a Kafka broker there and no HTTP server, can its name be resolved, and {speaks} there (`security.protocol` is {protocol})? \
          correct `bootstrap.servers` or `security.protocol` under `kafka:` in the configuration"
     )
 }

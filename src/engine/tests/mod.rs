@@ -165,6 +165,7 @@ fn topology(input: Input, output: &str) -> Topology {
         gate: None,
         dead_letter: "shop-dead".to_owned(),
         audit: None,
+        only_said_to_be_partitioned: false,
         tests: Vec::new(),
     }
 }

@@ -76,6 +76,7 @@ struct Families {
     clock_behind: GaugeVec,
     epoch_changes: IntCounterVec,
     dead_letters: IntCounterVec,
+    keyless: IntCounterVec,
     takeovers: IntCounterVec,
     rebalances: IntCounterVec,
     refused_topics: IntGaugeVec,
@@ -306,6 +307,12 @@ impl Families {
                 "ratchet_dead_letters_total",
                 "Records that were written to the dead letter topic.",
                 TOPOLOGY,
+            ),
+            keyless: counter(
+                &registry,
+                "ratchet_keyless_records_total",
+                "Records without a key, where records of one identity are said to be in one partition.",
+                &["topology", "topic"],
             ),
             takeovers: counter(
                 &registry,

@@ -76,6 +76,7 @@ pub struct TaskMetrics {
     partition: TopicPartition,
     /// A counter for each verdict and reason that has occurred, at index [`slot`].
     records: Vec<OnceLock<IntCounter>>,
+    keyless: OnceLock<IntCounter>,
     lag_records: OnceLock<IntGauge>,
     lag_seconds: OnceLock<Gauge>,
     state_entries: OnceLock<IntGauge>,
@@ -108,6 +109,7 @@ impl TaskMetrics {
             labels,
             partition: partition.clone(),
             records: (0..VERDICTS * Reason::ALL.len()).map(|_| OnceLock::new()).collect(),
+            keyless: OnceLock::new(),
             lag_records: OnceLock::new(),
             lag_seconds: OnceLock::new(),
             state_entries: OnceLock::new(),
@@ -132,6 +134,16 @@ impl TaskMetrics {
             let [topology, topic, _] = &self.labels;
             self.families.records.with_label_values(&[topology.as_str(), topic, verdict.as_str(), reason.as_str()])
         });
+        counter.inc_by(count);
+    }
+
+    /// Adds records without a key that should have one, from a committed transaction; not shown while there was none.
+    pub fn keyless(&self, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let [topology, topic, _] = &self.labels;
+        let counter = self.keyless.get_or_init(|| self.families.keyless.with_label_values(&[topology, topic]));
         counter.inc_by(count);
     }
 
@@ -305,6 +317,7 @@ impl Handles {
 impl Families {
     /// Removes the counts of a topic's records. Removing one that was never set fails, which is fine.
     fn remove_records(&self, topology: &str, topic: &str) {
+        let _ = self.keyless.remove_label_values(&[topology, topic]);
         for verdict in Verdict::ALL {
             for reason in Reason::ALL {
                 let labels = [topology, topic, verdict.as_str(), reason.as_str()];

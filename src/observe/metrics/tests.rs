@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documented names.
-const NAMES: [&str; 46] = [
+const NAMES: [&str; 47] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -29,6 +29,7 @@ const NAMES: [&str; 46] = [
     "ratchet_clock_behind_seconds",
     "ratchet_epoch_changes_total",
     "ratchet_dead_letters_total",
+    "ratchet_keyless_records_total",
     "ratchet_takeovers_total",
     "ratchet_rebalances_total",
     "ratchet_refused_topics",
@@ -65,6 +66,8 @@ fn set_all(lane: &LaneMetrics, task: &TaskMetrics) {
     lane.epoch_changes(0);
     lane.takeover("released");
     task.records(Verdict::Duplicate, Reason::Seen, 5);
+    task.keyless(6);
+    task.keyless(0);
     task.lag(12, 3.5);
     task.restore_remaining(8);
     task.restored(40);
@@ -146,6 +149,7 @@ fn values_are_in_base_units_under_their_labels() {
     let of = |name: &str, labels: &str| value(&metrics, &format!("{name}{labels}"));
     let records = r#"{reason="seen",topic="in",topology="payments",verdict="duplicate"}"#;
     assert_eq!(of("ratchet_records_total", records), Some(7.0));
+    assert_eq!(of("ratchet_keyless_records_total", r#"{topic="in",topology="payments"}"#), Some(6.0));
     assert_eq!(of("ratchet_lag_records", partition), Some(12.0));
     assert_eq!(of("ratchet_lag_seconds", partition), Some(3.5));
     assert_eq!(of("ratchet_clock_behind_seconds", partition), Some(120.5));

@@ -12,6 +12,7 @@ use super::rule::{defaults, rule};
 use super::{Bounds, Config, KeyUse, Route, Rule, keys};
 use crate::http::{AT_WORK_MAX, BODIES_BYTES_MAX};
 use crate::observe::logs;
+use crate::proxy::COMMAND_LINE;
 use crate::proxy::routes::Pattern;
 use crate::proxy::store::{self, StoreConfig};
 use crate::proxy::upstream::{Origin, Protocol};
@@ -200,8 +201,13 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
 fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
     let Some(place) = top.get("upstream").map(Field::place) else { return };
     let message = "it is not said how callers are told apart: all who send no `Authorization` are one, and get each other's answers";
-    let help = "write `caller: {required: true}`, which refuses those who do not send it, the header that a gateway in \
-                front sets, or `caller: none` if all clients are one";
+    let help = if reader.file.name() == COMMAND_LINE {
+        "give `--caller none` if all clients are one, or `--caller` with the header that a gateway in front sets; in a file \
+         (`--config`), `caller: {required: true}` refuses those who do not send it"
+    } else {
+        "write `caller: {required: true}`, which refuses those who do not send it, the header that a gateway in front sets, or \
+         `caller: none` if all clients are one"
+    };
     reader.report.warning((&reader.file, place), message.to_owned(), "the service that they call", help);
 }
 

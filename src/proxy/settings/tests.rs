@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::proxy::COMMAND_LINE;
 use crate::yaml::keys::{Mapping, Omitted};
 use crate::yaml::tests::{Fake, Table, compare_tables, row, rows};
 
@@ -249,16 +250,34 @@ fn stores_are_one_of_their_kinds() {
     }
 }
 
+/// A proxy's file for a command line with this service, caller and store.
+fn given(upstream: &str, caller: Option<&str>, store: (&str, &str, Option<&str>)) -> String {
+    crate::proxy::written(&crate::proxy::Given { listen: "127.0.0.1:0", upstream, http: "off", caller, store })
+}
+
 #[test]
 fn what_the_command_line_says_reads_as_it_was_meant() {
-    let text = crate::proxy::written("127.0.0.1:0", "http://[::1]:3000", "off", ("embedded", "a \"folder\": #1", None));
+    let text = given("http://[::1]:3000", Some("Authorization"), ("embedded", "a \"folder\": #1", None));
     let config = loaded(&text);
     assert_eq!(config.store, StoreConfig::Embedded { dir: PathBuf::from("a \"folder\": #1") });
     assert_eq!((config.listen.port(), config.http, config.upstream.url().as_str()), (0, None, "http://[::1]:3000"));
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
-    let text = crate::proxy::written("a", "b", "c", ("postgres", "d", Some("${env:NONE}")));
-    let all = load_text("the command line", &text, &Fake::default()).expect_err("nothing is right");
-    assert_eq!(all.mistakes().len(), 4, "{}", all.render(false));
+    let text = given("b", Some("none"), ("postgres", "d", Some("${env:NONE}")));
+    let all = load_text(COMMAND_LINE, &text, &Fake::default()).expect_err("two are wrong");
+    assert_eq!(all.mistakes().len(), 2, "{}", all.render(false));
+}
+
+#[test]
+fn callers_that_a_command_line_says_nothing_of_are_warned_of_as_in_a_file() {
+    let help = |text: &str, name: &str| {
+        let config = load_text(name, text, &Fake::default()).unwrap_or_else(|all| panic!("{}", all.render(false)));
+        let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+        assert!(warning.message().contains("get each other's answers"), "{warning}");
+        warning.help_text().unwrap_or_default().to_owned()
+    };
+    let text = given("http://a", None, ("embedded", "d", None));
+    assert!(help(&text, COMMAND_LINE).starts_with("give `--caller none`"));
+    assert!(help(SMALL, "proxy.yaml").starts_with("write `caller: {required: true}`"));
 }
 
 /// The tables of the reference.

@@ -31,8 +31,9 @@ pub(super) fn take(dir: &Path) -> Result<FileLock, Error> {
         let mut file = fs::File::create(&marker).map_err(failed)?;
         file.write_all(MARKER_TEXT.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
     }
+    // That process may end.
     FileLock::try_take(&dir.join(LOCK)).map_err(failed)?.ok_or_else(|| {
-        Error::Refused(format!(
+        Error::Unavailable(format!(
             "{} is in use by another process; stop that one, or name another folder; several processes share \
              PostgreSQL or Redis",
             dir.display()

@@ -111,7 +111,7 @@ fn folder_belongs_to_one_process() {
     let dir = folder.path().join("requests");
     let store = Requests::open(&dir).unwrap();
     let refused = Requests::open(&dir).err().unwrap();
-    assert!(matches!(&refused, Error::Refused(text) if text.contains("in use by another process")), "{refused}");
+    assert!(matches!(&refused, Error::Unavailable(text) if text.contains("in use by another process")), "{refused}");
     drop(store);
     assert!(Requests::open(&dir).is_ok());
 }

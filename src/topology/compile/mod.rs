@@ -9,7 +9,7 @@ use crate::yaml::read::clipped;
 use crate::yaml::{File, Place, Placed, Report, Text, units};
 
 use super::sink::Dedup;
-use super::spec::{Spec, VersionSpec};
+use super::spec::{IdentitySpec, Spec, VersionSpec};
 use super::{Preset, Start, Topology, names};
 
 mod cases;
@@ -53,6 +53,7 @@ pub fn compile(
     let future_max_ms = compiler.future_max_ms(retention);
     let topics = compiler.topics(name.as_deref(), input.as_ref());
     compiler.check_partitioning();
+    compiler.check_clock();
     compiler.check_sink();
     compiler.check_gate();
     let gate = compiler.gate(name.as_deref());
@@ -63,6 +64,7 @@ pub fn compile(
         return None;
     }
     let Written { dead_letter, audit, .. } = topics;
+    let has_key = spec.identity.parts.iter().any(|part| part.value.holds_key());
     let rules = build(spec, retention, future_max_ms);
     // A safety net: rules that load never contradict themselves in any other way either.
     for problem in rules.problems() {
@@ -81,6 +83,7 @@ pub fn compile(
         gate: gate?,
         dead_letter: dead_letter?,
         audit,
+        only_said_to_be_partitioned: spec.partitioned_by_identity && !has_key,
         tests,
     };
     let sink = spec.sink.as_ref().map(|sink| sink.place);
@@ -372,8 +375,45 @@ impl Compiler<'_> {
         future_max.value
     }
 
+    /// Warns of an identity that tells where a record is, and not which thing it is about; of effects outside of Kafka that
+    /// is said elsewhere. Returns whether it did.
+    fn check_places(&mut self) -> bool {
+        let IdentitySpec { parts, complete } = &self.spec.identity;
+        let is_place = parts.iter().all(|part| part.value.is_place() || part.value.is_constant());
+        if self.spec.sink.is_some() || !complete || !is_place || !parts.iter().any(|part| part.value.is_place()) {
+            return false;
+        }
+        let message =
+            "`identity` is only where a record is in Kafka: one that is sent again is at another place, and is \
+                       forwarded again"
+                .to_owned();
+        let help = "name what the record is about, e.g. `identity: value.order_id` or `identity: key`; without anything like \
+                    that, `identity: value` recognises a value that is sent again byte for byte";
+        self.warning(self.spec.identity_place, message, "no repetition is recognised by this", help);
+        true
+    }
+
+    /// Warns of times of the record's clock as the last word on which of two versions is newer.
+    fn check_clock(&mut self) {
+        let Some(version) = &self.spec.version else { return };
+        let Some(part) = version.parts.last() else { return };
+        if !part.part.of.iter().any(|path| path.source == Source::Timestamp) {
+            return;
+        }
+        let message =
+            "`meta.timestamp` as a version: times of a producer's clock tie, and may go back. Of several changes of \
+                       a thing within one millisecond, all but the first count as its repetitions (`on_equal`)"
+                .to_owned();
+        let help = "the records of a partition are in order anyway: leave `version` out if none comes late, or name a counter \
+                    of the source, alone or behind the time, e.g. `version: {of: value.revision, as: integer}`";
+        self.warning(self.spec.version_place.unwrap_or_default(), message, "a clock, in milliseconds", help);
+    }
+
     /// Warns if records with the same identity may be in different partitions.
     fn check_partitioning(&mut self) {
+        if self.check_places() {
+            return;
+        }
         let identity = &self.spec.identity;
         let has_key = identity.parts.iter().any(|part| part.value.holds_key());
         let dedup = self.spec.sink.as_ref().and_then(|sink| sink.postgres.as_ref()?.dedup.as_ref());

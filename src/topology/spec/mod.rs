@@ -5,7 +5,7 @@
 
 use crate::dedup::{Action, Contents, EpochPart, Format, Limits, OnNull, Refresh, Retention};
 use crate::yaml::keys::Mapping;
-use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text, units};
+use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text};
 
 use super::sink::Dedup;
 use super::sink::terms::OnDuplicate;
@@ -22,6 +22,7 @@ use paths::SpecReader;
 
 pub mod cases;
 pub mod contents;
+mod explained;
 pub mod gate;
 pub mod http;
 pub mod identity;
@@ -162,7 +163,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         kinds: top.get("kinds").and_then(|field| this.kinds(field)),
         kinds_given: top.get("kinds").is_some() || top.misspelt("kinds").is_some(),
         contents: top.get("contents").and_then(|field| this.contents(field)),
-        retention: top.get("retention").and_then(|field| this.reader.parsed(field, parse_retention)),
+        retention: top.get("retention").and_then(|field| read_retention(field, this.reader)),
         retention_given: top.get("retention").is_some(),
         refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh)),
         future_max_ms: top.get("future_max").and_then(|field| this.reader.duration_ms(field)),
@@ -203,7 +204,10 @@ impl SpecReader<'_, '_> {
         let starts = choices(Start::ALL, Start::as_str);
         let mut format = |key: &str| {
             let field = fields.get(key);
-            let read = field.and_then(|field| self.reader.choice(field, &formats));
+            let read = field.and_then(|field| {
+                let explain = |word: &str| explained::format(word, key, &field.name);
+                self.reader.choice_or(field, &formats, explain)
+            });
             (read.is_some() || field.is_none(), read)
         };
         let ((key_known, key_format), (value_known, value_format)) = (format("key_format"), format("value_format"));
@@ -241,7 +245,10 @@ impl SpecReader<'_, '_> {
             unsendable: action("on_unsendable"),
             duplicate: top
                 .get("on_duplicate")
-                .and_then(|field| self.reader.choice(field, &choices(OnDuplicate::ALL, OnDuplicate::as_str)))
+                .and_then(|field| {
+                    let words = choices(OnDuplicate::ALL, OnDuplicate::as_str);
+                    self.reader.choice_or(field, &words, explained::on_duplicate)
+                })
                 .filter(|_| is_spelt_right("on_duplicate")),
             null_value: top
                 .get("on_null_value")
@@ -290,9 +297,13 @@ impl SpecReader<'_, '_> {
     }
 }
 
-fn parse_retention(text: &str) -> Option<Retention> {
-    if text == "forever" {
-        return Some(Retention::Forever);
+/// A duration above zero, or `forever`.
+fn read_retention(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<Retention>> {
+    let text = reader.text(field)?;
+    let place = text.place;
+    if text.value.reveal() == "forever" {
+        return Some(Placed { value: Retention::Forever, place });
     }
-    units::duration_ms(text).filter(|ms| *ms > 0).map(|ms| Retention::For { ms })
+    let ms = reader.duration_of(field, &text)?.value;
+    Some(Placed { value: Retention::For { ms }, place })
 }

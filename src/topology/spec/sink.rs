@@ -8,7 +8,7 @@ use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
 use super::http::HttpSpec;
 use super::paths::{PathSpec, SpecReader};
 use super::terms::TermsSpec;
-use super::{choices, parse_retention};
+use super::{choices, read_retention};
 
 /// Stands for an address that is not known, where nothing is connected to.
 const UNKNOWN_URL: &str = "postgresql://unknown";
@@ -256,7 +256,7 @@ impl SpecReader<'_, '_> {
         Some(InboxSpec {
             place: field.key_place,
             name: fields.get("name").and_then(|field| self.reader.text(field)),
-            retention: fields.get("retention").and_then(|field| self.reader.parsed(field, parse_retention)),
+            retention: fields.get("retention").and_then(|field| read_retention(field, self.reader)),
         })
     }
 }

@@ -101,7 +101,7 @@ impl Scenario<'_> {
         former.stop();
         former.write(&topology(FORMER, "debezium-postgres@2", "", BEFORE));
         former.restart();
-        assert_eq!(former.await_exit().code(), Some(1), "{}", former.printed());
+        assert_eq!(former.await_exit().code(), Some(2), "{}", former.printed());
         assert!(former.printed().contains("under other rules"), "{}", former.printed());
         former.write(&topology(FORMER, PRESET, "", BEFORE));
         former.restart();

@@ -1,12 +1,22 @@
 //! librdkafka's log lines, as tracing events with the target `librdkafka`.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdkafka::bindings as rd;
 use tracing::Level;
 
 use super::super::errors::{Code, STALE_MEMBERSHIPS};
 use super::{describe, name};
+
+/// Whether any client of this process has ever had an answer. Until then whoever waits for one is told, at each attempt,
+/// why there is none, and librdkafka's own lines about that are only noise around it.
+static REACHED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a broker has answered.
+pub(super) fn reached() {
+    REACHED.store(true, Ordering::Relaxed);
+}
 
 /// librdkafka's log callback; called on its threads. Levels are those of syslog.
 ///
@@ -21,16 +31,17 @@ pub(super) unsafe extern "C" fn forward(
     // SAFETY: by the caller's promise.
     let (facility, line) =
         unsafe { (CStr::from_ptr(facility).to_string_lossy(), CStr::from_ptr(line).to_string_lossy()) };
-    match level_of(level, &facility, &line) {
+    match level_of(level, &facility, &line, REACHED.load(Ordering::Relaxed)) {
         Level::WARN => tracing::warn!(target: "librdkafka", "{facility}: {line}"),
         Level::INFO => tracing::info!(target: "librdkafka", "{facility}: {line}"),
         _ => tracing::debug!(target: "librdkafka", "{facility}: {line}"),
     }
 }
 
-/// The level at which a line is logged.
-fn level_of(level: c_int, facility: &str, line: &str) -> Level {
+/// The level at which a line is logged; `reached`: whether any broker has ever answered.
+fn level_of(level: c_int, facility: &str, line: &str, reached: bool) -> Level {
     match level {
+        0..=4 if facility == "FAIL" && !reached => Level::DEBUG,
         // librdkafka retries, and a producer that is not open in time is reported with this as the reason.
         0..=4
             if facility == "GETPID"
@@ -67,13 +78,13 @@ mod tests {
     #[test]
     fn transaction_failed_by_a_rebalance_is_logged_as_debug() {
         for code in ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"] {
-            assert_eq!(level_of(3, "TXNERR", &failed(code)), Level::DEBUG, "{code}");
+            assert_eq!(level_of(3, "TXNERR", &failed(code), true), Level::DEBUG, "{code}");
         }
-        assert_eq!(level_of(3, "TXNERR", &failed("ILLEGAL_GENERATION, requires epoch bump")), Level::DEBUG);
-        assert_eq!(level_of(3, "TXNERR", &failed("_TIMED_OUT")), Level::WARN);
+        assert_eq!(level_of(3, "TXNERR", &failed("ILLEGAL_GENERATION, requires epoch bump"), true), Level::DEBUG);
+        assert_eq!(level_of(3, "TXNERR", &failed("_TIMED_OUT"), true), Level::WARN);
         let fatal = "[thrd:main]: Fatal transaction error: Producer fenced by newer instance (ILLEGAL_GENERATION)";
-        assert_eq!(level_of(1, "TXNERR", fatal), Level::WARN);
-        assert_eq!(level_of(3, "FAIL", &failed("ILLEGAL_GENERATION")), Level::WARN);
+        assert_eq!(level_of(1, "TXNERR", fatal, true), Level::WARN);
+        assert_eq!(level_of(3, "FAIL", &failed("ILLEGAL_GENERATION"), true), Level::WARN);
     }
 
     /// librdkafka 2.12's line about a producer that it could not open at once.
@@ -84,11 +95,18 @@ mod tests {
     #[test]
     fn loading_coordinator_is_logged_as_debug() {
         let loading = not_opened("Broker: Coordinator load in progress");
-        assert_eq!(level_of(4, "GETPID", &loading), Level::DEBUG);
-        assert_eq!(level_of(4, "GETPID", &not_opened("Broker: Not coordinator")), Level::WARN);
-        assert_eq!(level_of(4, "FAIL", &loading), Level::WARN);
-        assert_eq!([3, 4, 5, 6, 7].map(|level| level_of(level, "FAIL", "x")), {
+        assert_eq!(level_of(4, "GETPID", &loading, true), Level::DEBUG);
+        assert_eq!(level_of(4, "GETPID", &not_opened("Broker: Not coordinator"), true), Level::WARN);
+        assert_eq!(level_of(4, "FAIL", &loading, true), Level::WARN);
+        assert_eq!([3, 4, 5, 6, 7].map(|level| level_of(level, "FAIL", "x", true)), {
             [Level::WARN, Level::WARN, Level::INFO, Level::INFO, Level::DEBUG]
         });
+    }
+
+    #[test]
+    fn broken_connections_are_logged_as_debug_until_a_broker_has_answered() {
+        let refused = "[thrd:127.0.0.1:1/bootstrap]: 127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed";
+        assert_eq!([false, true].map(|reached| level_of(3, "FAIL", refused, reached)), [Level::DEBUG, Level::WARN]);
+        assert_eq!(level_of(3, "CONFWARN", refused, false), Level::WARN, "that is about something else");
     }
 }

@@ -15,6 +15,31 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 const CLOSED: &str = "SSL connection closed by peer (";
 const CLOSED_AND_HINT: &str = "SSL connection closed by peer: connecting to a PLAINTEXT broker listener? (";
 
+/// How librdkafka says that a response cannot be one of Kafka's, and how that ends: with advice for another case.
+const NO_RESPONSE: (&str, &str) = ("Invalid response size ", ": increase receive.message.max.bytes");
+/// What it takes for the size of a response that begins with `HTTP`.
+const HTTP: u32 = u32::from_be_bytes(*b"HTTP");
+
+/// What was reported, where the response shows that it is none of Kafka's: what it is instead.
+fn other_protocol(message: &str) -> String {
+    let (start, end) = NO_RESPONSE;
+    let parted = message.split_once(start).and_then(|(before, rest)| Some((before, rest.split_once(end)?)));
+    let Some((before, (size, after))) = parted else { return message.to_owned() };
+    let size = size.split(' ').next().and_then(|size| size.parse::<u32>().ok());
+    let what = match size {
+        Some(HTTP) => {
+            "it answers in HTTP: this may be the address of a web server, of a REST proxy or of a schema registry, \
+             and not of a Kafka broker"
+        }
+        // A record of TLS that holds an alert: its type, then its version.
+        Some(size) if size >> 16 == 0x1503 => {
+            "it answers with an alert of TLS: this listener may need `security.protocol: SSL` or `SASL_SSL`"
+        }
+        _ => return message.to_owned(),
+    };
+    format!("{before}{what}{after}")
+}
+
 /// The last trouble reported with a client's connections.
 pub(super) struct LastTrouble {
     last: Mutex<Option<(Instant, Failure)>>,
@@ -30,12 +55,13 @@ impl LastTrouble {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = failure.map(|failure| (Instant::now(), failure));
     }
 
-    /// Notes what was reported. That a connection was closed says less than why TLS could not be spoken on another: where
-    /// there is no TLS, librdkafka reports the one or the other, as it happens.
+    /// Notes what was reported. That a connection was closed says less than why TLS could not be spoken on another, or that
+    /// another protocol was: librdkafka reports the one or the other, as it happens.
     fn note(&self, mut failure: Failure) {
-        failure.message = failure.message.replace(CLOSED, CLOSED_AND_HINT);
+        failure.message = other_protocol(&failure.message.replace(CLOSED, CLOSED_AND_HINT));
         let is_closed = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT && failure.message.contains("Disconnected");
-        let is_told = self.last().is_some_and(|last| last.code == Code::RD_KAFKA_RESP_ERR__SSL);
+        let telling = [Code::RD_KAFKA_RESP_ERR__SSL, Code::RD_KAFKA_RESP_ERR__BAD_MSG];
+        let is_told = self.last().is_some_and(|last| telling.contains(&last.code));
         if !(is_closed && is_told) {
             self.set(Some(failure));
         }
@@ -112,6 +138,7 @@ impl Client {
 
     /// Some broker has responded, so the login was accepted.
     pub fn note_login(&self) {
+        super::log::reached();
         self.last_trouble.login.succeeded();
     }
 }
@@ -176,6 +203,29 @@ mod tests {
         assert_eq!(noted(&tls), Some(tls.message.clone()));
         assert_eq!(noted(&closed), Some(tls.message.clone()));
         assert_eq!(noted(&broken()), Some(broken().message), "another reason does");
+    }
+
+    #[test]
+    fn response_in_another_protocol_is_named() {
+        let last_trouble = last_trouble();
+        let noted = |size: u32| {
+            let message = format!(
+                "localhost:80/bootstrap: Receive failed: Invalid response size {size} (0..100000000): increase \
+                 receive.message.max.bytes (after 1ms in state APIVERSION_QUERY)"
+            );
+            last_trouble.set(None);
+            last_trouble.note(failure(Code::RD_KAFKA_RESP_ERR__BAD_MSG, &message));
+            last_trouble.last().map(|last| last.message).unwrap_or_default()
+        };
+        for (size, words) in [(0x4854_5450, "answers in HTTP"), (0x1503_0300, "an alert of TLS")] {
+            let said = noted(size);
+            assert!(said.starts_with("localhost:80/bootstrap: Receive failed: it ") && said.contains(words), "{said}");
+            assert!(said.ends_with(" (after 1ms in state APIVERSION_QUERY)") && !said.contains("increase"), "{said}");
+        }
+        assert!(noted(200_000_000).contains("increase receive.message.max.bytes"), "that may be a large response");
+        let told = noted(HTTP);
+        last_trouble.note(failure(Code::RD_KAFKA_RESP_ERR__TRANSPORT, "Disconnected (after 0ms in state UP)"));
+        assert_eq!(last_trouble.last().map(|last| last.message), Some(told), "that it was closed then says less");
     }
 
     #[test]

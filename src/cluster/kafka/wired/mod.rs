@@ -29,7 +29,7 @@ pub use batch::Batch;
 pub use producer::Producer;
 pub use reader::Reader;
 pub(super) use reading::Reading;
-pub(super) use settings::{Unsupported, Wired, wire};
+pub(super) use settings::{Unsupported, Wired, known_properties, wire};
 pub(super) use tls::{TlsProperties, config as tls_config};
 pub(super) use trouble::Accepted;
 

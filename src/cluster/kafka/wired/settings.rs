@@ -109,6 +109,11 @@ pub(in crate::cluster::kafka) fn wire(
     })
 }
 
+/// The names of all properties that librdkafka takes as a text.
+pub(in crate::cluster::kafka) fn known_properties() -> impl Iterator<Item = &'static str> {
+    table::ROWS.iter().filter(|(_, class)| *class != table::ONLY_PROGRAMS).flat_map(|(names, _)| names.iter().copied())
+}
+
 /// TLS for clients whose properties are the same: authorities are read once.
 #[derive(Default)]
 struct Tls(Vec<(TlsProperties, Arc<rustls::ClientConfig>)>);

@@ -34,7 +34,7 @@ fn sequence(text: &str) -> Result<Vec<u8>, NotVersion> {
 
 fn moment(text: &str, unit: TimeUnit) -> Result<Vec<u8>, NotVersion> {
     let mut out = Vec::new();
-    push_timestamp_number(text.as_bytes(), unit, 300, &mut vec![1], &mut vec![1], &mut out).map(|()| out)
+    push_moment_number(text.as_bytes(), unit, 300, &mut vec![1], &mut vec![1], &mut out).map(|()| out)
 }
 
 fn described(bytes: &[u8], kind: VersionKind) -> String {
@@ -119,9 +119,16 @@ fn numeric_timestamps_are_exact() {
     assert_eq!(at("-9223372036854776000", TimeUnit::Seconds), "-9223372036854776000000000000");
     assert_eq!(at(&"7".repeat(60), TimeUnit::Nanoseconds), "7".repeat(60));
     assert_eq!(at(&format!("-{}", "7".repeat(60)), TimeUnit::Seconds), format!("-{}000000000", "7".repeat(60)));
-    assert_eq!(moment("0.1", TimeUnit::Nanoseconds), Err(NotVersion::TooFine));
+    assert_eq!(at("0.1", TimeUnit::Nanoseconds), r#""1970-01-01T00:00:00.0000000001Z""#);
+    assert_eq!(at("-0.25", TimeUnit::Nanoseconds), r#""1969-12-31T23:59:59.99999999975Z""#);
+    assert_eq!(at("-1.5e-10", TimeUnit::Seconds), r#""1969-12-31T23:59:59.99999999985Z""#);
+    let far = format!("{}.5", "7".repeat(36));
+    assert_eq!(at(&far, TimeUnit::Nanoseconds), far);
+    assert_eq!(at(&format!("-{far}"), TimeUnit::Nanoseconds), format!("-{far}"));
+    let farther = format!("-{}.5", "9".repeat(60));
+    assert!(at(&farther, TimeUnit::Nanoseconds).starts_with("{\"hex\""), "too far for a number here, and it sorts");
     assert!(matches!(moment("1e999999999999999999", TimeUnit::Seconds), Err(NotVersion::TooLong(_))));
-    assert_eq!(moment("1e-999999999999999999", TimeUnit::Seconds), Err(NotVersion::TooFine));
+    assert!(matches!(moment("1e-999999999999999999", TimeUnit::Seconds), Err(NotVersion::TooLong(_))));
     assert_eq!(moment("x", TimeUnit::Seconds), Err(NotVersion::Malformed));
 }
 
@@ -198,6 +205,27 @@ proptest! {
         let of = |elements: &[Option<i64>]| sequence(&serde_json::to_string(elements).unwrap()).unwrap();
         prop_assert_eq!(of(&a).cmp(&of(&b)), a.cmp(&b));
         prop_assert_eq!(described(&of(&a), VersionKind::Sequence), serde_json::to_string(&a).unwrap());
+    }
+
+    #[test]
+    fn moments_between_nanoseconds_sort_in_order(
+        a in -3_000_i64..3_000, b in -3_000_i64..3_000, places in 1_i64..4, after in prop::collection::vec(0_u8..4, 0..3)
+    ) {
+        // Of a version of several parts, what follows a part begins with a byte from 1 to 3.
+        let of = |value: i64| {
+            let mut bytes = moment(&format!("{value}e-{places}"), TimeUnit::Nanoseconds).unwrap();
+            bytes.extend(after.iter().map(|byte| byte + 1).filter(|byte| *byte <= 3));
+            bytes
+        };
+        prop_assert_eq!(of(a).cmp(&of(b)), a.cmp(&b));
+    }
+
+    #[test]
+    fn what_follows_a_moment_counts_only_if_it_is_the_same(whole in -2_i64..3, finer in 0_u32..20, first in 1_u8..4, second in 1_u8..4) {
+        let of = |text: &str, byte: u8| [moment(text, TimeUnit::Nanoseconds).unwrap(), vec![byte]].concat();
+        let finer = format!("{whole}e0").replace("e0", &format!(".{:02}", finer + 1));
+        let order = if whole < 0 || finer.starts_with('-') { std::cmp::Ordering::Greater } else { std::cmp::Ordering::Less };
+        prop_assert_eq!(of(&whole.to_string(), first).cmp(&of(&finer, second)), order);
     }
 
     #[test]

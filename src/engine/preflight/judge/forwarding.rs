@@ -14,7 +14,18 @@ impl Judge<'_> {
         let rules = &self.topology.rules;
         if let Retention::For { ms } = rules.retention {
             let kept = kept_for(input);
-            if kept > ms {
+            if kept <= ms && kept > ms / 2 {
+                findings.push(Finding::warning(
+                    format!(
+                        "input topic {name:?} keeps its records for {} (retention.ms), and longer: Kafka removes whole \
+                         segments, by default up to 7 days later (segment.ms). Identities are remembered {} (retention): a \
+                         record that somebody sends again after that, from what the topic still holds, is forwarded again",
+                        show_duration_ms(kept),
+                        show_duration_ms(ms)
+                    ),
+                    format!("set `retention` to {}, twice as long as the topic keeps records", show_duration_ms(kept * 2)),
+                ));
+            } else if kept > ms {
                 let kept = if kept == i64::MAX { "for ever".to_owned() } else { show_duration_ms(kept) };
                 let bytes = match input.retention_bytes {
                     i64::MAX => String::new(),
@@ -27,7 +38,7 @@ impl Judge<'_> {
                         input.cleanup_policy,
                         show_duration_ms(ms)
                     ),
-                    "set `retention` to at least as long, or the topic's retention.ms to no longer",
+                    "set `retention` to twice as long as the topic keeps its records, or the topic's retention.ms to half of it",
                 ));
             }
         }

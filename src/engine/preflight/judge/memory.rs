@@ -28,7 +28,7 @@ impl Judge<'_> {
                 facts.committed.as_ref().map_or(0, Vec::len)
             ),
         };
-        Some(Finding::missing(
+        Some(Finding::lost(
             format!("changelog topic {name:?} does not exist, and {told_by}: it was deleted"),
             format!("{LOST_HELP}, or {ANEW}"),
         ))
@@ -63,8 +63,9 @@ impl Judge<'_> {
                 )),
                 Ok(Some(metadata)) if metadata.digest != ours => findings.push(Finding::refused(
                     format!(
-                        "the offset of {partition} was committed under other rules (digest {}, these rules' is \
-                         {ours}): identities or versions have changed their meaning",
+                        "the rules have changed: {}. The offset of {partition} was committed under other rules (digest \
+                         {}, these rules' is {ours}): identities or versions have changed their meaning",
+                        facts.changes.as_deref().unwrap_or("it is not known which"),
                         metadata.digest
                     ),
                     format!("bring its former rules back, or {ANEW}"),

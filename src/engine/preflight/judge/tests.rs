@@ -6,7 +6,7 @@ use super::*;
 use crate::cluster::{CommittedOffset, TopicId};
 use crate::dedup::{Identity, IdentityPart, Path, Retention, Rules};
 use crate::engine::preflight::finding::Severity;
-use crate::format::OffsetMetadata;
+use crate::format::{OffsetMetadata, Token};
 use crate::topology::{Ending, Input, Output, Start};
 
 const DAY_MS: i64 = 86_400_000;
@@ -19,12 +19,13 @@ fn topology() -> Topology {
         preset: None,
         input: Input::Topics(vec!["in".to_owned()]),
         start: Start::Earliest,
-        // Seven days.
-        rules: Arc::new(Rules::new(identity, None)),
+        // Twice as long as the input keeps its records.
+        rules: Arc::new(Rules { retention: Retention::For { ms: 14 * DAY_MS }, ..Rules::new(identity, None) }),
         ending: Ending::Output(Output::to("out")),
         gate: None,
         dead_letter: "dead".to_owned(),
         audit: None,
+        only_said_to_be_partitioned: false,
         tests: Vec::new(),
     }
 }
@@ -60,6 +61,7 @@ pub(in crate::engine::preflight) fn sound() -> Facts {
         changelog: there("log", changelog),
         committed: Ok(vec![None; 3]),
         stores: Vec::new(),
+        changes: None,
     }
 }
 
@@ -241,8 +243,8 @@ fn changelog_that_is_not_only_compacted_is_refused() {
 
 #[test]
 fn input_kept_longer_than_the_retention_is_warned_of() {
-    says(Warning, &["keeps its records 8d", "remembered 7d", "retention.ms"], |_, facts| {
-        change(&mut facts.input, |input| input.retention_ms = 8 * DAY_MS);
+    says(Warning, &["keeps its records 15d", "remembered 14d", "retention.ms"], |_, facts| {
+        change(&mut facts.input, |input| input.retention_ms = 15 * DAY_MS);
     });
     says(Warning, &["keeps its records for ever", "at most 5 bytes"], |_, facts| {
         change(&mut facts.input, |input| (input.retention_ms, input.retention_bytes) = (i64::MAX, 5));
@@ -250,6 +252,40 @@ fn input_kept_longer_than_the_retention_is_warned_of() {
     says(Warning, &["for ever", "cleanup.policy=compact"], |_, facts| {
         change(&mut facts.input, |input| input.cleanup_policy = "compact".to_owned());
     });
+}
+
+#[test]
+fn offset_under_other_rules_says_which_rule_has_changed() {
+    let (topology, other) = (topology(), OffsetMetadata::short_digest(&[8; 32]));
+    let token = Token { lane: 1, transaction: 1, changelog_id: [1; 16], partition: 0 };
+    let metadata = OffsetMetadata { token, digest: other, owner: None }.to_string();
+    let committed = Ok(vec![Some(CommittedOffset { offset: 7, metadata })]);
+    for (changes, words) in [
+        (
+            Some("`identity` was value.a, and is value.id".to_owned()),
+            "the rules have changed: `identity` was value.a, and is value.id.",
+        ),
+        (None, "the rules have changed: it is not known which."),
+    ] {
+        let found = judged(&topology, &Facts { committed: committed.clone(), changes, ..sound() });
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert!(
+            only.is_refused() && only.message.starts_with(words) && only.message.contains("under other rules"),
+            "{only}"
+        );
+    }
+}
+
+#[test]
+fn retention_below_twice_the_inputs_is_warned_of() {
+    for days in [8, 14] {
+        let words = ["for ", "segment.ms", "remembered 14d", "set `retention` to"];
+        says(Warning, &[words[0], words[1], words[2], words[3], &format!("{}d, twice", 2 * days)], |_, facts| {
+            change(&mut facts.input, |input| input.retention_ms = days * DAY_MS);
+        });
+    }
+    // Seven days are half of it, as `sound` has them.
+    assert_eq!(judged(&topology(), &sound()), []);
 }
 
 #[test]

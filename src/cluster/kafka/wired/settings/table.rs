@@ -23,6 +23,9 @@ use Class::{Acts, Elsewhere, Fallback, FallbackOfTls, Fixed};
 const TRUE: &[&str] = &["true", "t", "1"];
 const FALSE: &[&str] = &["false", "f", "0"];
 
+/// What becomes of a property that librdkafka does not take as a text.
+pub(super) const ONLY_PROGRAMS: Class = Fallback("only a program can set it");
+
 /// The names of one property where it acts, the one by which it is asked for first; elsewhere of several properties
 /// with the same lot.
 type Row = (&'static [&'static str], Class);
@@ -266,7 +269,7 @@ pub(super) const ROWS: &[Row] = &[
             "stats_cb",
             "throttle_cb",
         ],
-        Fallback("only a program can set it"),
+        ONLY_PROGRAMS,
     ),
 ];
 

@@ -1,0 +1,108 @@
+//! Records without a key, where the topology says that those of one identity are always in one partition: a producer that
+//! chooses partitions by the key spreads these over all of them, and their repetitions are not recognised. They are
+//! counted, and logged at most once per task and interval; every committed one is counted in one of the lines.
+
+use std::time::Duration;
+
+use crate::record::{Record, TopicPartition};
+
+use super::context::Context;
+
+/// At most one line per interval.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+const HELP: &str = "unless the producer itself puts the records of one identity into one partition, repetitions of these are \
+    forwarded from others: have it send the identity as the key, or take `partitioned_by_identity` out";
+
+/// Those of a transaction, or those that are still to be logged.
+#[derive(Debug, Default, PartialEq)]
+pub struct Keyless {
+    records: u64,
+    /// The offset of the first.
+    first: Option<i64>,
+}
+
+impl Keyless {
+    /// Counts a record of a topic with this many partitions, if it has no key and should have one.
+    pub fn note(&mut self, context: &Context, partitions: u32, record: &Record<'_>) {
+        if record.key.is_none() && context.topology.only_said_to_be_partitioned && partitions > 1 {
+            self.add(1, Some(record.offset));
+        }
+    }
+
+    fn add(&mut self, records: u64, first: Option<i64>) {
+        self.records += records;
+        self.first = self.first.or(first);
+    }
+
+    /// How many there are.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A task's keyless records that are still to be logged.
+#[derive(Debug, Default)]
+pub struct KeylessLog {
+    unlogged: Keyless,
+    /// When the last line was logged, on the monotonic clock.
+    logged_at: Option<Duration>,
+}
+
+impl KeylessLog {
+    /// A transaction with these is committed.
+    pub fn add(&mut self, committed: &mut Keyless) {
+        self.unlogged.add(committed.records, committed.first);
+        committed.clear();
+    }
+
+    /// Logs what there is, if a line is due.
+    pub fn log_if_due(&mut self, task: &TopicPartition, now: Duration) {
+        if self.logged_at.is_none_or(|logged_at| now.saturating_sub(logged_at) >= INTERVAL) {
+            self.log(task, now);
+        }
+    }
+
+    /// Logs what there is.
+    pub fn log(&mut self, task: &TopicPartition, now: Duration) {
+        let Some(offset) = self.unlogged.first else { return };
+        let (records, first) = (self.unlogged.records, format!("{task}:{offset}"));
+        tracing::warn!(
+            %task, records, first, help = HELP,
+            "records without a key, and the topology says `partitioned_by_identity`"
+        );
+        self.unlogged.clear();
+        self.logged_at = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_committed_keyless_record_is_logged_exactly_once() {
+        let (mut log, mut open, task) = (KeylessLog::default(), Keyless::default(), TopicPartition::new("t", 0));
+        [7, 9].into_iter().for_each(|offset| open.add(1, Some(offset)));
+        assert_eq!(log.unlogged, Keyless::default(), "nothing is committed yet");
+        log.add(&mut open);
+        assert_eq!((&log.unlogged, open.records()), (&Keyless { records: 2, first: Some(7) }, 0));
+        log.log_if_due(&task, Duration::ZERO);
+        assert_eq!(log.unlogged, Keyless::default());
+        open.add(1, Some(12));
+        log.add(&mut open);
+        log.log_if_due(&task, INTERVAL - Duration::from_millis(1));
+        assert_eq!(log.unlogged, Keyless { records: 1, first: Some(12) }, "it waits for its time");
+        log.log_if_due(&task, INTERVAL);
+        assert_eq!(log.unlogged, Keyless::default());
+        open.add(1, Some(13));
+        log.add(&mut open);
+        log.log(&task, INTERVAL);
+        assert_eq!(log.unlogged, Keyless::default(), "it leaves");
+    }
+}

@@ -1,0 +1,75 @@
+//! Words that many people try and that a topology does not know, each with what to write instead.
+
+use crate::dedup::Action;
+use crate::yaml::Explained;
+
+/// Formats of records that ratchet cannot read yet, in lower case, each with its name.
+const UNREAD: &[(&str, &str)] = &[
+    ("avro", "Avro"),
+    ("confluent_avro", "Avro"),
+    ("protobuf", "Protobuf"),
+    ("proto", "Protobuf"),
+    ("msgpack", "MessagePack"),
+    ("csv", "CSV"),
+    ("xml", "XML"),
+];
+
+/// A format that ratchet cannot read yet; `key` is `key_format` or `value_format`, `name` where that is written.
+pub fn format(word: &str, key: &str, name: &str) -> Option<Explained> {
+    let plain = word.to_lowercase().replace('-', "_");
+    let (_, format) = UNREAD.iter().find(|(known, _)| *known == plain)?;
+    let (part, converter, others) = match key {
+        "key_format" => ("keys", "key.converter", "an identity `key` needs no more"),
+        _ => (
+            "values",
+            "value.converter",
+            "identity and version are then read from the key, from headers and from `meta`",
+        ),
+    };
+    let label = format!("{format} is not read yet");
+    let help = format!(
+        "have {part} written as JSON (on Kafka Connect `{converter}: org.apache.kafka.connect.json.JsonConverter`), or \
+         convert the topic to JSON first; with `{key}: bytes` {part} are passed on unread: {others}"
+    );
+    Some(Explained { message: format!("`{name}: {word}` is not supported yet"), label, help })
+}
+
+/// An action in place of what a duplicate gets.
+pub fn on_duplicate(word: &str) -> Option<Explained> {
+    let action = Action::ALL.iter().find(|action| action.as_str() == word)?;
+    let message = format!("`on_duplicate` cannot be `{action}`: a duplicate is always dropped");
+    let help = match action {
+        Action::Forward => {
+            "remove it; records that must both pass need an identity, or a version, that tells them apart"
+        }
+        _ => {
+            "remove it; to see what was dropped, name a topic in which every drop is explained: \
+             `audit: {topic: payments.audit}`"
+        }
+    };
+    Some(Explained { message, label: "`drop` or `result`".to_owned(), help: help.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_that_is_not_read_yet_is_named_with_a_way_out() {
+        let avro = format("avro", "value_format", "input.value_format").expect("it is explained");
+        assert_eq!(avro.message, "`input.value_format: avro` is not supported yet");
+        assert!(avro.help.contains("`value.converter: org.apache.kafka.connect.json.JsonConverter`"), "{}", avro.help);
+        let key = format("Protobuf", "key_format", "input.key_format").expect("it is explained");
+        assert!(key.label == "Protobuf is not read yet" && key.help.contains("`key.converter"), "{key:?}");
+        assert_eq!(format("jsn", "value_format", "input.value_format"), None, "that is a slip");
+    }
+
+    #[test]
+    fn every_action_is_explained_to_be_none_for_duplicates() {
+        for action in Action::ALL {
+            let explained = on_duplicate(action.as_str()).expect("it is explained");
+            assert!(explained.help.starts_with("remove it"), "{explained:?}");
+        }
+        assert_eq!(on_duplicate("results"), None, "that is a slip");
+    }
+}
