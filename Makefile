@@ -1,9 +1,9 @@
 # The recipes that people and CI use. `make help` lists them.
 #
-# All recipes use one profile, release, and one set of features and flags: RocksDB and librdkafka are
-# compiled from source, which takes about a quarter of an hour on two cores, once for each profile,
-# feature set or RUSTFLAGS. Do not add a second one. (The feature `sabotage` only concerns ratchet's
-# own code.)
+# All recipes use one profile, release, and one set of features and flags for what is compiled from
+# source: RocksDB and librdkafka take about a quarter of an hour on two cores, once for each profile,
+# feature set or RUSTFLAGS. Do not add a second one. (The feature `sabotage`, and how far tests are
+# optimized, only concern ratchet's own code.)
 #
 # Variables: CARGO_TARGET_DIR is honoured. ARGS goes to the program, or to the test binaries as a filter.
 # SETUP_INSTALL=no makes the checks name what is missing instead of installing it.
@@ -40,6 +40,18 @@ RATE ?=
 FORMAT ?=
 
 BUILD := --release --locked
+# How tests are built: ratchet's own code with fewer optimizations (scripts/rustc-quick.sh has one more) and
+# incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.
+TESTED := $(BUILD) --config profile.release.package.ratchet.opt-level=1
+ifneq ($(QUICK),yes)
+check test models sim fixtures schema: export CARGO_INCREMENTAL ?= 1
+check test models sim fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
+else
+# As CI has it: the demos show the program that was tested.
+BUILD := $(TESTED)
+export CARGO_INCREMENTAL ?= 1
+export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
+endif
 BENCH = $(CARGO) bench --profile release --locked
 STEP := scripts/step.sh
 COMPARE = $(CARGO) build $(BUILD) --bin ratchet && $(CARGO) run $(BUILD) --quiet --package compare --
@@ -113,25 +125,25 @@ NOT_CHECKED := wire::simulated table_of_requests hashes_of_requests todays_forma
 # The loop for every edit: with incremental compilation. ARGS is a filter.
 .PHONY: check
 check: setup-build ## Run the tests that need no server, 2 minutes after the build
-	CARGO_INCREMENTAL=1 $(CARGO) test $(BUILD) --lib --bins $(addprefix --test ,$(LOCAL)) -- $(addprefix --skip ,$(NOT_CHECKED)) $(ARGS)
+	$(CARGO) test $(TESTED) --lib --bins $(addprefix --test ,$(LOCAL)) -- $(addprefix --skip ,$(NOT_CHECKED)) $(ARGS)
 
 # The examples are the programs that tests/handlers runs. RATCHET_TEST_BROKERS=host:port uses a Kafka of yours.
 .PHONY: test
 test: setup-test ## Run all that every change should pass, with real servers (ARGS='--test NAME' for a part)
 ifneq ($(strip $(ARGS)),)
-	$(CARGO) build $(BUILD) --examples
-	$(CARGO) test $(BUILD) $(ARGS)
+	$(CARGO) build $(TESTED) --examples
+	$(CARGO) test $(TESTED) $(ARGS)
 else
-	@$(STEP) "build the tests" $(CARGO) test $(BUILD) --workspace --no-run --lib --bins --example demo_effects \
+	@$(STEP) "build the tests" $(CARGO) test $(TESTED) --workspace --no-run --lib --bins --example demo_effects \
 		$(addprefix --test ,$(LOCAL) $(OUTSIDE) $(SERVERS) sim)
-	@$(STEP) "build the examples" $(CARGO) build $(BUILD) --examples
-	@$(STEP) "library, command line, formats" $(CARGO) test $(BUILD) --lib --bins --example demo_effects $(addprefix --test ,$(LOCAL))
-	@$(STEP) "documentation's examples" $(CARGO) test $(BUILD) --doc
-	@$(STEP) "program outside" $(CARGO) test $(BUILD) $(addprefix --test ,$(OUTSIDE))
-	@$(STEP) "benchmarks' own tests" $(CARGO) test $(BUILD) --package compare
-	@$(STEP) "simulation" $(CARGO) test $(BUILD) --test sim -- --skip differential::
-	@$(STEP) "servers" scripts/side-by-side.sh "$(CARGO) test $(BUILD) --test services" \
-		"$(CARGO) test $(BUILD) --test faults; $(CARGO) test $(BUILD) --test sim -- differential::"
+	@$(STEP) "build the examples" $(CARGO) build $(TESTED) --examples
+	@$(STEP) "library, command line, formats" $(CARGO) test $(TESTED) --lib --bins --example demo_effects $(addprefix --test ,$(LOCAL))
+	@$(STEP) "documentation's examples" $(CARGO) test $(TESTED) --doc
+	@$(STEP) "program outside" $(CARGO) test $(TESTED) $(addprefix --test ,$(OUTSIDE))
+	@$(STEP) "benchmarks' own tests" $(CARGO) test $(TESTED) --package compare
+	@$(STEP) "simulation" $(CARGO) test $(TESTED) --test sim -- --skip differential::
+	@$(STEP) "servers" scripts/side-by-side.sh "$(CARGO) test $(TESTED) --test services" \
+		"$(CARGO) test $(TESTED) --test faults; $(CARGO) test $(TESTED) --test sim -- differential::"
 endif
 
 # Takes some five hours, and goes on after a failure with -k.
@@ -140,7 +152,7 @@ test-all: test models sim test-librdkafka sim-mistakes bench-guard calls bounds 
 
 .PHONY: models
 models: setup-build ## Search the models of the protocols (RATCHET_MODELS=large for larger worlds)
-	$(CARGO) test $(BUILD) --test models -- $(ARGS)
+	$(CARGO) test $(TESTED) --test models -- $(ARGS)
 
 # All that have lanes on real Kafka, but for those with recipes of their own, where RATCHET_TEST_DATA_PATH=librdkafka does
 # the same.
@@ -180,10 +192,10 @@ calls: setup-test ## Call a provider while it and the instances die, freeze and 
 # SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed shows one in full: docs/simulation.md.
 .PHONY: sim
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka, with faults
-	$(CARGO) test $(BUILD) --test sim -- --nocapture --skip differential:: $(ARGS)
+	$(CARGO) test $(TESTED) --test sim -- --nocapture --skip differential:: $(ARGS)
 ifeq ($(strip $(ARGS)$(SIM_FIRST)$(SIM_SEEDS)),)
-	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
-	SIM_WIRE_SEEDS=$(SIM_WIRE_SEEDS) $(CARGO) test $(BUILD) --lib -- --nocapture wire::simulated
+	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(TESTED) --test sim -- --nocapture --exact new_seeds_of_all_profiles
+	SIM_WIRE_SEEDS=$(SIM_WIRE_SEEDS) $(CARGO) test $(TESTED) --lib -- --nocapture wire::simulated
 endif
 
 .PHONY: sim-hunt
@@ -245,7 +257,7 @@ soak: setup-test ## Run on three real brokers for HOURS (1), with restarts and k
 # what is remembered of HTTP requests.
 .PHONY: fixtures
 fixtures: setup-build ## Write today's persisted formats to tests/fixtures/FORMAT
-	FORMAT=$(FORMAT) $(CARGO) test $(BUILD) --test formats -- --ignored --exact write::write_fixtures
+	FORMAT=$(FORMAT) $(CARGO) test $(TESTED) --test formats -- --ignored --exact write::write_fixtures
 
 LINT := subjects fmt-check tiers clippy docs-check deny shell-check compose-check
 .PHONY: lint
@@ -258,7 +270,7 @@ tiers: ## Check that no test is left out of `make test-all`
 
 .PHONY: schema
 schema: setup-build ## Write the schemas in config and the tables of keys in docs
-	RATCHET_GOLDEN=write $(CARGO) test $(BUILD) --lib -- --exact topology::keys::tests::reference_has_the_tables_of_the_keys \
+	RATCHET_GOLDEN=write $(CARGO) test $(TESTED) --lib -- --exact topology::keys::tests::reference_has_the_tables_of_the_keys \
 		topology::schema::tests::committed_schema_is_the_printed_one \
 		config::tests::the_reference_has_the_table_of_the_settings \
 		proxy::settings::tests::reference_has_the_tables_of_the_keys \
