@@ -146,9 +146,9 @@ else
 		"$(CARGO) test $(TESTED) --test faults; $(CARGO) test $(TESTED) --test sim -- differential::"
 endif
 
-# Takes some five hours, and goes on after a failure with -k.
+# Goes on after a failure with -k. Some recipes write pages in docs.
 .PHONY: test-all
-test-all: test models sim test-librdkafka sim-mistakes bench-guard calls bounds fuzz cdc kafka-matrix faults soak ## Run every test there is, some five hours
+test-all: test models sim test-librdkafka sim-mistakes bench-guard calls bounds fuzz cdc kafka-matrix faults soak ## Run every test there is, for hours
 
 .PHONY: models
 models: setup-build ## Search the models of the protocols (RATCHET_MODELS=large for larger worlds)
