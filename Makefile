@@ -1,9 +1,9 @@
 # The recipes that people and CI use. `make help` lists them.
 #
-# All recipes use one profile, release, and one set of features and flags: RocksDB and librdkafka are
-# compiled from source, which takes about a quarter of an hour on two cores, once for each profile,
-# feature set or RUSTFLAGS. Do not add a second one. (The feature `sabotage` only concerns ratchet's
-# own code.)
+# All recipes use one profile, release, and one set of features and flags for what is compiled from
+# source: RocksDB and librdkafka take about a quarter of an hour on two cores, once for each profile,
+# feature set or RUSTFLAGS. Do not add a second one. (The feature `sabotage`, and how far tests are
+# optimized, only concern ratchet's own code.)
 #
 # Variables: CARGO_TARGET_DIR is honoured. ARGS goes to the program, or to the test binaries as a filter.
 # SETUP_INSTALL=no makes the checks name what is missing instead of installing it.
@@ -22,7 +22,7 @@ export SETUP_INSTALL IMAGE
 # Tests mostly wait for brokers and timeouts, so more of them run at once than there are cores.
 RUST_TEST_THREADS ?= 6
 export RUST_TEST_THREADS
-# How long `make test` runs new seeds of the simulation.
+# How long `make sim` runs new seeds of the simulation.
 SIM_SECONDS ?= 180
 # How many seeds of the wire `make sim` runs.
 SIM_WIRE_SEEDS ?= 2000
@@ -40,7 +40,20 @@ RATE ?=
 FORMAT ?=
 
 BUILD := --release --locked
+# How tests are built: ratchet's own code with fewer optimizations (scripts/rustc-quick.sh has one more) and
+# incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.
+TESTED := $(BUILD) --config profile.release.package.ratchet.opt-level=1
+ifneq ($(QUICK),yes)
+check test models sim fixtures schema: export CARGO_INCREMENTAL ?= 1
+check test models sim fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
+else
+# As CI has it: the demos show the program that was tested.
+BUILD := $(TESTED)
+export CARGO_INCREMENTAL ?= 1
+export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
+endif
 BENCH = $(CARGO) bench --profile release --locked
+STEP := scripts/step.sh
 COMPARE = $(CARGO) build $(BUILD) --bin ratchet && $(CARGO) run $(BUILD) --quiet --package compare --
 
 ##@ Start here
@@ -96,27 +109,64 @@ clean: ## Remove ratchet's own build results
 
 ##@ Check
 
-# The examples are the programs that tests/handlers runs. Includes new seeds of the simulation for SIM_SECONDS.
-# RATCHET_TEST_BROKERS=host:port uses a Kafka of yours.
+# Every test target is in one of these tiers; `make lint` fails if one is left out (scripts/tiers.sh).
+# Need nothing but this machine; the second builds another program against the crate.
+LOCAL := semantics cli formats
+OUTSIDE := outside
+# Start servers of their own.
+SERVERS := services faults
+# Have recipes of their own, which `make test-all` runs; `cargo test` and `--all-targets` leave them out. `make test` has
+# the fixed seeds of the simulation, too.
+APART := cdc models sim soak
+
+# What `make check` leaves out: simulated seeds, and the formats in a server.
+NOT_CHECKED := wire::simulated table_of_requests hashes_of_requests todays_format_of_requests
+
+# The loop for every edit: with incremental compilation. ARGS is a filter.
+.PHONY: check
+check: setup-build ## Run the tests that need no server, 2 minutes after the build
+	$(CARGO) test $(TESTED) --lib --bins $(addprefix --test ,$(LOCAL)) -- $(addprefix --skip ,$(NOT_CHECKED)) $(ARGS)
+
+# The examples are the programs that tests/handlers runs. RATCHET_TEST_BROKERS=host:port uses a Kafka of yours.
 .PHONY: test
-test: setup-test ## Run the whole test suite, with real Kafka (ARGS='--test NAME' for a part)
-	$(CARGO) build $(BUILD) --examples
-	$(CARGO) test $(BUILD) $(ARGS)
-ifeq ($(strip $(ARGS)),)
-	$(CARGO) test $(BUILD) --package compare
-	RATCHET_TEST_DATA_PATH=librdkafka $(CARGO) test $(BUILD) --test cluster_kafka
-	$(CARGO) test $(BUILD) --test sim -- --nocapture --skip _seeds
-	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
+test: setup-test ## Run all that every change should pass, with real servers (ARGS='--test NAME' for a part)
+ifneq ($(strip $(ARGS)),)
+	$(CARGO) build $(TESTED) --examples
+	$(CARGO) test $(TESTED) $(ARGS)
+else
+	@$(STEP) "build the tests" $(CARGO) test $(TESTED) --workspace --no-run --lib --bins --example demo_effects \
+		$(addprefix --test ,$(LOCAL) $(OUTSIDE) $(SERVERS) sim)
+	@$(STEP) "build the examples" $(CARGO) build $(TESTED) --examples
+	@$(STEP) "library, command line, formats" $(CARGO) test $(TESTED) --lib --bins --example demo_effects $(addprefix --test ,$(LOCAL))
+	@$(STEP) "documentation's examples" $(CARGO) test $(TESTED) --doc
+	@$(STEP) "program outside" $(CARGO) test $(TESTED) $(addprefix --test ,$(OUTSIDE))
+	@$(STEP) "benchmarks' own tests" $(CARGO) test $(TESTED) --package compare
+	@$(STEP) "simulation" $(CARGO) test $(TESTED) --test sim -- --skip differential::
+	@$(STEP) "servers" scripts/side-by-side.sh "$(CARGO) test $(TESTED) --test services" \
+		"$(CARGO) test $(TESTED) --test faults; $(CARGO) test $(TESTED) --test sim -- differential::"
 endif
 
+# Goes on after a failure with -k. Some recipes write pages in docs.
+.PHONY: test-all
+test-all: test models sim test-librdkafka sim-mistakes bench-guard calls bounds fuzz cdc kafka-matrix faults soak ## Run every test there is, for hours
+
+.PHONY: models
+models: setup-build ## Search the models of the protocols (RATCHET_MODELS=large for larger worlds)
+	$(CARGO) test $(TESTED) --test models -- $(ARGS)
+
 # All that have lanes on real Kafka, but for those with recipes of their own, where RATCHET_TEST_DATA_PATH=librdkafka does
-# the same. `make test` runs the client's tests, the first of these, too.
-BY_LIBRDKAFKA := cluster_kafka kafka differential calls handlers gates sinks faults
+# the same.
+BY_LIBRDKAFKA := cluster_kafka:: real_kafka:: calls:: handlers:: gates:: sinks:: --skip requests::
 
 .PHONY: test-librdkafka
+test-librdkafka: export RATCHET_TEST_DATA_PATH = librdkafka
 test-librdkafka: setup-test ## Run the tests on real Kafka with lanes by librdkafka
 	$(CARGO) build $(BUILD) --examples
-	RATCHET_TEST_DATA_PATH=librdkafka $(CARGO) test $(BUILD) --no-fail-fast $(addprefix --test ,$(BY_LIBRDKAFKA)) -- $(ARGS)
+	$(CARGO) test $(BUILD) --test services -- $(or $(ARGS),$(BY_LIBRDKAFKA))
+ifeq ($(strip $(ARGS)),)
+	$(CARGO) test $(BUILD) --test sim -- differential::
+	$(CARGO) test $(BUILD) --test faults
+endif
 
 # One version after the other: KAFKA_VERSIONS='3.9.1 4.3.0' for some, ARGS='takeovers::' for a part.
 .PHONY: kafka-matrix
@@ -124,7 +174,7 @@ kafka-matrix: setup-test ## Run the Kafka tests with each of KAFKA_VERSIONS
 	@failed=(); for version in $(KAFKA_VERSIONS); do \
 		echo "kafka-matrix: Apache Kafka $$version"; \
 		env -u RATCHET_TEST_BROKERS RATCHET_TEST_KAFKA_VERSION=$$version \
-			$(CARGO) test $(BUILD) --no-fail-fast --test cluster_kafka --test kafka -- $(ARGS) || failed+=($$version); \
+			$(CARGO) test $(BUILD) --test services -- $(or $(ARGS),cluster_kafka:: real_kafka::) || failed+=($$version); \
 	done; \
 	[[ $${#failed[@]} == 0 ]] || { echo "kafka-matrix: failed on Apache Kafka $${failed[*]}" >&2; exit 1; }
 
@@ -136,16 +186,16 @@ cdc: setup-cdc ## Run the tests of real change data capture
 # Each of the two random tests lasts for CALLS_SECONDS (120).
 .PHONY: calls
 calls: setup-test ## Call a provider while it and the instances die, freeze and fail
-	RATCHET_TEST_CALLS_SECONDS=$(CALLS_SECONDS) $(CARGO) test $(BUILD) --test calls -- --nocapture $(ARGS)
+	RATCHET_TEST_CALLS_SECONDS=$(CALLS_SECONDS) $(CARGO) test $(BUILD) --test services -- --nocapture $(or $(ARGS),calls::) --skip requests::
 
 # New seeds come last, then those of the wire. SIM_SEEDS=n runs n seeds of each profile, SIM_FIRST=n from this one on;
 # SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed shows one in full: docs/simulation.md.
 .PHONY: sim
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka, with faults
-	$(CARGO) test $(BUILD) --test sim -- --nocapture $(ARGS)
+	$(CARGO) test $(TESTED) --test sim -- --nocapture --skip differential:: $(ARGS)
 ifeq ($(strip $(ARGS)$(SIM_FIRST)$(SIM_SEEDS)),)
-	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
-	SIM_WIRE_SEEDS=$(SIM_WIRE_SEEDS) $(CARGO) test $(BUILD) --lib -- --nocapture wire::simulated
+	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(TESTED) --test sim -- --nocapture --exact new_seeds_of_all_profiles
+	SIM_WIRE_SEEDS=$(SIM_WIRE_SEEDS) $(CARGO) test $(TESTED) --lib -- --nocapture wire::simulated
 endif
 
 .PHONY: sim-hunt
@@ -170,7 +220,7 @@ fuzz: setup-build ## Fuzz the parsers and whole lanes, each for FUZZ_SECONDS (30
 # Floods of keys, huge records, a slow broker and a thousand partitions.
 .PHONY: bounds
 bounds: setup-test ## Measure memory use under extreme loads
-	RATCHET_TEST_BOUNDS=full $(CARGO) test $(BUILD) --test kafka -- --nocapture --test-threads 1 memory:: $(ARGS)
+	RATCHET_TEST_BOUNDS=full $(CARGO) test $(BUILD) --test services -- --nocapture --test-threads 1 $(or $(ARGS),real_kafka::memory::)
 
 # Compares with pass-throughs, Kafka Streams and Quix Streams. ARGS='--parts ids' for a part.
 .PHONY: bench
@@ -207,14 +257,20 @@ soak: setup-test ## Run on three real brokers for HOURS (1), with restarts and k
 # what is remembered of HTTP requests.
 .PHONY: fixtures
 fixtures: setup-build ## Write today's persisted formats to tests/fixtures/FORMAT
-	FORMAT=$(FORMAT) $(CARGO) test $(BUILD) --test formats -- --ignored --exact write::write_fixtures
+	FORMAT=$(FORMAT) $(CARGO) test $(TESTED) --test formats -- --ignored --exact write::write_fixtures
 
+LINT := subjects fmt-check tiers clippy docs-check deny shell-check compose-check
 .PHONY: lint
-lint: setup-build subjects fmt-check clippy docs-check deny shell-check compose-check ## Run all checks of the sources
+lint: setup-build ## Run all checks of the sources
+	@for part in $(LINT); do $(STEP) "$$part" $(MAKE) "$$part"; done
+
+.PHONY: tiers
+tiers: ## Check that no test is left out of `make test-all`
+	@scripts/tiers.sh
 
 .PHONY: schema
 schema: setup-build ## Write the schemas in config and the tables of keys in docs
-	RATCHET_GOLDEN=write $(CARGO) test $(BUILD) --lib -- --exact topology::keys::tests::reference_has_the_tables_of_the_keys \
+	RATCHET_GOLDEN=write $(CARGO) test $(TESTED) --lib -- --exact topology::keys::tests::reference_has_the_tables_of_the_keys \
 		topology::schema::tests::committed_schema_is_the_printed_one \
 		config::tests::the_reference_has_the_table_of_the_settings \
 		proxy::settings::tests::reference_has_the_tables_of_the_keys \
@@ -230,14 +286,12 @@ fmt-check: ## Check the format of the sources
 	$(CARGO) fmt --all -- --check
 	rustfmt --edition 2024 --check fuzz/fuzz_targets/*.rs fuzz/src/world.rs
 
-# Tests with their own recipes, which `cargo test` and `--all-targets` leave out.
-APART := cdc postgres sim soak
-
+# The last one checks the simulation and the sabotage in the library, the first two all else.
 .PHONY: clippy
 clippy: ## Run clippy on everything
 	$(CARGO) clippy $(BUILD) --workspace --all-targets -- -D warnings
-	$(CARGO) clippy $(BUILD) $(addprefix --test ,$(APART)) -- -D warnings
-	$(CARGO) clippy $(BUILD) --no-default-features --features sabotage --test sim -- -D warnings
+	$(CARGO) clippy $(BUILD) $(addprefix --test ,$(filter-out sim,$(APART))) -- -D warnings
+	$(CARGO) clippy $(BUILD) --no-default-features --features sabotage --lib --test sim -- -D warnings
 
 .PHONY: docs
 docs: ## Build the code's documentation, with all rooms

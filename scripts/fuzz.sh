@@ -89,7 +89,7 @@ grep -rhoE '\[\\?"[0-9]+\\?"(, ?\\?"[0-9]+\\?")*\]' tests/corpus/files 2>/dev/nu
 for target in ${FUZZ_TARGETS:-paths versions envelopes yaml persisted batches records responses raised lanes}; do
     if [[ $target == lanes ]]; then
         say "fuzz: lanes for ${FUZZ_SECONDS:-30} s"
-        RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test bounds -- --nocapture lanes:: ||
+        RATCHET_TEST_FUZZ_SECONDS=${FUZZ_SECONDS:-30} cargo test --release --locked --test services -- --nocapture bounds::lanes:: ||
             fail "lanes found something: set RATCHET_TEST_SEED, printed above, to repeat it"
         continue
     fi

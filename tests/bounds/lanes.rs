@@ -20,7 +20,7 @@ use ratchet::observe::{Health, Metrics};
 use ratchet::record::{Headers, Record, TopicPartition};
 use ratchet::topology::{self, Process, Topology, presets};
 
-use crate::hostile::{Hostile, Maker};
+use crate::bounds::hostile::{Hostile, Maker};
 use crate::random::Random;
 
 const INPUT: &str = "in";

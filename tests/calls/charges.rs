@@ -1,9 +1,9 @@
 //! Goal: what was settled is not asked for again: not in other words, and not because a group is reset.
 
+use crate::calls::payments::{KEYED, Payments, charge, charges};
 use crate::cluster::Fresh;
 use crate::load::now_ms;
 use crate::operator::Operator;
-use crate::payments::{KEYED, Payments, charge, charges};
 use crate::until::{DEADLINE, within};
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::calls::payments::{KEYED, KEYLESS, Payments, charge, charges};
 use crate::cluster::Fresh;
 use crate::job::{SESSION_TIMEOUT, TRANSACTION_TIMEOUT};
 use crate::load::now_ms;
 use crate::operator::{Operator, Options};
-use crate::payments::{KEYED, KEYLESS, Payments, charge, charges};
 use crate::provider::{Move, Plan};
 use crate::until::{DEADLINE, within};
 

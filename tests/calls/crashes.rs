@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::calls::payments::{End, Found, KEYED, KEYLESS, KEYLESS_RETRY, Payments, charge, charges};
 use crate::operator::{Operator, Options};
-use crate::payments::{End, Found, KEYED, KEYLESS, KEYLESS_RETRY, Payments, charge, charges};
 use crate::provider::Move;
 use crate::until::within;
 
@@ -16,7 +16,7 @@ const POINTS: [&str; 6] =
 
 /// All of them, or the first few.
 fn points() -> &'static [&'static str] {
-    if crate::is_long() { &POINTS } else { &POINTS[..3] }
+    if crate::calls::is_long() { &POINTS } else { &POINTS[..3] }
 }
 
 /// An instance dies at a point, with its folder, and another one goes on.

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use crate::calls::payments::{End, KEYED, Payments, charge, charges};
 use crate::cluster::{Fresh, Stored};
 use crate::load::now_ms;
 use crate::operator::Operator;
-use crate::payments::{End, KEYED, Payments, charge, charges};
 use crate::provider::{Move, Plan};
 use crate::until::{DEADLINE, within};
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::calls::payments::{KEYED, KEYLESS, Payments, charges};
 use crate::operator::Operator;
-use crate::payments::{KEYED, KEYLESS, Payments, charges};
 use crate::provider::Move;
 use crate::until::{DEADLINE, within};
 

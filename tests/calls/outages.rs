@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::calls::payments::{KEYED, Payments, charges};
 use crate::operator::Operator;
-use crate::payments::{KEYED, Payments, charges};
 use crate::provider::Move;
 use crate::until::{DEADLINE, within};
 

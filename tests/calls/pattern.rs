@@ -7,12 +7,12 @@ use std::time::Duration;
 use ratchet::format::hex;
 use sha2::{Digest as _, Sha256};
 
-use crate::crashes::stuck;
+use crate::calls::crashes::stuck;
+use crate::calls::payments::{End, KEYED, Payments, charge, charges};
+use crate::calls::waits::{LATE, ms, waits};
 use crate::operator::Operator;
-use crate::payments::{End, KEYED, Payments, charge, charges};
 use crate::provider::{Move, Options, Plan, Provider};
 use crate::until::{DEADLINE, within};
-use crate::waits::{LATE, ms, waits};
 
 /// Reserve, act, complete: each record is called for once, and its duplicates for nothing.
 #[test]

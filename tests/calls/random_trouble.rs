@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use crate::calls::payments::{KEYED, Payments, charge};
 use crate::job::SESSION_TIMEOUT;
 use crate::operator::Operator;
-use crate::payments::{KEYED, Payments, charge};
 use crate::provider::{Move, Provider};
 use crate::random::Random;
 
@@ -129,7 +129,7 @@ fn trouble_instances(random: &mut Random, payments: &Payments, operators: &mut [
 }
 
 fn play(theme: &str, lines: &[&str]) {
-    let duration = crate::seconds().map_or(SLICE, Duration::from_secs);
+    let duration = crate::calls::seconds().map_or(SLICE, Duration::from_secs);
     let mut random = Random::seeded(theme);
     let mut payments = Payments::new(theme, PARTITIONS as i32, lines).answering_duplicates();
     let feed = Feed::start(&payments, random.clone());

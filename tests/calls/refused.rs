@@ -1,8 +1,8 @@
 //! Goal: a result or a dead letter that Kafka refuses costs neither calls nor the records beside it.
 
+use crate::calls::payments::{End, KEYED, KEYLESS, Payments, charge, charges};
 use crate::cluster::Stored;
 use crate::operator::Operator;
-use crate::payments::{End, KEYED, KEYLESS, Payments, charge, charges};
 use crate::provider::{Move, Plan};
 use crate::random::Random;
 use crate::until::{DEADLINE, within};

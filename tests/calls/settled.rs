@@ -12,10 +12,10 @@ use ratchet::format::{Acknowledgement, CommandId, Outcome};
 use ratchet::record::Headers;
 use serde_json::Value;
 
+use crate::calls::payments::{End, KEYED, KEYLESS, Payments, charge, charges};
 use crate::cluster::Fresh;
 use crate::kafka;
 use crate::operator::{Operator, Options};
-use crate::payments::{End, KEYED, KEYLESS, Payments, charge, charges};
 use crate::provider::{Move, Provider};
 use crate::until::{DEADLINE, within};
 

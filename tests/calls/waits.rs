@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::calls::payments::{KEYED, Payments, charge};
 use crate::operator::Operator;
-use crate::payments::{KEYED, Payments, charge};
 use crate::provider::Move;
 use crate::until::DEADLINE;
 
@@ -42,7 +42,7 @@ fn retry_after_is_obeyed() {
 #[test]
 fn rate_bounds_what_is_begun() {
     let payments = Payments::new("rate", 1, &[KEYED, "rate: 50/s"]);
-    payments.job.send(crate::payments::charges(0, 0..200));
+    payments.job.send(crate::calls::payments::charges(0, 0..200));
     let mut operator = Operator::start(&payments.job, "a");
     payments.found(DEADLINE).assert_each_acted_once(false);
     operator.stop();

@@ -17,7 +17,7 @@ use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::topic_partition_list::Offset;
 
-use crate::support;
+use crate::kafka;
 
 /// Long enough for anything that a healthy broker does on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ pub fn kafka(
 
 /// Who reads and writes records.
 pub fn data_path() -> DataPath {
-    if support::is_on_the_wire() { DataPath::Wire } else { DataPath::Librdkafka }
+    if kafka::is_on_the_wire() { DataPath::Wire } else { DataPath::Librdkafka }
 }
 
 pub fn cluster() -> Kafka {
@@ -47,7 +47,7 @@ pub fn cluster() -> Kafka {
 
 /// A cluster whose producers have further properties.
 pub fn cluster_with(producer: &[(&str, &str)]) -> Kafka {
-    kafka(&map(&[("bootstrap.servers", support::bootstrap())]), &map(&[]), &map(producer)).unwrap()
+    kafka(&map(&[("bootstrap.servers", kafka::bootstrap())]), &map(&[]), &map(producer)).unwrap()
 }
 
 /// A name that no other test, in this or another run, has.
@@ -173,7 +173,7 @@ pub fn commit(producer: &mut Producer, member: &Member, messages: &[Message<'_>]
 
 fn config() -> ClientConfig {
     let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", support::bootstrap());
+    config.set("bootstrap.servers", kafka::bootstrap());
     config
 }
 

@@ -14,7 +14,8 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::common::*;
+use crate::alone::is_alone;
+use crate::cluster_kafka::common::*;
 
 #[test]
 fn record_rejected_by_the_topic_is_reported_as_refused() {
@@ -103,9 +104,12 @@ fn loading(times: usize) -> (MockCluster<'static, DefaultProducerContext>, Kafka
 /// an error follows if it lasts.
 #[test]
 fn loading_coordinator_is_an_error_only_if_it_lasts() {
+    if !is_alone("cluster_kafka::failures::loading_coordinator_is_an_error_only_if_it_lasts") {
+        return;
+    }
     let log = tempfile::NamedTempFile::new().unwrap();
     let lines = tracing_subscriber::fmt().with_env_filter("librdkafka=debug").with_ansi(false);
-    // Called once in this binary: librdkafka's threads log for the whole process.
+    // librdkafka's threads log for the whole process, which has no other test.
     lines.with_writer(Arc::new(log.reopen().unwrap())).init();
     let (_broker, kafka) = loading(2);
     kafka.producer(&unique("tx")).unwrap();
@@ -125,7 +129,7 @@ fn loading_coordinator_is_an_error_only_if_it_lasts() {
 #[test]
 fn address_that_is_no_brokers_does_not_matter_where_others_are() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let servers = format!("{},{}", other.local_addr().unwrap(), crate::support::bootstrap());
+    let servers = format!("{},{}", other.local_addr().unwrap(), crate::kafka::bootstrap());
     std::thread::spawn(move || {
         for mut stream in other.incoming().flatten() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -133,7 +137,7 @@ fn address_that_is_no_brokers_does_not_matter_where_others_are() {
     });
     let cluster = kafka(&map(&[("bootstrap.servers", &servers)]), &map(&[]), &map(&[])).unwrap();
     let input = topic("in", 1);
-    let (_, member) = lone_member(&crate::common::cluster(), &input);
+    let (_, member) = lone_member(&crate::cluster_kafka::common::cluster(), &input);
     let mut producer = cluster.producer(&unique("tx")).unwrap();
     let to = at(&input, 0);
     commit(&mut producer, &member, &[message(&to, "k", "v")], &[commit_of(&to, 0, "")]);

@@ -9,7 +9,7 @@ use ratchet::cluster::kafka::{Batch, DataPath, Kafka, Member};
 use ratchet::cluster::{Cluster, Error, ErrorKind, GroupEvent, Member as _, Reader as _, RecordBatch};
 use ratchet::record::TopicPartition;
 
-use crate::common::*;
+use crate::cluster_kafka::common::*;
 use crate::random::Random;
 
 fn numbered(count: i64) -> impl Iterator<Item = String> {
@@ -120,7 +120,7 @@ fn last_records_epoch_is_committed_with_the_offset() {
     assert_eq!(committed_epoch(&group, &from, 3), Some(0));
     // Like a claim by a process that has read nothing.
     member.leave().unwrap();
-    let other = crate::common::cluster();
+    let other = crate::cluster_kafka::common::cluster();
     let mut member = other.member(&group, &[Arc::clone(&input)]).unwrap();
     assert_eq!(joined(&mut member), std::slice::from_ref(&from));
     eventually("the offset to be committed", || {

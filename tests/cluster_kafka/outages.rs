@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use ratchet::cluster::kafka::{Batch, Kafka};
 use ratchet::cluster::{Cluster, ErrorKind, Inquiry, Member as _, NewTopic, Producer as _, RecordBatch, Settling as _};
 
-use crate::common::*;
-use crate::support::Broker;
+use crate::cluster_kafka::common::*;
+use crate::kafka::Broker;
 
 fn connect(broker: &Broker, producer: &[(&str, &str)]) -> Kafka {
     kafka(&map(&[("bootstrap.servers", &broker.bootstrap())]), &map(&[]), &map(producer)).unwrap()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ratchet::cluster::kafka::Batch;
 use ratchet::cluster::{Cluster, Member as _, Message, Producer as _, RecordBatch};
 
-use crate::common::*;
+use crate::cluster_kafka::common::*;
 
 const RECORDS: i64 = 2_000_000;
 const VALUE_BYTES: usize = 160;

@@ -7,7 +7,7 @@ use ratchet::cluster::{Cluster, ErrorKind, Reader as _};
 use ratchet::record::TopicPartition;
 use rdkafka::producer::Producer as _;
 
-use crate::common::*;
+use crate::cluster_kafka::common::*;
 
 /// Reads until the position has reached `end`.
 fn read_to(reader: &mut Reader, end: i64) -> Vec<Seen> {

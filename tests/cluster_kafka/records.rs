@@ -4,7 +4,7 @@ use ratchet::cluster::kafka::{Batch, DataPath};
 use ratchet::cluster::{Cluster, ErrorKind, Member as _, Message, Producer as _, Reader as _, RecordBatch};
 use ratchet::record::{HeaderBuf, Headers};
 
-use crate::common::*;
+use crate::cluster_kafka::common::*;
 
 #[test]
 fn key_value_headers_and_timestamp_pass_unchanged() {

@@ -1,6 +1,5 @@
 //! A takeover learns its offsets only once nobody else can write any more.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,8 @@ use ratchet::format::ChangelogOffset;
 use ratchet::record::TopicPartition;
 use rdkafka::producer::Producer as _;
 
-use crate::common::*;
+use crate::alone::is_alone;
+use crate::cluster_kafka::common::*;
 
 fn settled(cluster: &Kafka, group: &str, input: &TopicPartition, changelog: &TopicPartition) -> Settled {
     let mut settling = cluster.settle(Inquiry::of(group, input, changelog));
@@ -64,7 +64,7 @@ fn settling_waits_for_pending_offsets() {
 fn joined_elsewhere(group: &str) -> rdkafka::consumer::ConsumerGroupMetadata {
     use rdkafka::consumer::Consumer as _;
     let mut config = rdkafka::ClientConfig::new();
-    config.set("bootstrap.servers", crate::support::bootstrap()).set("group.id", group);
+    config.set("bootstrap.servers", crate::kafka::bootstrap()).set("group.id", group);
     let consumer: rdkafka::consumer::BaseConsumer = config.create().unwrap();
     consumer.group_metadata().unwrap()
 }
@@ -162,14 +162,7 @@ fn settling_threads() -> usize {
 /// Threads are counted by process: in one of its own no other test settles.
 #[test]
 fn many_partitions_settle_on_a_bounded_number_of_threads() {
-    const ALONE: &str = "RATCHET_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let mut own = Command::new(std::env::current_exe().unwrap());
-        own.args(["--exact", "--nocapture", "settling::many_partitions_settle_on_a_bounded_number_of_threads"]);
-        let output = own.env(ALONE, "yes").env("RATCHET_TEST_BROKERS", crate::support::bootstrap()).output().unwrap();
-        let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
-        println!("{said}");
+    if !is_alone("cluster_kafka::settling::many_partitions_settle_on_a_bounded_number_of_threads") {
         return;
     }
     const PARTITIONS: i32 = 300;

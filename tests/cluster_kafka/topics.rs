@@ -4,7 +4,7 @@ use ratchet::cluster::{Cluster, Detail, ErrorKind, NewTopic, Rights};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 
-use crate::common::*;
+use crate::cluster_kafka::common::*;
 
 #[test]
 fn topic_is_described_as_it_was_created() {
@@ -44,7 +44,7 @@ fn recreated_topic_has_another_id() {
     let (cluster, name) = (cluster(), topic("log", 1));
     let before = cluster.describe_topic(&name).unwrap().unwrap();
     let mut config = rdkafka::ClientConfig::new();
-    config.set("bootstrap.servers", crate::support::bootstrap());
+    config.set("bootstrap.servers", crate::kafka::bootstrap());
     let admin: AdminClient<DefaultClientContext> = config.create().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let deleted = runtime.block_on(admin.delete_topics(&[&name], &AdminOptions::new())).unwrap();

@@ -7,7 +7,7 @@ use ratchet::cluster::kafka::{Batch, Kafka};
 use ratchet::cluster::{Cluster, CommittedOffset, ErrorKind, GroupEvent, Member as _, Producer as _, Ticket};
 use ratchet::record::TopicPartition;
 
-use crate::common::*;
+use crate::cluster_kafka::common::*;
 
 /// The committed offset, once the transaction's marker is written, which is a moment after the commit returns.
 fn offset_of(cluster: &Kafka, group: &str, partition: &TopicPartition) -> CommittedOffset {

@@ -4,10 +4,10 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::gated::{assert_each_once, counted, gated};
+use crate::gates::gated::{assert_each_once, counted, gated};
 use crate::load::things;
 use crate::operator::{Operator, Options};
-use crate::redis::Server;
+use crate::redis_server::Server;
 
 /// A kill is followed by the session timeout, the transaction timeout and a restore.
 const RECOVERY: Duration = Duration::from_secs(90);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster::Stored;
 use crate::job::Job;
-use crate::redis::Server;
+use crate::redis_server::Server;
 
 /// A job whose topology has a gate.
 pub fn gated(theme: &str, partitions: i32, server: &Server, more: &str) -> Job {

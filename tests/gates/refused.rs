@@ -8,12 +8,12 @@ use std::process::Command;
 use std::thread;
 
 use crate::database;
-use crate::gated::{assert_each_once, counted, gated, with_gate};
+use crate::gates::gated::{assert_each_once, counted, gated, with_gate};
 use crate::job::Job;
 use crate::kafka::Port;
 use crate::load::things;
 use crate::operator::{Operator, Options};
-use crate::redis::Server;
+use crate::redis_server::Server;
 use crate::until::{DEADLINE, within};
 
 const SECRET: &str = "hunter2-and-more";

@@ -3,11 +3,11 @@
 
 use crate::cluster::Kafka;
 use crate::database::Database;
-use crate::gated::{assert_each_once, counted, gated};
+use crate::gates::gated::{assert_each_once, counted, gated};
 use crate::job::Job;
 use crate::load::{thing, things};
 use crate::operator::Operator;
-use crate::redis::Server;
+use crate::redis_server::Server;
 use crate::until::{DEADLINE, within};
 
 #[test]
@@ -78,7 +78,7 @@ fn record_that_the_output_refuses_leaves_no_mark() {
     let job = Job::on(Kafka::shared(), "refused");
     job.kafka.create(&job.input, 2, &[]);
     job.kafka.create(&job.output, 2, &[("max.message.bytes", "2000")]);
-    let job = crate::gated::with_gate(job, &Server::shared().url(""), "");
+    let job = crate::gates::gated::with_gate(job, &Server::shared().url(""), "");
     let huge = |partition: i32, id: &str| {
         let mut record = thing(partition, id, 1);
         record.value = Some(format!("{{\"id\":\"{id}\",\"version\":1,\"note\":\"{}\"}}", "x".repeat(4000)).into());

@@ -8,11 +8,11 @@ use ratchet::effect::gate::{Asked, Gate, IDENTITY_BYTES, Identity, Place};
 use ratchet::redis::Address;
 use ratchet::redis::gate::{Redis, Settings};
 
-use crate::gated::{assert_each_once, counted, gated};
+use crate::gates::gated::{assert_each_once, counted, gated};
 use crate::job::{Job, SESSION_TIMEOUT};
 use crate::load::things;
 use crate::operator::Operator;
-use crate::redis::Server;
+use crate::redis_server::Server;
 use crate::relay::{Line, Relay};
 use crate::until::{DEADLINE, within};
 

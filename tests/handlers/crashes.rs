@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::handlers::work::{RECOVERY, Work};
 use crate::provider::Move;
-use crate::work::{RECOVERY, Work};
 
 const KEYED: &str = "honoured_for: 24h";
 const STEPS: [&str; 3] = ["authorise", "capture", "receipt"];

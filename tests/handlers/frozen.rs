@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::database::Database;
+use crate::handlers::work::{RECOVERY, Work};
 use crate::until::{DEADLINE, within};
-use crate::work::{RECOVERY, Work};
 
 /// How long the server keeps a transaction of a session that is silent.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::handlers::work::{RECOVERY, Work};
 use crate::provider::{Move, Plan};
 use crate::until::{DEADLINE, within};
-use crate::work::{RECOVERY, Work};
 
 const KEYED: &str = "honoured_for: 24h";
 

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::handlers::work::Work;
 use crate::provider::Move;
 use crate::until::{DEADLINE, within};
-use crate::work::Work;
 
 /// Longer than a stop waits.
 const LONG: Duration = Duration::from_secs(24);

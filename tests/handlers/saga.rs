@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::database::{self, Database};
+use crate::handlers::work::Work;
 use crate::provider::Move;
-use crate::work::Work;
 
 const KEYED: &str = "honoured_for: 24h";
 const COUNT: usize = 24;

@@ -2,10 +2,10 @@
 
 use std::process::{Command, Output, Stdio};
 
+use crate::handlers::work::Work;
 use crate::operator::Operator;
 use crate::provider::Move;
 use crate::until::{DEADLINE, within};
-use crate::work::Work;
 
 /// What a command comes to: how it has ended, and what it has printed and said.
 fn told(work: &Work, words: &[&str]) -> (Option<i32>, String, String) {

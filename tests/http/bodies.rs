@@ -7,7 +7,7 @@ use ratchet::effect::http::{HASHED_MAX, Settings};
 use ratchet::effect::provider::{Body, Heard};
 use sha2::{Digest as _, Sha256};
 
-use crate::caller::{Caller, code, rendered, settings};
+use crate::http::caller::{Caller, code, rendered, settings};
 use crate::provider::{Move, Plan, Provider};
 
 fn answered(settings: Settings, plan: Plan) -> (Heard, Provider, Caller) {
@@ -96,9 +96,9 @@ fn large_requests_arrive_or_are_answered_early() {
     let long = "x".repeat(5 << 20);
     assert_eq!(code(&caller.call(rendered(&provider.url("/"), &long))), 201);
     assert!(provider.seen()[0].body.as_ref().is_some_and(|body| body.len() == 5 << 20));
-    let raw = crate::raw::Raw::start(|mut stream, _| {
+    let raw = crate::http::raw::Raw::start(|mut stream, _| {
         std::io::Read::read_exact(&mut stream, &mut [0; 4096]).unwrap();
-        crate::raw::answer(&mut stream, "413 Content Too Large");
+        crate::http::raw::answer(&mut stream, "413 Content Too Large");
         std::thread::sleep(Duration::from_secs(60));
     });
     let began = Instant::now();

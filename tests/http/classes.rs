@@ -7,9 +7,9 @@ use ratchet::effect::call::{Answer, RetryAfter, Status};
 use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Body;
 
-use crate::caller::{Caller, assert_lost, assert_not_sent, code, rendered, settings};
+use crate::http::caller::{Caller, assert_lost, assert_not_sent, code, rendered, settings};
+use crate::http::raw::{Raw, answer, read_request};
 use crate::provider::{Move, Plan, Provider};
-use crate::raw::{Raw, answer, read_request};
 
 /// The first request acts; each one after it is told what the first was.
 #[test]
@@ -138,9 +138,9 @@ fn answer_that_does_not_come_is_lost() {
         let heard = caller.call(rendered(&provider.url(&format!("/{identity}")), &identity));
         assert_lost(&heard, words);
         assert_eq!(heard.took >= Duration::from_secs(1), words.contains("within"), "{heard:?}");
-        let key = crate::caller::key(&identity).to_string();
+        let key = crate::http::caller::key(&identity).to_string();
         let acted = || provider.acts().get(&key).copied().unwrap_or(0) == acts;
-        crate::caller::until(&format!("{script:?}"), acted);
+        crate::http::caller::until(&format!("{script:?}"), acted);
         assert_eq!(code(&caller.call(rendered(&provider.url("/next"), &format!("{identity} next")))), 201);
     }
 }
@@ -235,7 +235,7 @@ fn provider_that_is_killed_and_comes_back_is_called_again() {
     assert_eq!(code(&caller.call(rendered(&provider.url("/"), "a"))), 201);
     provider.next([Move::silence()]);
     caller.submit(rendered(&provider.url("/"), "b"));
-    crate::caller::until("it has come", || provider.seen().len() == 2);
+    crate::http::caller::until("it has come", || provider.seen().len() == 2);
     provider.kill();
     assert_lost(&caller.heard(), "onnection");
     assert_not_sent(&caller.call(rendered(&provider.url("/"), "c")), "connection refused");
@@ -259,7 +259,7 @@ fn request_that_has_timed_out_does_not_arrive_later() {
     let mut caller = Caller::new(Settings { timeout: Duration::from_secs(1), ..settings() });
     let long = "x".repeat(64 << 20);
     assert_lost(&caller.call(rendered(&format!("http://localhost:{}/", raw.port), &long)), "no answer within 1s");
-    crate::caller::until("it has read", || !raw.all().is_empty());
+    crate::http::caller::until("it has read", || !raw.all().is_empty());
     let read = String::from_utf8(raw.all()).unwrap();
     assert!(read.contains("ConnectionReset"), "{read}");
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use ratchet::effect::call::Answer;
 use ratchet::effect::http::Settings;
 
-use crate::caller::{Caller, assert_not_sent, code, rendered, settings};
+use crate::http::caller::{Caller, assert_not_sent, code, rendered, settings};
+use crate::http::raw::{Blackhole, Raw};
 use crate::provider::{Authority, Options, Provider};
-use crate::raw::{Blackhole, Raw};
 
 /// Passes connections on, after a while.
 pub struct Slow {

@@ -8,7 +8,7 @@ use ratchet::effect::call::{Answer, KeyWindow};
 use ratchet::effect::http::{Http, Settings};
 use ratchet::effect::provider::Provider as _;
 
-use crate::caller::{Caller, code, rendered, settings, until};
+use crate::http::caller::{Caller, code, rendered, settings, until};
 use crate::provider::{Move, Provider};
 
 /// What is under way is dropped with the lane, and nothing of the thread is left.
@@ -44,7 +44,7 @@ fn thread_ends_with_its_lane() {
 /// While it waits for a name, a connection or a turn, too.
 #[test]
 fn thread_that_connects_ends_at_once() {
-    let blackhole = crate::raw::Blackhole::new();
+    let blackhole = crate::http::raw::Blackhole::new();
     let mut caller = Caller::new(settings());
     caller.submit(rendered(&format!("http://127.0.0.1:{}/", blackhole.port), "a"));
     std::thread::sleep(Duration::from_millis(100));

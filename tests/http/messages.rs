@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ratchet::effect::http::{Http, Settings, is_own_header};
 use ratchet::effect::provider::Rendered;
 
-use crate::caller::{Caller, assert_not_sent, code, key, rendered, settings};
+use crate::http::caller::{Caller, assert_not_sent, code, key, rendered, settings};
 use crate::provider::{Options, Provider, Seen};
 
 fn headers(of: &[(&str, &[u8])]) -> Vec<(Arc<str>, Vec<u8>)> {

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use ratchet::effect::http::Settings;
 
-use crate::caller::{Caller, rendered, settings};
-use crate::connecting::splice;
+use crate::http::caller::{Caller, rendered, settings};
+use crate::http::connecting::splice;
+use crate::http::raw::{Raw, answer, read_request};
 use crate::provider::{Options, Provider};
-use crate::raw::{Raw, answer, read_request};
 
 const URL: &str = "RATCHET_TEST_URL";
 const AUTHORITIES: &str = "RATCHET_TEST_AUTHORITIES";
@@ -35,7 +35,7 @@ fn proxy() -> Raw {
 /// What a process with these variables hears.
 fn heard(url: &str, provider: &Provider, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "proxies::call", "--ignored", "--nocapture"]);
+    command.args(["--exact", "http::proxies::call", "--ignored", "--nocapture"]);
     for name in ["ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"] {
         command.env_remove(name).env_remove(name.to_lowercase());
     }

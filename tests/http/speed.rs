@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ratchet::effect::http::Settings;
 
-use crate::caller::{Caller, rendered, settings};
+use crate::http::caller::{Caller, rendered, settings};
 use crate::provider::{Move, Provider};
 
 /// The time that the threads of lanes have used, in seconds.

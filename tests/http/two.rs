@@ -6,7 +6,7 @@ use ratchet::effect::call::{Answer, Status};
 use ratchet::effect::http::Settings;
 use ratchet::effect::provider::{Body, Rendered};
 
-use crate::caller::{Caller, assert_lost, code, key, rendered, settings};
+use crate::http::caller::{Caller, assert_lost, code, key, rendered, settings};
 use crate::provider::{Move, Options, Plan, Provider};
 
 fn caller(provider: &Provider) -> Caller {
@@ -100,7 +100,7 @@ fn connection_that_breaks_loses_what_was_on_it() {
     for number in 0..5 {
         caller.submit(rendered(&provider.url("/"), &number.to_string()));
     }
-    crate::caller::until("all have come", || provider.seen().len() == 5);
+    crate::http::caller::until("all have come", || provider.seen().len() == 5);
     provider.kill();
     for heard in caller.hear(5) {
         assert_lost(&heard, "");
@@ -128,7 +128,7 @@ fn provider_that_does_not_speak_it_is_called_all_the_same() {
 fn provider_that_allows_no_requests_is_not_sent_to() {
     let provider = Provider::with(Options { streams: 0, tls: true, two: true, ..Options::default() });
     let heard = caller(&provider).call(rendered(&provider.url("/"), "a"));
-    crate::caller::assert_not_sent(&heard, "takes no requests");
+    crate::http::caller::assert_not_sent(&heard, "takes no requests");
 }
 
 /// Nothing is lost when a provider replaces its connections, as it does when it is deployed.
@@ -139,7 +139,7 @@ fn connection_that_takes_no_more_requests_is_replaced() {
     for round in 0..10 {
         provider.next([Move::act().slow(Duration::from_millis(200))]);
         caller.submit(rendered(&provider.url("/"), &format!("{round}-slow")));
-        crate::caller::until("it has come", || provider.seen().len() == round * 6 + 1);
+        crate::http::caller::until("it has come", || provider.seen().len() == round * 6 + 1);
         provider.leave_connections();
         for number in 0..5 {
             // Before, while and after that is known.

@@ -7,7 +7,7 @@ use ratchet::effect::call::{Answer, KeyWindow};
 use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Request;
 
-use crate::caller::{Caller, Clock, code, key, rendered, settings, until};
+use crate::http::caller::{Caller, Clock, code, key, rendered, settings, until};
 use crate::provider::{Move, Provider};
 
 #[test]
@@ -97,7 +97,7 @@ fn request_that_waits_beyond_its_window_is_too_late() {
 fn window_is_looked_at_after_connecting() {
     let (provider, clock) = (Provider::by_two(), Clock::default());
     let settings = Settings { window: Some(window()), authorities: Some(provider.authority()), ..settings() };
-    let through = crate::connecting::Slow::start(provider.port, Duration::from_secs(2));
+    let through = crate::http::connecting::Slow::start(provider.port, Duration::from_secs(2));
     let mut caller = Caller::with_clock(settings, &clock);
     caller.submit(rendered(&format!("https://localhost:{}/", through.port), "a"));
     std::thread::sleep(Duration::from_millis(150));

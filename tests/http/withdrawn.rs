@@ -8,7 +8,7 @@ use std::time::Duration;
 use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Request;
 
-use crate::caller::{Caller, key, rendered, settings};
+use crate::http::caller::{Caller, key, rendered, settings};
 use crate::provider::{Move, Provider};
 
 /// Requests are taken back while they queue, wait for a connection, or are written: each is either taken back, or heard

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use crate::access::{log_in, password};
 use crate::checked::check_online;
 use crate::checker::{Fate, check};
 use crate::cluster::{Acl, Kafka, Resource};
@@ -13,6 +12,7 @@ use crate::job::Job;
 use crate::kafka::{self, shared_broker};
 use crate::load::{thing, things};
 use crate::operator::{Operator, Options};
+use crate::real_kafka::access::{log_in, password};
 use crate::until::{DEADLINE, within};
 
 const DOCS: &str = include_str!("../../docs/operations.md");

@@ -3,11 +3,11 @@
 
 use std::fs;
 
-use crate::access::{password, secured};
 use crate::kafka;
 use crate::load::things;
 use crate::operator::Operator;
 use crate::planted::{assert_hidden, planted};
+use crate::real_kafka::access::{password, secured};
 use crate::until::DEADLINE;
 
 const VERBOSE: &str = "log: {format: FORMAT, level: trace}";

@@ -4,7 +4,7 @@ use ratchet::effect::postgres::Statement;
 use ratchet::effect::{Effects, Failed, Session};
 
 use crate::database::Database;
-use crate::task::{Calls, Task, effects, rejected, session, settings_of, sql};
+use crate::postgres::task::{Calls, Task, effects, rejected, session, settings_of, sql};
 
 mod same;
 

@@ -4,7 +4,7 @@ use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{Answer, ErrorKind, Failed, Mark};
 
 use crate::database::Database;
-use crate::task::{Calls, Redos, Task, add, each, effects, key, session, settings, sql, token};
+use crate::postgres::task::{Calls, Redos, Task, add, each, effects, key, session, settings, sql, token};
 
 const TABLE: &str = "create table t (id bigserial, v int not null)";
 const INSERT: &str = "insert into t (v) values ($1)";

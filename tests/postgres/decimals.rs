@@ -4,7 +4,7 @@ use ratchet::effect::Session;
 use ratchet::effect::postgres::{Settings, Statement, ddl, inspect};
 
 use crate::database::Database;
-use crate::task::{Task, effects, rejected, session, settings_of};
+use crate::postgres::task::{Task, effects, rejected, session, settings_of};
 
 const CREATE: &str = "create domain money2 as numeric(12, 2); create table t (id int primary key, price numeric(12, 2), \
                       amount money2, count bigint, rate float8, prices numeric[], name text)";

@@ -6,7 +6,7 @@ use ratchet::effect::postgres::{Inbox, Settings};
 use ratchet::effect::{Answer, Effects, Failed};
 
 use crate::database::Database;
-use crate::task::{Redos, Task, add, session, settings, with_inbox};
+use crate::postgres::task::{Redos, Task, add, session, settings, with_inbox};
 
 const TABLE: &str = "create table t (id bigserial, v text)";
 

@@ -3,7 +3,7 @@
 use ratchet::effect::postgres::{Finding, Settings, Statement, ddl, inspect, inspect_with};
 
 use crate::database::{Database, shared};
-use crate::task::{settings, settings_of, sql, with_inbox};
+use crate::postgres::task::{settings, settings_of, sql, with_inbox};
 
 fn upsert(table: &str) -> Statement {
     Statement::Upsert { table: table.to_owned(), key: vec!["id".to_owned()], columns: None }

@@ -6,7 +6,7 @@ use ratchet::effect::postgres::{Settings, ddl};
 use ratchet::effect::{Error, ErrorKind};
 
 use crate::database::{Database, shared};
-use crate::task::{Task, key, session, settings, settings_of, with_inbox};
+use crate::postgres::task::{Task, key, session, settings, settings_of, with_inbox};
 
 #[track_caller]
 fn refused(settings: &Settings) -> Error {

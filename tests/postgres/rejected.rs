@@ -4,8 +4,8 @@ use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{ErrorKind, Failed, Rejected};
 
 use crate::database::{Database, shared};
-use crate::proxy::Proxy;
-use crate::task::{Redos, Task, each, effects, rejected, session, settings, settings_of, sql, with_inbox};
+use crate::postgres::proxy::Proxy;
+use crate::postgres::task::{Redos, Task, each, effects, rejected, session, settings, settings_of, sql, with_inbox};
 
 /// Commits records of which the second and the last are refused, and checks that these are named, with these words, and
 /// that the others can be committed without them.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 
 use crate::database::Database;
-use crate::task::{Task, each, session, settings};
+use crate::postgres::task::{Task, each, session, settings};
 
 const INSERT: &str = "insert into t (v) values ($1)";
 const RUNS: usize = 5;

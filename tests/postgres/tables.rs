@@ -4,7 +4,7 @@ use ratchet::effect::postgres::{Settings, Statement};
 use ratchet::effect::{ErrorKind, Failed, Session};
 
 use crate::database::Database;
-use crate::task::{Task, effects, rejected, session, settings_of};
+use crate::postgres::task::{Task, effects, rejected, session, settings_of};
 
 const UNAVAILABLE: &str = "__debezium_unavailable_value";
 /// What Java's `UUID.nameUUIDFromBytes` makes of it.

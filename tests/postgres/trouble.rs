@@ -9,8 +9,8 @@ use ratchet::effect::{Answer, Complete, Effects, ErrorKind, Failed};
 
 use crate::database::{Database, shared};
 use crate::kafka;
-use crate::proxy::Proxy;
-use crate::task::{Redos, Task, each, effects, key, session, settings, settings_of, sql, token};
+use crate::postgres::proxy::Proxy;
+use crate::postgres::task::{Redos, Task, each, effects, key, session, settings, settings_of, sql, token};
 use crate::until::{DEADLINE, within};
 
 const INSERT: &str = "insert into t values ($1)";
@@ -366,7 +366,7 @@ fn read_only_database_passes() {
     let mut session = session(&settings(&database, &[(INSERT, 1)]));
     Task::claim(&mut *session, 0);
     database.run(&format!("alter database {} set default_transaction_read_only = on", database.name));
-    let mut later = crate::task::session(&settings(&database, &[(INSERT, 1)]));
+    let mut later = crate::postgres::task::session(&settings(&database, &[(INSERT, 1)]));
     let error = later.claim(&key(0), true).expect_err("it is read only");
     assert_eq!(error.kind, ErrorKind::Passing, "{error}");
     assert!(error.message.contains("25006"), "{error}");

@@ -8,7 +8,7 @@ use ratchet::effect::postgres::{Postgres, inspect};
 use ratchet::effect::{Error, ErrorKind};
 
 use crate::database::{Database, GUARDED, shared};
-use crate::task::{Task, key, session, settings_of};
+use crate::postgres::task::{Task, key, session, settings_of};
 
 fn connects(url: &str) -> Result<(), Error> {
     session(&settings_of(url, vec![])).claim(&key(0), true).map(drop)

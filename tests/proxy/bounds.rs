@@ -6,8 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::client::{begin, charge, metric, request, send};
-use super::program::Room;
 use super::service::Service;
+use crate::program::Room;
 
 /// Reads until the other side closes; how long that took.
 async fn closed(stream: &mut TcpStream) -> (Duration, String) {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::crowd::slow;
-use super::program::{Proxy, Room};
+use crate::program::{Proxy, Room};
 
 /// A service in another language; killed when dropped.
 struct Foreign {

@@ -8,8 +8,8 @@ use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 
 use super::client::{Got, Unanswered, begin, charge, request, send};
-use super::program::{Proxy, Room, WAIT};
 use super::service::{Service, answer};
+use crate::program::{Proxy, Room, WAIT};
 
 /// A service that answers when it may.
 async fn waiting() -> (Service, Arc<Semaphore>) {

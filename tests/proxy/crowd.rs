@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 
 use super::client::{begin, charge, outcomes, send};
-use super::program::{Room, WAIT};
 use super::service::{Service, answer};
+use crate::program::{Room, WAIT};
 
 /// A service that takes its time, and answers 201 with the number of the run.
 pub async fn slow(length: Duration) -> Service {

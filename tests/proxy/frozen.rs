@@ -9,10 +9,9 @@ use http_body_util::Full;
 use tokio::task::JoinHandle;
 
 use super::client::{Got, charge, send};
-use super::database::Database;
-use super::program::{Keeps, Proxy, Room, WAIT};
-use super::redis_server;
 use super::shop::{ALWAYS_HELD, HELD, Shop};
+use crate::database::Database;
+use crate::program::{Keeps, Proxy, Room, WAIT};
 
 const WAITING: &str = "wait: 30s";
 
@@ -144,7 +143,7 @@ macro_rules! on_shared_stores {
         }
         mod redis {
             $(#[test] fn $case() {
-                let server = super::redis_server::Server::start(&[]);
+                let server = crate::redis_server::Server::start(&[]);
                 super::run(super::$case(super::Keeps::Redis(server.url(""))));
             })+
         }

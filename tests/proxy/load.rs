@@ -13,10 +13,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::client::charge;
-use super::database::Database;
-use super::program::{Keeps, Room};
-use super::redis_server;
 use super::shop::Shop;
+use crate::database::Database;
+use crate::program::{Keeps, Room};
+use crate::redis_server;
 
 const CONNECTIONS: u64 = 64;
 const LENGTH: Duration = Duration::from_secs(2);

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::client::{charge, for_two, metric, outcomes, page, request, send, two, whole};
-use super::program::Room;
 use super::service::{Service, answer};
+use crate::program::Room;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn first_answer_is_given_again_and_something_else_is_refused() {

@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::client::{begin, for_two, request, send, two, whole};
-use super::program::{Room, WAIT};
 use super::service::{Answer, Broken, Service, answer};
+use crate::program::{Room, WAIT};
 
 /// Says what it was asked, and gives back what it was sent with its trailers.
 async fn echo(request: http::Request<hyper::body::Incoming>) -> Answer {

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use super::program::{Keeps, Room};
+use crate::program::{Keeps, Room};
 
 fn ran(mut command: Command) -> (Option<i32>, String) {
     let Output { status, stderr, stdout } = command.output().unwrap();

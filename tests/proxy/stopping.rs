@@ -11,8 +11,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::client::{begin, charge, send, whole};
-use super::program::{Room, WAIT};
 use super::service::{Broken, Service, answer};
+use crate::program::{Room, WAIT};
 
 async fn slow(length: Duration) -> Service {
     Service::start(move |_| async move {

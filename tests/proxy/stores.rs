@@ -1,10 +1,10 @@
 //! Proxies that share a store, and one whose store goes away.
 
 use super::client::{Got, charge, metric, page, send};
-use super::database::Database;
-use super::program::{Keeps, Proxy, Room, WAIT};
-use super::redis_server;
 use super::service::Service;
+use crate::database::Database;
+use crate::program::{Keeps, Proxy, Room, WAIT};
+use crate::redis_server;
 
 fn run<F: Future<Output = ()>>(test: F) {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(test);

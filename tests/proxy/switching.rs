@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::program::Room;
+use crate::program::Room;
 
 /// The handshake of RFC 6455, 1.3.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";

@@ -7,11 +7,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::client::{Got, charge, outcomes, page, send};
-use super::disk::Disk;
-use super::program::{Keeps, Proxy, Room};
 use super::service::Service;
 use super::shop::Shop;
-use super::until::DEADLINE;
+use crate::disk::Disk;
+use crate::program::{Keeps, Proxy, Room};
+use crate::until::DEADLINE;
 
 /// Nobody gives up while a sync is held.
 const SETTINGS: &str = "store_timeout: 50s\nlease: 60s";

@@ -9,10 +9,10 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::authority::Authority;
 use super::client::{charge, for_two, request, send, whole};
-use super::program::{Proxy, Room};
 use super::service::{Service, answer};
+use crate::program::{Proxy, Room};
+use crate::provider::Authority;
 
 async fn connect(proxy: &Proxy, protocol: &[u8]) -> tokio_rustls::client::TlsStream<TcpStream> {
     let file = Authority::shared().file();

@@ -11,14 +11,14 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use super::client::{Got, metric, outcomes, page, request, send};
-use super::database::{Admin, Database, Server as Postgres, shared as shared_postgres};
-use super::disk::Disk;
-use super::program::{Keeps, Proxy, Room};
-use super::redis_server::Server as Redis;
-use super::relay::{Line, Relay};
 use super::service::Service;
 use super::shop::{HELD, Shop};
-use super::until::{DEADLINE, within};
+use crate::database::{Admin, Database, Server as Postgres, shared as shared_postgres};
+use crate::disk::Disk;
+use crate::program::{Keeps, Proxy, Room};
+use crate::redis_server::Server as Redis;
+use crate::relay::{Line, Relay};
+use crate::until::{DEADLINE, within};
 
 /// Longer than the store may take.
 const SLOW: Duration = Duration::from_millis(1_500);

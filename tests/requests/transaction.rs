@@ -7,7 +7,7 @@ use ratchet::effect::postgres::requests::Requests;
 use ratchet::http::request::{Answer, AnswerBody, Found, Held, Store, Wanted};
 
 use crate::database::{Admin, Database};
-use crate::stores::{FENCED, KEPT, LONG, NEW, TAKEN_OVER, answer, answered, new_id, wanted};
+use crate::requests::stores::{FENCED, KEPT, LONG, NEW, TAKEN_OVER, answer, answered, new_id, wanted};
 
 fn reservation(held: Held) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

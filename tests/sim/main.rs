@@ -24,6 +24,8 @@ mod client;
 mod coroutine;
 mod cut;
 mod database;
+#[cfg(test)]
+mod differential;
 mod disk;
 #[cfg(test)]
 mod driver;
@@ -281,7 +283,7 @@ fn handled_seeds() {
     hunt::of_profile("handled", 40);
 }
 
-/// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make test` and `make sim` set it. The
+/// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make sim` sets it. The
 /// page of what they reach is written by `make sim-hunt`.
 #[test]
 fn new_seeds_of_all_profiles() {

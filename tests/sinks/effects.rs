@@ -7,7 +7,7 @@ use crate::checker::Fate;
 use crate::cluster::Fresh;
 use crate::load::{Load, Random, now_ms, thing};
 use crate::operator::Operator;
-use crate::shop::Shop;
+use crate::sinks::shop::Shop;
 use crate::until::DEADLINE;
 
 #[test]

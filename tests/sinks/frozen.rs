@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cluster::Fresh;
 use crate::load::{Load, Random};
 use crate::operator::Operator;
-use crate::shop::{Shop, is_refused};
+use crate::sinks::shop::{Shop, is_refused};
 use crate::until::{DEADLINE, within};
 
 /// How long the server keeps a transaction of a session that is silent.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::database::{Admin, Server};
 use crate::load::{Feed, Load, Random};
 use crate::operator::{Operator, Options};
-use crate::proxy::Proxy;
-use crate::shop::Shop;
+use crate::postgres::proxy::Proxy;
+use crate::sinks::shop::Shop;
 use crate::until::{DEADLINE, within};
 
 /// A kill is followed by the session timeout, the transaction timeout and a restore.

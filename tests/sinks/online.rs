@@ -6,7 +6,7 @@ use crate::checked::check_online;
 use crate::database::{Database, GUARDED, shared};
 use crate::load::{Load, Random};
 use crate::operator::Operator;
-use crate::shop::{Shop, TABLES};
+use crate::sinks::shop::{Shop, TABLES};
 use crate::until::DEADLINE;
 
 /// A shop whose operators have the role without rights, which may read all tables but ratchet's own.

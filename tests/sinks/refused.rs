@@ -6,7 +6,7 @@ use crate::cluster::{Fresh, Stored};
 use crate::database::Database;
 use crate::load::now_ms;
 use crate::operator::Operator;
-use crate::shop::{Shop, TABLES};
+use crate::sinks::shop::{Shop, TABLES};
 use crate::until::DEADLINE;
 
 /// A column of many types.

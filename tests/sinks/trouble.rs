@@ -12,7 +12,7 @@ use crate::database::{Admin, Server};
 use crate::disk::Disk;
 use crate::load::{Feed, Load, Random, thing};
 use crate::operator::Operator;
-use crate::shop::Shop;
+use crate::sinks::shop::Shop;
 use crate::until::{DEADLINE, within};
 
 /// After a long trouble tasks try again every ten seconds.

@@ -15,8 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rustls::{ServerConnection, StreamOwned};
 
-use crate::authority::Authority;
 use crate::kafka::{Port, run_folder};
+use crate::provider::Authority;
 
 /// The client that gets tokens.
 pub const CLIENT: &str = "ratchet-client";

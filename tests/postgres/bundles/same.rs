@@ -7,7 +7,7 @@ use ratchet::effect::postgres::{Settings, Statement};
 
 use super::{APART, Copy};
 use crate::database::Database;
-use crate::task::{Task, effects, rejected, session, settings_of};
+use crate::postgres::task::{Task, effects, rejected, session, settings_of};
 
 const UNAVAILABLE: &str = "__debezium_unavailable_value";
 /// Types as columns may have them.

@@ -15,7 +15,7 @@ use front::Place;
 
 use crate::program::Keeps;
 use crate::redis_server::Server;
-use crate::stores::{run, shared_database};
+use crate::requests::stores::{run, shared_database};
 
 fn postgres() -> Place {
     Place::Proxy(Keeps::Postgres(shared_database().url.clone()))
@@ -30,7 +30,7 @@ macro_rules! everywhere {
     ($($case:ident),+ $(,)?) => {
         mod layer {
             use super::{Place, cases};
-            use crate::stores::{on_embedded, on_postgres, on_redis};
+            use crate::requests::stores::{on_embedded, on_postgres, on_redis};
 
             mod embedded {
                 $(#[test] fn $case() { super::on_embedded(|store| super::cases::$case(super::Place::Layer(store))); })+

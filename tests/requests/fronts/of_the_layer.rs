@@ -3,7 +3,7 @@
 use ratchet::http::Idempotency;
 
 use super::front::{Ask, Front};
-use crate::stores::on_embedded;
+use crate::requests::stores::on_embedded;
 
 #[test]
 fn function_says_who_the_caller_is() {

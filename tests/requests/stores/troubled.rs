@@ -12,9 +12,9 @@ use ratchet::redis::Address;
 use ratchet::redis::requests::Requests as Redis;
 
 use super::{KEPT, LONG, NEW, TAKEN_OVER, answer, answered, new_id, wanted};
-use crate::fronts::front::{Ask, Front};
 use crate::redis_server::Server;
 use crate::relay::{Line, Relay};
+use crate::requests::fronts::front::{Ask, Front};
 use crate::until::{DEADLINE, within};
 
 fn runtime() -> tokio::runtime::Runtime {

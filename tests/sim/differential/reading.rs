@@ -1,6 +1,6 @@
 //! Reading: positions pass markers and gaps, and stop before an open transaction.
 
-use crate::{compare, expect, support};
+use crate::differential::{compare, expect, support};
 
 crate::scripts! {
     /// "The restore has ended when the reader's position has reached the end": markers and aborted records have offsets.

@@ -16,10 +16,10 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use crate::ground::{Ground, Pair};
-use crate::play::Play;
-use crate::script::Script;
-use crate::support;
+use crate::differential::ground::{Ground, Pair};
+use crate::differential::play::Play;
+use crate::differential::script::Script;
+use crate::differential::support;
 
 /// How long a healthy broker may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

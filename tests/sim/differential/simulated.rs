@@ -6,11 +6,11 @@ use std::sync::Arc;
 use ratchet::record::TopicPartition;
 
 use crate::client::{Sim, theirs};
+use crate::differential::ground::{Ground, Pair};
+use crate::differential::play::Play;
+use crate::differential::script::Script;
 use crate::driver::alone;
-use crate::ground::{Ground, Pair};
 use crate::kafka::{Broker, Code, Committed, Identity, Isolation, MS, Partition, Record, SECOND, Time};
-use crate::play::Play;
-use crate::script::Script;
 use crate::world::{Process, WALL_MS};
 
 /// Pause before a request is retried after a temporary error.

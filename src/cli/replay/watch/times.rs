@@ -122,8 +122,9 @@ impl Times {
 fn time_of(version: &str, kind: VersionKind, usual: Option<&'static str>) -> Option<(&'static str, i128)> {
     let first = version.trim_start_matches('[').split([',', ']']).next()?;
     if let Some(text) = first.strip_prefix('"') {
-        let moment = text.trim_end_matches('"').parse::<jiff::Timestamp>().ok()?;
-        return of_nanoseconds(moment.as_nanosecond());
+        // As a date and a time, for jiff's timestamps end before the year 9999 does.
+        let moment = text.trim_end_matches('"').strip_suffix('Z')?.parse::<jiff::civil::DateTime>().ok()?;
+        return of_nanoseconds(moment.duration_since(jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0)).as_nanos());
     }
     let number: i128 = first.split('.').next()?.parse().ok()?;
     if kind == VersionKind::Timestamp {

@@ -16,7 +16,7 @@ use ratchet::cluster::{Cluster, Error, ErrorKind, GroupEvent, Member as _, Recor
 use ratchet::record::TopicPartition;
 
 use super::{Play, QUIET_MS, STEP, kind, seen, shown};
-use crate::ground::Ground;
+use crate::differential::ground::Ground;
 
 /// Maximum number of records in a poll.
 const RECORDS: usize = 1000;

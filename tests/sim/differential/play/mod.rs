@@ -9,8 +9,8 @@ use std::time::Duration;
 use ratchet::cluster::{Cluster, Error, TopicId};
 use ratchet::record::TopicPartition;
 
-use crate::ground::Ground;
-use crate::script::{self, Line, Script};
+use crate::differential::ground::Ground;
+use crate::differential::script::{self, Line, Script};
 
 mod members;
 mod producers;

@@ -11,8 +11,8 @@ use ratchet::cluster::{Cluster, CommittedOffset, Error, Member as _, Message, Of
 use ratchet::record::{Headers, TopicPartition};
 
 use super::{Play, seen};
-use crate::ground::Ground;
-use crate::script;
+use crate::differential::ground::Ground;
+use crate::differential::script;
 
 /// A producer, and what was seen of it.
 pub struct Writing<C: Cluster> {

@@ -16,8 +16,8 @@ use ratchet::cluster::{
 use ratchet::record::TopicPartition;
 
 use super::{Play, QUIET_MS, STEP, kind, seen, shown};
-use crate::ground::{Ground, Pair};
-use crate::script;
+use crate::differential::ground::{Ground, Pair};
+use crate::differential::script;
 
 const ASK: std::time::Duration = std::time::Duration::from_secs(5);
 

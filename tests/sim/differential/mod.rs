@@ -7,58 +7,9 @@
 //! - `ground`: what the traits do not offer (administrators, other people's clients); `simulated` and `real`
 //! - `transactions`, `reading`, `groups`, `topics`: the scripts, one for each rule that docs/guarantees.md relies on
 #![allow(clippy::disallowed_methods, reason = "a real Kafka runs by the real clock")]
-#![allow(dead_code, unused_imports, reason = "the simulated cluster can do more than scripts use")]
 
-#[path = "../client/mod.rs"]
-mod client;
-#[path = "../coroutine.rs"]
-mod coroutine;
-#[path = "../judge/coverage.rs"]
-mod coverage;
-#[path = "../cut.rs"]
-mod cut;
-#[path = "../database/mod.rs"]
-mod database;
-#[path = "../driver.rs"]
-mod driver;
-#[path = "../gate.rs"]
-mod gate;
-#[path = "../judge/heard.rs"]
-mod heard;
-#[path = "../kafka/mod.rs"]
-mod kafka;
-#[path = "../provider/mod.rs"]
-mod provider;
-#[path = "../../support/random.rs"]
-mod random;
 #[path = "../../support/kafka/mod.rs"]
 mod support;
-#[path = "../world.rs"]
-mod world;
-
-/// The parts of the judge with which client and world count situations.
-mod judge {
-    pub(crate) use crate::{coverage, heard};
-}
-
-/// The simulated database and gate are part of the world, and no script of these uses them.
-mod lies {
-    #[derive(Clone, Copy)]
-    pub(crate) enum Lie {
-        RowNotCompared,
-        SweepWithoutRow,
-        KafkaBeforeSink,
-        TagIgnored,
-        StepRowNotKept,
-        AbandonedGoesOn,
-        OwnMarkUnknown,
-        MarksNotAtOnce,
-    }
-
-    pub(crate) fn is_told(_: Lie) -> bool {
-        false
-    }
-}
 
 mod ground;
 mod groups;
@@ -109,6 +60,6 @@ pub fn compare(text: &str) {
 #[macro_export]
 macro_rules! scripts {
     ($($(#[doc = $doc:literal])+ $name:ident: $text:literal;)+) => {
-        $($(#[doc = $doc])+ #[test] fn $name() { $crate::compare($text); })+
+        $($(#[doc = $doc])+ #[test] fn $name() { $crate::differential::compare($text); })+
     };
 }

@@ -3,34 +3,6 @@
 //!
 //! The suite has a slice of it. With `RATCHET_TEST_CALLS_SECONDS` instances die at all points, and random trouble lasts
 //! for so long (`make calls`).
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the tests observe a running system from outside: they have a clock and may wait"
-)]
-
-#[path = "../support/checker/mod.rs"]
-mod checker;
-#[path = "../support/cluster/mod.rs"]
-mod cluster;
-#[path = "../support/disk.rs"]
-mod disk;
-#[path = "../support/job.rs"]
-mod job;
-#[path = "../support/kafka/mod.rs"]
-mod kafka;
-#[path = "../support/load.rs"]
-mod load;
-#[path = "../support/operator.rs"]
-mod operator;
-#[path = "../provider/mod.rs"]
-mod provider;
-#[path = "../support/random.rs"]
-mod random;
-#[path = "../support/screen.rs"]
-#[allow(dead_code, reason = "no operator draws here")]
-mod screen;
-#[path = "../support/until.rs"]
-mod until;
 
 mod charges;
 mod counted;

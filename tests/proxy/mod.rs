@@ -1,0 +1,20 @@
+//! `ratchet proxy` from outside: the built program on free ports, a real service behind it, real clients before it.
+
+mod bounds;
+mod client;
+mod clients;
+mod crashes;
+mod crowd;
+mod frozen;
+mod load;
+mod outcomes;
+mod passing;
+mod service;
+mod settings;
+mod shop;
+mod stopping;
+mod stores;
+mod switching;
+mod syncs;
+mod tls;
+mod troubled;
