@@ -47,12 +47,12 @@ pub fn keep(slot: &StateDir, topology: &str, short_digest: &str, text: &str) -> 
 /// The text of a topology's rules with this digest, if any slot of the state folder `root` has one that `is_theirs`.
 pub fn find(root: &Path, topology: &str, short_digest: &str, is_theirs: impl Fn(&str) -> bool) -> Option<String> {
     let slots = fs::read_dir(root).ok()?;
-    let texts = slots.filter_map(|slot| {
+    let mut texts = slots.filter_map(|slot| {
         let path = file(&slot.ok()?.path(), topology, short_digest);
         let length = fs::metadata(&path).ok()?.len();
         (length <= TEXT_BYTES_MAX).then(|| fs::read_to_string(path).ok()).flatten()
     });
-    texts.into_iter().find(|text| is_theirs(text))
+    texts.find(|text| is_theirs(text))
 }
 
 #[cfg(test)]
