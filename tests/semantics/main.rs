@@ -10,6 +10,7 @@ mod docs;
 mod mariadb;
 mod presets;
 mod properties;
+mod reads;
 mod real;
 mod redelivery;
 mod task;
