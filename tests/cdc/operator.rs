@@ -150,11 +150,16 @@ impl Operator {
         assert!(status.success(), "ratchet did not stop cleanly: {status}, see {}", self.log().display());
     }
 
-    /// Kills it (SIGKILL), and removes its state.
-    pub fn kill_and_wipe(&mut self) {
+    /// Kills it (SIGKILL).
+    pub fn kill(&mut self) {
         let mut child = self.child.take().expect("it was started");
         child.kill().expect("it is our child");
         child.wait().expect("it was killed");
+    }
+
+    /// Kills it, and removes its state.
+    pub fn kill_and_wipe(&mut self) {
+        self.kill();
         fs::remove_dir_all(self.folder.join("state")).expect("it has a state");
     }
 

@@ -14,6 +14,7 @@ mod logical;
 mod mariadb;
 mod presets;
 mod properties;
+mod reads;
 mod real;
 mod redelivery;
 mod task;
