@@ -356,7 +356,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
 
 /// What has come of a run of which this topology is refused, for this reason.
 fn refused(outcome: Result<(), Error>, (name, reason): (String, String), may_pass: bool) -> Result<(), Error> {
-    tracing::error!(topology = name, reason, "topology refused");
+    tracing::error!(topology = name, %reason, "topology refused");
     Error::and(outcome, Err(Error::Topology { name, reason, may_pass }))
 }
 

@@ -89,7 +89,7 @@ impl Shape {
             Self::Maxwell => Some("maxwell@1"),
             Self::Canal => Some("canal@1"),
             Self::Ogg => Some("ogg@2"),
-            Self::Ticdc => Some("ticdc@1"),
+            Self::Ticdc => Some("ticdc@2"),
             Self::Cockroach => Some("cockroachdb@1"),
             Self::Flattened(None) | Self::DebeziumWithoutSource | Self::Dms | Self::CloudEvent | Self::Plain => None,
         }
@@ -122,15 +122,15 @@ fn is_cockroach(fields: &serde_json::Map<String, Value>) -> bool {
 /// The preset for a Debezium connector.
 fn debezium(connector: &str) -> Option<&'static str> {
     Some(match connector {
-        "postgresql" => "debezium-postgres@2",
-        "mysql" => "debezium-mysql@1",
-        "mariadb" => "debezium-mariadb@2",
-        "sqlserver" => "debezium-sqlserver@1",
-        "oracle" => "debezium-oracle@2",
+        "postgresql" => "debezium-postgres@3",
+        "mysql" => "debezium-mysql@2",
+        "mariadb" => "debezium-mariadb@3",
+        "sqlserver" => "debezium-sqlserver@2",
+        "oracle" => "debezium-oracle@3",
         "mongodb" => "debezium-mongodb@1",
         "vitess" => "debezium-vitess@1",
-        "db2" => "debezium-db2@1",
-        "informix" => "debezium-informix@1",
+        "db2" => "debezium-db2@2",
+        "informix" => "debezium-informix@2",
         "spanner" => "debezium-spanner@1",
         _ => return None,
     })

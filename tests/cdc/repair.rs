@@ -55,19 +55,9 @@ fn topology(name: &str, reads: &str) -> String {
     format!(
         "
 name: {name}
-preset: debezium-postgres@2
+preset: debezium-postgres@3
 input: {{topics: [{TOPIC}]}}
-kinds: # the preset's, but for `reads`
-  of: {{first_of: [value.__op, value.__deleted, value.op]}}
-  delete: [d, 'true', true]
-  read: [r]
-  reads: {reads}
-  truncate: [t]
-  message: [m]
-  table:
-    - {{first_of: [value.__source_db, value.__db, value.source.db]}}
-    - {{first_of: [value.__source_schema, value.__schema, value.source.schema]}}
-    - {{first_of: [value.__source_table, value.__table, value.source.table]}}
+kinds: {{reads: {reads}}}
 sink:
   postgres:
     url: ${{env:DATABASE_URL}}

@@ -45,7 +45,8 @@ fn every_form_of_rfc_3339_is_read() {
         "9999-12-31T23:59:59Z",
         "9999-12-31T23:59:59.9999999999Z",
     ];
-    assert_eq!(reasons(&times), ["first", "version_equal", "newer", "newer", "newer", "newer"]);
+    // The second is the same moment, written differently.
+    assert_eq!(reasons(&times), ["first", "version_tied", "newer", "newer", "newer", "newer"]);
 }
 
 #[test]
