@@ -72,7 +72,7 @@ impl<'a> Contents<'a> {
         let (&count, rest) = bytes.split_first()?;
         let count = usize::from(count);
         let (digests, rest) = rest.split_at_checked(count * DIGEST_BYTES)?;
-        (1..=CONTENTS_MAX).contains(&count).then(|| (Self(digests.as_chunks().0), rest))
+        (1..=CONTENTS_MAX).contains(&count).then_some((Self(digests.as_chunks().0), rest))
     }
 
     /// Whether none are known.

@@ -32,7 +32,7 @@ enum PartPlan {
     Written(Spot),
     Fingerprint { of: Spot, except: Except },
     Rows(Vec<Spot>),
-    Flattened { of: Spot, added: Finder<'static> },
+    Flattened { of: Spot, added: Box<Finder<'static>> },
     FirstOf(Vec<PartPlan>),
 }
 
@@ -61,7 +61,7 @@ impl<'r> Compiler<'r> {
             }
             ContentsPart::Rows(of) => PartPlan::Rows(of.iter().map(|path| self.document(path)).collect()),
             ContentsPart::Flattened(path) => {
-                let added = Finder::new(format!("\"{ADDED_PREFIX}").as_bytes()).into_owned();
+                let added = Box::new(Finder::new(format!("\"{ADDED_PREFIX}").as_bytes()).into_owned());
                 PartPlan::Flattened { of: self.document(path), added }
             }
             ContentsPart::FirstOf(parts) => {
