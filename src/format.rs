@@ -111,8 +111,8 @@ mod calls;
 mod contents;
 #[path = "format/control.rs"]
 mod control;
-#[path = "format/key_hash.rs"]
-mod key_hash;
+#[path = "format/murmur2.rs"]
+mod murmur2;
 #[path = "format/redo.rs"]
 mod redo;
 #[path = "format/remembered.rs"]
@@ -123,7 +123,7 @@ pub mod request;
 pub use calls::{Called, Calls, Control};
 pub use contents::{CONTENTS_MAX, Contents, ContentsList, DIGEST_BYTES, DIGEST_TAGS, Digest, KnownContents};
 pub use control::{Acknowledgement, ByHand, CONTROL_FORMAT, Command, CommandId, Order, Outcome};
-pub use key_hash::key_hash;
+pub use murmur2::key_hash;
 pub use redo::{REDO_FORMAT, Redo, RedoRecord, RedoWriter};
 pub use remembered::{
     FINGERPRINT_BYTES, How, JOURNAL_BYTES_MAX, Journal, JournalWriter, Place, REASON_BYTES_MAX, RESULT_BYTES_MAX,
