@@ -46,7 +46,8 @@
 //!     model.judge(&record, 0)
 //! });
 //! assert_eq!(decisions.next().map(|d| d.reason), Some(Reason::First));
-//! assert_eq!(decisions.next().map(|d| d.reason), Some(Reason::VersionEqual));
+//! // The same identity and version, but written differently: dropped, and told apart from a repetition.
+//! assert_eq!(decisions.next().map(|d| d.reason), Some(Reason::VersionTied));
 //! assert_eq!(decisions.next().map(|d| d.verdict), Some(Verdict::Stale));
 //! drop(decisions);
 //! assert_eq!(model.identity().as_deref(), Some(r#"[7,"charge"]"#));

@@ -191,14 +191,14 @@ fn output_with_fewer_partitions_is_refused() {
     let job = Job::on(Kafka::shared(), "narrow");
     job.kafka.create(&job.input, 3, &[]);
     job.kafka.create(&job.output, 2, &[]);
-    ends_with(&job, &[&job.output, "2 partitions", "3"], FAILED);
+    ends_with(&job, &[&job.output, "2 partitions", "3"], USER_ERROR);
 }
 
 #[test]
 fn changelog_with_delete_policy_is_refused() {
     let job = Job::new("forgetful", 1);
     job.kafka.create(&job.changelog(), 1, &[("cleanup.policy", "compact,delete")]);
-    ends_with(&job, &[&job.changelog(), "cleanup.policy", "compact"], FAILED);
+    ends_with(&job, &[&job.changelog(), "cleanup.policy", "compact"], USER_ERROR);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn changed_rules_under_the_same_name_are_refused() {
     job.await_drained(DEADLINE);
     operator.stop();
     job.rules.version = None;
-    ends_with(&job, &["rules", "new name"], FAILED);
+    ends_with(&job, &["rules", "new name"], USER_ERROR);
 }
 
 #[test]

@@ -25,11 +25,23 @@ pub struct Rules {
     pub retention_ms: Option<i64>,
     /// Which records the output rejects for good.
     pub unsendable: fn(&Stored) -> bool,
+    /// Whether contents, the whole value, are compared. A record of a known identity and version with others is dropped,
+    /// and its contents are known from then on.
+    pub compares: bool,
 }
+
+/// How many contents an entry knows.
+const CONTENTS_MAX: usize = 8;
 
 impl Rules {
     pub fn versioned() -> Rules {
-        Rules { identity: vec!["id"], version: Some("version"), retention_ms: None, unsendable: |_| false }
+        Rules {
+            identity: vec!["id"],
+            version: Some("version"),
+            retention_ms: None,
+            unsendable: |_| false,
+            compares: true,
+        }
     }
 }
 
@@ -47,7 +59,22 @@ pub enum Fate {
 struct Entry {
     last_seen: i64,
     version: Option<i128>,
-    bytes: Vec<u8>,
+    record_key: Option<Vec<u8>>,
+    contents: Vec<[u8; 8]>,
+}
+
+impl Entry {
+    fn bytes(&self) -> Vec<u8> {
+        let version = self.version.map(bytes::version);
+        let entry = bytes::Remembered {
+            record_key: self.record_key.as_deref(),
+            last_seen: self.last_seen,
+            version: version.as_deref(),
+            contents: &self.contents,
+            ..bytes::Remembered::default()
+        };
+        entry.encode()
+    }
 }
 
 /// One partition's state.
@@ -105,6 +132,21 @@ impl<'a> Model<'a> {
                 Some(std::cmp::Ordering::Less) => Fate::Stale,
             },
         };
+        let contents = self.rules.compares.then(|| {
+            let value = record.value.as_deref().expect("it was read");
+            bytes::digest("[value]", false, bytes::Said::Bytes(value))
+        });
+        if fate == Fate::Duplicate
+            && let Some(contents) = contents
+            && let Some(entry) = self.entries.get_mut(&identity)
+            && !entry.contents.contains(&contents)
+        {
+            entry.contents.push(contents);
+            let over = entry.contents.len().saturating_sub(CONTENTS_MAX);
+            entry.contents.drain(..over);
+            self.changed.insert(identity, entry.bytes());
+            return fate;
+        }
         if fate != Fate::Forwarded {
             return fate;
         }
@@ -112,16 +154,10 @@ impl<'a> Model<'a> {
             return Fate::DeadLettered("unsendable");
         }
         let last_seen = timestamp.unwrap_or(-1).max(self.stream_time);
-        let encoded = version.map(bytes::version);
-        let entry = bytes::Remembered {
-            record_key: record.key.as_deref(),
-            last_seen,
-            version: encoded.as_deref(),
-            ..bytes::Remembered::default()
-        };
-        let bytes = entry.encode();
-        self.changed.insert(identity.clone(), bytes.clone());
-        self.entries.insert(identity, Entry { last_seen, version, bytes });
+        let record_key = record.key.as_deref().map(<[u8]>::to_vec);
+        let entry = Entry { last_seen, version, record_key, contents: contents.into_iter().collect() };
+        self.changed.insert(identity.clone(), entry.bytes());
+        self.entries.insert(identity, entry);
         fate
     }
 
@@ -139,7 +175,7 @@ impl<'a> Model<'a> {
 
     /// The state, as a changelog or a store has to hold it.
     pub fn state(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        self.entries.iter().map(|(key, entry)| (key.clone(), entry.bytes.clone())).collect()
+        self.entries.iter().map(|(key, entry)| (key.clone(), entry.bytes())).collect()
     }
 
     fn is_expired(&self, entry: &Entry) -> bool {
