@@ -164,7 +164,7 @@ fn on_invalid_fail_stops_only_that_task_and_names_the_record() {
     assert_eq!(job.output().len(), 20);
     operator.terminate();
     let status = operator.await_exit(DEADLINE);
-    assert_eq!(status.code(), Some(FAILED), "a run with a stopped task has failed; {}", operator.tail());
+    assert_eq!(status.code(), Some(USER_ERROR), "a restart would stop at the record again; {}", operator.tail());
 }
 
 /// An operator that cannot work ends, with these words in its log.

@@ -110,10 +110,13 @@ fn commit_in_flight_at_the_owners_death_is_seen_by_its_successor() {
         position.stream_time = position.stream_time.max(record.timestamp.expect("it has one"));
         let key = bytes::identity_key(&[format!("thing-{id}").into()]);
         let version = bytes::version(1);
+        let value = record.value.as_deref().expect("it has one");
+        let contents = [bytes::digest("[value]", false, bytes::Said::Bytes(value))];
         let entry = bytes::Remembered {
             record_key: record.key.as_deref(),
             last_seen: position.stream_time,
             version: Some(&version),
+            contents: &contents,
             ..bytes::Remembered::default()
         };
         entries.push(Fresh { key: Some(key), value: Some(entry.encode()), ..Fresh::default() });

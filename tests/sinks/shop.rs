@@ -64,8 +64,8 @@ impl Shop {
         job.rules.compares = false;
         fs::write(job.path("url"), &database.url).expect("the job's folder is writable");
         let url = job.path("url");
-        job.topology =
-            vec![format!("contents: none\nsink:\n  postgres:\n    url: ${{file:{}}}{STATEMENTS}{more}", url.display())];
+        let sink = format!("sink:\n  postgres:\n    url: ${{file:{}}}{STATEMENTS}{more}", url.display());
+        job.topology = vec!["contents: none".to_owned(), sink];
         Shop { job, database }
     }
 
