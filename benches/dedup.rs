@@ -3,16 +3,16 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ratchet::dedup::{
-    Epoch, EpochPart, Evaluator, Format, Identity, IdentityPart, Kinds, Memory, Number, OnNull, Path, Progress, Reader,
-    Rules, Scalar, Source, Subject, Version, VersionKind, VersionPart, evaluate,
-};
-use ratchet::format::EntryRef;
+use ratchet::dedup::{Evaluator, Identity, Memory, Path, Progress, Reader, Rules, Subject, Version, evaluate};
+use ratchet::format::{ContentsList, Digest, EntryRef};
 use ratchet::record::{Headers, Record};
+use ratchet::topology;
+use ratchet::yaml::Process;
 
 /// The system's allocator, counting allocations.
 struct Counting;
@@ -66,47 +66,10 @@ fn rules(identity: &[&str], version: Option<&str>) -> Arc<Rules> {
     Arc::new(Rules::new(identity, version.map(|of| Version::integer(path(&of)))))
 }
 
-/// What the preset `debezium-postgres@3` stands for.
+/// The rules of the preset for Debezium's PostgreSQL connector, with the endings' defaults for a topic.
 fn debezium() -> Arc<Rules> {
-    let path = |text: &str| Path::parse(text).expect("a path");
-    let places = |names: [&str; 3]| names.map(|name| path(&format!("value.{name}"))).to_vec();
-    let texts = |words: &[&str]| words.iter().map(|&word| Scalar::Text(word.to_owned())).collect::<Vec<_>>();
-    let number = |text: &str| Scalar::Number(Number::parse(text).expect("a number"));
-    let scope = |of| EpochPart { of, none: Vec::new() };
-    let version = VersionPart {
-        of: places(["__source_lsn", "__lsn", "source.lsn"]),
-        at_least: Some(places(["__source_sequence", "__sequence", "source.sequence"])),
-        required: true,
-        none: vec![number("-9223372036854775808"), number("-9223372036854776000")],
-        ..VersionPart::new(path("value"), VersionKind::Integer)
-    };
-    let within = VersionPart { of: version.of.clone(), ..VersionPart::new(path("value"), VersionKind::Integer) };
-    let db = || places(["__source_db", "__db", "source.db"]);
-    let constant = Path { source: Source::Const(number("1")), steps: Vec::new() };
-    let mut rules = Rules::new(
-        Identity { parts: vec![IdentityPart::Content(path("key"))] },
-        Some(Version { parts: vec![version, within] }),
-    );
-    (rules.key_format, rules.value_format) = (Format::ConnectJson, Format::ConnectJson);
-    rules.epoch = Some(Epoch {
-        parts: vec![scope(places(["__source_name", "__name", "source.name"])), scope(db()), scope(vec![constant])],
-    });
-    rules.kinds = Some(Kinds {
-        of: places(["__op", "__deleted", "op"]),
-        delete: [texts(&["d", "true"]), vec![Scalar::Bool(true)]].concat(),
-        read: texts(&["r"]),
-        reads: ratchet::dedup::Reads::Lose,
-        truncate: texts(&["t"]),
-        message: texts(&["m"]),
-        table: vec![
-            db(),
-            places(["__source_schema", "__schema", "source.schema"]),
-            places(["__source_table", "__table", "source.table"]),
-        ],
-    });
-    rules.actions.null_value = OnNull::FollowDelete;
-    assert_eq!(rules.problems(), []);
-    Arc::new(rules)
+    let file = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("topologies/inventory-cdc.yaml");
+    topology::load(&file, &Process).expect("a topology without mistakes").topology.rules
 }
 
 /// Everything that the engine uses of `dedup` for one record, except looking up its entry.
@@ -159,6 +122,8 @@ fn judging(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("read_and_decide_160_bytes");
     group.throughput(Throughput::Elements(1));
     let mut known = Vec::new();
+    let mut contents = ContentsList::default();
+    contents.push(Digest::new(1, 0, false));
     let entry = EntryRef {
         last_seen: 1,
         version: Some(b"\x81\x01"),
@@ -167,7 +132,7 @@ fn judging(criterion: &mut Criterion) {
         streamed: None,
         owes_tombstone: false,
         key_hash: None,
-        contents: ratchet::format::Contents::NONE,
+        contents: contents.as_contents(),
     };
     entry.encode(&mut known);
     let known = Some(known.as_slice());

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use ratchet::format::EntryRef;
+use ratchet::format::{ContentsList, Digest, EntryRef};
 use ratchet::state::{LoadBuffer, Memory, Overlay, Store};
 
 #[path = "support/keys.rs"]
@@ -27,6 +27,8 @@ const MEMORY_BYTES: u64 = 512 << 20;
 fn value(n: u64) -> Vec<u8> {
     let version = n.to_be_bytes();
     let mut value = Vec::new();
+    let mut contents = ContentsList::default();
+    contents.push(Digest::new(n, 0, false));
     let entry = EntryRef {
         last_seen: n as i64,
         version: Some(&version),
@@ -35,7 +37,7 @@ fn value(n: u64) -> Vec<u8> {
         streamed: None,
         owes_tombstone: false,
         key_hash: Some(1),
-        contents: ratchet::format::Contents::NONE,
+        contents: contents.as_contents(),
     };
     entry.encode(&mut value);
     value

@@ -244,7 +244,7 @@ pub fn topology_text(name: &str, spec: &Spec) -> String {
         ),
         Work::Envelopes => {
             format!(
-                "name: {name}\npreset: debezium-postgres@2\ninput: {{topics: [{input}]}}\noutput: {{topic: {output}}}\n"
+                "name: {name}\npreset: debezium-postgres@3\ninput: {{topics: [{input}]}}\noutput: {{topic: {output}}}\n"
             )
         }
     }

@@ -1,10 +1,12 @@
 //! Entries of identities, and how much work there is, for the benches of stores.
 
-use ratchet::format::EntryRef;
+use ratchet::format::{ContentsList, Digest, EntryRef};
 
 /// Writes the entry of record number `n` in place of what is there.
 pub fn entry(n: u64, version: Option<&[u8]>, bytes: &mut Vec<u8>) {
     bytes.clear();
+    let mut contents = ContentsList::default();
+    contents.push(Digest::new(n, 0, false));
     let entry = EntryRef {
         last_seen: 1_700_000_000_000 + n as i64,
         version,
@@ -13,7 +15,7 @@ pub fn entry(n: u64, version: Option<&[u8]>, bytes: &mut Vec<u8>) {
         streamed: None,
         owes_tombstone: false,
         key_hash: Some(n as u32 & 0x7fff_ffff),
-        contents: ratchet::format::Contents::NONE,
+        contents: contents.as_contents(),
     };
     entry.encode(bytes);
 }
