@@ -96,10 +96,10 @@ pub static TOP: Mapping = Mapping {
                 &[Type::Words(|| vec![contents::NONE.to_owned()]), Type::Defined("a path, or a list of paths", "contents")],
             ),
             "contents: value.after",
-            "[what a repetition has in common](#contents) with the record that it repeats, besides identity and version: \
-             one part, a list of parts, or `none`",
+            "[what is compared](#contents), besides identity and version, to tell a repetition from another event: one \
+             part, a list of parts, or `none`",
         )
-        .or(Omitted::Words("`value`, or the preset's; `none` with a fingerprint of the value as identity")),
+        .or(Omitted::Words("`value`, or the preset's; `none` if the identity has a fingerprint of the whole value")),
         Key::optional(
             "retention",
             Type::AnyOf("a duration or `forever`", &[Type::Words(|| vec!["forever".to_owned()]), Type::Duration]),
@@ -181,11 +181,11 @@ pub static TOP: Mapping = Mapping {
             "on_conflict",
             ACTION,
             "on_conflict: forward",
-            "its identity was seen, with its version if there is one, but with [other contents](#contents)",
+            "a record with its identity, and its version if there is one, was seen, but with [other contents](#contents)",
         )
         .or(Omitted::Words(
-            "the preset's; else as `on_equal`, unless that is `drop`; else `drop`, or `forward` if the version is the \
-             record's timestamp. With a sink that does more than keep a table `dead_letter`",
+            "with a sink that does more than keep a table `dead_letter`; else the preset's; without a preset the same as \
+             `on_equal` if that is not `drop`, `forward` if the version is the record's timestamp, otherwise `drop`",
         )),
         Key::optional(
             "on_missing_version",
@@ -429,10 +429,10 @@ pub static KINDS: Mapping = Mapping::of(&[
         "reads",
         words!(Reads),
         "reads: lose",
-        "what happens to a read if a streamed change is known: `lose` (`snapshot_read`), or `by_version`: it wins if its \
-         version is greater than all that is known, and then stays known, so that it is not forwarded twice. The second \
-         repairs what was changed while the connector was down with its offsets lost, for such changes exist only as reads. \
-         It is not part of the rules' digest: it may be switched before such a snapshot",
+        "what happens to a read if a streamed change of the same row is known. `lose`: the read is stale (`snapshot_read`). \
+         `by_version`: the read wins if its version is greater than every known one, and is remembered, so a second delivery \
+         is dropped. [Only `by_version` repairs rows](sources/README.md#snapshots) that changed while the connector had lost \
+         its offsets. `reads` can be changed at any time: it is not part of the rules' digest",
     )
     .or(Omitted::Is("lose")),
     Key::optional(
