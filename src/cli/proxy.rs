@@ -61,8 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
 
-    /// The header by which callers are told apart, each with keys of its own, or `none` if all clients are one; those who
-    /// do not send it are one caller, and get each other's answers [default: Authorization]
+    /// The header that identifies a caller, or `none` if all clients are one caller. Each caller has keys of its own;
+    /// clients that do not send the header count as one caller, and get each other's answers [default: Authorization]
     #[arg(long, value_name = "HEADER")]
     caller: Option<String>,
 
