@@ -92,9 +92,9 @@
 //!
 //! # Rules' text
 //!
-//! In the state folder, `slot-N/.rules/TOPOLOGY.DIGEST`: the text that the rules' digest is of, as UTF-8, in a file named
-//! after the digest's first 16 hex digits. It only explains a digest, to whoever meets another one. It has no number, since
-//! it is believed only if it has that digest, and other releases do not look there.
+//! In the state folder, `slot-N/.rules/TOPOLOGY.DIGEST`: the text from which the rules' digest is made, as UTF-8, in a file
+//! named after the digest's first 16 hex digits. It only explains the digest when a later start finds a different one. It has
+//! no format number: it is believed only if it has that digest, and other releases do not look there.
 //!
 //! # Committed offset's metadata
 //!
@@ -218,8 +218,8 @@ pub struct EntryRef<'a> {
     pub owes_tombstone: bool,
     /// [`key_hash`] of the record's key, `None` if the key was null.
     pub key_hash: Option<u32>,
-    /// The contents that were passed on or met at the versions above, or of the identity where there is no version.
-    /// Empty if they are unknown.
+    /// The contents that were seen at the versions above, or for the identity if there is no version. Empty if they are
+    /// unknown.
     pub contents: Contents<'a>,
 }
 

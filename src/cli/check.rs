@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     config.iter().for_each(|read| inputs::show_warnings(&read.warnings));
     inputs.config.iter().for_each(|path| say(format_args!("{}: fine\n", path.display())));
-    // What the cluster says comes after, and may be otherwise.
+    // The cluster's warnings are printed later, and may differ.
     if loaded.len() > 1 && !args.online {
         say(format_args!("{}\n", in_all(&loaded, config.as_ref())));
     }
@@ -96,7 +96,7 @@ fn expand(loaded: &[Loaded]) -> io::Result<()> {
     stdout.write_all(texts.join("---\n").as_bytes()).and_then(|()| stdout.flush())
 }
 
-/// What several topologies, and the configuration, come to.
+/// The summary of several topologies and the configuration.
 fn in_all(loaded: &[Loaded], config: Option<&Config>) -> String {
     let warnings =
         loaded.iter().map(|one| one.warnings.len()).sum::<usize>() + config.map_or(0, |read| read.warnings.len());
@@ -226,8 +226,8 @@ fn show_kinds(kinds: &Kinds) -> String {
     format!("by {}: {named}{reads}", show_places(of))
 }
 
-/// What a repetition has in common with what it repeats, and what becomes of a record that has not; `None` where calls
-/// are compared by what they ask for.
+/// The contents that are compared, and the action on a conflict; `None` for a sink that calls, where ratchet compares the
+/// requests instead.
 fn show_contents(rules: &Rules) -> Option<String> {
     let Some(contents) = &rules.contents else {
         // A call's terms have a line of their own.

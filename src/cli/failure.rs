@@ -31,7 +31,7 @@ pub enum Failure {
     Run(Message),
     /// Something failed that was logged already: a run's standard error is its log, one event a line.
     Logged {
-        /// Whether a start later may find otherwise, although nobody has acted.
+        /// Whether a later start may succeed without any change.
         may_pass: bool,
     },
     /// The reader of standard output is gone (`| head`). Nothing is wrong, so nothing is reported.
@@ -61,8 +61,7 @@ impl Failure {
         Self::Run(Message { text: text.into(), help: Some(help.into()) })
     }
 
-    /// The run failed with `error`, which is logged; `may_pass`: a start later may find otherwise, although nobody has
-    /// acted.
+    /// The run failed with `error`, which is logged; `may_pass`: a later start may succeed without any change.
     pub fn logged(error: &dyn Error, may_pass: bool) -> Self {
         tracing::error!("{}", with_causes(error));
         Self::Logged { may_pass }

@@ -645,13 +645,13 @@ pub struct Error {
 pub enum Detail {
     /// A topic or partition is unknown. If it was just created, the broker that was asked may not have learnt of it yet.
     Missing,
-    /// The same of a topic that held what nobody can create anew.
+    /// The same for a topic whose records nobody can create again.
     Lost,
     /// A right is missing, which may be granted again; and for what, if the cluster says so.
     Denied(Option<Denied>),
     /// A topic was to have more replicas than there are brokers: their number.
     TooFewBrokers(i32),
-    /// Another process has what this one needs for itself.
+    /// Another process holds something that this one needs for itself.
     InUse,
 }
 
@@ -682,13 +682,13 @@ impl Error {
         matches!(self.detail, Some(Detail::Missing | Detail::Lost))
     }
 
-    /// What errors of its kind can be told apart by.
+    /// What distinguishes errors of one kind.
     pub fn detail(&self) -> Option<Detail> {
         self.detail
     }
 
-    /// Whether a start later may find otherwise, although nobody has changed what this program was given: a topic may be
-    /// created, another process may end.
+    /// Whether a later start may succeed without a change to this program's input: a topic may have been created, or another
+    /// process may have ended.
     pub fn may_pass(&self) -> bool {
         self.kind != ErrorKind::Refused || matches!(self.detail, Some(Detail::Missing | Detail::InUse))
     }

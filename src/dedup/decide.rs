@@ -31,8 +31,9 @@
 //!
 //! "By version" and "if it was seen" do not end at an equal version or a known identity: if the contents are not among
 //! those that the entry knows ([`Contents`](crate::format::Contents)), that is a conflict, and `on_conflict` applies.
-//! Forwarded or dropped, the contents are known from then on, so that a repetition is a duplicate. An entry that knows no
-//! contents, as it was written before they were compared or by another rule for them, takes any for a repetition.
+//! Whether the conflict is forwarded or dropped, the contents are known from then on, so a repetition is a duplicate. An
+//! entry that was written before contents were compared, or under another rule for contents, knows none; then a record with
+//! any contents is a repetition.
 //!
 //! An expired entry counts as none throughout: whether the sweeper has already removed it makes no difference.
 
@@ -221,7 +222,7 @@ impl Case<'_> {
         self.candidate.contents.is_some_and(is_other) && !sabotage::is_on(Sabotage::ContentsIgnored)
     }
 
-    /// A candidate of an identity and a version that are known, with contents that are not.
+    /// A candidate with a known identity and version, but new contents.
     fn conflict(&self, entry: &EntryRef<'_>, reason: Reason, versions: Versions, scope: Option<u16>) -> Decision {
         match self.rules.actions.conflict {
             Action::Forward => self.forward_tied(reason, (versions, true), scope),

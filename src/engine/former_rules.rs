@@ -1,4 +1,4 @@
-//! Which rule has changed, where a refusal says that the rules have: the texts of former rules are kept in the state folder
+//! Names the rules that have changed, for the refusal that says so. The state folder keeps the texts of former rules
 //! ([`crate::state::rules`]).
 
 use std::path::Path;
@@ -8,8 +8,7 @@ use crate::format::OffsetMetadata;
 use crate::state::{StateDir, rules};
 use crate::topology::Topology;
 
-/// Keeps the text of the topology's rules, for the day on which others are refused. That it could not be written matters
-/// only then.
+/// Keeps the text of the topology's rules, for a later refusal of other rules. A failure to write it matters only then.
 pub fn keep(slot: &StateDir, topology: &Topology) {
     let (text, short) = (topology.rules.text(), OffsetMetadata::short_digest(&topology.rules.digest()));
     if let Err(error) = rules::keep(slot, &topology.name, &short, &text) {
@@ -17,8 +16,8 @@ pub fn keep(slot: &StateDir, topology: &Topology) {
     }
 }
 
-/// Which rules are other ones than those with this short digest, under which the topology's state was made, as far as a
-/// state folder (one of `root`'s slots, or `root`) knows. Continues a sentence.
+/// The rules that differ from those under which the topology's state was made, which have this short digest, if a state
+/// folder (one of `root`'s slots, or `root`) has their text. Continues a sentence.
 pub fn changes(root: &Path, topology: &Topology, found: &str) -> String {
     let is_theirs = |text: &str| OffsetMetadata::short_digest(&Rules::digest_of(text)) == found;
     match rules::find(root, &topology.name, found, is_theirs) {

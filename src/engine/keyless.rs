@@ -1,6 +1,6 @@
-//! Records without a key, where the topology says that those of one identity are always in one partition: a producer that
-//! chooses partitions by the key spreads these over all of them, and their repetitions are not recognised. They are
-//! counted, and logged at most once per task and interval; every committed one is counted in one of the lines.
+//! Records without a key, in a topology that says `partitioned_by_identity: true`. A producer that chooses partitions by the
+//! key spreads such records over all partitions, and their repetitions are not recognised. They are counted, and logged at
+//! most once per task and interval; the lines together count every committed record.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const HELP: &str = "unless the producer itself puts the records of one identity into one partition, repetitions of these are \
     forwarded from others: have it send the identity as the key, or take `partitioned_by_identity` out";
 
-/// Those of a transaction, or those that are still to be logged.
+/// The keyless records of a transaction, or those that are still to be logged.
 #[derive(Debug, Default, PartialEq)]
 pub struct Keyless {
     records: u64,

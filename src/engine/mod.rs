@@ -13,8 +13,8 @@
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
 //!   record who may have written; [`isolate`] is for outputs that fail
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
-//! - [`audit`] explains what was dropped, [`record_log`] logs what was set aside, and what was dropped with new contents,
-//!   [`keyless`] what has no key, and [`sweep`] removes what has expired
+//! - [`audit`] explains dropped records; [`record_log`] logs dead letters and dropped conflicts, and [`keyless`] records
+//!   without a key; [`sweep`] removes expired entries
 //! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
 //!   transaction, `disks` disks that do not respond, and [`changelog_loss`] a changelog that has lost records; [`long_work`]
 //!   reports on long-running work
@@ -168,7 +168,7 @@ pub enum Error {
         name: String,
         /// Why, and what to do.
         reason: String,
-        /// Whether a start later may find otherwise, although nobody has acted.
+        /// Whether a later start may succeed without any change.
         may_pass: bool,
     },
     /// Tasks have stopped.
@@ -181,7 +181,7 @@ pub enum Error {
         /// Whether all of them were refused, and none has panicked.
         refused: bool,
     },
-    /// Topics that match the input's pattern were not read. They are looked at again and again, as they may be mended.
+    /// Topics that match the input's pattern were not read. They are checked again and again, since they may be repaired.
     #[error(
         "{topics} of the topics that topology {name} should read {} refused; the log says why",
         agreeing(*topics, "was", "were")
@@ -216,8 +216,8 @@ impl Error {
         matches!(self, Self::Topology { .. })
     }
 
-    /// Whether a start later may find otherwise, although nobody has acted. What it was given is wrong if not: the
-    /// topology, the configuration, the release, or what is kept for them.
+    /// Whether a later start may succeed without any change. If not, its input is wrong: the topology, the configuration,
+    /// the release, or the state that is kept for them.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Cluster(error) => error.may_pass(),
@@ -228,7 +228,7 @@ impl Error {
         }
     }
 
-    /// What to report of two: what may pass comes first, since a start later is then worthwhile.
+    /// The more important of two results: an error that may pass comes first, since a later start is then worthwhile.
     fn and(first: Result<(), Self>, second: Result<(), Self>) -> Result<(), Self> {
         match (first, second) {
             (Err(first), Err(second)) if second.may_pass() && !first.may_pass() => Err(second),
@@ -354,7 +354,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     jobs.into_iter().map(Job::end).fold(outcome, Error::and)
 }
 
-/// What has come of a run of which this topology is refused, for this reason.
+/// The outcome of a run in which this topology is refused, for this reason.
 fn refused(outcome: Result<(), Error>, (name, reason): (String, String), may_pass: bool) -> Result<(), Error> {
     tracing::error!(topology = name, %reason, "topology refused");
     Error::and(outcome, Err(Error::Topology { name, reason, may_pass }))

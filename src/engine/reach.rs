@@ -1,7 +1,7 @@
-//! The first query of a run. Where there is no broker it takes a quarter of a minute until it is given up, and a run that is
-//! to end meanwhile does not wait for that.
+//! The first query of a run. Without a broker it fails only after a quarter of a minute. A run that is told to stop
+//! meanwhile does not wait for it.
 //!
-//! **Failure**: a query that is left behind ends on its own thread, and nobody hears its answer.
+//! **Failure**: an abandoned query ends on its own thread, and its answer is ignored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::config::Config;
 
 /// How often a wait checks whether to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// When it is first said that there is no answer; why there is none is known only once the query is given up.
+/// After this time the log says that there is no answer; the reason is known only when the query fails.
 const SILENT_MAX: Duration = Duration::from_secs(2);
 
 /// Sends a query that any cluster can answer, so that trouble with the whole cluster, a wrong password for example, is
@@ -32,11 +32,11 @@ pub(super) fn reach<C: Cluster>(
     let (done, answer) = crossbeam_channel::bounded(1);
     let asked = cluster.clone();
     let asking = move || {
-        // Nobody listens any more once the run is to end.
+        // The receiver is gone if the run was told to stop.
         let _ = done.send(asked.list_topics().map(drop));
     };
     if spawn("reach".to_owned(), asking).is_err() {
-        // Without a thread for it, `stop` waits.
+        // Without a thread, `stop` has to wait for the query.
         return cluster.list_topics().map(drop);
     }
     loop {

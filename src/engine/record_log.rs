@@ -1,7 +1,6 @@
-//! What the log says about records of which somebody should hear: those that a task has set aside in the dead letter
-//! topic, and those that it has dropped although their contents were new. How many, why, and where the first one was. At
-//! most one line per task, fate and interval, so that a stream of them does not drown out everything else; but every
-//! committed record is counted in one of the lines.
+//! Log lines about records that somebody should hear of: dead letters, and dropped records whose contents were new. A line
+//! says how many there were, why, and where the first one was. There is at most one line per task, fate and interval, so that
+//! many such records do not drown out everything else; the lines together count every committed record.
 
 use std::time::Duration;
 
@@ -28,12 +27,12 @@ pub struct RecordLog {
     conflicts: Log,
 }
 
-/// What an open transaction would add to that.
+/// The records that an open transaction adds once it is committed.
 #[derive(Debug, Default)]
 pub struct NotedRecords {
-    /// Those that go to the dead letter topic.
+    /// The records that go to the dead letter topic.
     pub letters: Noted,
-    /// Those that are dropped although their contents are new.
+    /// The records that are dropped although their contents are new.
     pub conflicts: Noted,
 }
 
@@ -76,7 +75,7 @@ impl RecordLog {
 enum Fate {
     /// They went to the dead letter topic.
     DeadLetter,
-    /// They were dropped although their contents were not those that were seen.
+    /// They were dropped although their contents were new.
     DroppedConflict,
 }
 

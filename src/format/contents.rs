@@ -6,8 +6,8 @@
 //! | by which rule the contents were read: a hash of the rule's text | 11 |
 //! | a hash of the contents | 52 |
 //!
-//! An entry of a read above a streamed change knows contents of both; the first bit says which are whose. Digests that
-//! were taken by different rules say nothing about each other, and the second field tells these apart.
+//! An entry of a read above a streamed change knows contents of both; the first bit distinguishes them. Digests taken by
+//! different rules cannot be compared; the second field tells them apart.
 
 /// Maximum number of contents that an entry knows; a further one displaces the oldest.
 pub const CONTENTS_MAX: usize = 8;

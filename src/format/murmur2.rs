@@ -1,8 +1,7 @@
 //! The hash of a record's key that an entry holds.
 
 /// The hash that Kafka's default partitioner uses for keys: murmur2 with the sign bit cleared
-/// (`org.apache.kafka.common.utils.Utils.murmur2`, `toPositive`). Without it, state could never be
-/// split by key.
+/// (`org.apache.kafka.common.utils.Utils.murmur2`, `toPositive`). Without this hash, state could never be split by key.
 pub fn key_hash(key: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let mut hash = 0x9747_b28c_u32 ^ key.len() as u32;

@@ -81,7 +81,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a start later may find otherwise, although nobody has acted.
+    /// Whether a later start may succeed without any change.
     pub fn may_pass(&self) -> bool {
         !matches!(self, Self::Store(crate::http::request::Error::Refused(_)))
     }
@@ -204,7 +204,7 @@ fn quoted(text: &str) -> String {
 /// The name under which mistakes in a command line are shown.
 pub const COMMAND_LINE: &str = "the command line";
 
-/// What is given on the command line in place of a file.
+/// The settings that are given on the command line instead of in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// Where the proxy listens.
@@ -213,7 +213,7 @@ pub struct Given<'a> {
     pub upstream: &'a str,
     /// Where metrics are.
     pub http: &'a str,
-    /// How callers are told apart, if that is said.
+    /// The header that identifies a caller, or `none`, if given.
     pub caller: Option<&'a str>,
     /// The kind of store, its folder and its address.
     pub store: (&'a str, &'a str, Option<&'a str>),

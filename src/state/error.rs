@@ -81,8 +81,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a start later may find otherwise, although nobody has changed what this program was given: another process
-    /// may end, space may be there again.
+    /// Whether a later start may succeed without a change to this program's input: another process may have ended, or the
+    /// disk may have space again.
     pub fn may_pass(&self) -> bool {
         !matches!(
             self,

@@ -1,13 +1,12 @@
-//! The rules' text, kept beside the stores, so that a refusal can say which rule has changed.
+//! The rules' text, kept beside the stores. With it a refusal can name the rule that has changed.
 //!
-//! `slot-N/.rules/TOPOLOGY.DIGEST` holds the text of the rules whose digest begins with these 16 hex digits: what the digest
-//! is of, and nothing else. It is written when a topology starts under rules that this slot
-//! has not seen. The digest is what counts, wherever it is: in changelogs, in stores and beside committed offsets. The text
-//! only explains it, and is believed only if it has that digest. No topology's folder begins with a dot, so other releases
-//! never look here.
+//! `slot-N/.rules/TOPOLOGY.DIGEST` holds exactly the text from which the digest with these first 16 hex digits is made. It is
+//! written when a topology starts under rules that are new to this slot. Only the digest counts: changelogs, stores and
+//! committed offsets have it. The text explains the digest, and is believed only if it has that digest. No topology's folder
+//! begins with a dot, so other releases never look here.
 //!
-//! **Failure**: a text that is missing, as in slots of former releases and on other machines, or cannot be read, is not
-//! known; one that cannot be written is missing.
+//! **Failure**: a text may be missing, as in slots of former releases and on other machines, or unreadable. Then the former
+//! rules are unknown. A text that cannot be written is missing later.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -21,7 +20,7 @@ const FOLDER: &str = ".rules";
 /// Accessible to this user only, as all else in a slot.
 const MODE_DIR: u32 = 0o700;
 const MODE_FILE: u32 = 0o600;
-/// The longest text that is read: a topology's file is no longer.
+/// The longest text that is read: no topology's file is longer.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 /// The file of the rules with this digest, in the slot.

@@ -131,7 +131,7 @@ impl Preset {
         ROWS.iter().find(|(known, _)| self.name.starts_with(known)).map_or(Some(&["value"]), |(_, places)| *places)
     }
 
-    /// Whether its records have numbers as texts, and never in base64 as Kafka Connect's do.
+    /// Whether its records write numbers as texts, and never as Kafka Connect's base64.
     pub fn has_text_decimals(&self) -> bool {
         !self.name.starts_with("debezium-")
     }

@@ -107,8 +107,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a start later may find otherwise, although nobody has acted. A program best ends with 1 then, and with 2 if
-    /// not, as `ratchet run` does: a supervisor that knows this does not start it again in vain.
+    /// Whether a later start may succeed without any change. A program should then exit with 1, and otherwise with 2, as
+    /// `ratchet run` does: a supervisor that knows these codes does not restart it in vain.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Mistakes(_)

@@ -118,9 +118,9 @@ struct Kept {
     streamed: bool,
 }
 
-/// The contents that the entry knows once it has taken in the candidate's. Where the contents of the candidate's class are
-/// to stay but cannot be compared with the candidate's, that class stays as it is: to begin a list in the middle of a
-/// version would make a repetition of an earlier record look like a conflict.
+/// The contents that the entry knows after the candidate. If the known contents of the candidate's class stay but cannot be
+/// compared with the candidate's, the class stays unchanged: a list that began in the middle of a version would make a
+/// repetition of an earlier record look like a conflict.
 fn contents_with(candidate: &Candidate<'_>, kept: Kept, known: Option<EntryRef<'_>>) -> ContentsList {
     let mut list = ContentsList::default();
     let of_known = known.iter().flat_map(|entry| entry.contents.digests());

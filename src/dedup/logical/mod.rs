@@ -1,10 +1,10 @@
 //! What a record's Connect schema says of its fields: the logical types of Kafka Connect and Debezium.
 //!
 //! Connect's JSON writes a decimal as base64 and a date as a number of days; only the schema beside the payload says so
-//! (`{"schema": …, "payload": …}`). A [`Shape`] is a schema as far as it matters: where values of logical types are.
-//! [`text`] says what such a value is, exactly; [`row`] writes a whole object anew.
+//! (`{"schema": …, "payload": …}`). A [`Shape`] is the part of a schema that matters here: where values of logical types
+//! are. [`text`] decodes one such value exactly; [`row`] writes a whole object with its values decoded.
 //!
-//! | type | stands there as | is |
+//! | type | written as | decoded as |
 //! |---|---|---|
 //! | `org.apache.kafka.connect.data.Decimal` | base64 of two's complement, the scale in the schema | a number |
 //! | `io.debezium.data.VariableScaleDecimal` | an object with `scale` and `value` | a number |
@@ -16,10 +16,10 @@
 //! | `io.debezium.data.Bits` | base64 of bytes, the lowest first | as many binary digits as the schema says |
 //!
 //! The others (`ZonedTimestamp`, `ZonedTime`, `IsoDate`, `IsoTime`, `IsoTimestamp`, `Interval`, `Json`, `Uuid`, `Xml`,
-//! `Enum`, `EnumSet`, `Ltree`, `Year`) stand there as what they are.
+//! `Enum`, `EnumSet`, `Ltree`, `Year`) need no decoding.
 //!
-//! **Failure.** What is not JSON, or no schema, has nothing logical in it. A value that is not of the type that the schema
-//! says is [`Unlike`] it.
+//! **Failure.** A document that is not JSON, or has no schema, has no logical values. A value that does not fit its type in
+//! the schema gives [`Unlike`].
 
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ mod time;
 /// How many schemas are kept for a topic's values, or keys: each table has its own.
 const KNOWN_MAX: usize = 16;
 
-/// A value is not of the type that the record's schema says.
+/// A value does not fit its type in the record's schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unlike;
 
@@ -76,7 +76,7 @@ pub(super) enum Unit {
 }
 
 impl Logical {
-    /// The type of values with this schema, if it is a logical one that does not stand there as what it is.
+    /// The logical type of values with this schema, if they need decoding.
     fn of(schema: &Value) -> Option<Self> {
         let parameter = |name: &str| schema.get("parameters")?.get(name)?.as_str();
         Some(match schema.get("name")?.as_str()? {
@@ -130,7 +130,7 @@ impl Shape {
         }
     }
 
-    /// What these steps lead to.
+    /// The shape of the value at these steps.
     pub fn at(&self, steps: &[String]) -> &Self {
         let Some((first, rest)) = steps.split_first() else { return self };
         match self {
@@ -158,7 +158,7 @@ impl Shape {
 #[derive(Debug, Default)]
 pub(super) struct Schemas {
     known: Vec<(Box<[u8]>, Shape)>,
-    /// The one that gives way to the next new one.
+    /// The schema that the next new one replaces.
     oldest: usize,
     /// The one of the current record, if it has one.
     current: Option<usize>,

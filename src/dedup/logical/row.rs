@@ -1,5 +1,5 @@
-//! Writes a part of a document anew, each value of a logical type as what it is: decimals as numbers of JSON, all others
-//! as texts. The rest stays byte for byte.
+//! Writes a part of a document with its values of logical types decoded: decimals as JSON numbers, all others as texts.
+//! The rest stays byte for byte.
 
 use super::text::Raw;
 use super::{Shape, Unlike};
@@ -78,7 +78,7 @@ impl<'d> Walk<'d> {
         }
     }
 
-    /// The next value; `text` is what a text is without escapes.
+    /// The next value; `text` receives a text without its escapes.
     fn raw<'t>(&mut self, text: &'t mut Vec<u8>) -> Result<Raw<'t>, Unlike>
     where
         'd: 't,

@@ -6,7 +6,7 @@ use base64::prelude::BASE64_STANDARD;
 use super::{Logical, Unlike, decimal, time};
 use crate::dedup::json::{Tape, TokenKind};
 
-/// More bits than these are no column's.
+/// No column has more bits than this.
 const BITS_MAX: usize = 1 << 20;
 
 /// A value as it stands in a document; never null.
@@ -81,7 +81,7 @@ fn variable(object: &[u8]) -> Result<(Vec<u8>, i32), Unlike> {
     value.zip(scale).ok_or(Unlike)
 }
 
-/// Appends so many binary digits, the highest first, of bytes of which the first has the lowest.
+/// Appends this many binary digits, the highest first. The first byte has the lowest digits.
 fn write_bits(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(), Unlike> {
     let is_set = |bit: usize| bytes.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
     if length > BITS_MAX || (length..bytes.len() * 8).any(is_set) {

@@ -5,10 +5,10 @@ use std::io::Write as _;
 use super::{Unit, Unlike};
 
 const DAY_S: i64 = 86_400;
-/// What Debezium's PostgreSQL connector writes for infinite timestamps, as the JDBC driver has them.
+/// The values that Debezium's PostgreSQL connector writes for infinite timestamps, taken from the JDBC driver.
 const INFINITY: i64 = 9_223_372_036_825_200_000;
 const NEGATIVE_INFINITY: i64 = -9_223_372_036_832_400_000;
-/// More days than these are beyond every database's calendar.
+/// No database's calendar reaches further than this many days.
 const DAYS_MAX: i64 = 1 << 40;
 
 impl Unit {
@@ -47,7 +47,7 @@ pub(super) fn write_timestamp(count: i64, unit: Unit, is_instant: bool, out: &mu
         NEGATIVE_INFINITY => b"-infinity",
         _ => b"",
     };
-    // As nanoseconds these are moments of 2262 and of 1677.
+    // Read as nanoseconds, these values would be moments in 2262 and 1677.
     if !infinity.is_empty() && unit != Unit::Nano && !is_instant {
         out.extend_from_slice(infinity);
         return Ok(());
@@ -72,7 +72,7 @@ pub(super) fn write_time(count: i64, unit: Unit, out: &mut Vec<u8>) {
     write_clock(seconds, fraction, unit, out);
 }
 
-/// Appends hours, minutes and seconds, with as much of a fraction as there is.
+/// Appends hours, minutes and seconds, with a fraction if there is one.
 fn write_clock(seconds: i64, fraction: i64, unit: Unit, out: &mut Vec<u8>) {
     // writing to a vector never fails
     let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60);

@@ -3,8 +3,8 @@
 use super::Rules;
 
 impl Rules {
-    /// Which of these rules are other ones than in the former rules' text: each with what it was and what it is. Empty if
-    /// the texts are the same.
+    /// The rules that differ from the former rules' text, each with its old and its new version. Empty if the texts are the
+    /// same.
     pub fn changes_since(&self, former: &str) -> Vec<String> {
         let now = self.text();
         let (former, now) = (lines(former), lines(&now));

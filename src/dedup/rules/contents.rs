@@ -1,9 +1,9 @@
 //! What a record says about its thing, apart from how and when it was delivered. Two records with one identity and one
 //! version are a repetition only if their contents are the same.
 //!
-//! Contents are compared as they are written: a false difference costs a record that comes twice, a false sameness costs
-//! data. They are not part of the rules' digest: an entry tells by which rule its contents were read ([`Contents::tag`]),
-//! and says nothing about contents that another rule reads.
+//! Contents are compared as they are written: a false difference lets a record come twice, but a false match loses data.
+//! They are not part of the rules' digest: an entry records which rule read its contents ([`Contents::tag`]), and is not
+//! compared with contents that another rule reads.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -45,17 +45,17 @@ pub enum ContentsPart {
     FirstOf(Vec<ContentsPart>),
 }
 
-/// How the names of the fields begin that Debezium adds to a flattened row: the default of `add.fields.prefix`.
+/// The prefix of the fields that Debezium adds to a flattened row: the default of `add.fields.prefix`.
 pub const ADDED_PREFIX: &str = "__";
 
 impl Contents {
-    /// The whole value, as written: the contents where nothing else is said.
+    /// The whole value, as written: the default contents.
     pub fn whole_value() -> Self {
         Self { parts: vec![ContentsPart::Written(Path { source: Source::Value, steps: Vec::new() })] }
     }
 
-    /// The contents of a topology that names none: the whole value; `None` where the identity is made of a fingerprint of
-    /// the value, which says itself what is the same.
+    /// The contents of a topology that does not name any: the whole value; `None` if the identity has a fingerprint or the
+    /// content of the whole value, because equal identities then imply equal contents.
     pub fn default_for(identity: &Identity) -> Option<Self> {
         let is_whole = |path: &Path| path.source == Source::Value && path.steps.is_empty();
         let says_all = |part: &IdentityPart| match part {
@@ -81,7 +81,7 @@ impl Contents {
         self.parts.iter().for_each(|part| part.collect_paths(paths));
     }
 
-    /// Appends the ways in which it contradicts itself or the rules.
+    /// Appends its contradictions, within itself and with the rules.
     pub(super) fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
         problems.extend(empty("contents", "path", &self.parts));
         self.parts.iter().for_each(|part| part.problems(rules, problems));

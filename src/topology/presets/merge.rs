@@ -1,7 +1,7 @@
 //! A topology's tree with the blocks of its preset in it: what is compiled, and what `check --expand` prints.
 //!
-//! **Invariant.** All that a preset means for a topology is in the tree afterwards, also what depends on the topology's
-//! ending: the tree without `preset` means the same. So `check --expand` has to know nothing.
+//! **Invariant.** Afterwards the tree without its key `preset` means the same: it contains everything that the preset means
+//! for this topology, including the settings that depend on its ending. So `check --expand` only has to print it.
 
 use super::{OWN_KEYS, Preset};
 use crate::dedup::Action;
@@ -9,11 +9,11 @@ use crate::topology::keys::TEXT_DECIMALS;
 use crate::yaml::tree::Entry;
 use crate::yaml::{Node, Place, Value};
 
-/// Actions on records that nothing can be rendered of.
+/// Actions on records from which nothing can be rendered.
 const UNREAD: [&str; 3] = ["on_invalid", "on_missing", "on_null_value"];
-/// The action on records whose calls would have one key.
+/// The action on records whose calls would all have the same key.
 const UNVERSIONED: &str = "on_missing_version";
-/// What calls are not compared by, and the action on records that are found to differ.
+/// Keys without effect for a sink that calls: it compares requests, and has an `on_conflict` of its own.
 const COMPARED: [&str; 2] = ["contents", ON_CONFLICT];
 const ON_CONFLICT: &str = "on_conflict";
 
@@ -28,7 +28,7 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
     for mut block in blocks {
         // A topology with its own identity must state again that it stays in one partition.
         let replaced = own_identity && block.key == "partitioned_by_identity";
-        // Contents of rows are of no use where a record has only one.
+        // The contents of rows are useless if the topology's own identity has no rows.
         let rowless = block.key == "contents" && !has_rows && has_key(&block.node, "rows");
         let uncompared = ending.calls && COMPARED.contains(&block.key.as_str());
         if OWN_KEYS.contains(&block.key.as_str()) || replaced || rowless || uncompared {
@@ -59,12 +59,12 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
     tree
 }
 
-/// What a topology ends in, as far as it matters for a preset's actions.
+/// How a topology ends, as far as a preset's actions depend on it.
 struct Ending {
     is_sink: bool,
     /// Whether it is a sink that calls.
     calls: bool,
-    /// Whether it is an output, or nothing but a table, where the last change of a row stays.
+    /// Whether it is an output or only a table, so that the last change of a row stays.
     keeps_last: bool,
 }
 
@@ -78,7 +78,7 @@ impl Ending {
         Self { is_sink, calls, keeps_last: !is_sink || has("table") && !has("outbox") && !has_inbox }
     }
 
-    /// Whether this block of a preset forwards what only an output can take, or would lose or repeat an effect.
+    /// Whether this block of a preset forwards records that only an output can take, or would lose or repeat an effect.
     fn refuses(&self, block: &Entry) -> bool {
         if block.key == ON_CONFLICT {
             return !self.keeps_last;
@@ -89,8 +89,8 @@ impl Ending {
     }
 }
 
-/// Whether a block of the topology's gets those keys of the preset's that it lacks. `of` says where kinds are told from
-/// each other, and the words beside it are of that place: who writes it writes all of them.
+/// Whether a topology's block gets the preset's keys that it lacks. A `kinds` with `of` does not: the other words of the
+/// preset are values at the preset's `of`, so the topology has to write all of them.
 fn is_merged(entry: &Entry) -> bool {
     match (entry.key.as_str(), &entry.node.value) {
         ("input", _) => true,
