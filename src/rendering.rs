@@ -5,8 +5,8 @@
 //!   what is missing or null is null
 //! - a whole key, value or header is its bytes, which have to be UTF-8
 //! - a row is the JSON object as it stands in the record
-//! - where the record carries its Connect schema, values of logical types (decimals, dates, times) are what they are, and
-//!   not the numbers and the base64 as which Connect writes them
+//! - if the record carries its Connect schema, values of logical types (decimals, dates, times) are decoded from the numbers
+//!   and the base64 that Connect writes
 //!
 //! PostgreSQL then reads each text as the type that the statement needs. Nothing is rendered but what is in the record:
 //! no clock, no random number. So a record that is rendered again gives the same.

@@ -1,4 +1,4 @@
-//! What bytes of a capture look like: signs for hints, never for verdicts.
+//! Guesses by the look of a capture's bytes: for hints, never for verdicts.
 
 /// How a text looks that may be bytes in base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub fn is_struct_text(bytes: &[u8]) -> bool {
     bytes.starts_with(b"Struct{") && bytes.ends_with(b"}")
 }
 
-/// Seconds of the year 2000 and of the year 2100: what times of our days lie between.
+/// The beginnings of the years 2000 and 2100 in seconds: times of our days lie between them.
 const DAYS: std::ops::Range<i128> = 946_684_800..4_102_444_800;
 
 /// Units of time, and how many of each are a second.

@@ -98,7 +98,7 @@ pub fn is_secret(property: &str) -> bool {
     ["password", "passphrase", "secret", "key.pem", "jaas"].iter().any(|word| property.contains(word))
 }
 
-/// Whether a property's value may hold a secret: besides those that are, what is a text with anything in it.
+/// Whether a property's value may hold a secret: the known secrets, and properties whose free text may contain one.
 pub fn may_be_secret(property: &str) -> bool {
     let words = ["pem", "token", "config", "extensions", "assertion", "user.info", "headers"];
     is_secret(property) || words.iter().any(|word| property.contains(word))

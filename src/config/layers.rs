@@ -191,7 +191,7 @@ impl<'a> Layers<'a> {
     /// Adds a setting. A secret in clear text where others can read it is a mistake.
     fn push(&mut self, setting: Setting, readable: bool) {
         let is_secret = setting.name.starts_with("kafka.") && kafka::is_secret(&setting.name);
-        // That there is no such property is said elsewhere, and matters more.
+        // Another message says that there is no such property, which matters more.
         let is_taken = !setting.name.ends_with("sasl.jaas.config");
         if is_secret && is_taken && readable && !setting.text.value.is_secret() {
             let variable = variable_of(&setting.name);

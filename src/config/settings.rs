@@ -161,8 +161,8 @@ fn check_together(draft: &Draft, collected: &Collected, check_property: CheckPro
     }
 }
 
-/// The settings' files with the values of properties masked that may be secrets: one that librdkafka does not take may be
-/// a password under a misspelt name.
+/// The settings' files, in which the values of possibly secret properties are masked. A property that librdkafka does not
+/// know may be a password under a misspelt name.
 struct Masked {
     files: Vec<(Arc<File>, Arc<File>)>,
 }

@@ -56,7 +56,7 @@ pub struct Share {
     pub tally: Tally,
     /// The records that the log will mention.
     pub noted: NotedRecords,
-    /// The records without a key that should have one.
+    /// The keyless records that should have a key.
     pub keyless: Keyless,
     /// How many entries the sweeper removes.
     pub removed: u64,

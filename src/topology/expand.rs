@@ -1,8 +1,8 @@
 //! A topology with its preset written out, as YAML that loads to the same topology.
 //!
-//! **Invariant.** The text decides, renders and expands as the topology that it came from: a preset is merged with all
-//! that it means there (`presets::merge`), so what is compiled is what is printed. What is left behind is advice: a
-//! preset's notes become comments, and its hints about records without a version are no longer given.
+//! **Invariant.** The text decides, renders and expands like the topology that it came from. `presets::merge` merges
+//! everything that a preset means there, and the same tree is compiled and printed. Only advice is lost: a preset's notes
+//! become comments, and its hints about records without a version are no longer given.
 
 use std::fmt::Write;
 

@@ -88,7 +88,7 @@ pub struct Postgres {
     pub inbox: Option<Inbox>,
     /// The topic for what statements return.
     pub result: Option<String>,
-    /// Whether each text in the table's columns of numbers is one, also where base64 may be meant.
+    /// Whether every text in the table's columns of numbers is a number, even if it may be base64.
     pub has_text_decimals: bool,
 }
 

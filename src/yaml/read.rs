@@ -352,7 +352,7 @@ impl Reader<'_> {
         self.choice_or(field, choices, |_| None)
     }
 
-    /// The same, where `explain` has more to say of some words that are none of them.
+    /// The same, with `explain` for words that are not among them.
     pub fn choice_or<T: Copy>(
         &mut self,
         field: &Field<'_>,

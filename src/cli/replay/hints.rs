@@ -55,11 +55,11 @@ pub struct Facts {
     pub on_null_value: &'static str,
     /// Those without an identity.
     pub unidentified: u64,
-    /// Of each reason for which records are invalid: how many are, and why the first is, in words.
+    /// For each reason for which records are invalid: how many records have it, and the first one's reason in words.
     pub rejections: BTreeMap<Reason, (u64, String)>,
     /// Changes, deletes and reads that have an identity and no version.
     pub unversioned: u64,
-    /// What was noticed beyond counts.
+    /// Findings beyond counts.
     pub noticed: Noticed,
     /// Lines in kcat's envelope, without the option that says so.
     pub like_kcat: u64,
@@ -111,7 +111,7 @@ pub fn hints(facts: &Facts) -> Vec<String> {
 /// Fewer than one record in this many give no hint by themselves.
 const SHARE: u64 = 100;
 
-/// Whether so many of the records are worth a hint.
+/// Whether this many of the records are worth a hint.
 fn is_share(count: u64, facts: &Facts) -> bool {
     count > 0 && count * SHARE >= facts.records
 }

@@ -55,7 +55,7 @@ const JAVA: &[(&str, &str)] = &[
     ("transaction.state.log.replication.factor", "remove it; that is a broker's property"),
 ];
 
-/// What is wrong with a property that librdkafka does not take by this name, as far as is known; no value is asked for.
+/// What is wrong with a property name that librdkafka does not take, if that is known. Needs no value.
 pub fn explained(property: &str) -> Option<Explained> {
     if let Some((_, help)) = JAVA.iter().find(|(name, _)| *name == property) {
         return Some(Explained {

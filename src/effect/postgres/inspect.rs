@@ -177,7 +177,7 @@ async fn look_over(
     Ok(())
 }
 
-/// What is said of columns of decimals, where not every text in them is a number.
+/// The note about columns of decimals in which not every text is a number.
 fn decimals_are_doubted(columns: &[&str]) -> Option<Finding> {
     let message = format!(
         "a text for {} is refused where it may be base64, as Debezium's decimal.handling.mode=precise writes numbers",

@@ -63,8 +63,8 @@ pub struct Settings {
     pub statements: Vec<Statement>,
     /// The inbox, if effects are recognised there too.
     pub inbox: Option<Inbox>,
-    /// Whether each text in a column of numbers is one. If not, one that may be a number in base64 is refused: its digits
-    /// would be taken for another number.
+    /// Whether every text in a column of numbers is a number. If not, a text that may be base64 is refused: its digits would
+    /// be read as a different number.
     pub has_text_decimals: bool,
 }
 

@@ -3,9 +3,9 @@
 //! Their parameter is a JSON object. `json_to_record` hands each field's text to its column's own type, so that the
 //! server reads it as it reads any text; what Debezium says is an unchanged large value is taken out before. A number for
 //! a date, a time or an interval is refused: it would be read as something, and connectors mean days, milliseconds or
-//! microseconds by it. So is a text for a number that base64 may be, unless it is said that texts are numbers: Connect
-//! writes decimals in base64, of which `1234` is some. A field that is missing keeps what its column has. An unchanged large value without a row that has
-//! it is refused: nothing says what it is.
+//! microseconds by it. A text that may be base64 is refused in a column of numbers, unless the topology says that its texts
+//! are numbers: Connect writes decimals in base64, and `1234` is valid base64. A missing field leaves its column unchanged.
+//! An unchanged large value without a row that has it is refused: nothing says what it is.
 //!
 //! An upsert updates first, and inserts if there was no row: an insert alone would have to satisfy NOT NULL for columns
 //! whose fields are missing, although the row that it is in conflict with has them.
@@ -38,7 +38,7 @@ const UNAVAILABLE_UUID: &str = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
 pub(super) const OWN: &str = "ratchet: ";
 /// What base64 looks like, as a regular expression: [`is_base64`].
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$";
-/// A text that looks like it, and is how JSON has infinite floating-point numbers.
+/// A text that looks like base64, but is an infinite floating-point number in JSON.
 const INFINITY: &str = "Infinity";
 /// The parsed parameter, beside the columns of the table: a name that no table has.
 const OBJECT: &str = "\"ratchet: the object\"";
@@ -82,7 +82,7 @@ enum Kind {
     Time,
     /// An array of these.
     TimeList,
-    /// A number: as its type reads text, unless that may be base64.
+    /// A number, read from text by its type, unless the text may be base64.
     Number,
     /// The same for a floating-point number.
     Float,
@@ -302,7 +302,7 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
     )
 }
 
-/// Whether the field of a column would be taken for something else than it may be, in SQL; `None` if it never is.
+/// SQL that says whether a column's field may mean something else than the column would read; `None` if it never does.
 fn is_doubtful(column: &Column) -> Option<String> {
     let field = format!("o.j -> {}", constant(&column.name));
     let text = format!("o.j ->> {}", constant(&column.name));
@@ -318,7 +318,7 @@ fn is_doubtful(column: &Column) -> Option<String> {
     }
 }
 
-/// What is said of such a field.
+/// The complaint about such a field.
 fn doubt(kind: Kind) -> &'static str {
     match kind {
         Kind::Time | Kind::TimeList => "takes text such as 2026-01-31, not a number",

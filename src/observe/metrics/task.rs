@@ -137,7 +137,7 @@ impl TaskMetrics {
         counter.inc_by(count);
     }
 
-    /// Adds records without a key that should have one, from a committed transaction; not shown while there was none.
+    /// Adds keyless records that should have a key, from a committed transaction; not shown until there is one.
     pub fn keyless(&self, count: u64) {
         if count == 0 {
             return;

@@ -152,9 +152,9 @@ fn default_conflict(spec: &Spec) -> Action {
     };
     match equal {
         Some(equal) => equal,
-        // A clock says nothing about two records of one moment.
+        // A clock does not order two records of one moment.
         None if spec.version.as_ref().is_some_and(is_timestamp) => Action::Forward,
-        // An identity or a version is the user's word that it is the same thing.
+        // With an identity or a version the user says that both records are the same thing.
         None => Action::Drop,
     }
 }
@@ -375,8 +375,8 @@ impl Compiler<'_> {
         future_max.value
     }
 
-    /// Warns of an identity that tells where a record is, and not which thing it is about; of effects outside of Kafka that
-    /// is said elsewhere. Returns whether it did.
+    /// Warns of an identity that says where a record is, and not which thing it is about. (For effects outside of Kafka there
+    /// is another warning.) Returns whether it did.
     fn check_places(&mut self) -> bool {
         let IdentitySpec { parts, complete } = &self.spec.identity;
         let is_place = parts.iter().all(|part| part.value.is_place() || part.value.is_constant());
@@ -393,7 +393,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// Warns of times of the record's clock as the last word on which of two versions is newer.
+    /// Warns if the record's timestamp is the last part of a version.
     fn check_clock(&mut self) {
         let Some(version) = &self.spec.version else { return };
         let Some(part) = version.parts.last() else { return };

@@ -1,4 +1,4 @@
-//! `contents`: what a repetition has in common with what it repeats.
+//! `contents`: what is compared, besides identity and version, to tell a repetition from another event.
 
 use crate::dedup::{Contents, ContentsPart, IdentityPart};
 use crate::topology::keys;

@@ -34,7 +34,7 @@ pub fn format(word: &str, key: &str, name: &str) -> Option<Explained> {
     Some(Explained { message: format!("`{name}: {word}` is not supported yet"), label, help })
 }
 
-/// An action in place of what a duplicate gets.
+/// An action, written where `on_duplicate` takes its own words.
 pub fn on_duplicate(word: &str) -> Option<Explained> {
     let action = Action::ALL.iter().find(|action| action.as_str() == word)?;
     let message = format!("`on_duplicate` cannot be `{action}`: a duplicate is always dropped");

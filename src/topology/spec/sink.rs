@@ -87,7 +87,7 @@ pub struct TableSpec {
     pub columns: Option<Vec<Placed<Text>>>,
     /// Where the row is, if that is written.
     pub of: Option<Places>,
-    /// Whether each text in a column of numbers is one.
+    /// Whether every text in a column of numbers is a number.
     pub has_text_decimals: bool,
 }
 

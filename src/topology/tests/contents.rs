@@ -1,9 +1,9 @@
-//! Goal: contents are what a topology writes, and a conflict gets the action that its ending can bear.
+//! Goal: contents are those that a topology writes, and the default action on a conflict suits the topology's ending.
 
 use super::load_text;
 use crate::dedup::Action;
 
-/// What becomes of a conflict, with this written below a topology of its own rules.
+/// The action on a conflict, with these lines added to a topology with its own rules.
 fn conflict(more: &str) -> Result<Action, String> {
     let text = format!("name: t\ninput: {{topics: [in]}}\nidentity: key\n{more}");
     load_text(&text).map(|loaded| loaded.topology.rules.actions.conflict).map_err(|report| report.render(false))

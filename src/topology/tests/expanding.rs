@@ -1,4 +1,4 @@
-//! Goal: `check --expand` prints a topology that is the same one, whatever its preset, its ending and its own blocks are.
+//! Goal: `check --expand` prints an equal topology, whatever its preset, its ending and its own blocks are.
 
 use proptest::prelude::*;
 

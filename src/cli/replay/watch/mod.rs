@@ -1,4 +1,4 @@
-//! What is watched beyond counts: times and their units, positions that begin again, bytes in forms that are not read.
+//! Findings beyond counts: times and their units, positions that begin again, encoded bytes that ratchet does not read.
 //!
 //! Nothing here judges. Each part remembers little, however long the capture is.
 
@@ -26,7 +26,7 @@ pub struct Watch {
     times: Times,
 }
 
-/// What was noticed, in hints, and what they make of other hints.
+/// The findings as hints, and which other hints they make superfluous.
 #[derive(Clone, Debug, Default)]
 pub struct Noticed {
     /// The hints.
@@ -52,7 +52,7 @@ impl Watch {
         }
     }
 
-    /// What was noticed among this many records.
+    /// The findings among this many records.
     pub fn noticed(&self, records: u64) -> Noticed {
         let (restart, units) = (self.restarts.hint(), self.times.units());
         let (beyond, stamps) = (self.times.beyond().filter(|_| units.is_none()), self.times.timestamps(records));

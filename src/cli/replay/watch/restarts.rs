@@ -1,7 +1,7 @@
-//! Positions that begin again: a run of records whose versions are below those before, rise among themselves, and never
-//! came before.
+//! Positions that begin again: a run of records whose versions are new, rise among themselves, and are below the earlier
+//! ones.
 //!
-//! Only one thing is certain of such a run: what was dropped of it. Why it came is for a person to find out.
+//! Only one thing about such a run is certain: which of its records were dropped. A person has to find out why it came.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use crate::cli::replay::summary::Seen;
 use crate::dedup::Reason;
 use crate::words::{agreeing, counted};
 
-/// Fewer records in a row are mere disorder.
+/// Fewer records in a row are only disorder.
 const RUN_MIN: u64 = 3;
 /// Fewer stale ones among them are not worth a hint.
 const STALE_MIN: u64 = 2;
-/// So many in a row count although versions rose above the highest after them; else a run has to last to the end.
+/// A run of this many records counts even if versions rise above the highest after it; a shorter one has to last to the end.
 const RUN_LONG: u64 = 20;
-/// More runs than these that did not last are the disorder of a stream whose versions fall all the time.
+/// If more short runs than this ended, the stream's versions fall all the time, and no run is special.
 const SHORT_MAX: u64 = 1;
 
 /// The runs of all streams.
@@ -30,7 +30,7 @@ pub struct Restarts {
 struct Stream {
     highest: Vec<u8>,
     run: Run,
-    /// The long run of which most was dropped.
+    /// The long run with the most dropped records.
     longest: Run,
     /// How many shorter runs ended, with stale records in them.
     short: u64,
@@ -56,7 +56,7 @@ impl Stream {
 impl Restarts {
     /// Watches a record with a version.
     pub fn add(&mut self, seen: &Seen<'_>, version: &[u8], was_redelivered: bool) {
-        // a snapshot's reads have the position at which the snapshot began, and a redelivery one that was there before
+        // a snapshot's reads have the position at which the snapshot began, and a redelivery has an earlier position
         if was_redelivered || seen.explanation.kind == Some("read") || seen.decision.reason == Reason::Replayed {
             return;
         }

@@ -9,8 +9,8 @@ use tracing::Level;
 use super::super::errors::{Code, STALE_MEMBERSHIPS};
 use super::{describe, name};
 
-/// Whether any client of this process has ever had an answer. Until then whoever waits for one is told, at each attempt,
-/// why there is none, and librdkafka's own lines about that are only noise around it.
+/// Whether any client of this process has ever had an answer. Until then ratchet itself reports at each attempt why there is
+/// no answer, so librdkafka's own lines about that are only noise.
 static REACHED: AtomicBool = AtomicBool::new(false);
 
 /// Notes that a broker has answered.

@@ -15,12 +15,12 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 const CLOSED: &str = "SSL connection closed by peer (";
 const CLOSED_AND_HINT: &str = "SSL connection closed by peer: connecting to a PLAINTEXT broker listener? (";
 
-/// How librdkafka says that a response cannot be one of Kafka's, and how that ends: with advice for another case.
+/// The message with which librdkafka says that a response cannot be Kafka's; it ends with advice for another case.
 const NO_RESPONSE: (&str, &str) = ("Invalid response size ", ": increase receive.message.max.bytes");
-/// What it takes for the size of a response that begins with `HTTP`.
+/// The size that librdkafka reads from a response that begins with `HTTP`.
 const HTTP: u32 = u32::from_be_bytes(*b"HTTP");
 
-/// What was reported, where the response shows that it is none of Kafka's: what it is instead.
+/// If the response shows that the server is not Kafka, a message that says what it is instead.
 fn other_protocol(message: &str) -> String {
     let (start, end) = NO_RESPONSE;
     let parted = message.split_once(start).and_then(|(before, rest)| Some((before, rest.split_once(end)?)));
@@ -55,8 +55,8 @@ impl LastTrouble {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = failure.map(|failure| (Instant::now(), failure));
     }
 
-    /// Notes what was reported. That a connection was closed says less than why TLS could not be spoken on another, or that
-    /// another protocol was: librdkafka reports the one or the other, as it happens.
+    /// Notes a report. A closed connection says less than a failure of TLS on another connection, or than a foreign protocol;
+    /// librdkafka reports either, by chance.
     fn note(&self, mut failure: Failure) {
         failure.message = other_protocol(&failure.message.replace(CLOSED, CLOSED_AND_HINT));
         let is_closed = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT && failure.message.contains("Disconnected");

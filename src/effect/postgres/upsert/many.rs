@@ -10,8 +10,8 @@
 //!   of somebody's own. The statement itself looks again whether that is still so, and fails if it is not.
 //! - for rows that have the same columns, where the others can be left out of an insert: they may be null or have a
 //!   default that nobody notices being worked out.
-//! - for rows that need no words of ours: each has its key, no placeholder, no number for a time, no text for a number that
-//!   base64 may be.
+//! - for rows that need no words of ours: each has its key, no placeholder, no number for a time, and in columns of numbers
+//!   no text that may be base64.
 //!
 //! Most types read a text that is cast to them as they read JSON's texts. Where all columns have such types, the rows'
 //! JSON is taken apart here, which costs a fraction of what it costs there.

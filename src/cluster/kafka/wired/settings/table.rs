@@ -23,7 +23,7 @@ use Class::{Acts, Elsewhere, Fallback, FallbackOfTls, Fixed};
 const TRUE: &[&str] = &["true", "t", "1"];
 const FALSE: &[&str] = &["false", "f", "0"];
 
-/// What becomes of a property that librdkafka does not take as a text.
+/// The treatment of a property that librdkafka does not take as a text.
 pub(super) const ONLY_PROGRAMS: Class = Fallback("only a program can set it");
 
 /// The names of one property where it acts, the one by which it is asked for first; elsewhere of several properties

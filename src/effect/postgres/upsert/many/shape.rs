@@ -29,7 +29,7 @@ enum Value {
     Bool,
     Number(u64),
     Text(u64),
-    /// A text for a number that base64 may be, or an object or array with one.
+    /// In a column of numbers, a text that may be base64, or an object or array with one.
     Doubtful,
     /// An object or an array.
     Nested,
@@ -120,7 +120,7 @@ impl Visitor<'_> for Name<'_> {
 struct Hashed<'a> {
     many: &'a Many,
     is_key: bool,
-    /// Whether it is for a column of numbers, in which not every text is one.
+    /// Whether it is for a column of numbers in which a text may be base64.
     is_number: bool,
 }
 
