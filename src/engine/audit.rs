@@ -9,8 +9,9 @@
 //!
 //! `identity`, `version` and `epoch` are null if they were not read (the record was refused, or read before) or are
 //! missing. `against` is what the record was compared with: the entry of its identity, or of its table; null if there
-//! was none. `contents` are digests: one of the record's contents (null if they are not compared), and those of the contents
-//! that the entry knows, oldest first. A description longer than [`DESCRIBED_BYTES_MAX`] is cut: it is then a string that ends in `…`.
+//! was none. `contents` are digests: one of the record's contents (null if they are not compared), and those of the
+//! contents that the entry knows, oldest first. A description longer than [`DESCRIBED_BYTES_MAX`] is cut: it is then a
+//! string that ends in `…`.
 
 use crate::dedup::{Decision, Rules, explain};
 use crate::format::{Digest, EntryRef, NO_TIME};

@@ -64,8 +64,8 @@ pub fn choose(table: &Table) -> Option<Chosen> {
         .or_else(|| seen(table, &key))
 }
 
-/// The first, unless it takes records for one that differ, without being an event's own id, and the second only takes
-/// equal ones for one: that one tells more things apart.
+/// The first, unless it merges records that differ (and is no event's own id), while the second merges only equal records:
+/// then the second, which tells more things apart.
 fn finer(table: &Table, first: Option<Chosen>, second: Option<Chosen>) -> Option<Chosen> {
     let is_finer = |second: &Chosen| second.trial.caught > 0 && second.trial.alike == 0;
     let is_events = |chosen: &Chosen| names::identity_score(&table.fields[chosen.identity[0]].name) >= EVENT;
@@ -75,7 +75,7 @@ fn finer(table: &Table, first: Option<Chosen>, second: Option<Chosen>) -> Option
     }
 }
 
-/// Whether a field tells what was done to a row, as change data capture does.
+/// Whether a field says what was done to a row, as in change data capture.
 fn has_changes(table: &Table) -> bool {
     table.fields.iter().any(|field| field.is_change && names::companion_score(&field.name) >= names::COMPANION)
 }
@@ -114,7 +114,7 @@ fn versioned(table: &Table, identities: &[Vec<usize>], versions: &[usize], rises
         })
     });
     let good = tried.filter(|Chosen { trial, .. }| {
-        // a time that is greater each time that a thing says the same again is rather the sending's
+        // a time that rises whenever a thing says the same again is rather the time of sending
         let is_sendings = trial.returns * 2 > trial.rises;
         trial.lost == 0 && trial.rises >= rises_min && trial.falls * 2 <= trial.rises && !is_sendings
     });
@@ -161,8 +161,8 @@ fn whole_key(table: &Table) -> Option<usize> {
 }
 
 impl Chosen {
-    /// Whether records that differ in a time or in a request's id may be one thing that was sent several times. If
-    /// most records of an identity were so, the identity would be what reports, such as a sensor, and each a report.
+    /// Whether records that differ in a time or in a request's id may be one thing that was sent several times. If this
+    /// applies to most records of an identity, the identity is rather a reporter, such as a sensor, and each record a report.
     fn may_be_alike(&self, table: &Table) -> bool {
         let is_events = |&field: &usize| names::identity_score(&table.fields[field].name) >= EVENT;
         self.trial.alike * 2 <= self.trial.rows || self.identity.iter().any(is_events)
@@ -237,7 +237,7 @@ impl Chosen {
         unsure
     }
 
-    /// What is unsure of the identity.
+    /// Doubts about the identity.
     fn unsure_of_identity(&self, table: &Table, identity: &str) -> Vec<String> {
         let mut unsure = Vec::new();
         let Trial { alike, caught, .. } = self.trial;
@@ -276,7 +276,7 @@ impl Chosen {
         unsure
     }
 
-    /// What is unsure of the version.
+    /// Doubts about the version.
     fn unsure_of_version(&self, table: &Table, version: usize) -> Vec<String> {
         let (Field { path, name, .. }, mut unsure) = (&table.fields[version], Vec::new());
         if self.is_versioned_by_name() {

@@ -1,7 +1,7 @@
 //! CloudEvents, in structured mode (the attributes are fields of the value) and in binary mode (they are headers).
 //!
-//! By the specification, source and id together identify an event. The records decide whether that holds: Debezium makes
-//! its ids of a position, which all rows of a snapshot or of one statement share.
+//! By the specification, source and id together identify an event. The records show whether that holds: Debezium makes its
+//! ids from a position, which all rows of a snapshot or of one statement share.
 
 use super::choose::Chosen;
 use super::fields::Table;
@@ -146,7 +146,7 @@ fn debezium(meaning: &mut Meaning, sample: &Sample, table: &Table, mode: Mode, c
     );
 }
 
-/// The lines of the version; `None` if the position is not among the attributes, or of a connector that is not known.
+/// The lines of the version; `None` if the attributes have no position, or come from an unknown connector.
 fn version(table: &Table, mode: Mode, connector: &str) -> Option<Vec<String>> {
     let parts: &[(&str, &str)] = match connector {
         "postgresql" => &[("lsn", "as: integer")],

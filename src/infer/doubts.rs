@@ -1,4 +1,4 @@
-//! What replaying a proposal on its sample shows to be unsure.
+//! Doubts that appear when a proposal is replayed on its sample.
 
 use super::propose::Proposal;
 use super::sample::Sample;
@@ -8,7 +8,7 @@ use crate::dedup::{Reason, Verdict};
 use crate::topology::Topology;
 use crate::words::{agreeing, counted};
 
-/// Fewer stale records in a row are mere disorder.
+/// Fewer stale records in a row are only disorder.
 const STALE_MIN: usize = 3;
 
 /// Adds these doubts to the proposal's.
@@ -43,7 +43,7 @@ pub fn add(proposal: &mut Proposal, sample: &Sample, topology: &Topology, tally:
     proposal.unsure.extend(odd_timestamps(sample));
 }
 
-/// Records that would be dropped, and say what none of their identity had said.
+/// Records that would be dropped although no earlier record of their identity says the same.
 fn unlike(tally: &Tally, of: &dyn Fn(usize) -> String) -> Vec<String> {
     let (duplicates, stale) = tally.unlike();
     let mut doubts = Vec::new();

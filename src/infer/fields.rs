@@ -26,7 +26,7 @@ pub struct Table {
     pub rows: usize,
     /// The hash of each row's content, without fields of the delivery.
     pub contents: Vec<u64>,
-    /// The same, also without what may be of the delivery.
+    /// The same, also without the fields that may belong to the delivery.
     pub cores: Vec<u64>,
     /// Each row's topic and partition.
     places: Vec<(String, i32)>,
@@ -107,8 +107,7 @@ impl Table {
         self.places.iter().any(|(topic, partition)| *first.entry(topic).or_insert(*partition) != *partition)
     }
 
-    /// The fields of values that differ between records of an identity that are the same but for the delivery, as
-    /// paths.
+    /// The fields in which records of an identity differ that are otherwise the same, as paths.
     pub fn differing(&self, identity: &[usize]) -> Vec<String> {
         let of_delivery = |&field: &usize| {
             let Field { path, name, .. } = &self.fields[field];
@@ -130,7 +129,7 @@ impl Table {
             .collect()
     }
 
-    /// The hash of what these fields hold in a row, null where they hold nothing.
+    /// The hash of these fields' values in a row, null for a missing one.
     pub fn hash_of(&self, fields: &[usize], row: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.places[row].hash(&mut hasher);

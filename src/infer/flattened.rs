@@ -10,11 +10,11 @@ use super::sample::Sample;
 use super::shape::Shape;
 use crate::dedup::Source;
 
-/// The time at which the source changed the row, the finest first. `__ts_ms` is none: it is when the connector worked
-/// on the change, so it differs when a change is sent again.
+/// The time at which the source changed the row, the finest first. `__ts_ms` does not count: it is the time at which the
+/// connector worked on the change, so it differs when a change is sent again.
 const SOURCE_TIMES: [&str; 3] = ["__source_ts_ns", "__source_ts_us", "__source_ts_ms"];
 
-/// What says which kind of change an event is.
+/// The fields that say which kind of change an event is.
 const KINDS: &str = "kinds: {of: {first_of: [value.__op, value.__deleted]}, delete: [d, \"true\", true], read: [r]}";
 
 /// The advice that cures the lack of a position.
@@ -22,7 +22,7 @@ const ADVICE: &str = "these events carry no position of the source: add it to th
                       `op,table,schema,db,name,lsn,sequence`; MySQL: `op,table,db,name,server_id,file,pos,row`; SQL \
                       Server: `op,table,schema,db,name,commit_lsn,change_lsn,event_serial_no`), and take its preset";
 
-/// By the source's time if they have it, otherwise by what fits best.
+/// By the source's time if they have it, otherwise by the field that fits best.
 pub fn propose(meaning: &mut Meaning, sample: &Sample, table: &Table, shape: (&Shape, usize), needed: Needed) {
     let (shape, count) = shape;
     meaning.body.shape(shape, count, sample);
@@ -59,7 +59,7 @@ pub fn propose(meaning: &mut Meaning, sample: &Sample, table: &Table, shape: (&S
     ));
 }
 
-/// The rows' keys, or what stands in for them.
+/// The rows' keys, or their substitute.
 fn identity(meaning: &mut Meaning, sample: &Sample, shape: &Shape, needed: Needed) {
     if meaning.raw_keys {
         keys::propose_bytes(&mut meaning.body, sample);

@@ -23,11 +23,11 @@ pub struct Meaning {
     pub key_format: &'static str,
     /// How values are read.
     pub value_format: &'static str,
-    /// Whether keys are taken as bytes against what a preset would do.
+    /// Whether keys are taken as bytes although the preset would read them as JSON.
     pub raw_keys: bool,
     /// The preset, if there is one.
     pub preset: Option<&'static str>,
-    /// Whether null values are dropped unless a delete was before them.
+    /// Whether a null value is dropped unless a delete came before it.
     pub follows_deletes: bool,
     /// How long identities are remembered, if the proposal limits that.
     pub retention: Option<&'static str>,
@@ -174,7 +174,7 @@ pub fn by_fields(meaning: &mut Meaning, sample: &Sample, table: &Table, chosen: 
     body.unsure.extend(chosen.unsure(table));
 }
 
-/// All that a value says, with its key.
+/// The whole value, with its key.
 pub fn by_fingerprint(body: &mut Draft, sample: &Sample, table: &Table, why: &str) {
     let is_left_out = |name: &str, depth: usize| {
         names::is_of_delivery(name) || (depth == 1 && matches!(name, "ts_ms" | "ts_us" | "ts_ns"))

@@ -7,7 +7,7 @@
 //!   DMS with details of transactions
 //! - `names`, `cell`, `fields`, `trial`, `choose`: without a preset, which fields identify and version them
 //! - `meaning`, `propose`: the YAML, with its reasons as comments
-//! - `doubts`: what replaying the proposal shows to be unsure
+//! - `doubts`: doubts that appear when the proposal is replayed
 //! - [`Tally`]: the verdicts of the proposed topology on the sample
 //!
 //! **Failure**: a capture that cannot be read, or a proposal that does not load, which would be a bug here.
@@ -43,11 +43,11 @@ pub use tally::Tally;
 
 use propose::{Needed, propose};
 
-/// How often a proposal is changed at most by what replaying it shows.
+/// Maximum number of corrections after replaying a proposal.
 const CHANGES_MAX: usize = 5;
 
-/// Proposes a topology and replays the sample with it. What that shows to be wrong is changed: a preset that finds no
-/// keys to identify rows by, keys that are not JSON, null values that are deletes themselves, records that are late.
+/// Proposes a topology, replays the sample with it, and corrects what turns out wrong: a preset that finds no keys to
+/// identify rows by, keys that are not JSON, null values that are deletes themselves, records that are late.
 pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diagnostics> {
     let mut needed = Needed::default();
     let mut proposal = propose(sample, wanted, needed);
@@ -67,7 +67,7 @@ pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diag
     Ok((proposal, tally))
 }
 
-/// What is needed by these verdicts, on top of what was.
+/// The needs that these verdicts show, in addition to the earlier ones.
 fn shown(needed: Needed, sample: &Sample, proposal: &Proposal, tally: &Tally) -> Needed {
     let is_most = |reason: Reason| tally.of_reason(reason) * 2 > sample.records.len();
     let is_flattened = proposal.preset.is_some() && sample.values().any(|(_, value)| value.get("__op").is_some());

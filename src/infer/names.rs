@@ -50,7 +50,7 @@ pub fn companion_score(name: &str) -> u32 {
 }
 
 /// Whether a field describes the delivery and not what is delivered, so that it differs when a record is sent
-/// again: when a connector or a producer worked on it, how often, and what names that one attempt.
+/// again: the time at which a connector or a producer worked on it, the number of attempts, the name of one attempt.
 pub fn is_of_delivery(name: &str) -> bool {
     // Debezium adds the time at which the connector worked on a change; `__source_ts_ms` is the change's own.
     if LOADERS.contains(&name) {
@@ -64,7 +64,7 @@ pub fn is_of_delivery(name: &str) -> bool {
     DELIVERIES.contains(&plain.as_str()) || VERBS.iter().any(|verb| is_time_of(verb))
 }
 
-/// What connectors and loaders add to a row of their own work on it.
+/// Fields that connectors and loaders add about their own work on a row.
 const LOADERS: [&str; 18] = [
     "__ts_ms",
     "__ts_us",
@@ -86,7 +86,7 @@ const LOADERS: [&str; 18] = [
     "_dlt_load_id",
 ];
 
-/// What is done to a record on its way, as in `emitted_at`. Not what is done to goods: a parcel's `delivered_at` is its
+/// Verbs for the delivery of a record, as in `emitted_at`. Verbs for goods do not count: a parcel's `delivered_at` is its
 /// own, except for the names that are known below.
 const VERBS: [&str; 22] = [
     "sent",
@@ -113,7 +113,7 @@ const VERBS: [&str; 22] = [
     "redelivered",
 ];
 
-/// What a time's name ends with, beside what happened then.
+/// The endings of a time's name, after the word for the event.
 const TIMES: [&str; 9] = ["at", "time", "ts", "timestamp", "tsms", "tsus", "tsns", "atms", "timems"];
 
 /// Other fields of the delivery.
@@ -158,8 +158,8 @@ const DELIVERIES: [&str; 38] = [
     "kafkaoffset",
 ];
 
-/// Whether a field may differ between two deliveries of one thing, and may as well be the thing's own: a time, an id of
-/// a request. Only the records can show which.
+/// Whether a field may belong to the delivery, and differ between two of them, or to the thing itself: a time, an id of a
+/// request. Only the records can show which.
 pub fn may_be_of_delivery(name: &str) -> bool {
     let plain = plain(name);
     matches!(
@@ -191,7 +191,7 @@ pub fn is_time(name: &str) -> bool {
     (MOMENT..STRONG).contains(&version_score(name)) || plain == "now" || ends.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a companion names a state, to which a thing may return.
+/// Whether a companion's name is that of a state, to which a thing may return.
 pub fn is_state(name: &str) -> bool {
     matches!(plain(name).as_str(), "status" | "state" | "step" | "stage" | "phase")
 }

@@ -41,11 +41,11 @@ pub struct Wanted {
 pub struct Draft {
     /// Its YAML.
     pub lines: String,
-    /// What is unsure of it, in sentences.
+    /// The doubts about it, in sentences.
     pub unsure: Vec<String>,
 }
 
-/// What replaying a proposal has shown to be needed instead of its first form.
+/// The corrections to a proposal's first form that replaying it has shown to be needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needed {
     /// The identity is read from a change event's row, for captures without keys.

@@ -23,10 +23,10 @@ pub struct Tally {
     rejections: BTreeMap<Reason, String>,
     /// Null values that were not passed on, of identities without a delete before them.
     undeleted_nulls: usize,
-    /// Duplicates that say something else than every record of their identity before.
+    /// Duplicates that differ from every earlier record of their identity.
     unlike: usize,
-    /// The longest row of stale records, up to the end of a partition, that say something else than every record of
-    /// their identity before, with no newer one among them.
+    /// The longest row of stale records at the end of a partition that differ from every earlier record of their identity,
+    /// with no newer record among them.
     unlike_stale: usize,
 }
 
@@ -39,7 +39,7 @@ impl Tally {
         let mut tally = Self::default();
         let (mut deleted, mut said) = (HashSet::new(), HashSet::new());
         let mut runs: BTreeMap<(String, i32), usize> = BTreeMap::new();
-        // what may differ between deliveries, and so the times of a connector
+        // fields that may differ between deliveries, such as the times of a connector
         let is_left_out = |name: &str| names::is_of_delivery(name) || names::may_be_of_delivery(name);
         for observed in &sample.records {
             let record = observed.captured.record();
@@ -96,8 +96,8 @@ impl Tally {
         })
     }
 
-    /// How many duplicates, and how many stale records in a row at a partition's end, say something else than every
-    /// record of their identity before, whatever may belong to the delivery.
+    /// How many duplicates, and how many stale records in a row at a partition's end, differ from every earlier record of
+    /// their identity, not counting fields that may belong to the delivery.
     pub fn unlike(&self) -> (usize, usize) {
         (self.unlike, self.unlike_stale)
     }

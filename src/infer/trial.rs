@@ -1,8 +1,7 @@
 //! The results of taking some fields as identity and version.
 //!
-//! A record repeats another if it says the same. What it says leaves out the fields of the delivery (`sent_at`,
-//! `attempt`). It may also differ in a time, or in a request's id: then it is counted apart, as alike, since it may as
-//! well be another event.
+//! A record repeats another if both have the same fields, without those of the delivery (`sent_at`, `attempt`). If they also
+//! differ in a time, or in a request's id, the record is counted separately, as alike, since it may be another event.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -13,17 +12,17 @@ use super::names;
 /// The result of taking some fields as identity and version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
-    /// Records that would be dropped although none had said the same before.
+    /// Records that would be dropped although no earlier record says the same.
     pub lost: usize,
-    /// Records that would be dropped and repeat what an earlier one said.
+    /// Records that would be dropped and repeat an earlier record.
     pub caught: usize,
-    /// Records that would be dropped and differ from an earlier one only in what may be of the delivery.
+    /// Records that would be dropped and differ from an earlier one only in fields that may belong to the delivery.
     pub alike: usize,
     /// Changes whose version was greater than the one before.
     pub rises: usize,
     /// Changes whose version was less.
     pub falls: usize,
-    /// Records with a greater version that say what an earlier one said, and not the one just before them.
+    /// Records with a greater version that repeat an earlier record, but not the one just before them.
     pub returns: usize,
     /// Records that have all of the fields.
     pub rows: usize,

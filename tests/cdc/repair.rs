@@ -1,5 +1,5 @@
-//! A copy of a table under load, whose connector loses its offsets: what the next snapshot's reads have to repair, and
-//! what no record says.
+//! A copy of a table under load, whose connector loses its offsets: which rows the next snapshot's reads have to repair, and
+//! which changes are in no record.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -31,7 +31,7 @@ const STRETCH: usize = 150;
 
 const TOPIC: &str = "repair.public.accounts";
 const PARTITIONS: i32 = 3;
-/// Of the table through which the connector is asked for an incremental snapshot, in small chunks.
+/// The topic of the table of signals, with which a test asks the connector for an incremental snapshot.
 const SIGNALS_TOPIC: &str = "repair.public.signals";
 const SETTINGS: [(&str, &str); 4] = [
     ("topic.prefix", "repair"),
@@ -239,7 +239,7 @@ impl<'a> Repair<'a> {
         least_open
     }
 
-    /// A number that every transaction which has ended is below (`xmax`), or that none is below which is open (`xmin`).
+    /// A number above every transaction that has ended (`xmax`), or below which no transaction is open (`xmin`).
     fn transaction(&mut self, which: &str) -> i64 {
         number(&self.session.run(&format!("select txid_snapshot_{which}(txid_current_snapshot());"))[0])
     }
@@ -308,7 +308,7 @@ impl<'a> Repair<'a> {
                 }
                 (true, false) => {}
                 (false, _) => {
-                    // What comes again is at or below what has come.
+                    // A repeated change is at or below the newest place that was seen.
                     if row.changed < Some(place) {
                         assert!(
                             row.read < Some(place),
@@ -325,7 +325,7 @@ impl<'a> Repair<'a> {
         assert!(reads >= INCREMENTAL_READS && between > 0);
     }
 
-    /// The numbers whose last delete is in no record: its transaction, and how they went.
+    /// The numbers whose last removal is in no record, each with its transaction and whether it was deleted or renumbered.
     fn lost(&mut self, raw: &BTreeMap<i32, Vec<Stored>>) -> BTreeMap<i64, (i64, String)> {
         let deletes = changes(raw).filter(|(_, change)| change["op"] == "d");
         let seen: HashSet<(Option<i64>, Option<i64>)> = deletes
@@ -408,7 +408,7 @@ fn rows(lines: Vec<String>) -> BTreeMap<i64, String> {
     lines.into_iter().map(row).collect()
 }
 
-/// The source's rows that the copy lacks or has otherwise, and the numbers of those that only the copy has.
+/// The source's rows that the copy lacks or has with other values, and the numbers of the rows that only the copy has.
 fn compare(source: &BTreeMap<i64, String>, copy: &BTreeMap<i64, String>) -> (Vec<String>, Vec<i64>) {
     let differing = source.iter().filter(|(id, row)| copy.get(id) != Some(row));
     let differing = differing.map(|(id, row)| format!("{id}: {row} became {:?}", copy.get(id))).collect();

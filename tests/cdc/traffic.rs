@@ -1,8 +1,8 @@
 //! Six sessions that change one table of accounts at once, until they are told to stop: transfers, deletes, accounts that
 //! are opened again under an old number, numbers that change.
 //!
-//! They meet at few accounts, so they wait for each other: for a row, and for a number that another transaction is about
-//! to release. What one cannot have, because the number is taken or because of a deadlock, it leaves.
+//! There are few accounts, so the sessions wait for each other: for a row, and for a number that another transaction is about
+//! to release. If a session cannot go on, because the number is taken or because of a deadlock, it gives up the transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +23,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_m
 pub const ACCOUNTS: &str = "
 create table accounts (id bigint primary key, owner text not null, balance bigint not null, revision bigint not null);";
 
-/// What the source has beside them: a revision for each change, and what is gone, in order, with the transaction in which
-/// it went.
+/// The source's objects beside the accounts: the numbers of revisions, and a table of the accounts that are gone (deleted or
+/// renumbered), in order, each with its transaction.
 pub const SOURCE: &str = "
 create sequence revisions;
 create table gone (nth bigserial primary key, id bigint not null, how text not null, transaction bigint not null);

@@ -1,5 +1,5 @@
-//! Goal: a proxy that takes it as given how callers are told apart warns of that, however it is started: two tenants with the
-//! same key would get each other's answers.
+//! Goal: a proxy that was not told what identifies a caller warns of it, however it is started: two tenants with the same
+//! key would get each other's answers.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ fn start(room: &Room, words: &[&str]) -> String {
     said
 }
 
-/// How loudly a log has the warning.
+/// The level at which a log has the warning.
 fn warned(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.contains(WARNING))?;
     line.split_whitespace().find(|word| *word == "WARN").map(str::to_owned)

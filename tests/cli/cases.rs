@@ -1,5 +1,5 @@
-//! The cases of `tests/semantics/cases`. Goal: where a topology, or what `infer` proposes, cannot judge a record rightly,
-//! the hints of `replay --summary`, or what `infer` is unsure of, say why; and no hint contradicts another.
+//! The cases of `tests/semantics/cases`. Goal: if a topology or the proposal of `infer` cannot judge a record rightly, the
+//! hints of `replay --summary` or the doubts of `infer` say why; and no hint contradicts another.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// What `judged.txt` has below each line: by what, and the words that have to be said.
+/// The indented lines of `judged.txt`: what they belong to, and the words that have to be said.
 fn told(folder: &Path) -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(folder.join("judged.txt")).unwrap();
     let mut told: Vec<(String, Vec<String>)> = Vec::new();
@@ -39,7 +39,7 @@ fn said(folder: &Path, by: &str) -> Ran {
     }
 }
 
-/// What `judged.txt` lists is said.
+/// All words that `judged.txt` lists are said.
 #[test]
 fn what_cannot_be_judged_rightly_is_said() {
     let mut checked = 0;
@@ -57,7 +57,7 @@ fn what_cannot_be_judged_rightly_is_said() {
     assert!(checked > 10, "{checked}");
 }
 
-/// Where a hint says that nothing has to be changed, none says what to change.
+/// If a hint says that nothing has to be changed, no other hint says what to change.
 #[test]
 fn hints_of_the_cases_do_not_contradict_each_other() {
     for folder in folders() {

@@ -1,5 +1,5 @@
-//! Hints of `replay --summary` about single kinds of mistakes. Goal: each is given from a share of the records on, names
-//! what was seen, and claims no cause that may be false; and none is given where nothing is wrong.
+//! Hints of `replay --summary` about single kinds of mistakes. Goal: each hint is given once a share of the records is
+//! affected, names what was seen, and claims no cause that may be false; no hint is given if nothing is wrong.
 
 use super::{PAYMENTS, Ran, Room};
 

@@ -1,4 +1,4 @@
-//! Goal: what many people try at first gets a message that says what is the matter and what to write instead.
+//! Goal: common first mistakes get a message that says what is wrong and what to write instead.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -108,7 +108,7 @@ fn retention_of_no_time_is_told_that_it_must_be_longer() {
     room.run("check payments.yaml").ended(2).said(&["`retention` must be a duration or `forever`"]);
 }
 
-/// Answers whatever comes as a web server does.
+/// Answers every request as a web server does.
 fn web_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it listens").to_string();

@@ -1,5 +1,5 @@
-//! Goal: `ratchet run` exits with 2 where a restart meets the same refusal, and with 1 where it may not: a supervisor that
-//! knows the codes starts a run again only if that can help.
+//! Goal: `ratchet run` exits with 2 if a restart would meet the same refusal, and with 1 if it may not: a supervisor that
+//! knows the codes restarts a run only if that can help.
 
 use ratchet::cluster::embedded::Embedded;
 use ratchet::cluster::{Cluster, Message, NewTopic};

@@ -1,4 +1,4 @@
-//! Goal: every valid RFC 3339 text is read as a version, exactly, and what is none is refused for its reason.
+//! Goal: every valid RFC 3339 text is read as a version, exactly, and every other text is refused for its true reason.
 
 use super::Room;
 
@@ -11,7 +11,7 @@ output: {topic: accounts.clean}
 partitioned_by_identity: true
 ";
 
-/// What becomes of records of one account with these times, in this order: the reasons.
+/// The reasons for the verdicts on records of one account with these times, in this order.
 fn reasons(times: &[&str]) -> Vec<String> {
     let room = Room::new();
     room.write("accounts.yaml", ACCOUNTS);

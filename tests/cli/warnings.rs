@@ -1,4 +1,4 @@
-//! Goal: what is right as YAML and wrong as an idea is warned of by `check`, and by a run where only records show it.
+//! Goal: `check` warns of topologies that are valid but a mistake; a run warns if only the records show the mistake.
 
 use ratchet::cluster::embedded::Embedded;
 use ratchet::cluster::{Cluster, Message, NewTopic};

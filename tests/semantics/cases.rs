@@ -1,7 +1,7 @@
 //! Public reports of data that got lost, came twice, or was misread, in `cases`. Each folder has the records, topologies
-//! for them, and what is right for each record (`expected.txt`, with reasons; `README.md` says where it was reported).
-//! Goal: what a topology decides, and what `infer` proposes, is right, or `judged.txt` names the records for which it is
-//! not. What is said of those is tested in `tests/cli/cases.rs`.
+//! for them, and the right verdict for each record (`expected.txt`, with reasons; `README.md` says where it was reported).
+//! Goal: the topologies and the proposal of `infer` judge rightly, or `judged.txt` names the records that they judge wrongly.
+//! `tests/cli/cases.rs` tests what hints and doubts say about these.
 //!
 //! ```text
 //! topology.yaml: 3 4 5          by this topology, records 3, 4 and 5 are judged otherwise than is right

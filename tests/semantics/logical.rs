@@ -1,5 +1,5 @@
-//! Numbers that Kafka Connect writes as base64. Goal: where a record says so itself, they are numbers, exactly; where it
-//! does not, nothing is taken for another number, and a refusal says what to set.
+//! Numbers that Kafka Connect writes as base64. Goal: if a record has its schema, they are decoded exactly; if not, no text
+//! is read as a different number, and a refusal says what to set.
 
 use ratchet::dedup::{Model, Reason, Verdict};
 use ratchet::record::Record;

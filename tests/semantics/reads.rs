@@ -1,6 +1,6 @@
-//! What snapshots' reads do to a table, on what real connectors wrote: a second snapshot in mid-stream, after changes that
-//! nothing else shows, and an incremental one. Goal: reads repair, and what is sent again does not undo it; where it does,
-//! this says exactly what.
+//! The effect of snapshots' reads on a table, in captures of real connectors: a second snapshot in mid-stream, after changes
+//! that no other record shows, and an incremental one. Goal: reads repair rows, and a repetition does not undo that; the
+//! exceptions are listed exactly.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Tests that need a process of their own: they count its threads, or set up what a process has only once.
+//! Tests that need a process of their own: they count its threads, or set up something that a process has only once.
 
 use std::process::Command;
 
