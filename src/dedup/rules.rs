@@ -258,7 +258,7 @@ pub struct Rules {
     pub epoch: Option<Epoch>,
     /// How kinds of change are distinguished; `None` if every record is a plain change.
     pub kinds: Option<Kinds>,
-    /// What a repetition has in common with what it repeats, besides identity and version; `None` if nothing.
+    /// What is compared, besides identity and version, to tell a repetition from another event; `None` if nothing.
     pub contents: Option<Contents>,
     /// How long entries are remembered.
     pub retention: Retention,

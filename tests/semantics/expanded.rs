@@ -36,7 +36,7 @@ const ENDINGS: [(&str, bool); 6] = [
     ("sink: {handler: {honoured_for: 24h}}\n", false),
 ];
 
-/// What becomes of a record, and what it causes, in words.
+/// A record's verdict and effects, in words.
 fn judged(loaded: &Loaded, records: &[Given]) -> Vec<String> {
     let topology = &loaded.topology;
     let (mut model, mut rehearser) = (Model::new(topology.rules.clone()), Rehearser::new(topology));

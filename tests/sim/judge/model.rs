@@ -164,8 +164,7 @@ impl<'a> Model<'a> {
         verdict
     }
 
-    /// What becomes of a repetition, or of what would be one if its contents were not others; and whether these join those
-    /// that are known.
+    /// The verdict on a repetition, or on a conflict, and whether the record's contents join the known ones.
     fn on_tie(&self, verdict: Verdict, is_conflict: bool) -> (Verdict, bool) {
         let reason = match verdict {
             Verdict::Duplicate("seen") if is_conflict => "seen_otherwise",

@@ -19,7 +19,7 @@ pub struct Rules {
     pub epoch: Option<&'static str>,
     /// How long an identity is remembered; `None` is for ever.
     pub retention_ms: Option<i64>,
-    /// What becomes of a record of a known identity and version with other contents.
+    /// The action on a record with a known identity and version, but other contents.
     pub conflict: OnConflict,
     /// Whether null values are forwarded rather than set aside.
     pub forwards_null: bool,
@@ -40,7 +40,7 @@ pub struct Rules {
     pub output_bytes_max: usize,
 }
 
-/// What becomes of a conflict.
+/// The action on a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnConflict {
     Forward,

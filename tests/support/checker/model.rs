@@ -25,8 +25,8 @@ pub struct Rules {
     pub retention_ms: Option<i64>,
     /// Which records the output rejects for good.
     pub unsendable: fn(&Stored) -> bool,
-    /// Whether contents, the whole value, are compared. A record of a known identity and version with others is dropped,
-    /// and its contents are known from then on.
+    /// Whether contents, the whole value, are compared. A record with a known identity and version but other contents is
+    /// dropped, and its contents are known from then on.
     pub compares: bool,
 }
 
