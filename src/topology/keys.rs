@@ -181,11 +181,12 @@ pub static TOP: Mapping = Mapping {
             "on_conflict",
             ACTION,
             "on_conflict: forward",
-            "a record with its identity, and its version if there is one, was seen, but with [other contents](#contents)",
+            "a record with its identity, and its version if there is one, was seen, but with \
+             [other contents](#contents)",
         )
         .or(Omitted::Words(
-            "with a sink that does more than keep a table `dead_letter`; else the preset's; without a preset the same as \
-             `on_equal` if that is not `drop`, `forward` if the version is the record's timestamp, otherwise `drop`",
+            "with a sink that does more than keep a table `dead_letter`; else the preset's; without a preset the same \
+             as `on_equal` if that is not `drop`, `forward` if the version is the record's timestamp, otherwise `drop`",
         )),
         Key::optional(
             "on_missing_version",
@@ -429,10 +430,11 @@ pub static KINDS: Mapping = Mapping::of(&[
         "reads",
         words!(Reads),
         "reads: lose",
-        "what happens to a read if a streamed change of the same row is known. `lose`: the read is stale (`snapshot_read`). \
-         `by_version`: the read wins if its version is greater than every known one, and is remembered, so a second delivery \
-         is dropped. [Only `by_version` repairs rows](sources/README.md#snapshots) that changed while the connector had lost \
-         its offsets. `reads` can be changed at any time: it is not part of the rules' digest",
+        "what happens to a read if a streamed change of the same row is known. `lose`: the read is stale \
+         (`snapshot_read`). `by_version`: the read wins if its version is greater than every known one, and is \
+         remembered, so a second delivery is dropped. [Only `by_version` repairs rows](sources/README.md#snapshots) \
+         that changed while the connector had lost its offsets. `reads` can be changed at any time: it is not part of \
+         the rules' digest",
     )
     .or(Omitted::Is("lose")),
     Key::optional(
