@@ -156,7 +156,7 @@ const AVRO_TYPES: [&str; 8] = ["string", "long", "int", "double", "float", "bool
 fn unwrap(tree: &mut Value, is_document: bool) -> bool {
     let Value::Object(object) = tree else { return false };
     let wrapper = match object.len() {
-        2 if is_document && object.contains_key("schema") => Some("payload".to_owned()),
+        2 if is_document && (object.contains_key("schema") || is_beside_number(object)) => Some("payload".to_owned()),
         1 => object.keys().next().filter(|name| AVRO_TYPES.contains(&name.as_str()) || is_avro_record(name)).cloned(),
         _ => None,
     };
@@ -169,6 +169,12 @@ fn unwrap(tree: &mut Value, is_document: bool) -> bool {
         }
         None => object.values_mut().fold(false, |was, inner| unwrap(inner, false) | was),
     }
+}
+
+/// Whether this is a payload beside the number of its schema, as Apicurio Registry's `ExtJsonConverter` writes it.
+fn is_beside_number(object: &serde_json::Map<String, Value>) -> bool {
+    object.get("schemaId").is_some_and(|id| id.is_number() || id.is_string())
+        && object.get("payload").is_some_and(Value::is_object)
 }
 
 /// Whether this is the full name of a record type, as in `server1.dbo.customers.Value`.
@@ -188,6 +194,9 @@ mod tests {
             (tree.to_string(), was)
         };
         assert_eq!(unwrapped(r#"{"schema":{},"payload":{"id":1}}"#), (r#"{"id":1}"#.to_owned(), true));
+        assert_eq!(unwrapped(r#"{"schemaId":48,"payload":{"id":1}}"#), (r#"{"id":1}"#.to_owned(), true));
+        let columns = r#"{"payload":7,"schemaId":48}"#;
+        assert_eq!(unwrapped(columns), (columns.to_owned(), false));
         let union = r#"{"after":{"s.t.Value":{"id":{"int":1}}},"ts":{"long":5}}"#;
         assert_eq!(unwrapped(union), (r#"{"after":{"id":1},"ts":5}"#.to_owned(), true));
         let plain = r#"{"after":{"id":1},"string":"x"}"#;

@@ -10,6 +10,9 @@
 //!
 //! - a root object with a field `payload` and at most one other, `schema`, in any order, which is an object or null (a
 //!   scalar is a column of that name): every path starts in the payload;
+//! - the same with `schemaId`, a number or a text, in place of the schema, which Apicurio Registry's `ExtJsonConverter`
+//!   writes. The payload has to be an object then, for two columns may have these names, and no path may begin with one
+//!   of them: the reader of such a path means the fields of the record itself;
 //! - a record in a union, `{"server1.dbo.customers.Value": {…}}`: an object into which some path continues, whose only
 //!   field holds an object and has a name that contains a dot and is a step of no path: the path continues in that
 //!   inner object. Avro's full names have dots; one level is looked through, not several;
@@ -123,6 +126,8 @@ struct Next {
 #[derive(Debug)]
 struct Wrapping {
     schema: usize,
+    /// [`UNWANTED`] if the fields beside a `schemaId` are asked for.
+    schema_id: usize,
     payload: usize,
     /// The wanted places inside the payload.
     places: Vec<usize>,
@@ -158,17 +163,21 @@ impl Scanner {
     /// A scanner for these paths into a document; [`PathIndex`] i is where path i leads. `looking_through`: also through
     /// Kafka Connect's and Avro's wrappings, see the module.
     pub fn new(paths: &[&[String]], depth_max: usize, looking_through: bool) -> Self {
-        let (schema, payload) = ("schema".to_owned(), "payload".to_owned());
+        let [schema, schema_id, payload] = ["schema", "schemaId", "payload"].map(str::to_owned);
         let mut all: Vec<Vec<String>> = paths.iter().map(|path| path.to_vec()).collect();
+        let is_own = |path: &&[String]| path.first().is_some_and(|step| *step == schema_id || *step == payload);
+        let has_own = paths.iter().any(is_own);
         if looking_through {
             all.extend(paths.iter().map(|path| [std::slice::from_ref(&payload), path].concat()));
-            all.extend([vec![schema], vec![payload]]);
+            all.extend([vec![schema], vec![schema_id], vec![payload]]);
         }
         let (nodes, mut places) = tree(&all);
         let wrapping = looking_through.then(|| {
             let mut inside = places.split_off(paths.len());
-            let (payload, schema) = (inside.pop().unwrap_or(UNWANTED), inside.pop().unwrap_or(UNWANTED));
-            Wrapping { schema, payload, places: inside, others: false }
+            let mut last = || inside.pop().unwrap_or(UNWANTED);
+            let (payload, schema_id, schema) = (last(), last(), last());
+            let schema_id = if has_own { UNWANTED } else { schema_id };
+            Wrapping { schema, schema_id, payload, places: inside, others: false }
         });
         let found = vec![Found::Missing; nodes.len()];
         Self {
@@ -234,13 +243,27 @@ impl Scanner {
         if !cursor.is_at_end() {
             return Err(cursor.malformed("expected nothing more"));
         }
-        self.wrapped = self.wrapping.as_ref().is_some_and(|wrapping| {
-            // The payload is only ever found as a field of the root: its name is not looked for anywhere else.
-            !wrapping.others
-                && self.found[wrapping.payload] != Found::Missing
-                && matches!(self.found[wrapping.schema], Found::Missing | Found::Null | Found::Composite { .. })
-        });
+        self.wrapped = self.wrapping.as_ref().is_some_and(|wrapping| self.is_wrapped(wrapping, document));
         Ok(())
+    }
+
+    /// Whether the scanned document is a payload with what belongs to it.
+    #[inline]
+    fn is_wrapped(&self, wrapping: &Wrapping, document: &[u8]) -> bool {
+        // The payload is only ever found as a field of the root: its name is not looked for anywhere else.
+        let payload = self.found[wrapping.payload];
+        let schema = self.found[wrapping.schema];
+        if wrapping.others || payload == Found::Missing {
+            return false;
+        }
+        match self.found.get(wrapping.schema_id) {
+            None | Some(Found::Missing) => matches!(schema, Found::Missing | Found::Null | Found::Composite { .. }),
+            Some(Found::Number { .. } | Found::Text { .. }) => {
+                let is_object = |from: usize| document.get(from) == Some(&b'{');
+                schema == Found::Missing && matches!(payload, Found::Composite { from, .. } if is_object(from))
+            }
+            Some(_) => false,
+        }
     }
 
     /// Reads a value, or the opening bracket of one in which something is wanted; returns whether it was an opening.
@@ -357,7 +380,8 @@ impl Scanner {
         }
         let child = node.child(name);
         if let (Some(wrapping), 1) = (&mut self.wrapping, depth) {
-            wrapping.others |= child.is_none_or(|child| child != wrapping.schema && child != wrapping.payload);
+            let known = [wrapping.schema, wrapping.schema_id, wrapping.payload];
+            wrapping.others |= child.is_none_or(|child| !known.contains(&child));
         }
         match child {
             Some(child) => {

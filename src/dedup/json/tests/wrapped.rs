@@ -55,6 +55,34 @@ fn document_that_only_resembles_a_payload_is_not_unwrapped() {
 }
 
 #[test]
+fn payload_beside_the_number_of_a_schema_is_looked_through() {
+    for document in [
+        r#"{"schemaId":48,"payload":{"id":1}}"#,
+        r#"{"payload":{"id":1},"schemaId":48}"#,
+        r#"{"schemaId":"orders-1","payload":{"id":1}}"#,
+    ] {
+        assert_eq!(through(document, &["id"]).as_deref(), Some("1"), "{document}");
+        assert_eq!(through(document, &[]).as_deref(), Some(r#"{"id":1}"#), "{document}");
+        // Who asks for the fields themselves means the record as it is.
+        assert_eq!(through(document, &["payload", "id"]).as_deref(), Some("1"), "{document}");
+    }
+    assert_eq!(through(r#"{"schemaId":48,"payload":{"id":1}}"#, &["schemaId"]).as_deref(), Some("48"));
+    // Columns of these names, or something else.
+    for document in [
+        r#"{"schemaId":48,"payload":7}"#,
+        r#"{"schemaId":48,"payload":null}"#,
+        r#"{"schemaId":48,"payload":[{"id":1}]}"#,
+        r#"{"schemaId":{"id":1},"payload":{}}"#,
+        r#"{"schemaId":null,"payload":{}}"#,
+        r#"{"schemaId":48,"schema":{},"payload":{}}"#,
+        r#"{"schemaId":48,"payload":{},"ts":1}"#,
+        r#"{"schemaId":48}"#,
+    ] {
+        assert_eq!(through(document, &[]).as_deref(), Some(document));
+    }
+}
+
+#[test]
 fn union_of_a_record_is_looked_through_if_it_has_one_field() {
     let after = ["after", "id"];
     assert_eq!(through(r#"{"after":{"s.dbo.t.Value":{"x":[{}],"id":1}}}"#, &after).as_deref(), Some("1"));
