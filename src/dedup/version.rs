@@ -66,6 +66,13 @@ const LONG: usize = 0x7f;
 pub(super) enum NotVersion {
     /// It is not of the expected kind.
     Malformed,
+    /// This one of its groups of hex digits, from 1, has no digits.
+    EmptyGroup {
+        /// Which.
+        group: usize,
+        /// How many there are.
+        groups: usize,
+    },
     /// It has this many digits, more than the limit.
     TooLong(usize),
     /// It is a string of this many bytes, more than [`TEXT_BYTES_MAX`].

@@ -166,6 +166,13 @@ pub(super) fn not_at_least(path: &Path, error: NotVersion, digits_max: usize) ->
 fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize) -> Rejection {
     let message = match error {
         NotVersion::Malformed => format!("`{path}`, the version, is {expected}"),
+        NotVersion::EmptyGroup { groups: 1, .. } => {
+            format!("`{path}`, the version, is empty; if that means that there is none, write `none: [\"\"]`")
+        }
+        NotVersion::EmptyGroup { group, groups } => format!(
+            "`{path}`, the version, has nothing in group {group} of its {groups}, and what would stand there is not \
+             known, so the position cannot be compared; `lenient: true` counts it as missing"
+        ),
         NotVersion::TooLong(digits) => {
             let digits_max = digits_max.min(DIGITS_MAX);
             format!("`{path}`, the version, has {digits} digits, more than the limit of {digits_max}")

@@ -8,13 +8,18 @@ const END: u8 = 0;
 const NULL: u8 = 1;
 const INTEGER: u8 = 2;
 
-/// Appends the encoding of groups of hexadecimal digits.
+/// Appends the encoding of groups of hexadecimal digits. A group without digits is an error: whether it stands for zero
+/// or for something that is not known would decide which of two positions is greater.
 pub(in crate::dedup) fn push_hex(text: &[u8], digits_max: usize, out: &mut Vec<u8>) -> Result<(), NotVersion> {
     let text = text.trim_ascii();
     let text = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X")).unwrap_or(text);
     let mut digits_left = digits_max.min(super::DIGITS_MAX);
-    for group in text.split(|byte| matches!(byte, b':' | b'-' | b'.' | b'/')) {
-        if group.is_empty() || !group.iter().all(u8::is_ascii_hexdigit) {
+    let groups = || text.split(|byte| matches!(byte, b':' | b'-' | b'.' | b'/'));
+    for group in groups() {
+        if group.trim_ascii().is_empty() {
+            return Err(empty_group(groups()));
+        }
+        if !group.iter().all(u8::is_ascii_hexdigit) {
             return Err(NotVersion::Malformed);
         }
         let zeros = group.iter().take_while(|&&digit| digit == b'0').count();
@@ -30,6 +35,16 @@ pub(in crate::dedup) fn push_hex(text: &[u8], digits_max: usize, out: &mut Vec<u
     }
     out.push(END);
     Ok(())
+}
+
+/// Why groups of which one has no digits are none, unless something else is wrong with one of the others.
+#[cold]
+fn empty_group<'t>(groups: impl Iterator<Item = &'t [u8]> + Clone) -> NotVersion {
+    let is_hex = |group: &[u8]| group.trim_ascii().iter().all(u8::is_ascii_hexdigit);
+    match groups.clone().position(|group| group.trim_ascii().is_empty()) {
+        Some(at) if groups.clone().all(is_hex) => NotVersion::EmptyGroup { group: at + 1, groups: groups.count() },
+        _ => NotVersion::Malformed,
+    }
 }
 
 /// Appends the encoding of a binlog's file and its position, if any; returns the file's base name.

@@ -72,10 +72,21 @@ fn hex_groups_are_compared_as_numbers() {
     assert!(hex("16/B374D848").unwrap() < hex("0x17-0").unwrap());
     assert_eq!(hex("0X1F").unwrap(), hex("001f").unwrap());
     assert_eq!(described(&bytes[1], VersionKind::Hex), r#""25:448:3""#);
-    for text in ["", "0x", "1:", ":1", "g", "1 2", "1::2"] {
+    for text in ["g", "1 2", "1::g", "1:g:", "::x"] {
         assert_eq!(hex(text), Err(NotVersion::Malformed), "{text}");
     }
-    assert!(matches!(hex(&"0:".repeat(400)), Err(NotVersion::TooLong(_) | NotVersion::Malformed)));
+    for (text, group, groups) in [
+        ("", 1, 1),
+        ("0x", 1, 1),
+        ("1:", 2, 2),
+        (":1", 1, 2),
+        ("0000001c::0003", 2, 3),
+        ("00000a:  :3", 2, 3),
+        ("::", 1, 3),
+    ] {
+        assert_eq!(hex(text), Err(NotVersion::EmptyGroup { group, groups }), "{text}");
+    }
+    assert!(matches!(hex(&"0:".repeat(400)), Err(NotVersion::TooLong(_) | NotVersion::EmptyGroup { .. })));
     assert!(matches!(hex(&"f".repeat(301)), Err(NotVersion::TooLong(_))));
 }
 
