@@ -215,8 +215,8 @@ fn show_epoch(epoch: &Epoch) -> String {
 }
 
 fn show_kinds(kinds: &Kinds) -> String {
-    let Kinds { of, delete, read, reads, truncate, message, .. } = kinds;
-    let words = [("delete", delete), ("read", read), ("truncate", truncate), ("message", message)];
+    let Kinds { of, delete, read, reads, truncate, message, none, .. } = kinds;
+    let words = [("delete", delete), ("read", read), ("truncate", truncate), ("message", message), ("none", none)];
     let named = words.iter().filter(|(_, words)| !words.is_empty()).map(|(kind, words)| {
         let words: Vec<_> = words.iter().map(ToString::to_string).collect();
         format!("{kind} {}", words.join(" or "))

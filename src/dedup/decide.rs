@@ -138,7 +138,8 @@ pub fn reject(rules: &Rules, rejection: &Rejection) -> Decision {
     let action = match rejection.reason {
         Reason::NullValue => match actions.null_value {
             OnNull::Act(action) => action,
-            OnNull::FollowDelete => Action::Drop,
+            // A reader rejects none of these for its null.
+            OnNull::FollowDelete | OnNull::Delete => Action::Drop,
         },
         Reason::IdentityMissing => actions.missing_identity,
         Reason::VersionMissing => actions.missing_version,

@@ -230,6 +230,9 @@ pub struct Kinds {
     pub truncate: Vec<Scalar>,
     /// The words for messages.
     pub message: Vec<Scalar>,
+    /// The words for records that are about no row and no table, such as DDL: they have no identity, and their keys are
+    /// not read. Not in the digest: it may change.
+    pub none: Vec<Scalar>,
     /// The parts that name the table: a truncate's identity. A missing part is null.
     pub table: Vec<Places>,
 }
@@ -241,6 +244,8 @@ pub enum OnNull {
     Act(Action),
     /// `follow_delete`: forward it if the delete before it was forwarded.
     FollowDelete,
+    /// `delete`: it is the delete itself, and judged like any other.
+    Delete,
 }
 
 /// The rules of a topology.

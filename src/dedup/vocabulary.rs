@@ -38,7 +38,7 @@ vocabulary! {
         /// As one JSON document.
         Json = "json",
         /// As one JSON document, looking through what Kafka Connect's and Avro's JSON wrap around it: a `payload`
-        /// beside a `schema`, a scalar in a union (`{"string": "x"}`).
+        /// beside a `schema` or a `schemaId`, a scalar in a union (`{"string": "x"}`).
         ConnectJson = "connect_json",
     }
 }

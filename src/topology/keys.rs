@@ -172,8 +172,9 @@ pub static TOP: Mapping = Mapping {
             "on_null_value",
             Type::Words(|| null_choices().into_iter().map(|(word, _)| word.to_owned()).collect()),
             "on_null_value: dead_letter",
-            "the value is null (a tombstone). Besides the four there is `follow_delete`: forward it if the delete before \
-             it was forwarded, else drop it",
+            "the value is null (a tombstone). Besides the four there are `follow_delete`: forward it if the delete before \
+             it was forwarded, else drop it; and `delete`: it is the delete itself, and judged like any record, by an \
+             identity and a version from its key and headers",
         )
         .or(Omitted::Is("dead_letter")),
         Key::optional("on_equal", ACTION, "on_equal: drop", "its version is the one remembered; only with a version")
@@ -450,6 +451,13 @@ pub static KINDS: Mapping = Mapping::of(&[
         KIND,
         "message: [m]",
         "an event of its own. Seen again it is a duplicate; it is never stale",
+    ),
+    Key::optional(
+        "none",
+        KIND,
+        "none: [table-alter]",
+        "about no row and no table, such as DDL: the record has no identity (`on_missing`), and its key is not read. Not \
+         part of the rules' digest",
     ),
     Key::optional(
         "table",

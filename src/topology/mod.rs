@@ -31,7 +31,7 @@
 //! | `dead_letter.topic` | a topic | `<name>.dead_letter` |
 //! | `audit.topic` | a topic | none |
 //! | `on_invalid`, `on_missing`, `on_late`, `on_unsendable` | an action | `dead_letter` |
-//! | `on_null_value` | an action, or `follow_delete` | `dead_letter` |
+//! | `on_null_value` | an action, `follow_delete` or `delete` | `dead_letter` |
 //! | `on_equal` | an action, only with a version | `drop` |
 //! | `on_missing_version` | an action, only with a version | `forward`, with a `sink.http` `dead_letter` |
 //! | `on_epoch_change` | an action, only with an epoch | `forward` |

@@ -2,8 +2,9 @@
 //!
 //! A preset is a fragment of a topology's YAML, embedded from `presets/NAME@NUMBER.yaml` and read by the same reader. A
 //! block that the topology writes itself replaces the preset's as a whole; `input`, and `kinds` without its `of`, are
-//! merged key by key (`merge`). Four keys belong to presets only: `notes`, what to know and to set at the source; `without_version` and `malformed_version`,
-//! what to advise about a record with no version, or with an impossible one; and `warning`, for a topology that does
+//! merged key by key (`merge`). Five keys belong to presets only: `notes`, what to know and to set at the source;
+//! `without_identity`, `without_version` and `malformed_version`, what to advise about a record with no identity, no
+//! version, or an impossible one; and `warning`, for a topology that does
 //! not itself write one of the blocks under `unless`.
 //!
 //! **Invariant.** A numbered preset never changes its meaning, since what is remembered under it must stay readable. A
@@ -20,7 +21,7 @@ use crate::yaml::{Field, File, Node, Place, Reader, Shape, Value};
 mod merge;
 
 /// Keys that only a preset has.
-const OWN_KEYS: &[&str] = &["notes", "without_version", "malformed_version", "warning"];
+const OWN_KEYS: &[&str] = &["notes", "without_identity", "without_version", "malformed_version", "warning"];
 
 /// A preset.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,7 @@ pub const ALL: &[Preset] = presets![
     "debezium-sqlserver" 2,
     "debezium-vitess" 1,
     "maxwell" 1,
+    "maxwell" 2,
     "ogg" 1,
     "ogg" 2,
     "ticdc" 1,
@@ -78,7 +80,11 @@ pub const ALL: &[Preset] = presets![
 /// What presets advise for a reason, by the preset's name and number. Parsed once, because it is looked up for every
 /// such record.
 static HINTS: LazyLock<HashMap<(String, Reason), String>> = LazyLock::new(|| {
-    let keys = [(Reason::VersionMissing, "without_version"), (Reason::VersionMalformed, "malformed_version")];
+    let keys = [
+        (Reason::IdentityMissing, "without_identity"),
+        (Reason::VersionMissing, "without_version"),
+        (Reason::VersionMalformed, "malformed_version"),
+    ];
     let hint = |preset: &Preset, reason, key| match preset.own(key)?.value {
         Value::Scalar { text, .. } => Some(((preset.pinned(), reason), text.trim().to_owned())),
         _ => None,

@@ -313,7 +313,14 @@ fn check_short_story(preset: &str, ties_pass: bool, record: impl Fn(bool, u64) -
 
 #[test]
 fn maxwell() {
-    check_short_story("maxwell@1", false, |is_delete, at| {
+    for preset in ["maxwell@1", "maxwell@2"] {
+        check_maxwell(preset);
+    }
+}
+
+#[track_caller]
+fn check_maxwell(preset: &str) {
+    check_short_story(preset, false, |is_delete, at| {
         let kind = if is_delete { "delete" } else { "update" };
         let event = json!({"database": "d", "table": "t", "type": kind, "ts": 1_477_053_217, "xid": 23_396, "commit": true,
             "position": format!("master.000006:{}", 800_911 + at), "server_id": 23_042, "data": {"id": 1}});
@@ -330,7 +337,7 @@ fn maxwell_the_last_row_of_a_transaction_is_its_newest() {
                 "xoffset": offset, "data": {"id": 1}})
         })
     };
-    let mut task = Task::of("preset: maxwell@1\n");
+    let mut task = Task::of("preset: maxwell@2\n");
     assert_eq!(task.reasons([at(json!(0)), at(Value::Null), at(json!(1))]), [First, Newer, VersionOlder]);
 }
 

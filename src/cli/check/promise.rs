@@ -129,7 +129,11 @@ fn kinds(rules: &Rules) -> Vec<Kind> {
         ];
         kinds.extend(words.into_iter().filter(|(_, words)| !words.is_empty()).map(|(kind, _)| kind));
     }
-    kinds.extend((rules.actions.null_value == OnNull::FollowDelete).then_some(Kind::Tombstone));
+    match rules.actions.null_value {
+        OnNull::FollowDelete => kinds.push(Kind::Tombstone),
+        OnNull::Delete if !kinds.contains(&Kind::Delete) => kinds.push(Kind::Delete),
+        OnNull::Delete | OnNull::Act(_) => {}
+    }
     kinds
 }
 

@@ -81,6 +81,7 @@ impl Summary {
         let null_value = match rules.actions.null_value {
             OnNull::Act(action) => action.as_str(),
             OnNull::FollowDelete => hints::FOLLOW_DELETE,
+            OnNull::Delete => "delete",
         };
         Self {
             rules: RulesFacts { has_version: rules.version.is_some() },

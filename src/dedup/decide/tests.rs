@@ -76,7 +76,7 @@ fn dropped(decision: Decision, verdict: Verdict, reason: Reason) -> bool {
 fn by_version() -> Kinds {
     let (delete, read, truncate, message, table) = Default::default();
     let of = paths(&["value.op"]);
-    Kinds { of, delete, read, reads: Reads::ByVersion, truncate, message, table }
+    Kinds { of, delete, read, reads: Reads::ByVersion, truncate, message, none: Vec::new(), table }
 }
 
 /// The entry that the decision leaves.

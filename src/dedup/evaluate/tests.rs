@@ -103,9 +103,9 @@ fn future_record_changes_nothing_while_the_clock_is_uncertain() {
 fn truncates_are_counted_once_remembered() {
     let word = |word: &str| vec![Scalar::Text(word.to_owned())];
     let mut rules = rules(&["value.k"], Some("value.v"));
-    let (delete, read, message) = Default::default();
+    let (delete, read, message, none) = Default::default();
     let (of, table) = (paths(&["value.op"]), vec![paths(&["value.t"])]);
-    rules.kinds = Some(Kinds { of, delete, read, reads: Reads::ByVersion, truncate: word("t"), message, table });
+    rules.kinds = Some(Kinds { of, delete, read, reads: Reads::ByVersion, truncate: word("t"), message, none, table });
     let mut site = Site::new(rules);
     let truncates = [5, 5, 4, 6].map(|v| format!(r#"{{"op":"t","t":"users","v":{v}}}"#));
     let reasons = [Reason::First, Reason::VersionEqual, Reason::VersionOlder, Reason::Newer];

@@ -405,7 +405,7 @@ fn read(rows: &[Row], is_compared: bool, arena: &mut Vec<u8>) -> Reading {
 fn reads_by_version() -> Kinds {
     let (delete, read, truncate, message, table) = Default::default();
     let of = paths(&["value.op"]);
-    Kinds { of, delete, read, reads: Reads::ByVersion, truncate, message, table }
+    Kinds { of, delete, read, reads: Reads::ByVersion, truncate, message, none: Vec::new(), table }
 }
 
 fn rules_of(settings: &Settings) -> Rules {

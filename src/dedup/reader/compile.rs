@@ -73,6 +73,8 @@ pub(super) struct EpochPlan {
 pub(super) struct KindsPlan {
     pub of: Vec<Spot>,
     pub words: Vec<(Word, Kind)>,
+    /// The words for records that are about no row.
+    pub none: Vec<Word>,
     pub table: Vec<Vec<Spot>>,
     /// Whether the rules know truncates, so that a row's table may have one.
     pub truncates: bool,
@@ -194,7 +196,7 @@ impl<'r> Compiler<'r> {
     }
 
     fn kinds(&mut self, kinds: &'r Kinds) -> KindsPlan {
-        let Kinds { of, delete, read, truncate, message, table, .. } = kinds;
+        let Kinds { of, delete, read, truncate, message, none, table, .. } = kinds;
         let lists = [(delete, Kind::Delete), (read, Kind::Read), (truncate, Kind::Truncate), (message, Kind::Message)];
         let with_kind = |(list, kind): (&Vec<Scalar>, Kind)| {
             words(list).into_iter().map(move |word| (word, kind)).collect::<Vec<_>>()
@@ -202,6 +204,7 @@ impl<'r> Compiler<'r> {
         KindsPlan {
             of: self.spots(of),
             words: lists.into_iter().flat_map(with_kind).collect(),
+            none: words(none),
             table: table.iter().map(|places| self.spots(places)).collect(),
             truncates: !truncate.is_empty(),
         }

@@ -5,7 +5,10 @@
 //! rules happen to need.
 //!
 //! **A null value** is left to `on_null_value`. If that follows deletes, the identity is read from what such a record
-//! still has (key, headers, its place), and there is neither version nor scope.
+//! still has (key, headers, its place), and there is neither version nor scope. If it says that a null is a delete, the
+//! version and the scope are read from there, too.
+//!
+//! **A record about no row** (`kinds.none`) has no identity. Its key is not looked at: sources write anything there.
 //!
 //! **Missing** means absent or null. A `first_of` then continues with the next place; for a version, so do the values
 //! in `none`. A record is in no scope if a part of its epoch is one of that part's `none`, or if a binlog position is
@@ -142,6 +145,7 @@ impl Reader {
         let Self { rules, plan, key, value, identity, version, contents: scratch, word } = self;
         let view = View { record, key: key.as_ref(), value: value.as_ref() };
         let kind = match (&plan.kinds, record.value) {
+            (_, None) if rules.actions.null_value == OnNull::Delete => Kind::Delete,
             (_, None) => Kind::Tombstone,
             (Some(kinds), _) => kind_of(kinds, view, word),
             (None, _) => Kind::Change,
@@ -200,16 +204,35 @@ impl Reader {
         if let Some((what, bytes, bytes_max)) = sizes.into_iter().find(|(_, bytes, bytes_max)| bytes > bytes_max) {
             return Err(rejection::too_large(what, bytes, bytes_max));
         }
-        if record.value.is_none() && self.rules.actions.null_value != OnNull::FollowDelete {
+        if record.value.is_none() && matches!(self.rules.actions.null_value, OnNull::Act(_)) {
             return Err(rejection::null_value());
         }
-        if let (Some(scanner), Some(key)) = (&mut self.key, record.key) {
-            scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e, key))?;
-        }
+        let key = match (&mut self.key, record.key) {
+            (Some(scanner), Some(key)) => {
+                scanner.scan(key).map_err(|e| rejection::malformed(Reason::KeyMalformed, &e, key))
+            }
+            _ => Ok(()),
+        };
         if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
-            scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value))?;
+            let scanned = scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value));
+            if scanned.is_ok() {
+                self.check_is_of_row(record)?;
+            }
+            return key.and(scanned);
         }
-        Ok(())
+        key
+    }
+
+    /// Checks that the record, whose value has been scanned, is not one about no row.
+    fn check_is_of_row(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
+        let Some(kinds) = self.plan.kinds.as_ref().filter(|kinds| !kinds.none.is_empty()) else { return Ok(()) };
+        let view = View { record, key: None, value: self.value.as_ref() };
+        match view.first(&kinds.of, |_| false) {
+            Some((spot, value)) if kinds.none.iter().any(|word| value.is(word, &mut self.word)) => {
+                Err(rejection::of_no_row(&spot.path))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

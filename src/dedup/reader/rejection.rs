@@ -55,6 +55,12 @@ pub(super) fn malformed(reason: Reason, error: &Malformed, bytes: &[u8]) -> Reje
 }
 
 #[cold]
+pub(super) fn of_no_row(path: &Path) -> Rejection {
+    let message = format!("`{path}` holds a word of `kinds.none`: the record is about no row, and has no identity");
+    Rejection::new(Reason::IdentityMissing, message)
+}
+
+#[cold]
 pub(super) fn identity_missing(path: &Path) -> Rejection {
     Rejection::new(Reason::IdentityMissing, format!("`{path}`, a part of the identity, is missing or null"))
 }

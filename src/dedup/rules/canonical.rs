@@ -19,7 +19,7 @@ impl Rules {
             None => line("version", &"none"),
         }
         self.epoch.iter().flat_map(|epoch| &epoch.parts).for_each(|part| line("epoch", part));
-        if let Some(Kinds { of, delete, read, reads: _, truncate, message, table }) = &self.kinds {
+        if let Some(Kinds { of, delete, read, reads: _, truncate, message, none: _, table }) = &self.kinds {
             line("kinds", &Listed(of));
             for (kind, words) in [("delete", delete), ("read", read), ("truncate", truncate), ("message", message)] {
                 line(kind, &Listed(words));

@@ -198,10 +198,10 @@ fn version_problems(part: &VersionPart, problems: &mut Vec<Error>) {
 }
 
 fn kinds_problems(kinds: &Kinds, problems: &mut Vec<Error>) {
-    let Kinds { of, delete, read, truncate, message, table, .. } = kinds;
+    let Kinds { of, delete, read, truncate, message, none, table, .. } = kinds;
     problems.extend(empty("of", "path", of));
     table.iter().for_each(|places| problems.extend(empty("table", "path", places)));
-    let lists = [("delete", delete), ("read", read), ("truncate", truncate), ("message", message)];
+    let lists = [("delete", delete), ("read", read), ("truncate", truncate), ("message", message), ("none", none)];
     for (i, (second, words)) in lists.iter().enumerate() {
         for (first, earlier) in &lists[..i] {
             let twice = words.iter().filter(|word: &&Scalar| earlier.contains(word));

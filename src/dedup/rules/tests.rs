@@ -125,6 +125,7 @@ fn contradictions_in_documents_lists_and_kinds_are_reported() {
         reads: crate::dedup::Reads::Lose,
         truncate: words(&["x"]),
         message: vec![],
+        none: vec![],
         table: vec![vec![]],
     });
     assert_eq!(

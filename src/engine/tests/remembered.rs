@@ -24,6 +24,7 @@ fn changes() -> Topology {
         reads: crate::dedup::Reads::Lose,
         truncate: words("t"),
         message: words("m"),
+        none: Vec::new(),
         table: vec![vec![path("value.table")]],
     });
     rules.actions.null_value = OnNull::FollowDelete;

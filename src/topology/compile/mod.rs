@@ -159,6 +159,9 @@ fn default_conflict(spec: &Spec) -> Action {
     }
 }
 
+/// The way out for a word under `on_null_value` that does not fit the rest.
+const OTHER_ON_NULL: &str = "write `on_null_value: forward` or another action";
+
 /// The written actions, with defaults for the others.
 fn actions(spec: &Spec) -> Actions {
     let defaults = Actions::default();
@@ -181,6 +184,7 @@ fn actions(spec: &Spec) -> Actions {
         null_value: match null_value {
             OnNull::Act(action) => OnNull::Act(read(action)),
             OnNull::FollowDelete => OnNull::FollowDelete,
+            OnNull::Delete => OnNull::Delete,
         },
         equal_version: or(&spec.actions.equal, defaults.equal_version),
         // One key would stand for calls that are not the same.
@@ -254,6 +258,9 @@ impl Compiler<'_> {
         if let Some(action) = actions.null_value.as_ref().filter(|action| action.value == OnNull::FollowDelete) {
             self.check_follow_delete(action.place);
         }
+        if let Some(action) = actions.null_value.as_ref().filter(|action| action.value == OnNull::Delete) {
+            self.check_null_identity(action.place, "delete");
+        }
         self.check_conflict();
     }
 
@@ -295,17 +302,23 @@ impl Compiler<'_> {
 
     /// `follow_delete` needs deletes, and identities that null values also have.
     fn check_follow_delete(&mut self, place: Place) {
-        const HELP: &str = "write `on_null_value: forward` or another action";
         let deletes = self.spec.kinds.as_ref().map_or(self.spec.kinds_given, |kinds| kinds.key("delete").is_some());
         if !deletes {
             let message = "`follow_delete` has no effect without `kinds.delete`".to_owned();
-            let help = format!("say what a delete looks like, e.g. `kinds: {{of: value.op, delete: [d]}}`, or {HELP}");
+            let help = format!(
+                "say what a delete looks like, e.g. `kinds: {{of: value.op, delete: [d]}}`, or {OTHER_ON_NULL}"
+            );
             self.mistake(place, message, "no delete is known", help);
         }
+        self.check_null_identity(place, "follow_delete");
+    }
+
+    /// What judges null values needs identities that they have, too.
+    fn check_null_identity(&mut self, place: Place, word: &str) {
         let identity = &self.spec.identity;
         if identity.complete && !identity.parts.iter().all(|part| part.value.is_outside_value()) {
-            let message = "`follow_delete` needs an identity that is not read from the value".to_owned();
-            let help = format!("name what identifies the key, e.g. `identity: {{content: key}}`, or {HELP}");
+            let message = format!("`{word}` needs an identity that is not read from the value");
+            let help = format!("name what identifies the key, e.g. `identity: {{content: key}}`, or {OTHER_ON_NULL}");
             self.mistake(place, message, "a null value has nothing in it", help);
         }
     }

@@ -123,6 +123,10 @@ impl Compiler<'_> {
                     .filter(|kind| spec.key(kind.as_str()).is_some()),
             ),
         }
+        let null_is_delete = self.spec.actions.null_value.as_ref().is_some_and(|it| it.value == OnNull::Delete);
+        if null_is_delete && !kinds.contains(&Kind::Delete) {
+            kinds.push(Kind::Delete);
+        }
         Some(kinds)
     }
 

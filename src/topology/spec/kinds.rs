@@ -9,7 +9,7 @@ use super::choices;
 use super::paths::SpecReader;
 
 /// The lists of words in `kinds`.
-const WORDS: [&str; 4] = ["delete", "read", "truncate", "message"];
+const WORDS: [&str; 5] = ["delete", "read", "truncate", "message", "none"];
 
 /// The kinds as written.
 #[derive(Debug)]
@@ -55,6 +55,7 @@ impl SpecReader<'_, '_> {
                 reads: reads?,
                 truncate: list("truncate")?,
                 message: list("message")?,
+                none: list("none")?,
                 table,
             })
         };

@@ -35,6 +35,8 @@ pub mod version;
 
 /// The word for `on_null_value` that is not an action.
 pub const FOLLOW_DELETE: &str = "follow_delete";
+/// The word for `on_null_value` that makes a null value a delete.
+pub const DELETE: &str = "delete";
 
 /// A topology as written; `None` means left out, or already reported.
 #[derive(Debug)]
@@ -129,7 +131,7 @@ pub fn choices<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> Vec<(&'static
 /// The words for `on_null_value`.
 pub fn null_choices() -> Vec<(&'static str, OnNull)> {
     let actions = Action::ALL.iter().map(|action| (action.as_str(), OnNull::Act(*action)));
-    actions.chain([(FOLLOW_DELETE, OnNull::FollowDelete)]).collect()
+    actions.chain([(FOLLOW_DELETE, OnNull::FollowDelete), (DELETE, OnNull::Delete)]).collect()
 }
 
 /// Reads a topology's tree.

@@ -48,6 +48,7 @@ fn kinds() -> Kinds {
         reads: Reads::ByVersion,
         truncate: words(&["t"]),
         message: words(&["m"]),
+        none: Vec::new(),
         table: Vec::new(),
     }
 }

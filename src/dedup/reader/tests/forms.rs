@@ -95,6 +95,7 @@ fn debezium() -> Rules {
         reads: crate::dedup::Reads::Lose,
         truncate: vec![text("t")],
         message: vec![text("m")],
+        none: Vec::new(),
         table: vec![paths(&["value.source.db"]), paths(&["value.source.table"])],
     });
     rules.actions.null_value = OnNull::FollowDelete;
