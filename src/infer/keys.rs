@@ -1,7 +1,10 @@
 //! How keys are read where an identity is the whole key.
 
+use serde_json::Value;
+
 use super::propose::Draft;
 use super::sample::Sample;
+use super::shape;
 use crate::capture::looks;
 use crate::words::{agreeing, counted};
 
@@ -18,7 +21,10 @@ pub enum NoJson {
 
 /// Why the keys have to be taken as bytes; `None` if they can be read as JSON.
 pub fn need_bytes(sample: &Sample) -> Option<NoJson> {
-    let keyed = sample.records.iter().filter_map(|observed| Some((observed, observed.captured.key.as_deref()?)));
+    // Maxwell's DDL has a random text as its key, and the preset does not look at it.
+    let is_ddl = |value: &Value| value.as_object().is_some_and(shape::is_maxwell_ddl);
+    let of_rows = sample.records.iter().filter(|observed| !observed.value.as_ref().is_some_and(is_ddl));
+    let keyed = of_rows.filter_map(|observed| Some((observed, observed.captured.key.as_deref()?)));
     let (mut structs, mut malformed, mut numbers) = (0, 0, 0);
     for (observed, bytes) in keyed.filter(|(_, bytes)| !bytes.is_empty()) {
         match &observed.key {

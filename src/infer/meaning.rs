@@ -8,6 +8,8 @@ use super::fields::Table;
 use super::flattened;
 use super::keys;
 use super::names;
+use super::nulls;
+use super::others;
 use super::propose::{Draft, Needed, in_yaml};
 use super::rows::{StandIn, stand_in};
 use super::sample::Sample;
@@ -29,6 +31,8 @@ pub struct Meaning {
     pub preset: Option<&'static str>,
     /// Whether a null value is dropped unless a delete came before it.
     pub follows_deletes: bool,
+    /// Whether null values are judged as deletes, by what their keys and headers say.
+    pub nulls_delete: bool,
     /// How long identities are remembered, if the proposal limits that.
     pub retention: Option<&'static str>,
     /// The blocks.
@@ -43,6 +47,7 @@ pub fn meaning(sample: &Sample, needed: Needed) -> Meaning {
         raw_keys: needed.raw_keys || keys::need_bytes(sample).is_some(),
         preset: None,
         follows_deletes: false,
+        nulls_delete: false,
         retention: None,
         body: Draft::default(),
     };
@@ -67,6 +72,8 @@ pub fn meaning(sample: &Sample, needed: Needed) -> Meaning {
     match (meaning.preset, shape) {
         (Some(preset), _) => by_preset(&mut meaning, sample, preset, (shape, *count), needed),
         (None, Shape::Flattened(_)) => flattened::propose(&mut meaning, sample, &table, (shape, *count), needed),
+        (None, Shape::TicdcSimple) => others::ticdc_simple(&mut meaning, sample, &table, (shape, *count)),
+        (None, Shape::OggRow) => others::ogg_rows(&mut meaning, sample, &table, (shape, *count)),
         (None, Shape::Dms) if dms::has_details(&table, sample) => dms::propose(&mut meaning, sample, (shape, *count)),
         (None, Shape::Debezium(_) | Shape::DebeziumWithoutSource | Shape::Dms) => {
             meaning.body.shape(shape, *count, sample);
@@ -91,6 +98,11 @@ pub fn wrapped(is_wrapped: bool) -> &'static str {
 
 /// The fields that fit best; all of a value if none does.
 pub fn by_choice(meaning: &mut Meaning, sample: &Sample, table: &Table) {
+    if let Some(chosen) = nulls::choose(table, sample) {
+        meaning.nulls_delete = true;
+        by_fields(meaning, sample, table, &chosen);
+        return;
+    }
     match choose(table) {
         Some(chosen) => by_fields(meaning, sample, table, &chosen),
         None => by_fingerprint(&mut meaning.body, sample, table, "No field was found that identifies a record"),

@@ -5,6 +5,7 @@
 //! - `rows`: an identity from the row's columns, if the preset finds none
 //! - `keys`, `flattened`, `cloud`, `dms`: keys that are not JSON, flattened events without a position, CloudEvents, AWS
 //!   DMS with details of transactions
+//! - `others`, `nulls`: TiCDC's Simple protocol and GoldenGate's rows; null values that say what they delete
 //! - `names`, `cell`, `fields`, `trial`, `choose`: without a preset, which fields identify and version them
 //! - `meaning`, `propose`: the YAML, with its reasons as comments
 //! - `doubts`: doubts that appear when the proposal is replayed
@@ -28,6 +29,8 @@ mod flattened;
 mod keys;
 mod meaning;
 mod names;
+mod nulls;
+mod others;
 mod propose;
 mod rows;
 mod sample;

@@ -133,7 +133,16 @@ impl Draft {
 
     fn nulls(&mut self, sample: &Sample, meaning: &Meaning, needed: Needed) {
         let (values, are) = (counted(sample.nulls, "value"), agreeing(sample.nulls, "is", "are"));
-        if meaning.follows_deletes && needed.nulls_pass {
+        if meaning.nulls_delete {
+            let say = agreeing(sample.nulls, "says", "say");
+            self.comment(&format!(
+                "{values} {are} null: the delete of {} key. {} headers {say} which change is newer, so deletes are judged \
+                 like all other changes.",
+                agreeing(sample.nulls, "its", "their"),
+                agreeing(sample.nulls, "Its", "Their")
+            ));
+            self.line("on_null_value: delete");
+        } else if meaning.follows_deletes && needed.nulls_pass {
             self.comment(&format!(
                 "{values} {are} null, and not all of them follow a delete: in this stream a null value is the delete \
                  itself, so it is passed on."

@@ -132,6 +132,11 @@ fn rows<'v>(shape: &Shape, value: &'v Value) -> Vec<(&'v Map<String, Value>, boo
             object("data").into_iter().map(|row| (row, matches!(operation, Some("insert" | "load")))).collect()
         }
         Shape::Maxwell => object("data").into_iter().map(|row| (row, word("type") == "insert")).collect(),
+        Shape::TicdcSimple => {
+            let row = object("data").or(object("old"));
+            row.into_iter().map(|row| (row, word("type") == "INSERT")).collect()
+        }
+        Shape::OggRow => value.as_object().into_iter().map(|row| (row, word("op_type") == "I")).collect(),
         Shape::Flattened(_) => {
             value.as_object().into_iter().map(|row| (row, matches!(word("__op"), "c" | "r"))).collect()
         }

@@ -23,8 +23,12 @@ pub enum Shape {
     Canal,
     /// Oracle GoldenGate.
     Ogg,
+    /// Oracle GoldenGate's rows (`format=json_row`): columns beside the fields of the operation.
+    OggRow,
     /// TiCDC.
     Ticdc,
+    /// TiCDC's Simple protocol.
+    TicdcSimple,
     /// AWS Database Migration Service.
     Dms,
     /// A changefeed of CockroachDB, with the option `updated`.
@@ -56,6 +60,9 @@ impl Shape {
         if fields.keys().any(|name| name.starts_with("__")) && (has(&["__op"]) || has(&["__deleted"])) {
             return Self::Flattened(flattened_connector(fields));
         }
+        if has(&["version", "type", "commitTs", "buildTs"]) {
+            return Self::TicdcSimple;
+        }
         if has(&["_tidb"]) || has(&["commitTs", "table"]) {
             return Self::Ticdc;
         }
@@ -69,7 +76,13 @@ impl Shape {
             return Self::CloudEvent;
         }
         if has(&["op_type", "op_ts", "pos", "table"]) {
-            return Self::Ogg;
+            // a truncate has no row in either form
+            let has_images = has(&["after"]) || has(&["before"]);
+            let is_truncate = fields.get("op_type").and_then(Value::as_str) == Some("T");
+            return if has_images || is_truncate { Self::Ogg } else { Self::OggRow };
+        }
+        if is_maxwell_ddl(fields) {
+            return Self::Maxwell;
         }
         if has(&["database", "table", "type", "data"]) {
             // Canal has its rows in a list, and null for DDL; Maxwell has one row in an object
@@ -86,14 +99,28 @@ impl Shape {
     pub fn preset(&self) -> Option<&'static str> {
         match self {
             Self::Debezium(connector) | Self::Flattened(Some(connector)) => debezium(connector),
-            Self::Maxwell => Some("maxwell@1"),
+            Self::Maxwell => Some("maxwell@2"),
             Self::Canal => Some("canal@1"),
             Self::Ogg => Some("ogg@2"),
             Self::Ticdc => Some("ticdc@2"),
             Self::Cockroach => Some("cockroachdb@1"),
-            Self::Flattened(None) | Self::DebeziumWithoutSource | Self::Dms | Self::CloudEvent | Self::Plain => None,
+            Self::Flattened(None)
+            | Self::DebeziumWithoutSource
+            | Self::Dms
+            | Self::OggRow
+            | Self::TicdcSimple
+            | Self::CloudEvent
+            | Self::Plain => None,
         }
     }
+}
+
+/// Whether this is Maxwell's DDL: its type names what was created, altered or dropped (`DDLMap`).
+pub fn is_maxwell_ddl(fields: &serde_json::Map<String, Value>) -> bool {
+    let kind = fields.get("type").and_then(Value::as_str).and_then(|kind| kind.split_once('-'));
+    let is_ddl =
+        |(of, what): (&str, &str)| matches!(of, "table" | "database") && matches!(what, "create" | "alter" | "drop");
+    kind.is_some_and(is_ddl) && fields.contains_key("sql") && fields.contains_key("database")
 }
 
 /// Whether this is an event of AWS DMS: of a row, which is in `data`, or of a table, which has no `data`.
@@ -179,7 +206,9 @@ impl fmt::Display for Shape {
             Self::Maxwell => f.write_str("change events of Maxwell"),
             Self::Canal => f.write_str("change events of Canal"),
             Self::Ogg => f.write_str("change events of Oracle GoldenGate"),
+            Self::OggRow => f.write_str("rows of Oracle GoldenGate (`format=json_row`)"),
             Self::Ticdc => f.write_str("change events of TiCDC"),
+            Self::TicdcSimple => f.write_str("messages of TiCDC's Simple protocol"),
             Self::Dms => f.write_str("change events of AWS DMS"),
             Self::Cockroach => f.write_str("messages of a CockroachDB changefeed"),
             Self::CloudEvent => f.write_str("CloudEvents"),
@@ -248,6 +277,18 @@ mod tests {
                 Shape::Ticdc,
             ),
             (r#"{"table":"O.T","op_type":"I","op_ts":"2020","pos":"001","after":{}}"#, Shape::Ogg),
+            (r#"{"table":"O.T","op_type":"T","op_ts":"2020","pos":"001"}"#, Shape::Ogg),
+            (r#"{"table":"O.T","op_type":"D","op_ts":"2020","current_ts":"x","pos":"001","ID":1}"#, Shape::OggRow),
+            (r#"{"version":1,"type":"WATERMARK","commitTs":5,"buildTs":6}"#, Shape::TicdcSimple),
+            (
+                r#"{"version":1,"database":"d","table":"t","type":"DELETE","commitTs":5,"buildTs":6,"old":{}}"#,
+                Shape::TicdcSimple,
+            ),
+            (
+                r#"{"type":"database-create","database":"d","charset":"utf8","ts":1,"sql":"create database d"}"#,
+                Shape::Maxwell,
+            ),
+            (r#"{"type":"table-top","database":"d","sql":"x"}"#, Shape::Plain),
             (
                 r#"{"data":{"id":1},"metadata":{"record-type":"data","operation":"insert","transaction-id":7}}"#,
                 Shape::Dms,

@@ -123,7 +123,7 @@ const SYSTEMS: [(&str, &str); 16] = [
         r#"{"schema":{"type":"struct"},"payload":{"after":{"id":1},"source":{"connector":"sqlserver","commit_lsn":{"string":"00000025:00000448:0003"}},"op":"c"}}"#,
     ),
     (
-        "maxwell@1",
+        "maxwell@2",
         r#"{"database":"d","table":"t","type":"insert","ts":1,"xid":1,"commit":true,"position":"bin.000001:5","data":{"id":1},"primary_key_columns":["id"]}"#,
     ),
     (

@@ -8,6 +8,7 @@ mod commit_order;
 mod conformance;
 mod corpus;
 mod docs;
+mod envelopes;
 mod expanded;
 mod inferred;
 mod logical;
