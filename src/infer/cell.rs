@@ -7,9 +7,12 @@ use serde_json::Value;
 
 use super::names;
 use crate::capture::looks;
+use crate::dedup::{Moment, parse_timestamp};
 
 /// Longer texts are not taken as identities.
 const TEXT_BYTES_MAX: usize = 256;
+/// How many digits behind those of the nanoseconds decide the order of moments.
+const FINER_MAX: usize = 15;
 
 /// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,12 +73,32 @@ fn integer(text: &str) -> Option<i128> {
     is_integer.then(|| text.parse().ok()).flatten()
 }
 
-/// A timestamp's nanoseconds, in the forms that a version may have: with a zone, or without one in UTC.
+/// A moment's place in the order of moments: its nanoseconds, and the digits behind those, as far as there is room.
 fn moment(text: &str) -> Option<i128> {
-    if !text.as_bytes().first()?.is_ascii_digit() || text.len() < "2020-01-01T00:00".len() {
-        return None;
+    let Moment { nanoseconds, finer } = parse_timestamp(text.as_bytes())?;
+    let digits = finer.iter().map(|digit| i128::from(digit - b'0')).chain(std::iter::repeat(0));
+    Some(digits.take(FINER_MAX).fold(nanoseconds, |order, digit| order * 10 + digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_sort_by_all_of_their_digits() {
+        let texts = [
+            "0001-01-01T00:00:00Z",
+            "1969-12-31T23:59:59.9999999999Z",
+            "1970-01-01 00:00:00",
+            "1970-01-01T00:00:00.0000000001",
+            "1970-01-01T02:00:00.000000001+02:00",
+            "9999-12-31T23:59:59.999999999999999999999999999Z",
+        ];
+        let orders = texts.map(|text| moment(text).unwrap());
+        assert!(orders.is_sorted() && orders.windows(2).all(|pair| pair[0] != pair[1]), "{orders:?}");
+        assert_eq!(orders[2], 0);
+        for text in ["2025-01-01", "2025-01-01T00:00", "2025-W01-1T00:00:00Z", "20:50:30", "x"] {
+            assert_eq!(moment(text), None, "{text}");
+        }
     }
-    let with_zone = text.parse::<jiff::Timestamp>();
-    let without = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
-    with_zone.ok().or_else(|| without().map(|zoned| zoned.timestamp())).map(|moment| moment.as_nanosecond())
 }

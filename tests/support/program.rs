@@ -173,12 +173,16 @@ fn follow(child: &mut Child, log: &Arc<Mutex<Vec<String>>>) -> (Receiver<String>
     (lines, reading)
 }
 
-/// The address in the line with this message.
+/// The address in the line with this message, in JSON or, where a proxy is started by options alone, in words.
 #[track_caller]
 fn listening(lines: &Receiver<String>, message: &str, log: &Mutex<Vec<String>>) -> SocketAddr {
+    let in_words = format!(": {message} address=");
     loop {
         let Ok(line) = lines.recv_timeout(WAIT) else { panic!("it does not listen: {:?}", log.lock().unwrap()) };
-        let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+        let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else {
+            let Some((_, address)) = line.split_once(&in_words) else { continue };
+            return address.split(' ').next().unwrap().parse().unwrap();
+        };
         if line["message"] == message {
             return line["address"].as_str().unwrap().parse().unwrap();
         }
