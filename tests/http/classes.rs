@@ -7,7 +7,7 @@ use ratchet::effect::call::{Answer, RetryAfter, Status};
 use ratchet::effect::http::Settings;
 use ratchet::effect::provider::Body;
 
-use crate::http::caller::{Caller, assert_lost, assert_not_sent, code, rendered, settings};
+use crate::http::caller::{Caller, assert_lost, assert_not_sent, code, rendered, settings, until};
 use crate::http::raw::{Raw, answer, read_request};
 use crate::provider::{Move, Plan, Provider};
 
@@ -140,7 +140,7 @@ fn answer_that_does_not_come_is_lost() {
         assert_eq!(heard.took >= Duration::from_secs(1), words.contains("within"), "{heard:?}");
         let key = crate::http::caller::key(&identity).to_string();
         let acted = || provider.acts().get(&key).copied().unwrap_or(0) == acts;
-        crate::http::caller::until(&format!("{script:?}"), acted);
+        until(&format!("{script:?}"), acted);
         assert_eq!(code(&caller.call(rendered(&provider.url("/next"), &format!("{identity} next")))), 201);
     }
 }
@@ -168,9 +168,9 @@ fn connection_that_was_closed_while_nobody_used_it_is_noticed() {
     });
     let mut caller = Caller::new(settings());
     let url = format!("http://localhost:{}/", raw.port);
-    for number in 0..20 {
+    for number in 0..100 {
         assert_eq!(code(&caller.call(rendered(&url, &number.to_string()))), 201, "{number}");
-        std::thread::sleep(Duration::from_millis(10));
+        raw.await_closed(number + 1);
     }
 }
 
@@ -235,7 +235,7 @@ fn provider_that_is_killed_and_comes_back_is_called_again() {
     assert_eq!(code(&caller.call(rendered(&provider.url("/"), "a"))), 201);
     provider.next([Move::silence()]);
     caller.submit(rendered(&provider.url("/"), "b"));
-    crate::http::caller::until("it has come", || provider.seen().len() == 2);
+    until("it has come", || provider.seen().len() == 2);
     provider.kill();
     assert_lost(&caller.heard(), "onnection");
     assert_not_sent(&caller.call(rendered(&provider.url("/"), "c")), "connection refused");
@@ -259,7 +259,7 @@ fn request_that_has_timed_out_does_not_arrive_later() {
     let mut caller = Caller::new(Settings { timeout: Duration::from_secs(1), ..settings() });
     let long = "x".repeat(64 << 20);
     assert_lost(&caller.call(rendered(&format!("http://localhost:{}/", raw.port), &long)), "no answer within 1s");
-    crate::http::caller::until("it has read", || !raw.all().is_empty());
+    until("it has read", || !raw.all().is_empty());
     let read = String::from_utf8(raw.all()).unwrap();
     assert!(read.contains("ConnectionReset"), "{read}");
 }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 pub struct Raw {
     pub port: u16,
     pub connections: Arc<AtomicUsize>,
+    /// How many of them it has closed.
+    pub closed: Arc<AtomicUsize>,
     /// What was read, by connection.
     pub read: Arc<Mutex<Vec<Vec<u8>>>>,
 }
@@ -20,19 +22,27 @@ impl Raw {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (connections, read) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::<Vec<u8>>::new())));
-        let raw = Raw { port, connections: Arc::clone(&connections), read: Arc::clone(&read) };
+        let closed = Arc::new(AtomicUsize::new(0));
+        let raw =
+            Raw { port, connections: Arc::clone(&connections), closed: Arc::clone(&closed), read: Arc::clone(&read) };
         let serve = Arc::new(serve);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let number = connections.fetch_add(1, Ordering::SeqCst);
                 read.lock().unwrap().push(Vec::new());
-                let (serve, read) = (Arc::clone(&serve), Arc::clone(&read));
+                let (serve, read, closed) = (Arc::clone(&serve), Arc::clone(&read), Arc::clone(&closed));
                 std::thread::spawn(move || {
                     serve(stream.unwrap(), &mut |bytes| read.lock().unwrap()[number].extend_from_slice(bytes));
+                    closed.fetch_add(1, Ordering::SeqCst);
                 });
             }
         });
         raw
+    }
+
+    /// Waits until it has closed so many connections. What it sends last is in the other side's socket then.
+    pub fn await_closed(&self, count: usize) {
+        super::caller::until("it closes", || self.closed.load(Ordering::SeqCst) >= count);
     }
 
     /// Everything that was read.
