@@ -87,6 +87,7 @@ pub use rules::{
     Actions, Contents, ContentsPart, Epoch, EpochPart, Identity, IdentityPart, Kinds, Limits, Names, OnNull, Places,
     Retention, Rules, Version, VersionPart,
 };
+pub use timestamp::{Moment, parse as parse_timestamp};
 pub use version::describe as describe_version;
 pub use vocabulary::{Action, Format, Kind, MissingPart, Reads, Reason, Refresh, TimeUnit, Verdict, VersionKind};
 

@@ -11,15 +11,15 @@ use jiff::tz::TimeZone;
 
 /// A moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment<'a> {
+pub struct Moment<'a> {
     /// Nanoseconds since 1970, rounded down.
     pub nanoseconds: i128,
     /// The digits behind those of the nanoseconds, without zeros at the end.
     pub finer: &'a [u8],
 }
 
-/// The moment that a text names.
-pub(super) fn parse(text: &[u8]) -> Option<Moment<'_>> {
+/// The moment that a text names; `None` if it is no date with a time, as versions of the kind `timestamp` have to be.
+pub fn parse(text: &[u8]) -> Option<Moment<'_>> {
     let text = std::str::from_utf8(text).ok().filter(|text| is_date_and_time(text.as_bytes()))?;
     let (text, finer) = split_finer(text);
     let (text, shift) = earlier(text);

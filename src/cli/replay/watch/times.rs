@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::place;
 use crate::capture::looks;
 use crate::cli::replay::summary::Seen;
-use crate::dedup::{Rules, VersionKind};
+use crate::dedup::{Rules, VersionKind, parse_timestamp};
 use crate::words::{agreeing, counted};
 
 /// A version this much later than its record is a mistake of the source, not a difference of clocks or zones.
@@ -122,9 +122,7 @@ impl Times {
 fn time_of(version: &str, kind: VersionKind, usual: Option<&'static str>) -> Option<(&'static str, i128)> {
     let first = version.trim_start_matches('[').split([',', ']']).next()?;
     if let Some(text) = first.strip_prefix('"') {
-        // As a date and a time, for jiff's timestamps end before the year 9999 does.
-        let moment = text.trim_end_matches('"').strip_suffix('Z')?.parse::<jiff::civil::DateTime>().ok()?;
-        return of_nanoseconds(moment.duration_since(jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0)).as_nanos());
+        return of_nanoseconds(parse_timestamp(text.trim_end_matches('"').as_bytes())?.nanoseconds);
     }
     let number: i128 = first.split('.').next()?.parse().ok()?;
     if kind == VersionKind::Timestamp {
@@ -170,5 +168,7 @@ mod tests {
         assert_eq!(read("1735689600123456000000"), Some(("a finer unit", 1_735_689_600)));
         assert_eq!(read("\"1970-01-21T02:08:09.6Z\""), Some(("a coarser unit", 1_735_689_600)));
         assert_eq!(read("\"9999-12-31T00:00:00Z\"").unwrap().0, "the unit of the rules");
+        // finer than nanoseconds
+        assert_eq!(read("\"2025-01-01T00:00:00.000000000001Z\""), Some(("the unit of the rules", 1_735_689_600)));
     }
 }
