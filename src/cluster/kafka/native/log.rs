@@ -42,6 +42,8 @@ pub(super) unsafe extern "C" fn forward(
 fn level_of(level: c_int, facility: &str, line: &str, reached: bool) -> Level {
     match level {
         0..=4 if facility == "FAIL" && !reached => Level::DEBUG,
+        // A connection that has ended while its login was being renewed: it says what was pending, not why it ended.
+        0..=4 if facility == "FAIL" && is_echo(line) => Level::DEBUG,
         // librdkafka retries, and a producer that is not open in time is reported with this as the reason.
         0..=4
             if facility == "GETPID"
@@ -57,6 +59,13 @@ fn level_of(level: c_int, facility: &str, line: &str, reached: bool) -> Level {
         5 | 6 => Level::INFO,
         _ => Level::DEBUG,
     }
+}
+
+/// Whether a failed login is the echo of a connection that was down before: librdkafka has logged its end by then, and gives
+/// up what was under way.
+fn is_echo(line: &str) -> bool {
+    let broken_off = format!("mechanism handshake failed: {}", describe(Code::RD_KAFKA_RESP_ERR__TRANSPORT));
+    line.contains(&broken_off) && line.contains(" in state DOWN")
 }
 
 /// Whether a transaction failed because the group no longer accepts commits from its membership.
@@ -85,6 +94,20 @@ mod tests {
         let fatal = "[thrd:main]: Fatal transaction error: Producer fenced by newer instance (ILLEGAL_GENERATION)";
         assert_eq!(level_of(1, "TXNERR", fatal, true), Level::WARN);
         assert_eq!(level_of(3, "FAIL", &failed("ILLEGAL_GENERATION"), true), Level::WARN);
+    }
+
+    #[test]
+    fn login_given_up_with_its_connection_is_logged_as_debug() {
+        let line = |why: &str, state: &str| {
+            format!(
+                "[thrd:a:1/1]: a:1/1: SASL OAUTHBEARER mechanism handshake failed: {why}: broker's supported mechanisms: (n/a) (after 0ms in state {state})"
+            )
+        };
+        let broken = "Local: Broker transport failure";
+        assert_eq!(level_of(3, "FAIL", &line(broken, "DOWN"), true), Level::DEBUG);
+        assert_eq!(level_of(3, "FAIL", &line(broken, "AUTH_HANDSHAKE"), true), Level::WARN);
+        let refused = "Broker: Unsupported SASL mechanism";
+        assert_eq!(level_of(3, "FAIL", &line(refused, "DOWN"), true), Level::WARN);
     }
 
     /// librdkafka 2.12's line about a producer that it could not open at once.
