@@ -98,7 +98,8 @@ pub struct Known<'a> {
 }
 
 /// Combines the decisions on a record's rows into one for the record: the first that forwards it, else the first that
-/// stops the task, else the first that sends it to the dead letters, else the first.
+/// stops the task, else the first that sends it to the dead letters, else the first that drops other contents than those
+/// known, which must not go unnoticed, else the first.
 ///
 /// A row whose version equals the one remembered (`on_equal: forward`) does not forward a record that also holds a
 /// stale row: that is an old record redelivered, and forwarding it would bring the stale row back.
@@ -112,7 +113,8 @@ pub fn combine(decisions: impl IntoIterator<Item = Decision> + Clone) -> Option<
         Some(forwarded) => Some(forwarded),
         None => {
             let by = |action| all().find(|decision| decision.action == action);
-            by(Action::Fail).or_else(|| by(Action::DeadLetter)).or_else(|| all().next())
+            let conflict = || all().find(|decision| decision.reason.is_conflict());
+            by(Action::Fail).or_else(|| by(Action::DeadLetter)).or_else(conflict).or_else(|| all().next())
         }
     }
 }
@@ -223,20 +225,20 @@ impl Case<'_> {
         self.candidate.contents.is_some_and(is_other) && !sabotage::is_on(Sabotage::ContentsIgnored)
     }
 
-    /// A candidate with a known identity and version, but new contents.
+    /// A candidate with a known identity and version, but new contents. These join those that are known, unless the record
+    /// is set aside or stops the task: see [`super::evaluate`] for records of several rows.
     fn conflict(&self, entry: &EntryRef<'_>, reason: Reason, versions: Versions, scope: Option<u16>) -> Decision {
-        match self.rules.actions.conflict {
-            Action::Forward => self.forward_tied(reason, (versions, true), scope),
-            Action::Drop => {
-                let last_seen = match self.rules.refresh {
-                    Refresh::OnForward => entry.last_seen,
-                    Refresh::OnDuplicate => self.now().max(entry.last_seen),
-                };
-                let remember = Remember::Amended { last_seen, owes_tombstone: entry.owes_tombstone, joins: true };
-                Decision { remember, ..Decision::dropped(Verdict::Duplicate, reason) }
-            }
-            action => Decision::by_action(action, Verdict::Invalid, reason),
+        let action = self.rules.actions.conflict;
+        if action == Action::Forward {
+            return self.forward_tied(reason, (versions, true), scope);
         }
+        let last_seen = match self.rules.refresh {
+            Refresh::OnForward => entry.last_seen,
+            Refresh::OnDuplicate => self.now().max(entry.last_seen),
+        };
+        let remember = Remember::Amended { last_seen, owes_tombstone: entry.owes_tombstone, joins: true };
+        let verdict = if action == Action::Drop { Verdict::Duplicate } else { Verdict::Invalid };
+        Decision { remember, ..Decision::new(verdict, reason, action) }
     }
 
     fn tombstone(&self) -> Decision {

@@ -205,6 +205,10 @@ impl Evaluator {
         if decision.action == Action::Fail {
             return Ok(decision.into());
         }
+        // Where another row forwards the record, such a row is carried out with it, and has to be remembered.
+        if decision.action != Action::Forward {
+            self.rows.iter_mut().filter(|row| row.decision.is_conflict_set_aside()).for_each(|row| row.entry = None);
+        }
         Ok(match self.start_epochs(&progress.epochs, subject) {
             Ok(()) => decision.into(),
             Err(error) => Evaluation {

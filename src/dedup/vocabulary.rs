@@ -228,6 +228,11 @@ vocabulary! {
 }
 
 impl Reason {
+    /// Whether the record has the identity of one that was seen, and its version if there is one, but other contents.
+    pub const fn is_conflict(self) -> bool {
+        matches!(self, Reason::VersionTied | Reason::SeenOtherwise)
+    }
+
     /// The reason in words, for where no [`super::Rejection`] has a more precise message.
     pub const fn meaning(self) -> &'static str {
         match self {

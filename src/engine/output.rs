@@ -61,7 +61,8 @@ impl<C: Cluster> Outlet<'_, C> {
     ) -> Result<Decision, Failure> {
         let rejection = match evaluation.decision.action {
             Action::Drop => {
-                if let reason @ (Reason::VersionTied | Reason::SeenOtherwise) = evaluation.decision.reason {
+                let reason = evaluation.decision.reason;
+                if reason.is_conflict() {
                     self.share.noted.conflicts.add(record, reason, reason.meaning());
                 }
                 return Ok(evaluation.decision);

@@ -9,7 +9,7 @@
 //! An entry of a read above a streamed change knows contents of both; the first bit distinguishes them. Digests taken by
 //! different rules cannot be compared; the second field tells them apart.
 
-/// Maximum number of contents that an entry knows; a further one displaces the oldest.
+/// Maximum number of contents that an entry knows; a further one displaces the oldest of the class that has more.
 pub const CONTENTS_MAX: usize = 8;
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 8;
@@ -118,10 +118,14 @@ pub struct ContentsList {
 }
 
 impl ContentsList {
-    /// Appends a digest; a full list loses its oldest.
+    /// Appends a digest. Of nine, the class that has more, reads or anything else, loses its oldest: neither class displaces
+    /// all digests of the other.
     pub fn push(&mut self, digest: Digest) {
         if self.count == CONTENTS_MAX {
-            self.digests.rotate_left(1);
+            let known = self.as_contents().digests().chain([digest]);
+            let loses = known.filter(|digest| digest.is_of_read()).count() * 2 > CONTENTS_MAX;
+            let oldest = self.as_contents().digests().position(|digest| digest.is_of_read() == loses);
+            self.digests[oldest.unwrap_or(0)..].rotate_left(1);
             self.count -= 1;
         }
         self.digests[self.count] = digest.0.to_be_bytes();
@@ -152,6 +156,18 @@ mod tests {
         assert_eq!(list.as_contents().know(digest(0)), KnownContents::Other);
         for hash in 1..9 {
             assert_eq!(list.as_contents().know(digest(hash)), KnownContents::Same, "{hash}");
+        }
+    }
+
+    #[test]
+    fn neither_reads_nor_changes_displace_all_of_the_others() {
+        for of_read in [false, true] {
+            let mut list = ContentsList::default();
+            (0..8).for_each(|hash| list.push(Digest::new(hash, 7, !of_read)));
+            (0..20).for_each(|hash| list.push(Digest::new(hash, 7, of_read)));
+            let expected = (4..8).map(|hash| Digest::new(hash, 7, !of_read));
+            let expected = expected.chain((16..20).map(|hash| Digest::new(hash, 7, of_read)));
+            assert_eq!(list.as_contents().digests().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         }
     }
 

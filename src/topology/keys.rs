@@ -100,7 +100,7 @@ pub static TOP: Mapping = Mapping {
             "[what is compared](#contents), besides identity and version, to tell a repetition from another event: one \
              part, a list of parts, or `none`",
         )
-        .or(Omitted::Words("`value`, or the preset's; `none` if the identity has a fingerprint of the whole value")),
+        .or(Omitted::Words("`value`, or the preset's; `none` if the identity is the whole value or its fingerprint")),
         Key::optional(
             "retention",
             Type::AnyOf("a duration or `forever`", &[Type::Words(|| vec!["forever".to_owned()]), Type::Duration]),
@@ -461,7 +461,13 @@ pub static KINDS: Mapping = Mapping::of(&[
     ),
     Key::optional(
         "table",
-        Type::OneOrList("a path, or a list of paths", &Type::AnyOf("a path, or a list of paths", &[PATH, Type::Mapping("a path, or a list of paths", &TABLE_PART)])),
+        Type::OneOrList(
+            "a path, or a list of paths",
+            &Type::AnyOf(
+                "a path, or a list of paths",
+                &[PATH, Type::Mapping("a path, or a list of paths", &TABLE_PART)],
+            ),
+        ),
         "table: [value.source.schema, value.source.table]",
         "what identifies the table: a path, `{first_of: [...]}` or `{const: x}`, or a list of these; a missing part is \
          null",

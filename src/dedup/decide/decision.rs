@@ -15,7 +15,7 @@ pub struct Decision {
     pub reason: Reason,
     /// What to do with the record.
     pub action: Action,
-    /// What to remember of its identity.
+    /// What to remember of its identity, unless it is a conflict that [is set aside](Self::is_conflict_set_aside).
     pub remember: Remember,
     /// What it was compared with.
     pub against: Against,
@@ -161,6 +161,12 @@ impl Decision {
     pub(super) fn by_action(action: Action, otherwise: Verdict, reason: Reason) -> Self {
         let verdict = if action == Action::Forward { Verdict::Forwarded } else { otherwise };
         Self::new(verdict, reason, action)
+    }
+
+    /// Whether this is a conflict that goes to the dead letters or stops the task. Nothing is remembered of it, unless another
+    /// row forwards the record.
+    pub fn is_conflict_set_aside(&self) -> bool {
+        self.reason.is_conflict() && matches!(self.action, Action::DeadLetter | Action::Fail)
     }
 
     pub(super) fn against(self, against: Against) -> Self {

@@ -485,6 +485,9 @@ fn first_forwarded_row_decides_else_the_first() {
     assert_eq!(combine([stale, letter]), Some(letter), "nothing is dropped that somebody should look at");
     assert_eq!(combine([letter, stop]), Some(stop));
     assert_eq!(combine([letter, first]), Some(first));
+    let conflict = Decision::dropped(Verdict::Duplicate, Reason::VersionTied);
+    assert_eq!(combine([equal, stale, conflict]), Some(conflict), "no other contents are dropped without a trace");
+    assert_eq!(combine([conflict, letter]), Some(letter));
     let kept = Decision::forwarded(Reason::VersionEqual);
     assert_eq!(combine([kept, stale]), Some(stale), "an old record of several rows, redelivered");
     assert_eq!(combine([kept, stale, newer]), Some(kept));

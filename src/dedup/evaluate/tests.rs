@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::dedup::tests::{paths, record, rules};
-use crate::dedup::{Bounds, Epoch, EpochPart, Kinds, Reader, Reads, Scalar};
+use crate::dedup::{
+    Bounds, Contents, ContentsPart, Epoch, EpochPart, Identity, IdentityPart, Kinds, Names, Reader, Reads, Scalar,
+};
 
 /// Entries by store key.
 #[derive(Default)]
@@ -116,4 +118,45 @@ fn truncates_are_counted_once_remembered() {
     }
     // Only now are tables looked up.
     assert_eq!(site.reason(&record(9, br#"{"op":"u","k":1,"t":"users","v":3}"#)), Reason::TableTruncated);
+}
+
+/// Two rows a record, each with its own contents.
+fn of_rows(on_conflict: Action) -> Site {
+    let of = paths(&["value.rows"]);
+    let named = Names::Given(vec!["id".to_owned()]);
+    let mut rules = rules(&["value.v"], Some("value.v"));
+    rules.identity = Identity { parts: vec![IdentityPart::Rows { of: of.clone(), named }] };
+    rules.contents = Some(Contents { parts: vec![ContentsPart::Rows(of)] });
+    rules.actions.conflict = on_conflict;
+    Site::new(rules)
+}
+
+#[test]
+fn conflict_in_a_later_row_is_the_records_reason() {
+    let mut site = of_rows(Action::Drop);
+    assert_eq!(site.reason(&record(0, br#"{"v":1,"rows":[{"id":1,"n":5},{"id":2,"n":6}]}"#)), Reason::First);
+    let other = br#"{"v":1,"rows":[{"id":1,"n":5},{"id":2,"n":9}]}"#;
+    assert_eq!(site.reason(&record(1, other)), Reason::VersionTied);
+    assert_eq!(site.reason(&record(2, other)), Reason::VersionEqual, "known from then on");
+}
+
+#[test]
+fn conflict_is_known_once_another_row_has_forwarded_its_record() {
+    for action in [Action::DeadLetter, Action::Fail] {
+        let mut site = of_rows(action);
+        assert_eq!(site.reason(&record(0, br#"{"v":1,"rows":[{"id":1,"n":5}]}"#)), Reason::First);
+        let aside = br#"{"v":1,"rows":[{"id":1,"n":7}]}"#;
+        for offset in [1, 2] {
+            let decision = site.take(&record(offset, aside)).unwrap().decision;
+            assert_eq!(
+                (decision.reason, decision.action),
+                (Reason::VersionTied, action),
+                "not known by being set aside"
+            );
+        }
+        let both = br#"{"v":1,"rows":[{"id":1,"n":7},{"id":2,"n":6}]}"#;
+        assert_eq!(site.take(&record(3, both)).unwrap().decision.action, Action::Forward);
+        assert_eq!(site.reason(&record(4, both)), Reason::VersionEqual, "it was carried out with the other row");
+        assert_eq!(site.reason(&record(5, aside)), Reason::VersionEqual);
+    }
 }

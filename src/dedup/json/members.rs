@@ -31,19 +31,33 @@ pub(in crate::dedup) fn fields(
 
 /// The range of an array's element of this number, from 0. `closers` is scratch space.
 pub(in crate::dedup) fn element(array: &[u8], number: usize, closers: &mut Vec<u8>) -> Option<Range<usize>> {
+    let (mut at, mut found) = (0, None);
+    elements(array, closers, |range| {
+        found = (at == number).then_some(range);
+        at += 1;
+        found.is_none()
+    });
+    found
+}
+
+/// Calls `each` with the range of every element of an array, in order. Ends early where `each` returns false. `closers` is
+/// scratch space.
+pub(in crate::dedup) fn elements(
+    array: &[u8],
+    closers: &mut Vec<u8>,
+    mut each: impl FnMut(Range<usize>) -> bool,
+) -> Option<()> {
     let mut cursor = open(array, b'[')?;
-    let mut left = number;
     while cursor.peek() != b']' {
         cursor.skip_space();
         let from = cursor.at();
         skip_value(&mut cursor, closers)?;
-        if left == 0 {
-            return Some(from..cursor.at());
+        if !each(from..cursor.at()) {
+            break;
         }
-        left -= 1;
         next(&mut cursor, b']')?;
     }
-    None
+    Some(())
 }
 
 /// The record in a union of Avro's JSON, if `object` is one: an object whose only field holds an object, and has a name

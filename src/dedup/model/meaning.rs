@@ -80,8 +80,13 @@ impl Entry {
     fn meet(&mut self, is_read: bool, contents: u8) {
         if !self.contents.contains(&(is_read, contents)) {
             self.contents.push((is_read, contents));
-            let over = self.contents.len().saturating_sub(crate::format::CONTENTS_MAX);
-            self.contents.drain(..over);
+            if self.contents.len() > crate::format::CONTENTS_MAX {
+                // The class that has more of them loses its oldest.
+                let reads = self.contents.iter().filter(|(of_read, _)| *of_read).count();
+                let loses = reads * 2 > self.contents.len();
+                let oldest = self.contents.iter().position(|(of_read, _)| *of_read == loses).expect("it has more");
+                self.contents.remove(oldest);
+            }
         }
     }
 }
@@ -296,11 +301,12 @@ impl Plain {
     fn on_conflict(&self, row: &Row, e: &Entry, made: Option<Entry>) -> (bool, Option<Entry>) {
         match self.settings.conflicts {
             Conflicts::Forwarded => (true, made),
-            Conflicts::Dropped => {
+            // What is set aside is known only if another row has forwarded the record: see `judge`.
+            Conflicts::Dropped | Conflicts::DeadLettered => {
                 let seen = if self.settings.on_duplicate { self.now.max(e.seen) } else { e.seen };
                 (false, Some(self.joined(row, e, (true, true), Entry { seen, ..e.clone() })))
             }
-            Conflicts::DeadLettered | Conflicts::NotCompared => (false, None),
+            Conflicts::NotCompared => (false, None),
         }
     }
 
@@ -354,14 +360,13 @@ impl Plain {
         let stale = judged.iter().position(|(reason, ..)| is_stale(*reason));
         let first = judged.iter().position(|(_, forwarded, ..)| *forwarded);
         let is_old = first.is_some() && forwarded.all(|(reason, ..)| *reason == Reason::VersionEqual);
-        let is_letter = |reason| {
-            let is_conflict = matches!(reason, Reason::VersionTied | Reason::SeenOtherwise);
-            is_conflict && self.settings.conflicts == Conflicts::DeadLettered
-        };
-        let letter = judged.iter().position(|(reason, ..)| is_letter(*reason));
-        let speaks = stale.filter(|_| is_old).or(first).or(letter).unwrap_or(0);
+        // Dropped or set aside, it counts before what is dropped as known.
+        let is_conflict = |reason| matches!(reason, Reason::VersionTied | Reason::SeenOtherwise);
+        let conflict = judged.iter().position(|(reason, ..)| is_conflict(*reason));
+        let speaks = stale.filter(|_| is_old).or(first).or(conflict).unwrap_or(0);
         let result = (judged[speaks].0, judged[speaks].1);
-        for (row, (_, _, remember, note)) in given.rows.iter().zip(judged) {
+        let are_letters = self.settings.conflicts == Conflicts::DeadLettered;
+        for (row, (reason, _, remember, note)) in given.rows.iter().zip(judged) {
             if let (Some(order), Some(scope), Some(version)) = (note, row.scope, row.version) {
                 if let Order::Back(since) = order {
                     self.start_segment(scope, version, since, offset);
@@ -370,7 +375,8 @@ impl Plain {
                 }
                 self.history.push((offset, scope, version));
             }
-            if let Some(entry) = remember {
+            let is_aside = are_letters && is_conflict(reason) && !result.1;
+            if let Some(entry) = remember.filter(|_| !is_aside) {
                 self.entries.insert(Self::key(row), entry);
             }
         }

@@ -4,6 +4,8 @@
 //! what kind of value the part is, so that parts cannot run into each other. It is persisted and must not change. It need
 //! not withstand forgery: a producer that could forge contents could also send them.
 
+use std::ops::{Range, RangeFrom};
+
 use memchr::memmem::Finder;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -23,6 +25,8 @@ const SEED: u64 = 0x7261_7463_6865_7401;
 #[derive(Debug)]
 pub(super) struct ContentsPlan {
     parts: Vec<PartPlan>,
+    /// How many of these come before the first that differs from row to row.
+    shared: usize,
     tag: u16,
 }
 
@@ -30,9 +34,19 @@ pub(super) struct ContentsPlan {
 #[derive(Debug)]
 enum PartPlan {
     Written(Spot),
-    Fingerprint { of: Spot, except: Except },
-    Rows(Vec<Spot>),
-    Flattened { of: Spot, added: Box<Finder<'static>> },
+    Fingerprint {
+        of: Spot,
+        except: Except,
+    },
+    /// `number`: which of the plan's parts of this kind it is, from 0.
+    Rows {
+        of: Vec<Spot>,
+        number: usize,
+    },
+    Flattened {
+        of: Spot,
+        added: Box<Finder<'static>>,
+    },
     FirstOf(Vec<PartPlan>),
 }
 
@@ -43,59 +57,111 @@ pub(super) struct Scratch {
     fingerprint: fingerprint::Scratch,
     closers: Vec<u8>,
     row: Vec<u8>,
+    /// Where the rows are in the current record's array, by [`PartPlan::Rows`]'s number, if it has several.
+    rows: Vec<Vec<Range<usize>>>,
 }
 
 impl<'r> Compiler<'r> {
     /// The plan of this rule.
     pub(super) fn contents(&mut self, contents: &'r Contents) -> ContentsPlan {
-        let parts = contents.parts.iter().map(|part| self.contents_part(part)).collect();
-        ContentsPlan { parts, tag: contents.tag() }
+        let mut numbers = 0..;
+        let parts = contents.parts.iter().map(|part| self.contents_part(part, &mut numbers)).collect();
+        let shared = contents.parts.iter().take_while(|part| !part.has_rows()).count();
+        ContentsPlan { parts, shared, tag: contents.tag() }
     }
 
-    fn contents_part(&mut self, part: &'r ContentsPart) -> PartPlan {
+    fn contents_part(&mut self, part: &'r ContentsPart, numbers: &mut RangeFrom<usize>) -> PartPlan {
         match part {
             ContentsPart::Written(path) => PartPlan::Written(self.spot(path)),
             ContentsPart::Fingerprint { of, except } => {
                 let inside = except.iter().filter_map(|path| path.within(of));
                 PartPlan::Fingerprint { of: self.document(of), except: Except::new(inside) }
             }
-            ContentsPart::Rows(of) => PartPlan::Rows(of.iter().map(|path| self.document(path)).collect()),
+            ContentsPart::Rows(of) => {
+                let of = of.iter().map(|path| self.document(path)).collect();
+                PartPlan::Rows { of, number: numbers.next().unwrap_or_default() }
+            }
             ContentsPart::Flattened(path) => {
                 let added = Box::new(Finder::new(format!("\"{ADDED_PREFIX}").as_bytes()).into_owned());
                 PartPlan::Flattened { of: self.document(path), added }
             }
             ContentsPart::FirstOf(parts) => {
-                PartPlan::FirstOf(parts.iter().map(|part| self.contents_part(part)).collect())
+                PartPlan::FirstOf(parts.iter().map(|part| self.contents_part(part, numbers)).collect())
             }
         }
     }
 }
 
 impl ContentsPlan {
-    /// The digest of the contents of a record of this kind, or of its row of this number, from 0.
+    /// The digest of the contents of a record of this kind that has one row.
     #[inline]
-    pub fn digest(&self, view: View<'_>, kind: Kind, row: usize, scratch: &mut Scratch) -> Digest {
-        let mut hash = match kind {
-            Kind::Change | Kind::Read | Kind::Tombstone => SEED,
-            Kind::Message => SEED ^ 1 << 8,
-            Kind::Delete => SEED ^ 2 << 8,
-            Kind::Truncate => SEED ^ 3 << 8,
+    pub fn digest(&self, view: View<'_>, kind: Kind, scratch: &mut Scratch) -> Digest {
+        let reading = &mut Reading { view, row: 0, rows: 1, scratch };
+        Digest::new(self.hash(seed(kind), kind, &self.parts, reading), self.tag, kind == Kind::Read)
+    }
+
+    /// The digests of the contents of a record's rows. What all rows share is hashed once, and the rows are found in one
+    /// walk: a record of `rows` rows takes time that is linear in its length.
+    pub fn digests(&self, view: View<'_>, kind: Kind, rows: usize, scratch: &mut Scratch) -> Vec<Digest> {
+        scratch.rows.iter_mut().for_each(Vec::clear);
+        let (shared, own) = self.parts.split_at(self.shared);
+        let reading = &mut Reading { view, row: 0, rows, scratch };
+        let first = self.hash(seed(kind), kind, shared, reading);
+        let digest = |row| {
+            reading.row = row;
+            Digest::new(self.hash(first, kind, own, reading), self.tag, kind == Kind::Read)
         };
-        if !matches!(kind, Kind::Delete | Kind::Truncate) {
-            for part in &self.parts {
-                let reading = &mut Reading { view, row, scratch };
-                hash = part.hash(hash, reading).unwrap_or_else(|| push(hash, Form::Missing, b""));
-            }
+        (0..rows).map(digest).collect()
+    }
+
+    /// The hash with these parts.
+    fn hash(&self, hash: u64, kind: Kind, parts: &[PartPlan], reading: &mut Reading<'_, '_>) -> u64 {
+        if matches!(kind, Kind::Delete | Kind::Truncate) {
+            return hash;
         }
-        Digest::new(hash, self.tag, kind == Kind::Read)
+        let with = |hash, part: &PartPlan| part.hash(hash, reading).unwrap_or_else(|| push(hash, Form::Missing, b""));
+        parts.iter().fold(hash, with)
+    }
+}
+
+/// What the hash of the contents of such a record begins with.
+fn seed(kind: Kind) -> u64 {
+    match kind {
+        Kind::Change | Kind::Read | Kind::Tombstone => SEED,
+        Kind::Message => SEED ^ 1 << 8,
+        Kind::Delete => SEED ^ 2 << 8,
+        Kind::Truncate => SEED ^ 3 << 8,
     }
 }
 
 /// What a part is read from.
 struct Reading<'a, 's> {
     view: View<'a>,
+    /// The row's number, from 0, and how many there are.
     row: usize,
+    rows: usize,
     scratch: &'s mut Scratch,
+}
+
+impl Reading<'_, '_> {
+    /// Where the row is in this array, which is that of the part [`PartPlan::Rows`] with this number.
+    fn row_of(&mut self, array: &[u8], number: usize) -> Option<Range<usize>> {
+        let Scratch { closers, rows, .. } = &mut *self.scratch;
+        if self.rows == 1 {
+            return members::element(array, 0, closers);
+        }
+        if rows.len() <= number {
+            rows.resize_with(number + 1, Vec::new);
+        }
+        let rows = &mut rows[number];
+        if rows.is_empty() {
+            members::elements(array, closers, |range| {
+                rows.push(range);
+                true
+            });
+        }
+        rows.get(self.row).cloned()
+    }
 }
 
 /// What kind of value a part is. Persisted: the numbers must not change.
@@ -160,12 +226,11 @@ impl PartPlan {
                     |digest| Some(push(hash, Form::Digest, &digest)),
                 )
             }
-            Self::Rows(of) => {
+            Self::Rows { of, number } => {
                 let value = of.iter().map(|spot| view.look_up(&spot.target)).find(|value| !value.is_missing())?;
                 match value {
                     Value::Composite(json) if json.first() == Some(&b'[') => {
-                        let row = members::element(json, reading.row, &mut reading.scratch.closers)?;
-                        Some(push(hash, Form::Json, &json[row]))
+                        Some(push(hash, Form::Json, &json[reading.row_of(json, *number)?]))
                     }
                     value => push_value(hash, value),
                 }

@@ -181,10 +181,14 @@ impl Reader {
             }
         }
         let contents = plan.contents.as_ref().filter(|_| kind != Kind::Tombstone);
-        let mut digest = |row| contents.map(|contents| contents.digest(view, kind, row, scratch));
         Ok(match keys {
-            None => Reading::Row(Row { contents: digest(0), ..row }),
+            None => {
+                let contents = contents.map(|contents| contents.digest(view, kind, scratch));
+                Reading::Row(Row { contents, ..row })
+            }
             Some(keys) => {
+                let digests = contents.map(|contents| contents.digests(view, kind, keys.len(), scratch));
+                let digest = |i| digests.as_ref().map(|digests| digests[i]);
                 let numbered = keys.into_iter().enumerate();
                 Reading::Rows(numbered.map(|(i, key)| Row { key, contents: digest(i), ..row.clone() }).collect())
             }

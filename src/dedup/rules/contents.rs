@@ -60,6 +60,7 @@ impl Contents {
         let is_whole = |path: &Path| path.source == Source::Value && path.steps.is_empty();
         let says_all = |part: &IdentityPart| match part {
             IdentityPart::Fingerprint { of: path, .. } | IdentityPart::Content(path) => is_whole(path),
+            IdentityPart::Scalar(path) => is_whole(path),
             _ => false,
         };
         (!identity.parts.iter().any(says_all)).then(Self::whole_value)
@@ -89,7 +90,7 @@ impl Contents {
 }
 
 impl ContentsPart {
-    fn has_rows(&self) -> bool {
+    pub(in crate::dedup) fn has_rows(&self) -> bool {
         match self {
             Self::Rows(_) => true,
             Self::FirstOf(parts) => parts.iter().any(Self::has_rows),

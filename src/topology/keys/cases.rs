@@ -1,6 +1,7 @@
 //! The keys of `tests`: what is given, and what is expected.
 
-use super::{ANSWER, ATTEMPT, NAME, PATH, RESULT_WRITTEN};
+use super::http;
+use super::{ANSWER, ATTEMPT, CALL, FROM_0, NAME, RESULT_WRITTEN};
 use crate::dedup::{Reason, Verdict};
 use crate::topology::cases::{KeySeen, Silence};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};

@@ -21,7 +21,7 @@ fn judge_contents(rules: &Rules, candidates: &[Candidate<'_>]) -> Vec<(Reason, b
         let entry = (!before.is_empty()).then(|| EntryRef::decode(&before).unwrap());
         let decision = decide(rules, &progress(0, NO_TIME), candidate, known(entry));
         let mut after = Vec::new();
-        if decision.encode_entry(candidate, entry, &mut after) {
+        if !decision.is_conflict_set_aside() && decision.encode_entry(candidate, entry, &mut after) {
             bytes = after;
         }
         (decision.reason, decision.action == Action::Forward)

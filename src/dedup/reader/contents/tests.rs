@@ -1,6 +1,8 @@
 //! Goal: two records have one digest if and only if the rule for contents says that they are the same.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::dedup::tests::{record, rules};
 use crate::dedup::{
@@ -171,11 +173,15 @@ fn kind_belongs_to_the_contents_and_is_all_that_a_delete_says() {
     assert!(digests(&rules, &of("r", 1))[0].is_of_read() && !digests(&rules, &of("c", 1))[0].is_of_read());
 }
 
+/// The rows of `value.data`, by their ids.
+fn identified_rows() -> IdentityPart {
+    IdentityPart::Rows { of: vec![path("value.data")], named: Names::Given(vec!["id".to_owned()]) }
+}
+
 #[test]
 fn each_row_has_contents_of_its_own() {
-    let rows = IdentityPart::Rows { of: vec![path("value.data")], named: Names::Given(vec!["id".to_owned()]) };
     let mut rules = by(vec![written("value.type"), ContentsPart::Rows(vec![path("value.data")])]);
-    rules.identity = Identity { parts: vec![rows] };
+    rules.identity = Identity { parts: vec![identified_rows()] };
     let both = digests(&rules, r#"{"type":"U","data":[{"id":1,"n":5},{"id":2, "n":[6]}]}"#);
     assert_eq!(both.len(), 2);
     assert_ne!(both[0], both[1]);
@@ -195,6 +201,26 @@ fn contents_are_left_alone_where_rules_do_not_compare_them() {
     let record = Record { key: Some(b"k"), ..record(0, b"{}") };
     let Reading::Row(row) = reader.read(&record, &mut Vec::new()) else { panic!("it is read") };
     assert_eq!(row.contents, None);
+}
+
+/// Hashing the record, or walking the array, once for each row would take minutes here.
+#[test]
+fn many_rows_take_time_that_is_linear_in_their_number() {
+    const ROWS: usize = 50_000;
+    let rows: Vec<String> = (0..ROWS).map(|id| format!(r#"{{"id":{id},"n":{}}}"#, id % 2)).collect();
+    let value = format!(r#"{{"data":[{}]}}"#, rows.join(","));
+    for (parts, distinct) in [
+        (vec![written("value")], 1),
+        (vec![ContentsPart::Rows(vec![path("value.data")])], ROWS),
+        (vec![written("value"), ContentsPart::FirstOf(vec![ContentsPart::Rows(vec![path("value.data")])])], ROWS),
+    ] {
+        let mut rules = by(parts.clone());
+        rules.identity = Identity { parts: vec![identified_rows()] };
+        let started = Instant::now();
+        let digests: HashSet<Digest> = digests(&rules, &value).into_iter().collect();
+        assert_eq!(digests.len(), distinct, "{parts:?}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{parts:?}: {:?}", started.elapsed());
+    }
 }
 
 #[test]
