@@ -378,7 +378,8 @@ pub static VERSION: Mapping = Mapping::of(&[
         words!(MissingPart),
         "missing: lowest",
         "where the part sorts when it is missing: `lowest`, `highest`, or `at_least`: where the value of its `at_least` \
-         does, if there is one",
+         does, if there is one. `at_least` is not part of the rules' digest: what is remembered by `lowest` stays \
+         readable",
     )
     .or(Omitted::Is("lowest")),
     Key::optional(

@@ -63,9 +63,7 @@ impl<'a> Versions<'a, '_> {
             }
             if part.missing == MissingPart::AtLeast {
                 arena.truncate(start);
-                self.raise(part, start, arena)?;
-                // An integer's encoding is never empty.
-                if arena.len() > start {
+                if self.stand_in(part, start, arena)? {
                     any = true;
                     continue;
                 }
@@ -135,14 +133,38 @@ impl<'a> Versions<'a, '_> {
         Ok(true)
     }
 
+    /// Appends what stands in for a missing part at `start`, the arena's end; returns whether something does. It must not be
+    /// below the part's minimum, like a value of the part itself.
+    fn stand_in(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<bool, Rejection> {
+        let Some(spot) = self.raise(part, start, arena)? else { return Ok(false) };
+        // An integer's encoding is never empty.
+        if arena.len() == start {
+            return Ok(false);
+        }
+        match check_min(part, &arena[start..]) {
+            Ok(()) => Ok(true),
+            Err(_) if part.lenient => Ok(false),
+            Err(error) => {
+                let digits_max = self.limits.version_digits_max;
+                Err(rejection::not_version(&spot.path, part.kind, (error, false), digits_max))
+            }
+        }
+    }
+
     /// Raises the integer whose bytes begin at `start`, if it is there, to the greatest of those that it must be at least.
-    fn raise(&mut self, part: &'a VersionPlan, start: usize, arena: &mut Vec<u8>) -> Result<(), Rejection> {
+    /// Returns where these are, if they are there.
+    fn raise(
+        &mut self,
+        part: &'a VersionPlan,
+        start: usize,
+        arena: &mut Vec<u8>,
+    ) -> Result<Option<&'a Spot>, Rejection> {
         let Scratch { limbs, text, tape, .. } = &mut *self.scratch;
-        let Some((spot, value)) = self.view.first(&part.at_least, |_| false) else { return Ok(()) };
+        let Some((spot, value)) = self.view.first(&part.at_least, |_| false) else { return Ok(None) };
         let digits_max = self.limits.version_digits_max;
         let mut number = [0; 20];
         let bytes = match value {
-            Value::Missing => return Ok(()),
+            Value::Missing => return Ok(None),
             Value::Bool(_) => &b"true"[..],
             Value::Integer(value) => number::format_i64(value, &mut number),
             Value::Number(bytes) | Value::Text(bytes) | Value::Bytes(bytes) | Value::Composite(bytes) => bytes,
@@ -153,7 +175,8 @@ impl<'a> Versions<'a, '_> {
             }
         };
         let raised = version::raise_integer(bytes, digits_max, tape, limbs, start, arena);
-        raised.map_err(|error| rejection::not_at_least(&spot.path, error, digits_max))
+        raised.map_err(|error| rejection::not_at_least(&spot.path, error, digits_max))?;
+        Ok(Some(spot))
     }
 
     /// Appends the scope's bytes, after the version was read; returns whether the record is in one. If not, what was

@@ -52,12 +52,14 @@ fn any_form() -> impl Strategy<Value = Rules> {
         prop::sample::select(VersionKind::ALL),
         any::<bool>(),
         prop::option::of(-3_i64..3),
+        prop::sample::select(MissingPart::ALL),
     );
-    let version = version.prop_map(|(of, at_least, kind, required, min)| VersionPart {
+    let version = version.prop_map(|(of, at_least, kind, required, min, missing)| VersionPart {
         of,
         at_least,
         required,
         min,
+        missing,
         ..VersionPart::new(path("value"), kind)
     });
     let formats = prop::sample::select(Format::ALL);

@@ -160,6 +160,75 @@ fn part_is_raised_to_the_greatest_of_at_least() {
     assert_eq!(tuple([part.clone(), part], "[3,7]"), tuple(integers(), "[7,7]"));
 }
 
+/// What a part reads from `value.v`, or else from `value.s`, with these settings.
+fn standing_in(part: VersionPart, value: &str) -> Result<Option<String>, Rejection> {
+    let (at_least, missing) = (Some(paths(&["value.s"])), MissingPart::AtLeast);
+    let parts = vec![VersionPart { at_least, missing, ..part }];
+    let rules = Rules::new(Identity::of_paths(paths(&["meta.topic"])), Some(Version { parts }));
+    try_read(&rules, &record(0, value.as_bytes())).map(|contents| contents.version)
+}
+
+#[test]
+fn at_least_stands_in_for_a_missing_part() {
+    let part = || VersionPart::new(path("value.v"), VersionKind::Integer);
+    let read = |value| standing_in(part(), value).unwrap();
+    // A part that is there is raised as ever.
+    assert_eq!(read(r#"{"v":5,"s":7}"#).as_deref(), Some("7"));
+    assert_eq!(read(r#"{"v":5,"s":3}"#).as_deref(), Some("5"));
+    for value in [r#"{"s":7}"#, r#"{"v":null,"s":"7"}"#, r#"{"s":[null,"7",3]}"#, r#"{"s":"[null,\"7\"]"}"#] {
+        assert_eq!(read(value).as_deref(), Some("7"), "{value}");
+    }
+    for value in ["{}", r#"{"s":null}"#, r#"{"s":[]}"#, r#"{"s":[null]}"#, r#"{"s":"[null,null]"}"#] {
+        assert_eq!(read(value), None, "{value}");
+    }
+    for value in [r#"{"s":"x"}"#, r#"{"s":true}"#, r#"{"s":[null,{}]}"#] {
+        let rejection = standing_in(part(), value).unwrap_err();
+        assert_eq!(rejection.reason, Reason::VersionMalformed, "{value}");
+        assert!(rejection.message.contains("`value.s`"), "{}", rejection.message);
+    }
+    // Values that count as missing, and those that a lenient part cannot read, are replaced too.
+    let none = vec![Scalar::Number(Number::parse("0").unwrap())];
+    assert_eq!(standing_in(VersionPart { none, ..part() }, r#"{"v":0,"s":7}"#).unwrap().as_deref(), Some("7"));
+    let lenient = VersionPart { lenient: true, ..part() };
+    assert_eq!(standing_in(lenient, r#"{"v":"x","s":7}"#).unwrap().as_deref(), Some("7"));
+}
+
+/// In a tuple it sorts where its own value would, and lowest if nothing stands in for it; it satisfies `required`.
+#[test]
+fn what_stands_in_sorts_like_the_part_itself() {
+    let [first, second] = integers();
+    let at_least = Some(paths(&["value.2"]));
+    let parts = [first, VersionPart { at_least, missing: MissingPart::AtLeast, ..second.clone() }];
+    let of = |value| tuple(parts.clone(), value).unwrap();
+    assert_eq!(of("[1,null,7]"), tuple(integers(), "[1,7]").unwrap());
+    assert_eq!(of("[1,null,[null,7]]"), of("[1,7]"));
+    assert!(of("[1,6]") < of("[1,null,7]") && of("[1,null,7]") < of("[1,8]"));
+    assert_eq!(of("[1,null,[null]]"), tuple(integers(), "[1]").unwrap());
+    assert!(of("[1]") < of("[1,null,-7]"));
+    let [first, mut second] = parts;
+    second.required = true;
+    let required = |value| tuple([first.clone(), second.clone()], value);
+    assert!(required("[1,null,7]").is_some());
+    assert_eq!((required("[1,null,null]"), required("[1,null,[null]]")), (None, None));
+}
+
+/// `min` holds for what stands in, too.
+#[test]
+fn what_stands_in_is_not_below_the_minimum() {
+    let part = || VersionPart { min: Some(0), ..VersionPart::new(path("value.v"), VersionKind::Integer) };
+    for s in ["-1", r#""-1""#, "[-1,null]", r#""[-3,\"-1\"]""#, "-99999999999999999999"] {
+        let value = format!(r#"{{"s":{s}}}"#);
+        let rejection = standing_in(part(), &value).unwrap_err();
+        assert_eq!(rejection.reason, Reason::VersionMalformed, "{s}");
+        assert_eq!(rejection.message, "`value.s`, the version, is less than the minimum of 0");
+        let lenient = VersionPart { lenient: true, ..part() };
+        assert_eq!(standing_in(lenient, &value).unwrap(), None, "{s}");
+    }
+    for s in ["0", r#"[-1,"0"]"#] {
+        assert_eq!(standing_in(part(), &format!(r#"{{"s":{s}}}"#)).unwrap().as_deref(), Some("0"), "{s}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
