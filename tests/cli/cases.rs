@@ -57,6 +57,47 @@ fn what_cannot_be_judged_rightly_is_said() {
     assert!(checked > 10, "{checked}");
 }
 
+/// Topologies that no rule of theirs could make right: words of the cause, the words that name a record, and the number of
+/// the record at which it goes wrong.
+const NAMED: [(&str, &str, &str, usize); 3] = [
+    (
+        "09-yugabytedb-slot-recreated",
+        "positions may have begun again there (a new replication slot",
+        "from ybserver.public.orders:0:3 on, 3 records in a row",
+        3,
+    ),
+    (
+        "16-debezium-datetime-precision-change",
+        "versions look like times in several units",
+        "first at dbserver1.inventory.orders:0:2",
+        2,
+    ),
+    (
+        "28-flattened-null-is-the-delete",
+        "a null value may itself be the delete",
+        "2 null values were not forwarded (`on_null_value: follow_delete`), and no delete of the identity came before them \
+         (first at shop.public.customers:0:2)",
+        2,
+    ),
+];
+
+/// One hint says both the cause and where it begins: at the first record that is judged wrongly, or before.
+#[test]
+fn hint_of_a_case_that_is_judged_wrongly_names_the_cause_and_the_record() {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/semantics/cases");
+    for (name, cause, named, number) in NAMED {
+        let ran = said(&all.join(name), "topology.yaml");
+        let stderr = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let hints: Vec<&str> = stderr.split("hint: ").skip(1).filter(|hint| hint.contains(cause)).collect();
+        let [hint] = hints.as_slice() else { panic!("{name}: {cause}\n{}", ran.stderr) };
+        assert!(hint.contains(named), "{name}: {hint}");
+        let judged = fs::read_to_string(all.join(name).join("judged.txt")).unwrap();
+        let wrong = judged.lines().find_map(|line| line.strip_prefix("topology.yaml: ")).unwrap();
+        let first: usize = wrong.split(' ').next().unwrap().parse().unwrap();
+        assert!(number <= first, "{name}: the hint names record {number}, and {first} is the first wrong one");
+    }
+}
+
 /// If a hint says that nothing has to be changed, no other hint says what to change.
 #[test]
 fn hints_of_the_cases_do_not_contradict_each_other() {

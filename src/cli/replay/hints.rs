@@ -51,6 +51,8 @@ pub struct Facts {
     pub nulls: u64,
     /// Null values that were not forwarded because they are null, and whose identity had no delete before them.
     pub undeleted_nulls: u64,
+    /// Where the first of these is.
+    pub undeleted_null_first: Option<String>,
     /// The word under `on_null_value`.
     pub on_null_value: &'static str,
     /// Those without an identity.
@@ -307,9 +309,10 @@ fn nulls_lost(facts: &Facts) -> Option<String> {
     }
     let (lost, word) = (counted(facts.undeleted_nulls, "null value"), facts.on_null_value);
     let (were, them) = (agreeing(facts.undeleted_nulls, "was", "were"), agreeing(facts.undeleted_nulls, "it", "them"));
+    let first = facts.undeleted_null_first.as_ref().map(|first| format!(" (first at {first})")).unwrap_or_default();
     Some(format!(
-        "{lost} {were} not forwarded (`on_null_value: {word}`), and no delete of the identity came before {them}: in this \
-         stream a null value may itself be the delete, as in flattened change events and in compacted topics; write \
+        "{lost} {were} not forwarded (`on_null_value: {word}`), and no delete of the identity came before {them}{first}: in \
+         this stream a null value may itself be the delete, as in flattened change events and in compacted topics; write \
          `on_null_value: forward` to pass null values on"
     ))
 }

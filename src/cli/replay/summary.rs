@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use super::conflicts::Conflicts;
 use super::hints::{self, Facts};
-use super::watch::Watch;
+use super::watch::{self, Watch};
 use crate::capture::looks_like_kcat;
 use crate::dedup::{Action, Decision, OnNull, Reason, Rules, Verdict};
 use crate::record::Record;
@@ -154,7 +154,10 @@ impl Summary {
             self.facts.nulls += 1;
             let is_lost = matches!(decision.reason, Reason::NullValue | Reason::TombstoneNotOwed);
             let is_lost = is_lost && decision.action != Action::Forward;
-            self.facts.undeleted_nulls += u64::from(is_lost && !self.deleted.contains(&place));
+            if is_lost && !self.deleted.contains(&place) {
+                self.facts.undeleted_nulls += 1;
+                self.facts.undeleted_null_first.get_or_insert_with(|| watch::place(seen));
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use restarts::Restarts;
 use times::Times;
 
 /// The place of a record, `topic:partition:offset`.
-fn place(seen: &Seen<'_>) -> String {
+pub(super) fn place(seen: &Seen<'_>) -> String {
     format!("{}:{}:{}", seen.record.topic, seen.record.partition, seen.record.offset)
 }
 
