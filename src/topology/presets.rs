@@ -110,17 +110,42 @@ const WITHOUT_ORDER: &[(&str, &str)] = &[
     ("aws-dms", "none of its fields names the primary key, and an order comes only with `IncludeTransactionDetails`"),
 ];
 
-/// Where the records of a source have a row, by the beginning of the preset's name; the first that fits counts. `None`:
-/// nowhere as an object.
-const ROWS: &[(&str, Option<&[&str]>)] = &[
-    ("debezium-mongodb", None),
-    ("debezium-outbox", Some(&["value"])),
+/// Why no table can be kept by a preset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unkept {
+    /// What its records are, after `the records of NAME`.
+    pub why: &'static str,
+    /// What is not known.
+    pub question: &'static str,
+    /// What to write.
+    pub help: &'static str,
+}
+
+const NO_OBJECT: Unkept = Unkept {
+    why: "have no row as an object, which `table` needs",
+    question: "where is the row?",
+    help: "write `on` with statements of your own, whose parameters are paths into the record; or say by `of` where an \
+           object is",
+};
+/// A delete is an event whose row is null, which no word names.
+const NO_DELETES: Unkept = Unkept {
+    why: "have no field whose value says that a row was deleted, which `table` needs",
+    question: "which change is a delete?",
+    help: "write `statements` of your own, with `value.after` as a parameter: it is null if the row was deleted",
+};
+
+/// Where the records of a source have a row, by the beginning of the preset's name, or why no table can be kept; the first
+/// that fits counts.
+const ROWS: &[(&str, Result<&[&str], Unkept>)] = &[
+    ("canal", Ok(&["value.data.0"])),
+    ("cockroachdb", Err(NO_DELETES)),
+    ("debezium-mongodb", Err(NO_OBJECT)),
+    ("debezium-outbox", Ok(&["value"])),
     // A flattened row stands in the value itself.
-    ("debezium-", Some(&["value.after", "value"])),
-    ("maxwell", Some(&["value.data"])),
-    ("ogg", Some(&["value.after"])),
-    ("canal", Some(&["value.data.0"])),
-    ("ticdc", Some(&["value.data.0"])),
+    ("debezium-", Ok(&["value.after", "value"])),
+    ("maxwell", Ok(&["value.data"])),
+    ("ogg", Ok(&["value.after"])),
+    ("ticdc", Ok(&["value.data.0"])),
 ];
 
 /// Sources whose record keys say which table a row belongs to.
@@ -132,9 +157,9 @@ impl Preset {
         TABLES_IN_KEYS.contains(&self.name)
     }
 
-    /// Where its records have a row, as paths; `None` if nowhere as an object.
-    pub fn rows(&self) -> Option<&'static [&'static str]> {
-        ROWS.iter().find(|(known, _)| self.name.starts_with(known)).map_or(Some(&["value"]), |(_, places)| *places)
+    /// Where its records have a row that a table can be kept by, as paths.
+    pub fn rows(&self) -> Result<&'static [&'static str], Unkept> {
+        ROWS.iter().find(|(known, _)| self.name.starts_with(known)).map_or(Err(NO_OBJECT), |(_, places)| *places)
     }
 
     /// Whether its records write numbers as texts, and never as Kafka Connect's base64.

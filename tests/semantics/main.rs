@@ -19,3 +19,4 @@ mod reads;
 mod real;
 mod redelivery;
 mod task;
+mod ties;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use ratchet::dedup::Action;
 use serde_json::Value;
 
 use crate::real;
@@ -20,6 +21,12 @@ fn orders(capture: &str) -> Vec<Given> {
     let mut found: Vec<_> = real::histories().into_iter().filter(|(name, ..)| of_orders(name)).collect();
     assert_eq!(found.len(), 1, "histories of {capture}'s orders");
     found.remove(0).2
+}
+
+/// The number of each record that is forwarded.
+fn forwarded(task: &mut Task, records: Vec<Given>) -> Vec<usize> {
+    let decisions = records.into_iter().map(|given| task.give(given).action);
+    decisions.enumerate().filter(|(_, action)| *action == Action::Forward).map(|(nth, _)| nth).collect()
 }
 
 /// A topology by this preset, with this word for reads.
@@ -90,4 +97,37 @@ fn an_incremental_read_without_a_position_brings_an_older_row_back_when_it_is_se
     assert_eq!((of(CHANGED_AFTER_READ), of(CHANGED_UNSEEN)), ((20, 16), (19, 13)));
     let differing = once.iter().filter(|(id, revision)| again.get(id) != Some(revision)).count();
     assert_eq!((differing, once.len()), (2, again.len()), "{once:?}, {again:?}");
+}
+
+/// The newest presets alone, as their pages write them: the reads repair the copy, and all of it sent again is known.
+#[test]
+fn newest_presets_repair_the_copy_and_forward_nothing_that_is_sent_again() {
+    for (capture, preset) in [("postgres", "debezium-postgres@3"), ("mariadb", "debezium-mariadb@3")] {
+        let mut task = Task::of(&format!("name: orders\npreset: {preset}\n"));
+        assert!(!forwarded(&mut task, orders(capture)).is_empty());
+        let once = revisions(&task);
+        assert_eq!((once[&CHANGED_AFTER_READ], once[&CHANGED_UNSEEN]), (20, 19), "{capture}");
+        assert_eq!(forwarded(&mut task, orders(capture)), [0; 0], "{capture}");
+        let again = revisions(&task);
+        assert_eq!(once, again, "{capture}");
+        // From any place on, too: a connector that restarts sends the end of the topic again.
+        for from in (0..orders(capture).len()).step_by(7) {
+            let tail = orders(capture).split_off(from);
+            assert_eq!(forwarded(&mut task, tail), [0; 0], "{capture} from {from} on");
+        }
+    }
+}
+
+/// The whole copy is that of the reads by their version, which other presets have by hand.
+#[test]
+fn newest_presets_copy_what_reads_by_version_copy() {
+    for (capture, newest, before) in [
+        ("postgres", "debezium-postgres@3", "debezium-postgres@2"),
+        ("mariadb", "debezium-mariadb@3", "debezium-mariadb@2"),
+    ] {
+        let mut task = Task::of(&format!("name: orders\npreset: {newest}\n"));
+        task.reasons(orders(capture));
+        let [by_hand, _] = twice(capture, before, "by_version");
+        assert_eq!(revisions(&task), by_hand, "{capture}");
+    }
 }

@@ -49,12 +49,12 @@ impl Compiler<'_> {
         if let Some(of) = &spec.of {
             return Some(of.clone());
         }
-        // Where a preset has a row as an object, it has written `of`.
+        // A preset by which a table can be kept has written `of`.
         let Some(preset) = self.preset else { return Some(vec![whole_value()]) };
-        let message = format!("the records of {} have no row as an object, which `table` needs", preset.name);
-        let help = "write `on` with statements of your own, whose parameters are paths into the record; or say by `of` \
-                    where an object is";
-        self.mistake(spec.place, message, "where is the row?", help);
+        if let Err(unkept) = preset.rows() {
+            let message = format!("the records of {} {}", preset.name, unkept.why);
+            self.mistake(spec.place, message, unkept.question, unkept.help);
+        }
         None
     }
 

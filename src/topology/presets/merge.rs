@@ -16,6 +16,8 @@ const UNVERSIONED: &str = "on_missing_version";
 /// Keys without effect for a sink that calls: it compares requests, and has an `on_conflict` of its own.
 const COMPARED: [&str; 2] = ["contents", ON_CONFLICT];
 const ON_CONFLICT: &str = "on_conflict";
+/// The form of an identity and of contents that is read from each row of a record.
+const ROWS: &str = "rows";
 
 /// The user's tree with the preset's blocks added; those get the place `place`.
 pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
@@ -24,15 +26,17 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
     };
     let is_own = |key: &str| entries.iter().any(|entry| entry.key == key);
     let (own_identity, ending) = (is_own("identity"), Ending::of(entries));
-    let has_rows = entries.iter().all(|entry| entry.key != "identity" || has_key(&entry.node, "rows"));
+    let has_rows = entries.iter().all(|entry| entry.key != "identity" || has_key(&entry.node, ROWS));
     for mut block in blocks {
         // A topology with its own identity must state again that it stays in one partition.
         let replaced = own_identity && block.key == "partitioned_by_identity";
-        // The contents of rows are useless if the topology's own identity has no rows.
-        let rowless = block.key == "contents" && !has_rows && has_key(&block.node, "rows");
         let uncompared = ending.calls && COMPARED.contains(&block.key.as_str());
-        if OWN_KEYS.contains(&block.key.as_str()) || replaced || rowless || uncompared {
+        if OWN_KEYS.contains(&block.key.as_str()) || replaced || uncompared {
             continue;
+        }
+        // The topology's own identity may have no rows. The contents of a record are then those of all its rows.
+        if block.key == "contents" && !has_rows {
+            take_rows_together(&mut block.node);
         }
         if ending.refuses(&block) {
             block.node.value = plain(Action::DeadLetter.as_str());
@@ -46,7 +50,7 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
     }
     if let Some(Node { value: Value::Mapping(keys), .. }) = inside(entries, &["sink", "postgres", "table"]) {
         let node = |value| Node { value, place };
-        let of = preset.rows().map(|rows| ("of", places(rows)));
+        let of = preset.rows().ok().map(|rows| ("of", places(rows)));
         let decimals = preset.has_text_decimals().then(|| ("decimals", node(plain(TEXT_DECIMALS))));
         for (key, node) in of.into_iter().chain(decimals) {
             if !keys.iter().any(|known| known.key == key) {
@@ -105,6 +109,18 @@ fn has_key(node: &Node, key: &str) -> bool {
         Value::Scalar { .. } => false,
         Value::List(items) => items.iter().any(|item| has_key(item, key)),
         Value::Mapping(entries) => entries.iter().any(|entry| entry.key == key || has_key(&entry.node, key)),
+    }
+}
+
+/// Writes `P` in place of each `{rows: P}`.
+fn take_rows_together(node: &mut Node) {
+    match &mut node.value {
+        Value::Scalar { .. } => {}
+        Value::List(items) => items.iter_mut().for_each(take_rows_together),
+        Value::Mapping(entries) => match entries.iter().position(|entry| entry.key == ROWS) {
+            Some(index) => *node = entries.swap_remove(index).node,
+            None => entries.iter_mut().for_each(|entry| take_rows_together(&mut entry.node)),
+        },
     }
 }
 

@@ -175,6 +175,31 @@ fn own_identity_loses_the_presets_partitioning() {
     assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
 }
 
+/// Without them the whole value would be compared, with the time of its delivery.
+#[test]
+fn own_identity_without_rows_keeps_the_presets_contents() {
+    let contents = |preset: &str, own: &str| {
+        load(&(bare(preset) + own)).topology.rules.contents.as_ref().map(ToString::to_string).unwrap()
+    };
+    let without_rows = "identity: [value.database, value.table, value.data.0.id]\n";
+    for preset in ALL {
+        let preset = preset.pinned();
+        let own = contents(&preset, "").replace("{rows: [value.data]}", "value.data");
+        assert_eq!(contents(&preset, &format!("{without_rows}on_null_value: drop\n")), own, "{preset}");
+    }
+    assert_eq!(contents("canal@1", without_rows), "[value.type, value.data]");
+    let rows = contents("canal@1", "identity: [{rows: value.data, named: [id]}]\n");
+    assert_eq!(rows, "[value.type, {rows: [value.data]}]");
+}
+
+/// A preset that is forgotten here would have its whole value taken for a row.
+#[test]
+fn every_preset_says_where_its_rows_are() {
+    for preset in ALL {
+        assert!(ROWS.iter().any(|(known, _)| preset.name.starts_with(known)), "{}", preset.pinned());
+    }
+}
+
 #[test]
 fn changed_epoch_const_keeps_the_digest() {
     let [first, second] =

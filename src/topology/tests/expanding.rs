@@ -22,7 +22,7 @@ impl Needs {
     fn are_met_by(self, preset: &Preset) -> bool {
         match self {
             Self::Nothing => true,
-            Self::Row => preset.rows().is_some(),
+            Self::Row => preset.rows().is_ok(),
             Self::Kinds => preset.text.contains("\nkinds:"),
         }
     }
@@ -101,7 +101,8 @@ fn every_preset_with_every_ending_expands_to_the_same_topology() {
             let text = format!("{}{ending}", begin(preset));
             if !needs.are_met_by(preset) {
                 let error = load_text(&text).expect_err("the preset lacks something").render(false);
-                let words = if needs == Needs::Row { "where is the row?" } else { "tells kinds of change apart" };
+                let row = |preset: &Preset| preset.rows().expect_err("no table can be kept").why;
+                let words = if needs == Needs::Row { row(preset) } else { "tells kinds of change apart" };
                 assert!(error.contains(words), "{error}");
                 continue;
             }
