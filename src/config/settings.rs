@@ -237,7 +237,10 @@ fn check_transactions(config: &Config, collected: &Collected, masked: &Masked, r
     let given = collected.last("commit.interval").unwrap_or(timeout);
     let at = (masked.of(given), given.text.place);
     let interval = show(interval_ms);
-    let help = format!("raise `transaction.timeout.ms` to {} or more, or lower `commit.interval`", interval_ms * 2);
+    let help = format!(
+        "raise `transaction.timeout.ms` to {} or more, or lower `commit.interval`",
+        interval_ms.saturating_mul(2)
+    );
     if timeout_ms <= interval_ms {
         let message = format!(
             "a transaction lasts for `commit.interval`, which is {interval}, and the broker ends it before{after}: \

@@ -62,6 +62,22 @@ fn decimal_with_its_schema_is_a_version() {
     }
 }
 
+/// A slash may be written with an escape in JSON: `\/w==` is `/w==`.
+#[test]
+fn decimal_whose_base64_is_escaped_is_a_version() {
+    let raw = |base64: &str| {
+        let schema = schema("REVISION", 0);
+        let value = format!(r#"{{"schema": {schema}, "payload": {{"ID": 1, "REVISION": "{base64}"}}}}"#);
+        Given { value: Some(value.into_bytes()), ..row("AQ==", true) }
+    };
+    for kind in ["integer", "decimal"] {
+        let mut task = Task::of(&topology(kind));
+        assert_eq!(task.reasons([raw(r"\/w=="), raw(r"\u0041Q==")]), [Reason::First, Reason::Newer], "{kind}");
+        assert_eq!(task.partition(0).0.version(), Some("1".to_owned()));
+        assert_eq!(task.reasons([raw("/w==")]), [Reason::VersionOlder], "{kind}");
+    }
+}
+
 /// A scale's zeros are no fraction; another fraction is no integer.
 #[test]
 fn decimal_with_places_is_an_integer_only_if_it_is_one() {

@@ -116,14 +116,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn integers_of_any_size_are_exact(number in any::<i128>(), padding in 0..9_usize, scale in 0..40_i32) {
+        fn integers_of_any_size_are_exact(number in any::<i128>(), padding in 0..9_usize, scale in -40..40_i32) {
             let fill = if number < 0 { 0xff } else { 0 };
             let bytes = [vec![fill; padding], number.to_be_bytes().to_vec()].concat();
             prop_assert_eq!(written(&bytes, 0).unwrap(), number.to_string());
             let text = written(&bytes, scale).unwrap();
-            let digits: String = text.chars().filter(|c| *c != '.').collect();
-            prop_assert_eq!(digits.parse::<i128>().unwrap(), number);
-            prop_assert_eq!(text.split_once('.').map_or(0, |(_, places)| places.len()), scale as usize);
+            let (whole, places) = text.split_once('.').unwrap_or((&text, ""));
+            prop_assert_eq!(places.len(), scale.max(0) as usize);
+            // As many zeros follow as a negative scale says; zero has none.
+            let zeros = if number == 0 { 0 } else { scale.min(0).unsigned_abs() as usize };
+            let (whole, zeros) = whole.split_at(whole.len() - zeros);
+            prop_assert!(zeros.bytes().all(|digit| digit == b'0'), "{}", text);
+            prop_assert_eq!(format!("{whole}{places}").parse::<i128>().unwrap(), number);
         }
     }
 }

@@ -22,6 +22,7 @@
 //! the schema gives [`Unlike`].
 
 use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::json;
 
@@ -31,7 +32,9 @@ pub(super) mod text;
 mod time;
 
 /// How many schemas are kept for a topic's values, or keys: each table has its own.
-const KNOWN_MAX: usize = 16;
+const KNOWN_MAX: usize = 256;
+/// How many bytes of schemas are kept, unless one alone has more.
+const KNOWN_BYTES_MAX: usize = 4 << 20;
 
 /// A value does not fit its type in the record's schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,40 +157,72 @@ impl Shape {
     }
 }
 
-/// The schemas that were met last, each read once: nothing is allocated for one that is known.
+/// The schemas that were used last, each read once: nothing is allocated for one that is known.
 #[derive(Debug, Default)]
 pub(super) struct Schemas {
-    known: Vec<(Box<[u8]>, Shape)>,
-    /// The schema that the next new one replaces.
-    oldest: usize,
-    /// The one of the current record, if it has one.
-    current: Option<usize>,
+    /// The hash of each that is known: comparing numbers finds one among hundreds quickly.
+    hashes: Vec<u64>,
+    /// In the same order.
+    known: Vec<Known>,
+    /// The bytes of all of them.
+    bytes: usize,
+    /// How many schemas were taken.
+    taken: u64,
+    /// The one that was taken last.
+    last: usize,
+    /// Whether the current record has it, rather than none.
+    is_current: bool,
+}
+
+/// A schema that was read.
+#[derive(Debug)]
+struct Known {
+    schema: Box<[u8]>,
+    shape: Shape,
+    /// When it was taken last, counted in schemas.
+    taken: u64,
 }
 
 impl Schemas {
     /// Takes the schema of the next record.
     pub fn take(&mut self, schema: Option<&[u8]>) {
-        self.current = schema.map(|schema| self.find(schema));
+        self.is_current = schema.is_some();
+        if let Some(schema) = schema {
+            self.taken += 1;
+            self.last = self.find(schema);
+            self.known[self.last].taken = self.taken;
+        }
     }
 
     /// The shape of the current record; plain if it has no schema.
     pub fn shape(&self) -> &Shape {
-        self.current.and_then(|at| self.known.get(at)).map_or(&Shape::Plain, |(_, shape)| shape)
+        self.known.get(self.last).filter(|_| self.is_current).map_or(&Shape::Plain, |known| &known.shape)
     }
 
     fn find(&mut self, schema: &[u8]) -> usize {
-        if let Some(at) = self.known.iter().position(|(known, _)| **known == *schema) {
+        // Records of one table follow each other, mostly.
+        if self.known.get(self.last).is_some_and(|known| *known.schema == *schema) {
+            return self.last;
+        }
+        let hash = xxh3_64(schema);
+        let mut alike = self.hashes.iter().zip(&self.known);
+        if let Some(at) = alike.position(|(known, Known { schema: bytes, .. })| *known == hash && **bytes == *schema) {
             return at;
         }
-        let new = (schema.into(), Shape::read(schema));
-        if self.known.len() < KNOWN_MAX {
-            self.known.push(new);
-            return self.known.len() - 1;
+        while self.known.len() >= KNOWN_MAX || !self.known.is_empty() && self.bytes + schema.len() > KNOWN_BYTES_MAX {
+            self.forget_one();
         }
-        let at = self.oldest;
-        self.oldest = (at + 1) % KNOWN_MAX;
-        self.known[at] = new;
-        at
+        self.bytes += schema.len();
+        self.hashes.push(hash);
+        self.known.push(Known { schema: schema.into(), shape: Shape::read(schema), taken: 0 });
+        self.known.len() - 1
+    }
+
+    /// Forgets the schema that was not used for the longest time.
+    fn forget_one(&mut self) {
+        let Some((at, _)) = self.known.iter().enumerate().min_by_key(|(_, known)| known.taken) else { return };
+        self.hashes.swap_remove(at);
+        self.bytes -= self.known.swap_remove(at).schema.len();
     }
 }
 

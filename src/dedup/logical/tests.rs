@@ -65,7 +65,7 @@ fn schemas_are_kept_and_give_way() {
             assert_eq!(schemas.shape(), &Shape::Logical(Logical::Decimal(scale as i32)), "{round}");
         }
     }
-    assert_eq!(schemas.known.len(), KNOWN_MAX);
+    assert_eq!((schemas.known.len(), schemas.hashes.len()), (KNOWN_MAX, KNOWN_MAX));
     schemas.take(None);
     assert_eq!(schemas.shape(), &Shape::Plain);
 }
@@ -143,4 +143,42 @@ fn rows_are_written_anew_and_the_rest_stays() {
     let mut out = Vec::new();
     row::write(br#"{"times":{"x":1},"clocks":[1]}"#, shape.at(&steps("after")), &mut out).unwrap();
     assert_eq!(out, br#"{"times":{"x":1},"clocks":[1]}"#);
+}
+
+/// With a schema more than are kept, those that are in use stay.
+#[test]
+fn schemas_in_use_are_not_read_again() {
+    let of = |number: usize| {
+        format!(r#"{{"type":"struct","fields":[{{"name":"io.debezium.time.Date","field":"f{number}"}}]}}"#)
+    };
+    let mut schemas = Schemas::default();
+    let address = |schemas: &Schemas| {
+        let Shape::Struct(fields) = schemas.shape() else { panic!("no struct") };
+        (fields.as_ptr(), String::from_utf8_lossy(&fields[0].0).into_owned())
+    };
+    let mut first = Vec::new();
+    for round in 0..4 {
+        for number in 0..100 {
+            schemas.take(Some(of(number).as_bytes()));
+            let found = address(&schemas);
+            assert_eq!(found.1, format!("f{number}"));
+            if round == 0 {
+                first.push(found);
+            } else {
+                assert_eq!(found, first[number], "the schema of table {number} was read again");
+            }
+        }
+        // Schemas that are met once take the place of others like them.
+        for once in 0..KNOWN_MAX - 100 {
+            schemas.take(Some(of(1_000 * (round + 1) + once).as_bytes()));
+        }
+    }
+    // Neither do large ones take more room than there is.
+    for number in 0..20 {
+        let large = format!("{}{}", of(number), " ".repeat(KNOWN_BYTES_MAX / 4));
+        schemas.take(Some(large.as_bytes()));
+        assert_eq!(address(&schemas).1, format!("f{number}"));
+        assert!(schemas.bytes <= KNOWN_BYTES_MAX);
+        assert_eq!(schemas.bytes, schemas.known.iter().map(|known| known.schema.len()).sum::<usize>());
+    }
 }

@@ -5,11 +5,16 @@ use std::io::Write as _;
 use super::{Unit, Unlike};
 
 const DAY_S: i64 = 86_400;
-/// The values that Debezium's PostgreSQL connector writes for infinite timestamps, taken from the JDBC driver.
+/// What Debezium's PostgreSQL connector writes for infinite timestamps: the JDBC driver's constants, as microseconds or, in
+/// releases that read these constants as what they are, as milliseconds. The constants come with either unit.
 const INFINITY: i64 = 9_223_372_036_825_200_000;
 const NEGATIVE_INFINITY: i64 = -9_223_372_036_832_400_000;
+/// The same moments in milliseconds, where the connector took the constants for microseconds: so it does with
+/// `time.precision.mode=connect`. PostgreSQL would read them as days of the year 294247 and 290308 BC.
+const INFINITY_MILLIS: i64 = INFINITY / 1_000;
+const NEGATIVE_INFINITY_MILLIS: i64 = NEGATIVE_INFINITY / 1_000;
 /// No database's calendar reaches further than this many days.
-const DAYS_MAX: i64 = 1 << 40;
+const DAYS_MAX: u64 = 1 << 40;
 
 impl Unit {
     /// How many make a second.
@@ -42,13 +47,7 @@ pub(super) fn write_date(days: i64, out: &mut Vec<u8>) -> Result<(), Unlike> {
 
 /// Appends a timestamp: `2026-01-31T12:00:00.5`, with `Z` if it is an instant.
 pub(super) fn write_timestamp(count: i64, unit: Unit, is_instant: bool, out: &mut Vec<u8>) -> Result<(), Unlike> {
-    let infinity = match count {
-        INFINITY => &b"infinity"[..],
-        NEGATIVE_INFINITY => b"-infinity",
-        _ => b"",
-    };
-    // Read as nanoseconds, these values would be moments in 2262 and 1677.
-    if !infinity.is_empty() && unit != Unit::Nano && !is_instant {
+    if let Some(infinity) = infinity(count, unit) {
         out.extend_from_slice(infinity);
         return Ok(());
     }
@@ -59,6 +58,18 @@ pub(super) fn write_timestamp(count: i64, unit: Unit, is_instant: bool, out: &mu
     out.extend_from_slice(if is_instant { b"Z" } else { b"" });
     out.extend_from_slice(if is_bc { b" BC" } else { b"" });
     Ok(())
+}
+
+/// The infinity that a connector means by this number, if it means one.
+fn infinity(count: i64, unit: Unit) -> Option<&'static [u8]> {
+    match (unit, count) {
+        (Unit::Milli | Unit::Micro, INFINITY) | (Unit::Milli, INFINITY_MILLIS) => Some(b"infinity"),
+        (Unit::Milli | Unit::Micro, NEGATIVE_INFINITY) | (Unit::Milli, NEGATIVE_INFINITY_MILLIS) => Some(b"-infinity"),
+        // The constants would be moments of 2262 and 1677. What does not fit becomes the number closest to it.
+        (Unit::Nano, i64::MAX) => Some(b"infinity"),
+        (Unit::Nano, i64::MIN) => Some(b"-infinity"),
+        _ => None,
+    }
 }
 
 /// Appends a time of day, or a span of time, which may be negative or longer than a day: `12:30:00.25`.
@@ -85,7 +96,7 @@ fn write_clock(seconds: i64, fraction: i64, unit: Unit, out: &mut Vec<u8>) {
 
 /// Appends a day of the Gregorian calendar; returns whether its year is before Christ.
 fn write_day(days: i64, out: &mut Vec<u8>) -> Result<bool, Unlike> {
-    if days.abs() > DAYS_MAX {
+    if days.unsigned_abs() > DAYS_MAX {
         return Err(Unlike);
     }
     // Years begin in March here, so that a leap day is the last one; 719,468 days lie between 0000-03-01 and 1970.
@@ -133,6 +144,7 @@ mod tests {
         }
         assert_eq!(text(|out| write_date(i64::MAX, out)), Err(Unlike));
         assert_eq!(text(|out| write_date(i64::MIN + 1, out)), Err(Unlike));
+        assert_eq!(text(|out| write_date(i64::MIN, out)), Err(Unlike));
     }
 
     #[test]
@@ -149,6 +161,39 @@ mod tests {
             (INFINITY, Unit::Nano, false, "2262-04-11T23:47:16.8252"),
         ] {
             assert_eq!(text(|out| write_timestamp(count, unit, is_instant, out)).as_deref(), Ok(expected), "{count}");
+        }
+    }
+
+    /// With `time.precision.mode=connect` the connector writes both forms, depending on its release.
+    #[test]
+    fn infinite_timestamps_are_known_in_every_unit() {
+        for (count, unit, is_instant, expected) in [
+            (9_223_372_036_825_200_000, Unit::Milli, true, "infinity"),
+            (-9_223_372_036_832_400_000, Unit::Milli, true, "-infinity"),
+            (9_223_372_036_825_200, Unit::Milli, true, "infinity"),
+            (-9_223_372_036_832_400, Unit::Milli, true, "-infinity"),
+            (9_223_372_036_825_200, Unit::Milli, false, "infinity"),
+            (9_223_372_036_825_200, Unit::Micro, false, "2262-04-11T23:47:16.8252"),
+            (i64::MAX, Unit::Nano, false, "infinity"),
+            (i64::MIN, Unit::Nano, false, "-infinity"),
+            (i64::MAX - 1, Unit::Nano, false, "2262-04-11T23:47:16.854775806"),
+        ] {
+            assert_eq!(text(|out| write_timestamp(count, unit, is_instant, out)).as_deref(), Ok(expected), "{count}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a record says, nothing overflows.
+        #[test]
+        fn every_number_is_written_or_refused(
+            count in prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX)],
+            is_instant in any::<bool>(),
+        ) {
+            write_date(count, &mut Vec::new()).ok();
+            for unit in [Unit::Milli, Unit::Micro, Unit::Nano] {
+                write_time(count, unit, &mut Vec::new());
+                write_timestamp(count, unit, is_instant, &mut Vec::new()).ok();
+            }
         }
     }
 

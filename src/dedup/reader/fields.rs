@@ -127,14 +127,21 @@ impl Fields {
         Ok(())
     }
 
-    /// Appends what the path with this number leads to, as [`Field::write`] does, a value of a logical type as what it is.
+    /// Appends what the path with this number leads to, as [`Field::write`] does; a value of a logical type as what it is,
+    /// also inside of an object or an array.
     /// Returns false if it is missing.
     ///
     /// # Errors
     /// It is not what the record's schema says, in words.
     pub fn write(&self, number: usize, record: &Record<'_>, out: &mut Vec<u8>) -> Result<bool, &'static str> {
         let field = self.get(number, record);
-        let Shape::Logical(logical) = self.shape(number) else { return Ok(field.write(out)) };
+        let logical = match (self.shape(number), field) {
+            (Shape::Logical(logical), _) => logical,
+            (Shape::Struct(_) | Shape::Array(_) | Shape::Map(_), Field::Json(json)) => {
+                return row::write(json, self.shape(number), out).map(|()| true).map_err(|_| UNLIKE_SCHEMA);
+            }
+            _ => return Ok(field.write(out)),
+        };
         let mut unescaped = Vec::new();
         let raw = match field {
             Field::Missing => return Ok(false),
@@ -300,5 +307,49 @@ mod tests {
             assert_eq!(fields.object(number, &other), None);
         }
         assert!(fields.scan(&record(Some(b"{"))).is_err());
+    }
+
+    /// `json_populate_record(null::t, $1)` gets a row whose decimals are numbers.
+    #[test]
+    fn values_of_logical_types_are_decoded_inside_objects_and_arrays() {
+        let decimal = r#"{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parameters":{"scale":"2"},"field":"price"}"#;
+        let schema = format!(
+            r#"{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[{{"type":"int32","field":"id"}},{decimal}]}},{{"type":"array","field":"prices","items":{decimal}}}]}}"#
+        );
+        let value = |price: &str| {
+            format!(
+                r#"{{"schema": {schema}, "payload": {{"after": {{"id":1,"price":"{price}"}}, "prices": ["{price}"], "n": 5}}}}"#
+            )
+        };
+        let written = |path: &str, price: &str| {
+            let mut rules = Rules::new(Identity { parts: Vec::new() }, None);
+            rules.value_format = Format::ConnectJson;
+            let mut wanted = Wanted::default();
+            let number = wanted.scalar(Path::parse(path).unwrap());
+            let mut fields = Fields::new(&rules, &wanted);
+            let value = value(price);
+            let record = Record {
+                topic: "in",
+                partition: 0,
+                offset: 0,
+                timestamp: None,
+                key: None,
+                value: Some(value.as_bytes()),
+                headers: Headers::default(),
+            };
+            fields.scan(&record).unwrap();
+            let mut out = Vec::new();
+            fields.write(number, &record, &mut out).map(|is_there| (is_there, String::from_utf8(out).unwrap()))
+        };
+        for (path, expected) in [
+            ("value.after", r#"{"id":1,"price":-26588.24}"#),
+            ("value.after.price", "-26588.24"),
+            ("value.prices", "[-26588.24]"),
+            ("value.n", "5"),
+        ] {
+            assert_eq!(written(path, "1234"), Ok((true, expected.to_owned())), "{path}");
+        }
+        assert_eq!(written("value.after", "12.50"), Err(UNLIKE_SCHEMA));
+        assert_eq!(written("value.no", "1234"), Ok((false, String::new())));
     }
 }

@@ -223,7 +223,7 @@ fn decode<'v>(
 ) -> Result<Value<'v>, Rejection> {
     let is_numeric = matches!(kind, VersionKind::Integer | VersionKind::Decimal | VersionKind::Timestamp);
     let raw = match value {
-        Value::Text(text) if is_numeric => Raw::Text(text),
+        Value::Text(text) | Value::Escaped(text) if is_numeric => Raw::Text(text),
         Value::Composite(object) if is_numeric => Raw::Composite(object),
         _ => return Ok(value),
     };
@@ -233,6 +233,14 @@ fn decode<'v>(
     if !logical.is_number() {
         return Ok(value);
     }
+    let mut unescaped = Vec::new();
+    let raw = match (value, raw) {
+        (Value::Escaped(text), _) => {
+            json::unescape(text, &mut unescaped);
+            Raw::Text(&unescaped)
+        }
+        (_, raw) => raw,
+    };
     decoded.clear();
     logical.write(raw, decoded).map_err(|_| rejection::unlike_schema(&spot.path))?;
     if kind == VersionKind::Integer {
