@@ -653,6 +653,8 @@ pub enum Detail {
     TooFewBrokers(i32),
     /// Another process holds something that this one needs for itself.
     InUse,
+    /// A batch of a partition cannot be read as its leader has it: another replica may have it whole.
+    Damaged,
 }
 
 /// What a client may not do with a topic.
@@ -687,10 +689,11 @@ impl Error {
         self.detail
     }
 
-    /// Whether a later start may succeed without a change to this program's input: a topic may have been created, or another
-    /// process may have ended.
+    /// Whether a later start may succeed without a change to this program's input: a topic may have been created, another
+    /// process may have ended, or another broker may lead a partition.
     pub fn may_pass(&self) -> bool {
-        self.kind != ErrorKind::Refused || matches!(self.detail, Some(Detail::Missing | Detail::InUse))
+        self.kind != ErrorKind::Refused
+            || matches!(self.detail, Some(Detail::Missing | Detail::InUse | Detail::Damaged))
     }
 
     /// Whether a right is missing.

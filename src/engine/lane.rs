@@ -376,7 +376,9 @@ impl<C: Cluster> Lane<C> {
             tasks: self.tasks.len(),
             drained: count(&drained),
             failed: count(&|task| matches!(task.phase, Phase::Failed)),
-            panicked: count(&|task| matches!(task.phase, Phase::Failed) && task.panics.are_too_many()),
+            passing: count(&|task| {
+                matches!(task.phase, Phase::Failed) && (task.may_pass || task.panics.are_too_many())
+            }),
             restoring: count(&|task| !at_rest(task)),
         });
     }

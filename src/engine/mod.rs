@@ -178,7 +178,7 @@ pub enum Error {
         name: String,
         /// How many.
         tasks: usize,
-        /// Whether all of them were refused, and none has panicked.
+        /// Whether all of them were refused, and a later start would refuse them again.
         refused: bool,
     },
     /// Topics that match the input's pattern were not read. They are checked again and again, since they may be repaired.
@@ -454,7 +454,7 @@ impl Job {
         let Self { context, lanes, watches } = self;
         let name = context.topology.name.clone();
         let mut outcome = Ok(());
-        let (mut stopped, mut panicked) = (0, 0);
+        let (mut stopped, mut passing) = (0, 0);
         for lane in lanes {
             let ended = match lane.thread.join() {
                 Ok(Ok(())) => Ok(()),
@@ -466,7 +466,7 @@ impl Job {
             };
             outcome = Error::and(outcome, ended);
             let counts = lane.status.counts();
-            (stopped, panicked) = (stopped + counts.failed, panicked + counts.panicked);
+            (stopped, passing) = (stopped + counts.failed, passing + counts.passing);
         }
         for watch in watches {
             if watch.join().is_ok() {
@@ -477,7 +477,7 @@ impl Job {
         let of_tasks = match (stopped, context.topics.refused_count()) {
             (0, 0) => Ok(()),
             (0, topics) => Err(Error::Topics { name, topics }),
-            (tasks, _) => Err(Error::Tasks { name, tasks, refused: panicked == 0 }),
+            (tasks, _) => Err(Error::Tasks { name, tasks, refused: passing == 0 }),
         };
         Error::and(outcome, of_tasks)
     }

@@ -91,6 +91,11 @@ pub enum Then {
 }
 
 impl Setback {
+    /// Whether a later start may succeed without any change, though the task stops.
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Cluster(error) if error.may_pass())
+    }
+
     /// What it leads to.
     pub fn then(&self) -> Then {
         match self {
@@ -188,9 +193,14 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
         setback => setback.to_string(),
     };
     match setback.then() {
-        Then::Stop => return stop(context, task, held, &reason),
-        Then::AskAgain if task.doubted >= context.limits.doubts_max => return stop(context, task, held, &reason),
-        Then::StopUnlessProven if !context.proven.has(&task.input.topic) => return stop(context, task, held, &reason),
+        Then::Stop => return stop(context, task, held, (&reason, setback.may_pass())),
+        // What brokers have said so often is believed, so somebody has to look at it.
+        Then::AskAgain if task.doubted >= context.limits.doubts_max => {
+            return stop(context, task, held, (&reason, setback.may_pass()));
+        }
+        Then::StopUnlessProven if !context.proven.has(&task.input.topic) => {
+            return stop(context, task, held, (&reason, setback.may_pass()));
+        }
         // Whether another may be built in its place is known once the task has settled again.
         Then::Rebuild => {
             if let Setback::State(state::Error::Damaged { reason, .. }) = setback {
@@ -215,15 +225,15 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
 }
 
-/// Stops a task that is refused; the store that it `held` is put back.
-pub fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held>, reason: &str) {
+/// Stops a task for this reason, which may pass or not; the store that it `held` is put back.
+pub fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held>, (reason, may_pass): (&str, bool)) {
     if let Some(Err(error)) = held.map(|held| held.give_back(context)) {
         tracing::error!(
             task = %task.input, reason = %error,
             "the store was not put back; it will be when the task next starts"
         );
     }
-    task.fail(reason);
+    task.fail(reason, may_pass);
 }
 
 /// What the task knows about itself.

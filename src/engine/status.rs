@@ -17,8 +17,8 @@ pub struct Counts {
     pub drained: usize,
     /// Those that have stopped for good.
     pub failed: usize,
-    /// Those of them that have panicked too often: all others were refused.
-    pub panicked: usize,
+    /// Those of them that a later start may get beyond without any change: the others were refused.
+    pub passing: usize,
     /// Those that are not at work yet.
     pub restoring: usize,
 }

@@ -120,6 +120,8 @@ pub struct Task<C: Cluster> {
     pub topic: InputTopic,
     /// Its phase.
     pub phase: Phase<C>,
+    /// Whether a later start may get beyond why it has stopped, if it has.
+    pub may_pass: bool,
     /// The store, once it is locked.
     pub held: Option<Held>,
     /// What was found wrong with the store's files while reading it: the next time it is opened, another is built.
@@ -204,6 +206,7 @@ impl<C: Cluster> Task<C> {
             dir: context.state_dir.task_dir(&context.topology.name, &input),
             topic,
             phase,
+            may_pass: false,
             held: None,
             damaged: None,
             committed: Position::default(),
@@ -307,9 +310,10 @@ impl<C: Cluster> Task<C> {
         self.presence.health.gated(&self.presence.topology, &self.input, gated);
     }
 
-    /// Stops the task for good.
-    pub fn fail(&mut self, reason: &str) {
+    /// Stops the task for good; `may_pass` says whether a later start may succeed without any change.
+    pub fn fail(&mut self, reason: &str, may_pass: bool) {
         tracing::error!(task = %self.input, reason, "task stopped");
+        self.may_pass = may_pass;
         self.presence.health.task_stopped(&self.presence.topology, &self.input);
         self.held = None;
         self.waits_for_sink = None;

@@ -14,7 +14,7 @@ use std::time::Instant;
 use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
 use super::native::{Incoming, Rejection, allowed_bytes, c_string, rejection};
-use crate::cluster::{Error, ErrorKind};
+use crate::cluster::{Detail, Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::yaml::units;
 
@@ -250,6 +250,7 @@ pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Fail
                  the brokers: bring them back from another replica, or give up what is in it (docs/operations.md says how)"
             ),
         )
+        .with(Some(Detail::Damaged))
         .of(partition),
         Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED => {
             let mut error = failure.plain(format_args!("reading {partition} at offset {offset}")).of(partition);

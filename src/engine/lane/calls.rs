@@ -254,7 +254,7 @@ impl<C: Cluster> Lane<C> {
                 }
                 self.drop_window(id);
                 if let Some(task) = self.tasks.get_mut(&id) {
-                    task.fail(&reason);
+                    task.fail(&reason, false);
                 }
             }
             _ => {}

@@ -78,7 +78,7 @@ impl<C: Cluster> Lane<C> {
                     match error.partition {
                         // It has been readable before: the right to read may be granted again.
                         Some(_) if error.is_denied() && self.has_read(id) => self.restart_running(id),
-                        Some(_) => self.on_unreadable(id, &error.message),
+                        Some(_) => self.on_unreadable(id, &error),
                         None => self.restart_running(id),
                     }
                 }
@@ -144,18 +144,18 @@ impl<C: Cluster> Lane<C> {
                 tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
             }
             let (held, refusal) = (task.held.take(), growth.refusal(task.topic.task_count));
-            restore::stop(&self.context, task, held, &refusal.to_string());
+            restore::stop(&self.context, task, held, (&refusal.to_string(), false));
         }
     }
 
     /// A record that cannot be read is tried a few more times; then its task stops, and no other.
-    pub(super) fn on_unreadable(&mut self, id: TaskId, reason: &str) {
+    pub(super) fn on_unreadable(&mut self, id: TaskId, error: &cluster::Error) {
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let (offset, times) = task.unreadable;
         task.unreadable = (task.committed.next, if offset == task.committed.next { times + 1 } else { 1 });
         if task.unreadable.1 >= UNREADABLE_TIMES_MAX {
-            task.fail(reason);
+            task.fail(&error.message, error.may_pass());
         }
     }
 
@@ -174,7 +174,7 @@ impl<C: Cluster> Lane<C> {
             self.context.topics.grow(&task.input.topic, Growth::Input(task.input.partition as u32 + 1));
         }
         if let Some(growth) = self.context.topics.grown(&task.input.topic) {
-            task.fail(&growth.refusal(task_count).to_string());
+            task.fail(&growth.refusal(task_count).to_string(), false);
         }
         self.restoring = true;
         self.tasks.insert(self.next_id, task);

@@ -102,7 +102,7 @@ impl<C: Cluster> Lane<C> {
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         match failure.cause {
-            Cause::Refused(refusal) => task.fail(&refusal.to_string()),
+            Cause::Refused(refusal) => task.fail(&refusal.to_string(), false),
             // What comes before it was in the transaction that was aborted.
             Cause::RefusedAt(at, reason) => task.refused_at = Some((at, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
@@ -136,7 +136,7 @@ impl<C: Cluster> Lane<C> {
         // A record that is to blame is not processed, but what comes before it is.
         if task.panics.are_too_many() && task.panics.stop_before().is_none_or(|_| at.record().is_none()) {
             let reason = format!("{}: {}", task.input, task.panics);
-            restore::stop(&self.context, &mut task, held, &reason);
+            restore::stop(&self.context, &mut task, held, (&reason, true));
         }
         self.restoring = true;
         self.tasks.insert(self.next_id, task);
@@ -363,7 +363,7 @@ impl<C: Cluster> Lane<C> {
                 {
                     tracing::warn!(task = %self.tasks[&id].input, reason = %error.message, "reading is refused");
                     // The right to read may be granted again; a task that works alone has read before.
-                    if error.is_denied() { self.restart(id) } else { self.on_unreadable(id, &error.message) }
+                    if error.is_denied() { self.restart(id) } else { self.on_unreadable(id, &error) }
                 }
                 Outcome::SetBack(cause) => {
                     let task = match &cause {

@@ -49,11 +49,13 @@ pub fn problem(name: &str, error: &cluster::Error, settings: &config::TopicSetti
             agreeing(brokers, "is", "are"),
             counted(brokers, "broker")
         ),
-        Some(Detail::Denied(None) | Detail::Missing | Detail::Lost | Detail::InUse) | None => format!(
-            "create it by hand, or see topics.replication_factor ({}), topics.min_insync_replicas ({}) and \
+        Some(Detail::Denied(None) | Detail::Missing | Detail::Lost | Detail::InUse | Detail::Damaged) | None => {
+            format!(
+                "create it by hand, or see topics.replication_factor ({}), topics.min_insync_replicas ({}) and \
              topics.create",
-            settings.replication_factor, settings.min_insync_replicas
-        ),
+                settings.replication_factor, settings.min_insync_replicas
+            )
+        }
     };
     Some(Finding::refused(format!("topic {name:?} cannot be created: {}", error.message), help))
 }

@@ -75,7 +75,7 @@ fn refuse_behind(records: usize) {
     let unknown = CommittedOffset { offset: committed.offset + 2, metadata: metadata.to_string() };
     site.cluster.reset_offset("ratchet.shop", &partition, Some(unknown)).unwrap();
     let ended = site.drain(&topology);
-    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");
+    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{ended:?}");
     assert_eq!(whole(&site), before, "the copy is gone");
     // Once that is mended, the task continues.
     site.cluster.reset_offset("ratchet.shop", &partition, Some(committed)).unwrap();

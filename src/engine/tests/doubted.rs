@@ -67,7 +67,7 @@ fn outdated_report_of_a_broker_is_asked_again() {
 fn repeated_report_is_believed() {
     for (nth, (outdated, is_stored)) in OUTDATED.into_iter().enumerate() {
         let (ended, _, forwarded) = process_with(outdated, u32::MAX, is_stored);
-        assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{nth}: {ended:?}");
+        assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{nth}: {ended:?}");
         assert_eq!(forwarded, 2, "{nth}");
     }
 }

@@ -218,6 +218,7 @@ impl cluster::Reader for FaultyReader {
         if faults.unreadable == Some(&*partition.topic) {
             faults.read.fetch_add(1, Ordering::SeqCst);
             return Err(cluster::Error::new(ErrorKind::Refused, format!("{partition} cannot be read at offset 0"))
+                .with(Some(cluster::Detail::Damaged))
                 .of(partition));
         }
         if &*partition.topic == faults.alone.input

@@ -35,7 +35,8 @@ fn isolated_task_gives_up_on_an_unreadable_record() {
     let tried = faults.read.load(Ordering::SeqCst);
     assert!(!stop.load(Ordering::Relaxed) || Instant::now() < deadline, "tried {tried} times, and still going on");
     let ended = run.join().unwrap();
-    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");
+    // The copy of one broker may be damaged: another may lead the partition at the next start.
+    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: false, .. })), "{ended:?}");
     assert_eq!(tried, 5);
     assert!(site.values(OUTPUT).is_empty());
 }

@@ -27,7 +27,7 @@ fn store_with_a_lost_position_record_is_refused_and_named_by_a_rebuild() {
         .unwrap();
     drop(store);
     let ended = site.drain(&topology);
-    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, .. })), "{ended:?}");
+    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{ended:?}");
     let Err(rebuild::Error::Refused(words)) = rebuilt() else { panic!("it is usable") };
     assert!(words.len() == 1 && words[0].contains("processed again: move its folder away"), "{words:?}");
 
