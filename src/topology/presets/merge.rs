@@ -14,7 +14,10 @@ const UNREAD: [&str; 3] = ["on_invalid", "on_missing", "on_null_value"];
 /// The action on records whose calls would all have the same key.
 const UNVERSIONED: &str = "on_missing_version";
 /// Keys without effect for a sink that calls: it compares requests, and has an `on_conflict` of its own.
-const COMPARED: [&str; 2] = ["contents", ON_CONFLICT];
+const COMPARED: [&str; 2] = [CONTENTS, ON_CONFLICT];
+const CONTENTS: &str = "contents";
+/// The contents of a topology that compares none; an `on_conflict` has no effect there.
+const NONE: &str = "none";
 const ON_CONFLICT: &str = "on_conflict";
 /// The form of an identity and of contents that is read from each row of a record.
 const ROWS: &str = "rows";
@@ -27,15 +30,17 @@ pub(super) fn merge(mut tree: Node, preset: &Preset, place: Place) -> Node {
     let is_own = |key: &str| entries.iter().any(|entry| entry.key == key);
     let (own_identity, ending) = (is_own("identity"), Ending::of(entries));
     let has_rows = entries.iter().all(|entry| entry.key != "identity" || has_key(&entry.node, ROWS));
+    let compares_none = entries.iter().any(|entry| entry.key == CONTENTS && is_plain(&entry.node, NONE));
     for mut block in blocks {
         // A topology with its own identity must state again that it stays in one partition.
         let replaced = own_identity && block.key == "partitioned_by_identity";
-        let uncompared = ending.calls && COMPARED.contains(&block.key.as_str());
+        let uncompared =
+            ending.calls && COMPARED.contains(&block.key.as_str()) || compares_none && block.key == ON_CONFLICT;
         if OWN_KEYS.contains(&block.key.as_str()) || replaced || uncompared {
             continue;
         }
         // The topology's own identity may have no rows. The contents of a record are then those of all its rows.
-        if block.key == "contents" && !has_rows {
+        if block.key == CONTENTS && !has_rows {
             take_rows_together(&mut block.node);
         }
         if ending.refuses(&block) {
@@ -76,8 +81,7 @@ impl Ending {
     fn of(entries: &mut [Entry]) -> Self {
         let calls = ["http", "handler"].iter().any(|kind| inside(entries, &["sink", kind]).is_some());
         let is_sink = inside(entries, &["sink"]).is_some();
-        let has_inbox = inside(entries, &["sink", "postgres", "dedup"])
-            .is_some_and(|dedup| matches!(&dedup.value, Value::Scalar { text, .. } if text == "inbox"));
+        let has_inbox = inside(entries, &["sink", "postgres", "dedup"]).is_some_and(|dedup| is_plain(dedup, "inbox"));
         let mut has = |key| inside(entries, &["sink", "postgres", key]).is_some();
         Self { is_sink, calls, keeps_last: !is_sink || has("table") && !has("outbox") && !has_inbox }
     }
@@ -87,7 +91,7 @@ impl Ending {
         if block.key == ON_CONFLICT {
             return !self.keeps_last;
         }
-        let forwards = matches!(&block.node.value, Value::Scalar { text, .. } if text == Action::Forward.as_str());
+        let forwards = is_plain(&block.node, Action::Forward.as_str());
         let key = block.key.as_str();
         forwards && (self.is_sink && UNREAD.contains(&key) || self.calls && key == UNVERSIONED)
     }
@@ -101,6 +105,11 @@ fn is_merged(entry: &Entry) -> bool {
         ("kinds", Value::Mapping(keys)) => !keys.iter().any(|key| key.key == "of"),
         _ => false,
     }
+}
+
+/// Whether the node is this word.
+fn is_plain(node: &Node, word: &str) -> bool {
+    matches!(&node.value, Value::Scalar { text, .. } if text == word)
 }
 
 /// Whether this key stands somewhere in the node.

@@ -63,9 +63,18 @@ fn contents_are_read_as_written_and_are_the_value_by_default() {
         "name: t\ninput: {topics: [in]}\nidentity: {fingerprint: value, except: [value.at]}\noutput: {topic: out}\n";
     let by_fingerprint = load_text(by_fingerprint).map_err(|report| report.render(false)).unwrap();
     assert_eq!(by_fingerprint.topology.rules.contents, None, "the identity says what is the same");
+    let whole = load_text("name: t\ninput: {topics: [in]}\nidentity: value\noutput: {topic: out}\n");
+    assert_eq!(whole.map_err(|report| report.render(false)).unwrap().topology.rules.contents, None, "it is the value");
     let called = "name: t\ninput: {topics: [in]}\nidentity: key\nsink: {handler: {on_in_doubt: dead_letter}}\n";
     let called = load_text(called).map_err(|report| report.render(false)).unwrap();
     assert_eq!(called.topology.rules.contents, None, "calls are compared by what they ask for");
+}
+
+#[test]
+fn contents_of_a_preset_can_be_switched_off() {
+    let text = "name: t\npreset: debezium-postgres@3\ninput: {topics: [in]}\ncontents: none\noutput: {topic: out}\n";
+    let loaded = load_text(text).map_err(|report| report.render(false)).unwrap();
+    assert_eq!(loaded.topology.rules.contents, None);
 }
 
 #[test]
