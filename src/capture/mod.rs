@@ -2,19 +2,25 @@
 //!
 //! - [`Lines`]: the lines of files and of standard input, one after the other
 //! - [`Captured`]: the content of a line: a record's value, or a whole record in the envelope of `kcat -J`
+//! - [`differences()`]: the places in which two values differ
+//! - [`unwrap()`]: a value without what Kafka Connect's and Avro's JSON wrap around it
 //! - [`looks`]: what bytes look like, for hints
 //!
 //! **Failure**: [`Error`], with a message for the user and what to do instead.
 
 use std::path::PathBuf;
 
+mod differences;
 mod envelope;
 mod lines;
 pub mod looks;
 mod packed;
+mod wrapping;
 
+pub use differences::{Place, differences};
 pub use envelope::{Captured, looks_like_kcat, topic_of_kcat};
 pub use lines::{LineNumber, Lines};
+pub use wrapping::unwrap;
 
 /// A capture that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -84,8 +84,8 @@ pub use path::{Number, Path, Scalar, Source};
 pub use progress::{Bounds, Progress, RANGES_MAX, Ranges};
 pub use reader::{Field, Fields, Reader, Reading, Rejection, Row, Wanted};
 pub use rules::{
-    Actions, Contents, ContentsPart, Epoch, EpochPart, Identity, IdentityPart, Kinds, Limits, Names, OnNull, Places,
-    Retention, Rules, Version, VersionPart,
+    ADDED_PREFIX, Actions, Contents, ContentsPart, Epoch, EpochPart, Identity, IdentityPart, Kinds, Limits, Names,
+    OnNull, Places, Retention, Rules, Version, VersionPart,
 };
 pub use timestamp::{Moment, parse as parse_timestamp};
 pub use version::describe as describe_version;

@@ -2,6 +2,7 @@
 //!
 //! - [`Partitions`]: a [`Model`] for each partition, as a run has a task for each
 //! - [`Explanation`]: what was read of a record and what it was compared with, as JSON for people
+//! - [`Contrast`]: in what a conflict differs from an earlier record
 //! - [`Rehearser`]: judges, and renders what a record would cause in a sink, or makes its call to a provider whose
 //!   answers are given
 //! - [`run_case`]: one of a topology's own tests, and how its [`Outcome`] differs from the expected one
@@ -17,11 +18,13 @@ use crate::dedup::{Model, Rules};
 
 mod calls;
 mod case;
+mod contrast;
 mod effects;
 mod explanation;
 
 pub use calls::{Answered, Made};
 pub use case::{Carried, Difference, Judged, Outcome, run_case};
+pub use contrast::Contrast;
 pub use effects::{Answer, Called, Rehearser, as_json};
 pub use explanation::Explanation;
 
