@@ -174,7 +174,7 @@ impl Chosen {
         let Trial { caught, alike, rises, .. } = self.trial;
         let again = caught + alike;
         let (records, have) = (counted(again, "record"), agreeing(again, "has", "have"));
-        let differing = table.differing(&self.identity);
+        let differing = table.differing(&self.identity, self.version);
         let except =
             if differing.is_empty() { String::new() } else { format!(", except for {}", differing.join(", ")) };
         why.push(match again {
@@ -201,13 +201,17 @@ impl Chosen {
     /// Why this version, in sentences; empty if there is none.
     pub fn why_version(&self, table: &Table) -> Vec<String> {
         let Some(version) = self.version else { return Vec::new() };
-        let Trial { rises, falls, .. } = self.trial;
+        let Trial { rises, falls, shared, .. } = self.trial;
         let mut why = vec![table.fields[version].words(table.rows)];
+        let sharing = match shared {
+            0 => "no two changes share one".to_owned(),
+            shared => format!("{} {} that of another", counted(shared, "change"), agreeing(shared, "has", "have")),
+        };
         why.push(if rises == 0 {
             "nothing came in two versions, so only its name says that it is one".to_owned()
         } else {
             format!(
-                "within an identity it rises {}, falls {}, and no two changes share one",
+                "within an identity it rises {}, falls {}, and {sharing}",
                 counted(rises, "time"),
                 counted(falls, "time")
             )
@@ -242,7 +246,7 @@ impl Chosen {
         let mut unsure = Vec::new();
         let Trial { alike, caught, .. } = self.trial;
         if alike > 0 {
-            let differing = table.differing(&self.identity).join(", ");
+            let differing = table.differing(&self.identity, self.version).join(", ");
             unsure.push(format!(
                 "{} {} from an earlier one with the same {identity} only in {differing}, and {} taken for that one sent \
                  again; if each is an event of its own, add what distinguishes them to `identity`",
@@ -286,7 +290,9 @@ impl Chosen {
                  change, or remove both if it does not"
             ));
         } else if names::version_score(name) < STRONG {
-            unsure.push(format!("{path} is a time: two changes within its precision would count as one"));
+            unsure.push(format!(
+                "{path} is a time: two changes within its precision are passed on as they come, whichever is the newer one"
+            ));
         }
         if self.trial.returns > 0 {
             unsure.push(format!(

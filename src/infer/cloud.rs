@@ -4,6 +4,7 @@
 //! ids from a position, which all rows of a snapshot or of one statement share.
 
 use super::choose::Chosen;
+use super::compared::{Compared, Contents, Order};
 use super::fields::Table;
 use super::keys;
 use super::meaning::{Meaning, by_fields, by_fingerprint, wrapped};
@@ -139,6 +140,14 @@ fn debezium(meaning: &mut Meaning, sample: &Sample, table: &Table, mode: Mode, c
     meaning.body.line(&format!("kinds: {{of: {}, delete: [d], read: [r]}}", mode.path("iodebeziumop")));
     meaning.body.line("on_missing: forward");
     meaning.follows_deletes = true;
+    let contents = match mode {
+        Mode::Structured => Contents::Known(
+            "value.data",
+            "What a change says is its kind and its data; the attributes tell of the position and of the delivery.",
+        ),
+        Mode::Binary => Contents::of_value(table),
+    };
+    meaning.compared = Some(Compared { order: Order::Version, contents });
     meaning.body.unsure.push(
         "positions compare within one server: where the source is restored or replaced by another, write an `epoch` \
          block, as the preset of the connector has one"

@@ -1,6 +1,7 @@
 //! AWS DMS with details of transactions (`IncludeTransactionDetails`): the time of the commit, and a change's number in
 //! its transaction.
 
+use super::compared::{Compared, Contents, Order};
 use super::fields::Table;
 use super::meaning::Meaning;
 use super::propose::in_yaml;
@@ -46,6 +47,12 @@ pub fn propose(meaning: &mut Meaning, sample: &Sample, shape: (&Shape, usize)) {
     body.line(r#"  - {of: value.metadata."transaction-record-id", as: integer}"#);
     body.line("kinds: {of: value.metadata.operation, delete: [delete], read: [load]}");
     body.line("on_missing: forward");
+    let contents = Contents::Known(
+        "value.data",
+        "What a change says is its kind and its row; `metadata` tells of the transaction and of the delivery.",
+    );
+    meaning.compared = Some(Compared { order: Order::Version, contents });
+    let body = &mut meaning.body;
     body.unsure.push("the columns that identify a row are guessed: name those of the primary key".to_owned());
     body.unsure.push(
         "two transactions that change one row and commit in the same microsecond are ordered by their changes' numbers, \

@@ -3,8 +3,9 @@
 use super::propose::Proposal;
 use super::sample::Sample;
 use super::tally::Tally;
+use super::ties::Ties;
 use crate::capture::looks;
-use crate::dedup::{Reason, Verdict};
+use crate::dedup::{Action, Reason, Verdict};
 use crate::topology::Topology;
 use crate::words::{agreeing, counted};
 
@@ -39,8 +40,28 @@ pub fn add(proposal: &mut Proposal, sample: &Sample, topology: &Topology, tally:
         }
     }
     proposal.unsure.splice(0..0, invalid);
+    if proposal.preset.is_some() {
+        proposal.unsure.extend(conflicts(topology, tally.ties(), &of));
+    }
     proposal.unsure.extend(unlike(tally, &of));
     proposal.unsure.extend(odd_timestamps(sample));
+}
+
+/// Records that are conflicts by a preset.
+fn conflicts(topology: &Topology, ties: &Ties, of: &dyn Fn(usize) -> String) -> Option<String> {
+    let first = ties.first.as_ref()?;
+    let (has, identity) = match (ties.conflicts, topology.rules.version.is_some()) {
+        (1, true) => ("has", "the newest version of its identity"),
+        (_, true) => ("have", "the newest version of their identity"),
+        (count, false) => (agreeing(count, "has", "have"), "the identity of an earlier one"),
+    };
+    let action = topology.rules.actions.conflict;
+    let fate = if action == Action::Forward { "passed on" } else { "not passed on" };
+    Some(format!(
+        "{} {has} {identity} and other contents: {}; by `on_conflict: {action}` of the preset such a record is {fate}",
+        of(ties.conflicts),
+        first.words(),
+    ))
 }
 
 /// Records that would be dropped although no earlier record of their identity says the same.

@@ -107,18 +107,19 @@ impl Table {
         self.places.iter().any(|(topic, partition)| *first.entry(topic).or_insert(*partition) != *partition)
     }
 
-    /// The fields in which records of an identity differ that are otherwise the same, as paths.
-    pub fn differing(&self, identity: &[usize]) -> Vec<String> {
+    /// The fields in which records differ that are otherwise the same, and have one identity and one version, as paths.
+    pub fn differing(&self, identity: &[usize], version: Option<usize>) -> Vec<String> {
         let of_delivery = |&field: &usize| {
             let Field { path, name, .. } = &self.fields[field];
             path.source == Source::Value && (names::is_of_delivery(name) || names::may_be_of_delivery(name))
         };
         let candidates: Vec<usize> = (0..self.fields.len()).filter(of_delivery).collect();
-        let mut first: HashMap<(u64, u64), usize> = HashMap::new();
+        let mut first: HashMap<(u64, Option<i128>, u64), usize> = HashMap::new();
         let mut differing: HashSet<usize> = HashSet::new();
         for row in 0..self.rows {
             let Some(key) = self.key(identity, row, true) else { continue };
-            let earlier = *first.entry((key, self.cores[row])).or_insert(row);
+            let order = version.and_then(|version| self.fields[version].values[row]?.order);
+            let earlier = *first.entry((key, order, self.cores[row])).or_insert(row);
             let hash = |field: usize, row: usize| self.fields[field].values[row].map(|cell| cell.hash);
             differing.extend(candidates.iter().filter(|&&field| hash(field, earlier) != hash(field, row)));
         }
@@ -234,6 +235,11 @@ impl Field {
 
     fn is_common(&self, rows: usize) -> bool {
         self.present * 10 >= rows * 8
+    }
+
+    /// Whether it is a time, by its values or by its name.
+    pub fn is_time(&self) -> bool {
+        self.kind == ValueKind::Moment || names::is_time(&self.name)
     }
 
     /// The type that it has as a version.

@@ -1,6 +1,7 @@
 //! Flattened change events of Debezium that carry no position, or come from a connector that is not known.
 
 use super::choose::choose;
+use super::compared::{Compared, Contents, Order};
 use super::fields::{Field, Table};
 use super::keys;
 use super::meaning::{Meaning, by_fields, by_fingerprint, wrapped};
@@ -53,9 +54,14 @@ pub fn propose(meaning: &mut Meaning, sample: &Sample, table: &Table, shape: (&S
     meaning.body.line(KINDS);
     meaning.body.line("on_missing: forward");
     meaning.follows_deletes = true;
+    let contents = Contents::Known(
+        "{flattened: value}",
+        "What a change says is its kind and its row, without what the connector adds to that (`__...`).",
+    );
+    meaning.compared = Some(Compared { order: Order::Time(in_yaml(&format!("value.{time}"))), contents });
     meaning.body.unsure.push(format!(
-        "two changes of a row with one {time} count as one, and a change that was committed later with an earlier time \
-         counts as stale"
+        "two changes of a row with one {time} are passed on as they come, whichever is the newer one, and a change that was \
+         committed later with an earlier time counts as stale"
     ));
 }
 

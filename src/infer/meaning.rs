@@ -3,6 +3,7 @@
 use super::cell::ValueKind;
 use super::choose::{Chosen, choose};
 use super::cloud;
+use super::compared::{Compared, Contents, Order};
 use super::dms;
 use super::fields::Table;
 use super::flattened;
@@ -35,6 +36,8 @@ pub struct Meaning {
     pub nulls_delete: bool,
     /// How long identities are remembered, if the proposal limits that.
     pub retention: Option<&'static str>,
+    /// How records that tie are compared; `None` where a preset says that, or the identity is all that a value says.
+    pub compared: Option<Compared>,
     /// The blocks.
     pub body: Draft,
 }
@@ -49,6 +52,7 @@ pub fn meaning(sample: &Sample, needed: Needed) -> Meaning {
         follows_deletes: false,
         nulls_delete: false,
         retention: None,
+        compared: None,
         body: Draft::default(),
     };
     if sample.json() == 0 {
@@ -159,6 +163,12 @@ pub fn by_fields(meaning: &mut Meaning, sample: &Sample, table: &Table, chosen: 
         body.comment(&format!("{}.", chosen.why_version(table).join("; ")));
         body.line(&format!("version: {{of: {}, as: {}}}", path(version), table.fields[version].version_kind()));
     }
+    let order = match chosen.version.map(|version| &table.fields[version]) {
+        None => Order::None,
+        Some(field) if field.is_time() => Order::Time(field.path.to_string()),
+        Some(_) => Order::Version,
+    };
+    meaning.compared = Some(Compared { order, contents: Contents::of_value(table) });
     if chosen.is_versioned_by_name() {
         meaning.retention = Some("7d");
     }

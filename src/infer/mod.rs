@@ -8,6 +8,7 @@
 //! - `others`, `nulls`: TiCDC's Simple protocol and GoldenGate's rows; null values that say what they delete
 //! - `names`, `cell`, `fields`, `trial`, `choose`: without a preset, which fields identify and version them
 //! - `meaning`, `propose`: the YAML, with its reasons as comments
+//! - `ties`, `compared`: records with the identity and version of an earlier one, and what the proposal says of them
 //! - `doubts`: doubts that appear when the proposal is replayed
 //! - [`Tally`]: the verdicts of the proposed topology on the sample
 //!
@@ -22,13 +23,14 @@ use crate::topology::{self, Diagnostics, Environment, Process, Topology};
 mod cell;
 mod choose;
 mod cloud;
+mod compared;
 mod dms;
 mod doubts;
 mod fields;
 mod flattened;
 mod keys;
 mod meaning;
-mod names;
+pub(crate) mod names;
 mod nulls;
 mod others;
 mod propose;
@@ -38,28 +40,32 @@ mod shape;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod ties;
 mod trial;
 
+pub(crate) use propose::in_yaml;
 pub use propose::{Proposal, Wanted};
 pub use sample::{Sample, topic_of};
 pub use tally::Tally;
 
 use propose::{Needed, propose};
+use ties::Ties;
 
 /// Maximum number of corrections after replaying a proposal.
-const CHANGES_MAX: usize = 5;
+const CHANGES_MAX: usize = 8;
 
 /// Proposes a topology, replays the sample with it, and corrects what turns out wrong: a preset that finds no keys to
-/// identify rows by, keys that are not JSON, null values that are deletes themselves, records that are late.
+/// identify rows by, keys that are not JSON, null values that are deletes themselves, records that are late, fields that
+/// differ with each delivery.
 pub fn infer(sample: &Sample, wanted: &Wanted) -> Result<(Proposal, Tally), Diagnostics> {
     let mut needed = Needed::default();
-    let mut proposal = propose(sample, wanted, needed);
+    let mut proposal = propose(sample, wanted, needed, &Ties::default());
     let mut topology = load(&proposal.text)?;
     let mut tally = Tally::of(sample, &topology);
     for _ in 0..CHANGES_MAX {
         let more = shown(needed, sample, &proposal, &tally);
-        let changed = propose(sample, wanted, more);
-        if more == needed || changed == proposal {
+        let changed = propose(sample, wanted, more, tally.ties());
+        if changed == proposal {
             break;
         }
         (needed, proposal) = (more, changed);

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::meaning::{Meaning, meaning};
 use super::sample::Sample;
 use super::shape::Shape;
+use super::ties::Ties;
 use crate::words::{agreeing, counted};
 
 /// The column at which comments wrap.
@@ -60,8 +61,8 @@ pub struct Needed {
     pub forever: bool,
 }
 
-/// Proposes a topology for a sample.
-pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed) -> Proposal {
+/// Proposes a topology for a sample, by what replaying a proposal has shown of it.
+pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed, ties: &Ties) -> Proposal {
     let meaning = meaning(sample, needed);
     let mut draft = Draft::default();
     let count = counted(sample.records.len(), "record");
@@ -75,6 +76,9 @@ pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed) -> Proposal {
     draft.line(&format!("name: {}", wanted.name.clone().unwrap_or_else(|| name_of(&topics))));
     draft.input(&topics, &meaning);
     draft.lines.push_str(&meaning.body.lines);
+    if let Some(compared) = &meaning.compared {
+        draft.compared(compared, ties, sample.records.len());
+    }
     draft.nulls(sample, &meaning, needed);
     draft.retention(meaning.retention, needed);
     let output = match (&wanted.output, &topics[..]) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::fields::content;
 use super::names;
 use super::sample::Sample;
+use super::ties::{Ties, Watch};
 use crate::dedup::{Action, Reason, Verdict};
 use crate::rehearsal::{Explanation, Partitions};
 use crate::topology::Topology;
@@ -28,6 +29,8 @@ pub struct Tally {
     /// The longest row of stale records at the end of a partition that differ from every earlier record of their identity,
     /// with no newer record among them.
     unlike_stale: usize,
+    /// Records with the identity and the version of an earlier one.
+    ties: Ties,
 }
 
 impl Tally {
@@ -41,6 +44,7 @@ impl Tally {
         let mut runs: BTreeMap<(String, i32), usize> = BTreeMap::new();
         // fields that may differ between deliveries, such as the times of a connector
         let is_left_out = |name: &str| names::is_of_delivery(name) || names::may_be_of_delivery(name);
+        let mut ties = Watch::new(sample, &topology.rules);
         for observed in &sample.records {
             let record = observed.captured.record();
             let model = partitions.model(record.topic, record.partition);
@@ -48,12 +52,15 @@ impl Tally {
             *tally.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
             *tally.topics.entry((decision.reason, record.topic.to_owned())).or_default() += 1;
             let explanation = Explanation::of(model, topology);
+            ties.add(&decision, &explanation);
             let place = (record.topic.to_owned(), record.partition, explanation.identity.clone());
             if observed.value.is_some() && decision.reason != Reason::Replayed {
                 let is_new = said.insert((place.clone(), content(observed.value.as_ref(), &is_left_out)));
-                let is_duplicate = matches!(decision.reason, Reason::VersionEqual | Reason::Seen)
-                    && decision.verdict == Verdict::Duplicate;
-                tally.unlike += usize::from(is_new && is_duplicate);
+                let is_tie = matches!(
+                    decision.reason,
+                    Reason::VersionEqual | Reason::Seen | Reason::VersionTied | Reason::SeenOtherwise
+                );
+                tally.unlike += usize::from(is_new && is_tie && decision.action == Action::Drop);
                 let run = runs.entry((record.topic.to_owned(), record.partition)).or_default();
                 match decision.reason {
                     Reason::Newer => *run = 0,
@@ -71,6 +78,7 @@ impl Tally {
             }
         }
         tally.unlike_stale = runs.into_values().max().unwrap_or(0);
+        tally.ties = ties.done();
         tally
     }
 
@@ -100,6 +108,11 @@ impl Tally {
     /// their identity, not counting fields that may belong to the delivery.
     pub fn unlike(&self) -> (usize, usize) {
         (self.unlike, self.unlike_stale)
+    }
+
+    /// The records with the identity and the version of an earlier one.
+    pub fn ties(&self) -> &Ties {
+        &self.ties
     }
 
     /// How many null values were not passed on, although their identities had no delete before them.

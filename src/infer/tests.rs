@@ -18,7 +18,10 @@ fn sample(values: &[&str]) -> Sample {
 #[track_caller]
 fn proposed(sample: &Sample) -> (String, Tally) {
     let Ok((proposal, tally)) = infer(sample, &Wanted::default()) else {
-        panic!("not loadable:\n{}", super::propose(sample, &Wanted::default(), super::Needed::default()).text)
+        panic!(
+            "not loadable:\n{}",
+            super::propose(sample, &Wanted::default(), super::Needed::default(), &super::Ties::default()).text
+        )
     };
     (proposal.text, tally)
 }

@@ -22,6 +22,8 @@ pub struct Trial {
     pub rises: usize,
     /// Changes whose version was less.
     pub falls: usize,
+    /// Changes that have the version of an earlier one, and say something else.
+    pub shared: usize,
     /// Records with a greater version that repeat an earlier record, but not the one just before them.
     pub returns: usize,
     /// Records that have all of the fields.
@@ -34,6 +36,8 @@ struct Entry {
     contents: HashSet<u64>,
     /// The versions at which each core was first seen.
     cores: HashMap<u64, i128>,
+    /// The cores that were seen at each version.
+    versions: HashMap<i128, HashSet<u64>>,
     last: u64,
 }
 
@@ -57,7 +61,8 @@ impl Table {
                 Some(entry) => entry.add(&mut trial, order, content, core),
                 None => {
                     let (contents, cores) = (HashSet::from([content]), HashMap::from([(core, order)]));
-                    entries.insert(key, Entry { highest: order, contents, cores, last: core });
+                    let versions = HashMap::from([(order, HashSet::from([core]))]);
+                    entries.insert(key, Entry { highest: order, contents, cores, versions, last: core });
                 }
             }
         }
@@ -88,6 +93,8 @@ impl Entry {
     fn add(&mut self, trial: &mut Trial, order: i128, content: u64, core: u64) {
         let is_new = self.contents.insert(content);
         let known = self.cores.get(&core).copied();
+        let of_version = self.versions.entry(order).or_default();
+        trial.shared += usize::from(of_version.insert(core) && of_version.len() > 1);
         match order.cmp(&self.highest) {
             Ordering::Greater => {
                 self.highest = order;
@@ -123,9 +130,9 @@ mod tests {
         ]);
         let (id, v) = (field(&table, "value.id"), field(&table, "value.v"));
         let with = table.trial(&[id], Some(v));
-        assert_eq!(with, Trial { lost: 1, caught: 1, rises: 1, falls: 1, rows: 6, ..Trial::default() });
+        assert_eq!(with, Trial { lost: 1, caught: 1, rises: 1, falls: 1, shared: 2, rows: 6, ..Trial::default() });
         let without = table.trial(&[id], None);
-        assert_eq!(without, Trial { lost: 3, caught: 1, rows: 6, ..Trial::default() });
+        assert_eq!(without, Trial { lost: 3, caught: 1, shared: 3, rows: 6, ..Trial::default() });
     }
 
     #[test]
@@ -137,7 +144,7 @@ mod tests {
             r#"{"id":2,"timestamp":13,"request_id":"d","x":2}"#,
         ]);
         let id = field(&table, "value.id");
-        assert_eq!(table.trial(&[id], None), Trial { lost: 1, alike: 1, rows: 4, ..Trial::default() });
+        assert_eq!(table.trial(&[id], None), Trial { lost: 1, alike: 1, shared: 1, rows: 4, ..Trial::default() });
     }
 
     #[test]

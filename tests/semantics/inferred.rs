@@ -56,9 +56,23 @@ fn of_values(values: &[&str]) -> (Proposal, Tally) {
     proposed(&values.iter().map(|text| value(text)).collect::<Vec<_>>())
 }
 
+/// The text, with each comment on a line of its own, however it was wrapped.
+fn unwrapped(proposal: &Proposal) -> String {
+    let mut text = String::new();
+    let mut was_comment = false;
+    for line in proposal.text.lines() {
+        let rest = line.strip_prefix("# ").filter(|_| was_comment);
+        text.push_str(if rest.is_some() { " " } else { "\n" });
+        text.push_str(rest.unwrap_or(line));
+        was_comment = line.starts_with('#');
+    }
+    text.push('\n');
+    text
+}
+
 #[track_caller]
 fn has(proposal: &Proposal, words: &[&str]) {
-    let text = proposal.text.replace("\n# ", " ");
+    let text = unwrapped(proposal);
     for words in words {
         assert!(text.contains(words), "no {words:?} in\n{}\n{:#?}", proposal.text, proposal.unsure);
     }
@@ -297,3 +311,5 @@ fn prefix_of_a_schema_registry_is_named() {
     doubts(&proposal, "2 values begin with a zero byte and the number of a schema");
     assert_eq!(verdicts(&tally), [2, 0, 0, 0]);
 }
+
+mod ties;
