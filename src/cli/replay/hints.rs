@@ -114,12 +114,12 @@ pub fn hints(facts: &Facts) -> Vec<String> {
 const SHARE: u64 = 100;
 
 /// Whether this many of the records are worth a hint.
-fn is_share(count: u64, facts: &Facts) -> bool {
-    count > 0 && count * SHARE >= facts.records
+pub fn is_share(count: u64, records: u64) -> bool {
+    count > 0 && count * SHARE >= records
 }
 
 fn unidentified(facts: &Facts) -> Option<String> {
-    is_share(facts.unidentified, facts).then(|| {
+    is_share(facts.unidentified, facts.records).then(|| {
         format!(
             "{} of {} {} no identity (identity_missing), so no duplicate is recognised among them: change `identity` to \
              what they have, unless nothing identifies them; lines without an envelope have no key",
@@ -132,11 +132,9 @@ fn unidentified(facts: &Facts) -> Option<String> {
 
 /// For each reason for which records are invalid, what to change.
 fn invalid(facts: &Facts) -> impl Iterator<Item = String> {
-    let is_explained = move |reason: Reason| {
-        facts.noticed.explains_times && matches!(reason, Reason::Late | Reason::TimestampInFuture)
-    };
+    let is_explained = move |reason: Reason, count: u64| facts.noticed.explained.get(&reason) >= Some(&count);
     let told = move |(&reason, (count, words)): (&Reason, &(u64, String))| {
-        if reason == Reason::IdentityMissing || is_explained(reason) || !is_share(*count, facts) {
+        if reason == Reason::IdentityMissing || is_explained(reason, *count) || !is_share(*count, facts.records) {
             return None;
         }
         let change = change(reason, words, facts);
@@ -245,7 +243,7 @@ fn versions_missing(facts: &Facts) -> Option<String> {
     if facts.versioned == 0 {
         return Some(format!("no record has a version, so nothing is known to be old: {change}"));
     }
-    is_share(facts.unversioned, facts).then(|| {
+    is_share(facts.unversioned, facts.records).then(|| {
         format!(
             "{} of {} {} no version, so nothing says whether {} old: {}",
             facts.unversioned,

@@ -172,8 +172,15 @@ fn what_is_explained_already_is_not_explained_otherwise() {
     assert_eq!(only(&Facts { noticed, ..facts }), "they began again");
     // timestamps in seconds make records late
     let rejections = rejected(Reason::Late, 4, "it is late");
-    let noticed = Noticed { hints: vec!["they are seconds".to_owned()], explains_times: true, ..Noticed::default() };
-    assert_eq!(only(&Facts { records: 4, rejections, noticed, ..Facts::default() }), "they are seconds");
+    let noticed = |late: u64| {
+        let explained = BTreeMap::from([(Reason::Late, late)]);
+        Noticed { hints: vec!["they are seconds".to_owned()], explained, ..Noticed::default() }
+    };
+    let facts = Facts { records: 4, rejections, noticed: noticed(4), ..Facts::default() };
+    assert_eq!(only(&facts), "they are seconds");
+    // but not all of them
+    let hints = hints(&Facts { noticed: noticed(3), ..facts });
+    assert!(hints.iter().any(|hint| hint.contains("every record is invalid (late)")), "{hints:?}");
 }
 
 #[test]

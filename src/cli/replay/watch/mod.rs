@@ -2,8 +2,10 @@
 //!
 //! Nothing here judges. Each part remembers little, however long the capture is.
 
+use std::collections::BTreeMap;
+
 use super::summary::Seen;
-use crate::dedup::Rules;
+use crate::dedup::{Reason, Rules};
 
 mod forms;
 mod restarts;
@@ -33,8 +35,8 @@ pub struct Noticed {
     pub hints: Vec<String>,
     /// Whether they explain why versions fall and records are stale.
     pub explains_stale: bool,
-    /// Whether they explain why records are late or in the future.
-    pub explains_times: bool,
+    /// How many records they explain that are late or from the future, by their reasons.
+    pub explained: BTreeMap<Reason, u64>,
 }
 
 impl Watch {
@@ -58,7 +60,7 @@ impl Watch {
         let (beyond, stamps) = (self.times.beyond().filter(|_| units.is_none()), self.times.timestamps(records));
         Noticed {
             explains_stale: restart.is_some() || units.is_some() || beyond.is_some(),
-            explains_times: stamps.is_some(),
+            explained: self.times.explained(records),
             hints: [units, beyond, restart, stamps, self.forms.hint()].into_iter().flatten().collect(),
         }
     }

@@ -1,11 +1,12 @@
 //! Times in versions and in records: their units, and versions far beyond the record's time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::place;
 use crate::capture::looks;
+use crate::cli::replay::hints::is_share;
 use crate::cli::replay::summary::Seen;
-use crate::dedup::{Rules, VersionKind, parse_timestamp};
+use crate::dedup::{Reason, Rules, VersionKind, parse_timestamp};
 use crate::words::{agreeing, counted};
 
 /// A version this much later than its record is a mistake of the source, not a difference of clocks or zones.
@@ -31,6 +32,8 @@ pub struct Times {
     /// Records with a timestamp in another unit, its name, and the first of them.
     odd: u64,
     first_odd: Option<(&'static str, String)>,
+    /// How many of those are late, or from the future.
+    rejected: BTreeMap<Reason, u64>,
 }
 
 impl Times {
@@ -47,6 +50,7 @@ impl Times {
             first_beyond: None,
             odd: 0,
             first_odd: None,
+            rejected: BTreeMap::new(),
         }
     }
 
@@ -57,6 +61,10 @@ impl Times {
         if let Some(unit) = odd {
             self.odd += 1;
             self.first_odd.get_or_insert_with(|| (unit, place(seen)));
+            let reason = seen.decision.reason;
+            if matches!(reason, Reason::Late | Reason::TimestampInFuture) {
+                *self.rejected.entry(reason).or_default() += 1;
+            }
         }
         let (Some(kind), Some(version)) = (self.kind, seen.explanation.version.as_deref()) else { return };
         let place_of = (seen.record.topic.to_owned(), seen.record.partition);
@@ -106,14 +114,28 @@ impl Times {
 
     /// The hint about timestamps in another unit than milliseconds.
     pub fn timestamps(&self, records: u64) -> Option<String> {
-        let (unit, first) = self.first_odd.as_ref()?;
+        let (unit, first) = self.first_odd.as_ref().filter(|_| is_share(self.odd, records))?;
+        let of = |reason: Reason, words: &str| {
+            let count = *self.rejected.get(&reason)?;
+            Some(format!("{count} {} {words} ({reason})", agreeing(count, "is", "are")))
+        };
+        let late = of(Reason::Late, "late");
+        let future = of(Reason::TimestampInFuture, "from the future");
+        let effect: Vec<String> = [&late, &future].into_iter().flatten().cloned().collect();
+        let by_them = if effect.is_empty() { String::new() } else { format!(", and by them {}", effect.join(", ")) };
+        let forever = if late.is_some() { "; `retention: forever` lets no record be late" } else { "" };
         Some(format!(
             "the timestamps of {} of {} look like {unit} (first at {first}), where Kafka has milliseconds, so they lie \
-             decades away and records are late or from the future by them: have the producer correct them, or the topic \
-             write its own (`message.timestamp.type=LogAppendTime`); `retention: forever` lets no record be late",
+             decades away{by_them}: have the producer correct them, or the topic write its own \
+             (`message.timestamp.type=LogAppendTime`){forever}",
             self.odd,
             counted(records, "record")
         ))
+    }
+
+    /// How many records that hint explains, by their reasons.
+    pub fn explained(&self, records: u64) -> BTreeMap<Reason, u64> {
+        if is_share(self.odd, records) { self.rejected.clone() } else { BTreeMap::new() }
     }
 }
 
@@ -153,6 +175,9 @@ fn of_nanoseconds(nanoseconds: i128) -> Option<(&'static str, i128)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dedup::{Decision, Identity, Path};
+    use crate::record::Record;
+    use crate::rehearsal::Explanation;
 
     #[test]
     fn unit_of_a_version_is_told_by_its_size() {
@@ -170,5 +195,62 @@ mod tests {
         assert_eq!(read("\"9999-12-31T00:00:00Z\"").unwrap().0, "the unit of the rules");
         // finer than nanoseconds
         assert_eq!(read("\"2025-01-01T00:00:00.000000000001Z\""), Some(("the unit of the rules", 1_735_689_600)));
+    }
+
+    /// Watches records with these timestamps and reasons.
+    fn watched(records: &[(i64, Reason)]) -> Times {
+        let rules = Rules::new(Identity::of_paths([Path::parse("value.id").unwrap()]), None);
+        let mut times = Times::new(&rules);
+        for (offset, &(ms, reason)) in records.iter().enumerate() {
+            let record = Record {
+                topic: "in",
+                partition: 0,
+                offset: offset as i64,
+                timestamp: Some(ms),
+                key: None,
+                value: Some(b"{}"),
+                headers: Default::default(),
+            };
+            let decision = Decision { reason, ..Decision::REPLAYED };
+            times.add(&Seen {
+                record: &record,
+                decision: &decision,
+                explanation: &Explanation::default(),
+                version: None,
+            });
+        }
+        times
+    }
+
+    const SECONDS: i64 = 1_764_300_000;
+    const MICROSECONDS: i64 = SECONDS * 1_000_000;
+
+    #[test]
+    fn timestamps_are_said_to_make_records_late_only_where_they_did() {
+        let times = watched(&[(SECONDS, Reason::First), (SECONDS * 1_000, Reason::Late)]);
+        let hint = times.timestamps(2).unwrap();
+        assert!(hint.starts_with("the timestamps of 1 of 2 records look like seconds (first at in:0:0)"), "{hint}");
+        assert!(!["late", "future", "forever"].iter().any(|word| hint.contains(word)), "{hint}");
+        assert_eq!(times.explained(2), BTreeMap::new());
+
+        let times = watched(&[(SECONDS, Reason::Late), (SECONDS, Reason::Late), (SECONDS, Reason::First)]);
+        let hint = times.timestamps(3).unwrap();
+        assert!(hint.contains("so they lie decades away, and by them 2 are late (late): have the"), "{hint}");
+        assert!(hint.ends_with("`retention: forever` lets no record be late"), "{hint}");
+        assert_eq!(times.explained(3), BTreeMap::from([(Reason::Late, 2)]));
+
+        let times = watched(&[(MICROSECONDS, Reason::TimestampInFuture)]);
+        let hint = times.timestamps(1).unwrap();
+        assert!(
+            hint.contains("by them 1 is from the future (timestamp_in_future): have") && !hint.contains("forever"),
+            "{hint}"
+        );
+    }
+
+    #[test]
+    fn few_odd_timestamps_give_no_hint_and_explain_nothing() {
+        let times = watched(&[(SECONDS, Reason::Late)]);
+        assert!(times.timestamps(100).is_some() && !times.explained(100).is_empty());
+        assert!(times.timestamps(101).is_none() && times.explained(101).is_empty());
     }
 }
