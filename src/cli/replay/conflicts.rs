@@ -1,29 +1,32 @@
 //! Records with an identity and a version that were seen, but with other contents: the fact that exposes nearly every rule
 //! that is too coarse. The first is remembered with the record that it conflicts with, and what differs between them.
 //!
-//! Memory: the values that were passed on, up to [`VALUES_BYTES_MAX`] bytes and [`VALUES_MAX`] identities. Beyond that a
+//! Memory: the records that were passed on, up to [`VALUES_BYTES_MAX`] bytes and [`VALUES_MAX`] identities. Beyond that a
 //! conflict is counted, and what it conflicts with may not be named.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use serde_json::Value;
-
+use super::advice::advice;
 use super::summary::Seen;
-use crate::dedup::{Action, Reason};
+use crate::capture::Captured;
+use crate::dedup::{Action, Path, Reason, Rules};
+use crate::record::Record;
+use crate::rehearsal::Contrast;
 
-/// Maximum bytes of the values that are kept to compare with.
+/// Maximum bytes of the records that are kept to compare with.
 const VALUES_BYTES_MAX: usize = 256 << 20;
-/// Maximum number of identities whose value is kept.
+/// Maximum number of identities whose record is kept.
 const VALUES_MAX: usize = 1_000_000;
 /// Maximum number of fields that are named.
-const NAMED_MAX: usize = 5;
+pub const NAMED_MAX: usize = 5;
 
 /// The conflicts seen so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Conflicts {
-    /// The last value that was passed on, by topic, partition and identity.
-    values: HashMap<(String, i32, String), Kept>,
+    rules: Rules,
+    /// The last record that was passed on, by topic, partition and identity.
+    records: HashMap<(String, i32, String), Kept>,
     bytes: usize,
     /// How many were forwarded, and how many were not.
     forwarded: u64,
@@ -34,9 +37,17 @@ pub struct Conflicts {
 
 #[derive(Debug)]
 struct Kept {
-    offset: i64,
+    captured: Captured,
+    kind: Option<&'static str>,
     version: Option<String>,
-    value: Vec<u8>,
+}
+
+impl Kept {
+    /// How many bytes it takes, roughly.
+    fn bytes(&self) -> usize {
+        let Captured { key, value, headers, .. } = &self.captured;
+        [key, value].into_iter().flatten().map(Vec::len).sum::<usize>() + headers.byte_len()
+    }
 }
 
 /// The first conflict.
@@ -53,13 +64,25 @@ struct Example {
 #[derive(Debug)]
 struct Other {
     place: String,
-    /// The fields that differ; empty if the values are no JSON objects.
-    fields: Vec<String>,
-    /// How many more differ.
-    more: usize,
+    contrast: Contrast,
+    /// What would settle such conflicts, as far as the two records show it.
+    advice: Option<String>,
 }
 
 impl Conflicts {
+    /// No conflict seen yet, by these rules.
+    pub fn new(rules: &Rules) -> Self {
+        Self {
+            rules: rules.clone(),
+            records: HashMap::new(),
+            bytes: 0,
+            forwarded: 0,
+            held_back: 0,
+            has_version: false,
+            first: None,
+        }
+    }
+
     /// Notes a judged record.
     pub fn add(&mut self, seen: &Seen<'_>) {
         let Seen { record, decision, explanation, .. } = seen;
@@ -71,38 +94,82 @@ impl Conflicts {
             let count = if decision.action == Action::Forward { &mut self.forwarded } else { &mut self.held_back };
             *count += 1;
             if self.first.is_none() {
-                let kept = self.values.get(&key).filter(|kept| kept.version == explanation.version);
-                let other = kept.map(|kept| {
-                    let (fields, more) = differences(&kept.value, record.value.unwrap_or_default());
-                    Other { place: place(record.topic, record.partition, kept.offset), fields, more }
-                });
+                let kept = self.records.get(&key).filter(|kept| kept.version == explanation.version);
                 self.first = Some(Example {
                     place: place(record.topic, record.partition, record.offset),
                     identity: identity.clone(),
                     version: explanation.version.clone(),
                     action: decision.action,
-                    other,
+                    other: kept.map(|kept| Other::of(&self.rules, kept, seen)),
                 });
+                // Only the first is explained.
+                self.records = HashMap::new();
             }
         }
-        if let (Action::Forward, Some(value), None) = (decision.action, record.value, &self.first) {
-            self.keep(key, Kept { offset: record.offset, version: explanation.version.clone(), value: value.to_vec() });
+        if decision.action == Action::Forward && record.value.is_some() && self.first.is_none() {
+            let version = explanation.version.clone();
+            self.keep(key, Kept { captured: captured(record), kind: explanation.kind, version });
         }
     }
 
-    /// Keeps a value, if there is room.
+    /// Keeps a record, if there is room.
     fn keep(&mut self, key: (String, i32, String), kept: Kept) {
-        let former = self.values.get(&key).map(|former| former.value.len());
-        let bytes = self.bytes - former.unwrap_or(0) + kept.value.len();
-        if bytes <= VALUES_BYTES_MAX && (former.is_some() || self.values.len() < VALUES_MAX) {
+        let former = self.records.get(&key).map(Kept::bytes);
+        let bytes = self.bytes - former.unwrap_or(0) + kept.bytes();
+        if bytes <= VALUES_BYTES_MAX && (former.is_some() || self.records.len() < VALUES_MAX) {
             self.bytes = bytes;
-            self.values.insert(key, kept);
+            self.records.insert(key, kept);
         } else if former.is_some() {
-            // Nothing is kept rather than a value that was followed by another.
+            // Nothing is kept rather than a record that was followed by another.
             self.bytes -= former.unwrap_or(0);
-            self.values.remove(&key);
+            self.records.remove(&key);
         }
     }
+}
+
+impl Other {
+    /// What this conflict shows beside the record that it conflicts with.
+    fn of(rules: &Rules, kept: &Kept, seen: &Seen<'_>) -> Self {
+        let Captured { topic, partition, offset, .. } = &kept.captured;
+        let later = captured(seen.record);
+        let contrast = Contrast::of(rules, (&kept.captured, kept.kind), (&later, seen.explanation.kind));
+        let advice = advice(rules, &contrast, &kept.captured, &later);
+        Self { place: place(topic, *partition, *offset), contrast, advice }
+    }
+
+    /// In what the two differ, as far as it can be named.
+    fn differing(&self) -> Option<String> {
+        let Contrast { kinds, compared, is_only_written, .. } = &self.contrast;
+        if let Some([before, now]) = kinds {
+            return Some(format!("the kind of change ({before}, then {now})"));
+        }
+        if *is_only_written {
+            return Some("how its JSON is written, and in nothing else that is compared".to_owned());
+        }
+        let more = compared.len().saturating_sub(NAMED_MAX);
+        let named = (!compared.is_empty()).then(|| quoted(compared));
+        named.map(|named| if more > 0 { format!("{named} and {more} more") } else { named })
+    }
+}
+
+/// Paths as code, at most [`NAMED_MAX`].
+pub fn quoted(paths: &[Path]) -> String {
+    paths.iter().take(NAMED_MAX).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A copy of a record.
+fn captured(record: &Record<'_>) -> Captured {
+    let mut captured = Captured {
+        topic: record.topic.to_owned(),
+        partition: record.partition,
+        offset: record.offset,
+        timestamp: record.timestamp,
+        key: record.key.map(<[u8]>::to_vec),
+        value: record.value.map(<[u8]>::to_vec),
+        ..Captured::default()
+    };
+    captured.headers.extend(record.headers);
+    captured
 }
 
 impl fmt::Display for Conflicts {
@@ -122,24 +189,23 @@ impl fmt::Display for Conflicts {
         if let Some(version) = &first.version {
             write!(f, ", version {version}")?;
         }
-        match &first.other {
-            Some(Other { place, fields, more }) if !fields.is_empty() => {
-                write!(f, ", which differs from {place} in {}", fields.join(", "))?;
-                if *more > 0 {
-                    write!(f, " and {more} more")?;
-                }
+        let other = first.other.as_ref();
+        if let Some(other) = other {
+            write!(f, ", which differs from {}", other.place)?;
+            if let Some(differing) = other.differing() {
+                write!(f, " in {differing}")?;
             }
-            Some(Other { place, .. }) => write!(f, ", which differs from {place}")?,
-            None => {}
         }
         let coarse = if self.has_version { "`version` or `identity`" } else { "`identity`, or a `version`" };
-        writeln!(
-            f,
-            ". If they say different things, add what tells them apart to {coarse}; if a field differs in each delivery of \
-             one thing, leave it out: `contents: {{fingerprint: value, except: [...]}}`. `on_conflict` says what to do with \
-             such records, and is `{}` here",
-            first.action
-        )
+        match other.and_then(|other| other.advice.as_deref()) {
+            Some(advice) => write!(f, ". {advice}")?,
+            None => write!(
+                f,
+                ". If they say different things, add what tells them apart to {coarse}; if a field differs in each delivery \
+                 of one thing, leave it out: `contents: {{fingerprint: value, except: [...]}}`"
+            )?,
+        }
+        writeln!(f, ". `on_conflict` says what to do with such records, and is `{}` here", first.action)
     }
 }
 
@@ -147,101 +213,5 @@ fn place(topic: &str, partition: i32, offset: i64) -> String {
     format!("{topic}:{partition}:{offset}")
 }
 
-/// The paths of the fields in which two values differ, at most [`NAMED_MAX`], and how many more there are.
-fn differences(a: &[u8], b: &[u8]) -> (Vec<String>, usize) {
-    let (Ok(a), Ok(b)) = (serde_json::from_slice::<Value>(a), serde_json::from_slice::<Value>(b)) else {
-        return (Vec::new(), 0);
-    };
-    let mut paths = Vec::new();
-    collect(&a, &b, "value", &mut paths);
-    if paths == ["`value`"] {
-        return (Vec::new(), 0);
-    }
-    let more = paths.len().saturating_sub(NAMED_MAX);
-    paths.truncate(NAMED_MAX);
-    (paths, more)
-}
-
-fn collect(a: &Value, b: &Value, path: &str, paths: &mut Vec<String>) {
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
-            let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
-            for name in names {
-                let (a, b) = (a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null));
-                collect(a, b, &step(path, name), paths);
-            }
-        }
-        _ if a == b => {}
-        _ => paths.push(format!("`{path}`")),
-    }
-}
-
-/// The path of a field, with quotes where the name needs them.
-fn step(path: &str, name: &str) -> String {
-    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    if is_plain { format!("{path}.{name}") } else { format!("{path}.{}", Value::from(name)) }
-}
-
 #[cfg(test)]
-mod tests {
-    //! Goal: the hint names the conflict, the record it conflicts with, and what differs; and nothing that is not so.
-
-    use super::*;
-    use crate::dedup::{Decision, Verdict};
-    use crate::record::Record;
-    use crate::rehearsal::Explanation;
-
-    fn add(conflicts: &mut Conflicts, offset: i64, value: &str, (reason, action): (Reason, Action)) {
-        let record = Record {
-            topic: "orders",
-            partition: 2,
-            offset,
-            timestamp: None,
-            key: None,
-            value: Some(value.as_bytes()),
-            headers: Default::default(),
-        };
-        let decision = Decision { verdict: Verdict::Duplicate, reason, action, ..Decision::REPLAYED };
-        let version = (reason != Reason::SeenOtherwise).then(|| "5".to_owned());
-        let explanation = Explanation { identity: Some("[7]".to_owned()), version, ..Explanation::default() };
-        conflicts.add(&Seen { record: &record, decision: &decision, explanation: &explanation, version: None });
-    }
-
-    const FIRST: (Reason, Action) = (Reason::First, Action::Forward);
-
-    #[test]
-    fn hint_names_both_records_and_what_differs() {
-        let mut conflicts = Conflicts::default();
-        add(&mut conflicts, 3, r#"{"id":7,"a":{"b":1,"c":2},"at":1,"x y":0}"#, FIRST);
-        assert_eq!(conflicts.to_string(), "");
-        add(&mut conflicts, 4, r#"{"id":7,"a":{"b":1,"c":3},"at":1,"new":0}"#, (Reason::VersionTied, Action::Drop));
-        add(&mut conflicts, 5, r#"{"id":8}"#, (Reason::VersionTied, Action::Forward));
-        let hint = conflicts.to_string();
-        let expected = "hint: 2 records have an identity and a version that were seen, but with other contents (1 \
-                        forwarded, 1 not): first orders:2:4, identity [7], version 5, which differs from orders:2:3 in \
-                        `value.a.c`, `value.\"x y\"`, `value.new`. If they say different things";
-        assert!(hint.starts_with(expected), "{hint}");
-        assert!(hint.contains("is `drop` here"), "{hint}");
-    }
-
-    #[test]
-    fn hint_without_a_record_to_compare_with_names_none() {
-        let mut conflicts = Conflicts::default();
-        add(&mut conflicts, 4, "{}", (Reason::SeenOtherwise, Action::DeadLetter));
-        let hint = conflicts.to_string();
-        let expected = "hint: 1 record has an identity that was seen, but with other contents (not forwarded): first \
-                        orders:2:4, identity [7]. If";
-        assert!(hint.starts_with(expected), "{hint}");
-    }
-
-    #[test]
-    fn many_differences_are_counted_and_other_values_are_not_taken_apart() {
-        let fields = |value: u8| (0..9).map(|n| format!("\"f{n}\":{value}")).collect::<Vec<_>>().join(",");
-        let (named, more) =
-            differences(format!("{{{}}}", fields(0)).as_bytes(), format!("{{{}}}", fields(1)).as_bytes());
-        assert_eq!((named.len(), more), (NAMED_MAX, 4));
-        assert_eq!(differences(b"1", b"2"), (Vec::new(), 0));
-        assert_eq!(differences(b"no JSON", b"{}"), (Vec::new(), 0));
-        assert_eq!(differences(br#"[{"a":1}]"#, br#"[{"a":2}]"#), (Vec::new(), 0));
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ use crate::dedup::{Action, Decision, Reason};
 use crate::rehearsal::{Answer, Explanation, Partitions, Rehearser};
 use crate::topology::{self, Input, Offline};
 
+mod advice;
 mod conflicts;
 mod explain;
 mod hints;

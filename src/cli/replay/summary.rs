@@ -94,7 +94,7 @@ impl Summary {
             deleted: Known::default(),
             watch: Watch::new(rules),
             facts: Facts { on_null_value: null_value, without_version, malformed_version, ..Facts::default() },
-            conflicts: Conflicts::default(),
+            conflicts: Conflicts::new(rules),
             lines: 0,
         }
     }
