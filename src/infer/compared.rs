@@ -140,10 +140,16 @@ fn on_conflict(order: &Order, ties: &Ties, records: usize) -> (String, &'static 
         Order::None => (
             format!(
                 "{} {} the identity of an earlier one, and {} anything else: one that does is dropped, counted and logged. \
-                 Write `forward` if such a record is another thing.",
+                 Write `forward` if such a record is another thing.{}",
                 counted(ties.repeats, "record"),
                 agreeing(ties.repeats, "has", "have"),
                 agreeing(ties.repeats, "does not say", "none of them says"),
+                ties.first.as_ref().map_or_else(String::new, |first| format!(
+                    " By their contents {} of them {} all the same: {}.",
+                    ties.conflicts,
+                    agreeing(ties.conflicts, "is a conflict", "are conflicts"),
+                    first.words()
+                )),
             ),
             "drop",
         ),

@@ -55,7 +55,7 @@ pub fn propose(meaning: &mut Meaning, sample: &Sample, table: &Table, shape: (&S
     meaning.body.line("on_missing: forward");
     meaning.follows_deletes = true;
     let contents = Contents::Known(
-        "{flattened: value}",
+        "{first_of: [{flattened: value}, value]}",
         "What a change says is its kind and its row, without what the connector adds to that (`__...`).",
     );
     meaning.compared = Some(Compared { order: Order::Time(in_yaml(&format!("value.{time}"))), contents });

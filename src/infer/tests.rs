@@ -84,3 +84,34 @@ fn identities_on_several_partitions_are_reported() {
     let (said, unsure) = of(&[(0, 1), (1, 1), (1, 2)]);
     assert!(!said && unsure.contains("1 identity is on several partitions"), "{unsure}");
 }
+
+#[test]
+fn conflicts_that_would_be_dropped_are_counted_and_doubted() {
+    // two changes of one millisecond, and the first again
+    let change = |name: &str| format!(r#"{{"id":1,"name":"{name}","__op":"u","__source_ts_ms":5,"__ts_ms":6}}"#);
+    let values = [change("a"), change("b"), change("a")];
+    let sample = sample(&values.each_ref().map(String::as_str));
+    let topology = |action: &str| {
+        let text = format!(
+            "name: t\ninput: {{topics: [shop.orders]}}\nidentity: value.id\nversion: {{of: value.__source_ts_ms, as: \
+             integer}}\ncontents: {{flattened: value}}\non_conflict: {action}\noutput: {{topic: out}}\n"
+        );
+        load(&text).unwrap_or_else(|diagnostics| panic!("{}", diagnostics.render(false)))
+    };
+    let doubts = |action: &str| {
+        let (topology, mut proposal) = (topology(action), super::Proposal::default());
+        let tally = Tally::of(&sample, &topology);
+        super::doubts::add(&mut proposal, &sample, &topology, &tally);
+        (tally.unlike().0, proposal.unsure.join("\n"))
+    };
+    let (count, doubt) = doubts("drop");
+    assert_eq!(count, 1);
+    assert!(
+        doubt.contains(
+            "1 of 3 records would be dropped as duplicates although they say something else than all before with the same \
+             identity"
+        ),
+        "{doubt}"
+    );
+    assert_eq!(doubts("forward"), (0, String::new()));
+}
