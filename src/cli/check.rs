@@ -231,8 +231,11 @@ fn show_kinds(kinds: &Kinds) -> String {
 fn show_contents(rules: &Rules) -> Option<String> {
     let Some(contents) = &rules.contents else {
         // A call's terms have a line of their own.
-        return (rules.actions.conflict == Action::Drop)
-            .then(|| "not compared: a known identity and version are enough for a duplicate".to_owned());
+        let enough = match rules.version {
+            Some(_) => "a known identity and version are enough",
+            None => "a known identity is enough",
+        };
+        return (rules.actions.conflict == Action::Drop).then(|| format!("not compared: {enough} for a duplicate"));
     };
     let parts: Vec<_> = contents.parts.iter().map(ToString::to_string).collect();
     let seen = match rules.version {

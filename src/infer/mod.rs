@@ -43,6 +43,7 @@ mod tests;
 mod ties;
 mod trial;
 
+#[cfg(feature = "program")]
 pub(crate) use propose::in_yaml;
 pub use propose::{Proposal, Wanted};
 pub use sample::{Sample, topic_of};

@@ -187,7 +187,22 @@ pub fn may_be_of_delivery(name: &str) -> bool {
 /// Whether a name is that of a time.
 pub fn is_time(name: &str) -> bool {
     let plain = plain(name);
-    let ends = ["_at", "_ts", "_time", "_timestamp", "At", "Ts", "Time", "Timestamp", "_on", "_ms", "-time", "-at"];
+    let ends = [
+        "_at",
+        "_ts",
+        "_time",
+        "_timestamp",
+        "At",
+        "Ts",
+        "Time",
+        "Timestamp",
+        "_on",
+        "_ms",
+        "_us",
+        "_ns",
+        "-time",
+        "-at",
+    ];
     (MOMENT..STRONG).contains(&version_score(name)) || plain == "now" || ends.iter().any(|end| name.ends_with(end))
 }
 

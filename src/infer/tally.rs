@@ -56,10 +56,11 @@ impl Tally {
             let place = (record.topic.to_owned(), record.partition, explanation.identity.clone());
             if observed.value.is_some() && decision.reason != Reason::Replayed {
                 let is_new = said.insert((place.clone(), content(observed.value.as_ref(), &is_left_out)));
-                let is_tie = matches!(
-                    decision.reason,
-                    Reason::VersionEqual | Reason::Seen | Reason::VersionTied | Reason::SeenOtherwise
-                );
+                // Where contents are compared, what they say to be the same is the same.
+                let is_tie = match topology.rules.contents {
+                    Some(_) => decision.reason.is_conflict(),
+                    None => matches!(decision.reason, Reason::VersionEqual | Reason::Seen),
+                };
                 tally.unlike += usize::from(is_new && is_tie && decision.action == Action::Drop);
                 let run = runs.entry((record.topic.to_owned(), record.partition)).or_default();
                 match decision.reason {

@@ -6,7 +6,7 @@ use ratchet::dedup::{Reason, Verdict};
 use ratchet::infer::{Proposal, Sample, Tally, Wanted, infer};
 use serde_json::{Value, json};
 
-use Reason::{First, IdentityMissing, Newer, Seen, VersionEqual, VersionMalformed, VersionMissing, VersionOlder};
+use Reason::{First, IdentityMissing, Newer, VersionEqual, VersionMalformed, VersionMissing, VersionOlder};
 
 use crate::docs::page_block;
 use crate::task::{Given, Task, keyed, load, tombstone, value};
@@ -233,9 +233,12 @@ fn null_value_is_judged_as_a_delete_by_what_its_headers_say() {
     let (proposal, tally) = proposed(&records());
     has(&proposal, &["on_null_value: delete", "header.__lsn"]);
     assert_eq!(verdicts(&tally), [4, 1, 2, 0], "{}", proposal.text);
-    // Without a version, the first null of a key counts.
-    let mut once = Task::of("identity: key\non_null_value: delete\n");
-    assert_eq!(once.reasons([tombstone(json!(1)), tombstone(json!(1))]), [First, Seen]);
+    // Without a version of its own it would be dropped: the key was seen, and says something else.
+    for version in ["", "version: {of: value.v, as: integer}\n"] {
+        let rules = format!("identity: key\n{version}on_null_value: delete\n");
+        let Err(refused) = load(&rules) else { panic!("nothing orders a null") };
+        assert!(refused.render(false).contains("`delete` needs a `version` that is not only read from the value"));
+    }
     // It has nothing to be identified by but key and headers.
     let Err(refused) = load("identity: value.id\non_null_value: delete\n") else { panic!("nothing identifies a null") };
     assert!(refused.render(false).contains("`delete` needs an identity that is not read from the value"));
@@ -243,4 +246,21 @@ fn null_value_is_judged_as_a_delete_by_what_its_headers_say() {
     let plain: Vec<Given> =
         records().into_iter().map(|it| if it.value.is_none() { tombstone(json!({"id": 1})) } else { it }).collect();
     assert!(!proposed(&plain).0.text.contains("on_null_value: delete"));
+}
+
+#[test]
+fn record_about_no_row_is_told_by_a_header_alone() {
+    let rules = "identity: key\nversion: {of: header.v, as: integer}\nkinds: {of: header.type, delete: [d], none: [ddl]}\n\
+                 on_missing: forward\n";
+    let of = |word: &str, version: &str| keyed(json!(1), json!("x")).header("type", word).header("v", version);
+    assert_eq!(Task::of(rules).reasons([of("ddl", "9"), of("u", "5")]), [IdentityMissing, First]);
+}
+
+#[test]
+fn repetition_that_the_contents_show_is_no_doubt() {
+    for (name, _, records) in crate::real::histories() {
+        let (proposal, _) = proposed(&records);
+        let said = proposal.unsure.join("\n");
+        assert!(!said.contains("although they say something else"), "{name}: {said}");
+    }
 }
