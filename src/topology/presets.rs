@@ -119,6 +119,8 @@ pub struct Unkept {
     pub question: &'static str,
     /// What to write.
     pub help: &'static str,
+    /// Whether it is enough that the topology says where the row is.
+    pub is_cured_by_place: bool,
 }
 
 const NO_OBJECT: Unkept = Unkept {
@@ -126,12 +128,14 @@ const NO_OBJECT: Unkept = Unkept {
     question: "where is the row?",
     help: "write `on` with statements of your own, whose parameters are paths into the record; or say by `of` where an \
            object is",
+    is_cured_by_place: true,
 };
 /// A delete is an event whose row is null, which no word names.
 const NO_DELETES: Unkept = Unkept {
     why: "have no field whose value says that a row was deleted, which `table` needs",
     question: "which change is a delete?",
     help: "write `statements` of your own, with `value.after` as a parameter: it is null if the row was deleted",
+    is_cured_by_place: false,
 };
 
 /// Where the records of a source have a row, by the beginning of the preset's name, or why no table can be kept; the first

@@ -171,7 +171,10 @@ fn change(reason: Reason, words: &str, facts: &Facts) -> &'static str {
         Reason::VersionMalformed if facts.malformed_version.is_some() => "`--explain` shows each record",
         Reason::VersionMalformed => "change `version`, or its `as`, to what these records have",
         Reason::VersionMissing => "change `version` to what these records have, or leave it out",
-        Reason::NullValue => "write what to do with null values: `on_null_value` (`delete` if they are deletes)",
+        Reason::NullValue => {
+            "write what to do with null values: `on_null_value` (`delete` if they are deletes, and their headers or keys \
+             have a version)"
+        }
         Reason::TimestampInFuture => "raise `future_max`, or let the producers correct their clocks",
         Reason::Late => "lengthen `retention`, or let late records through with `on_late: forward`",
         _ => "`--explain` shows more",

@@ -260,6 +260,7 @@ impl Compiler<'_> {
         }
         if let Some(action) = actions.null_value.as_ref().filter(|action| action.value == OnNull::Delete) {
             self.check_null_identity(action.place, "delete");
+            self.check_null_version(action.place);
         }
         self.check_conflict();
     }
@@ -320,6 +321,20 @@ impl Compiler<'_> {
             let message = format!("`{word}` needs an identity that is not read from the value");
             let help = format!("name what identifies the key, e.g. `identity: {{content: key}}`, or {OTHER_ON_NULL}");
             self.mistake(place, message, "a null value has nothing in it", help);
+        }
+    }
+
+    /// A null that is a delete can be newer than what is known.
+    fn check_null_version(&mut self, place: Place) {
+        let is_outside = |version: &VersionSpec| {
+            let parts = version.version().parts;
+            !version.complete || parts.iter().flat_map(|part| &part.of).any(|path| path.source != Source::Value)
+        };
+        if !self.spec.version.as_ref().map_or(self.spec.version_place.is_some(), is_outside) {
+            let message = "`delete` needs a `version` that is not only read from the value".to_owned();
+            let help =
+                format!("name what orders it, e.g. `version: {{of: header.lsn, as: integer}}`, or {OTHER_ON_NULL}");
+            self.mistake(place, message, "nothing says whether a null value is newer than the row", help);
         }
     }
 

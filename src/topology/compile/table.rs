@@ -46,12 +46,16 @@ impl Compiler<'_> {
 
     /// Where the row of a change is.
     fn row_places(&mut self, spec: &TableSpec) -> Option<Places> {
-        if let Some(of) = &spec.of {
+        let unkept = self.preset.and_then(|preset| Some((preset, preset.rows().err()?)));
+        let unkept = unkept.filter(|(_, unkept)| spec.of.is_none() || !unkept.is_cured_by_place);
+        if let (Some(of), None) = (&spec.of, &unkept) {
             return Some(of.clone());
         }
         // A preset by which a table can be kept has written `of`.
-        let Some(preset) = self.preset else { return Some(vec![whole_value()]) };
-        if let Err(unkept) = preset.rows() {
+        if self.preset.is_none() {
+            return Some(vec![whole_value()]);
+        }
+        if let Some((preset, unkept)) = unkept {
             let message = format!("the records of {} {}", preset.name, unkept.why);
             self.mistake(spec.place, message, unkept.question, unkept.help);
         }
