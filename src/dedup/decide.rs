@@ -106,17 +106,15 @@ pub struct Known<'a> {
 pub fn combine(decisions: impl IntoIterator<Item = Decision> + Clone) -> Option<Decision> {
     let all = || decisions.clone().into_iter();
     let forwarded = || all().filter(|decision| decision.action == Action::Forward);
-    let is_old = forwarded().all(|decision| decision.reason == Reason::VersionEqual);
-    let stale = all().find(|decision| decision.verdict == Verdict::Stale);
-    match forwarded().next() {
-        Some(equal) if is_old => stale.or(Some(equal)),
-        Some(forwarded) => Some(forwarded),
-        None => {
-            let by = |action| all().find(|decision| decision.action == action);
-            let conflict = || all().find(|decision| decision.reason.is_conflict());
-            by(Action::Fail).or_else(|| by(Action::DeadLetter)).or_else(conflict).or_else(|| all().next())
-        }
+    let first = forwarded().next();
+    let is_equal = first.is_some() && forwarded().all(|decision| decision.reason == Reason::VersionEqual);
+    let stale = all().find(|decision| is_equal && decision.verdict == Verdict::Stale);
+    if stale.is_none() && first.is_some() {
+        return first;
     }
+    let by = |action| all().find(|decision| decision.action == action);
+    let conflict = || all().find(|decision| decision.reason.is_conflict());
+    by(Action::Fail).or_else(|| by(Action::DeadLetter)).or_else(conflict).or(stale).or_else(|| all().next())
 }
 
 /// Checks whether a timestamp may be believed; `None` if it may. One further ahead of the wall clock than the rules

@@ -37,14 +37,15 @@ impl Contrast {
         };
         // A delete says nothing but its kind.
         let is_whole = !kinds.iter().flatten().any(|&kind| matches!(kind, "delete" | "truncate"));
-        let mut compared = Vec::new();
+        let (mut compared, mut is_found) = (Vec::new(), true);
         for part in rules.contents.iter().flat_map(|contents| &contents.parts).filter(|_| is_whole) {
             match (former.part(part), documents.part(part)) {
                 (Some(before), Some(now)) if before.at == now.at => compared.extend(before.differences(&now)),
+                (None, None) => is_found = false,
                 (before, now) => compared.extend(before.into_iter().chain(now).map(|part| part.at)),
             }
         }
-        let is_same = compared.is_empty() && kinds.is_none() && rules.contents.is_some();
+        let is_same = is_found && compared.is_empty() && kinds.is_none() && rules.contents.is_some();
         compared.retain(is_named);
         let root = Path { source: Source::Value, steps: Vec::new() };
         let mut others = match (former.part(&ContentsPart::Written(root.clone())), documents.tree(&root)) {

@@ -490,6 +490,9 @@ fn first_forwarded_row_decides_else_the_first() {
     assert_eq!(combine([conflict, letter]), Some(letter));
     let kept = Decision::forwarded(Reason::VersionEqual);
     assert_eq!(combine([kept, stale]), Some(stale), "an old record of several rows, redelivered");
+    for noticed in [conflict, letter, stop] {
+        assert_eq!(combine([kept, stale, noticed]), Some(noticed), "and what is new in it is told");
+    }
     assert_eq!(combine([kept, stale, newer]), Some(kept));
     assert_eq!(combine([kept, equal]), Some(kept));
 }

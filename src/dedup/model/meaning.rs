@@ -363,7 +363,8 @@ impl Plain {
         // Dropped or set aside, it counts before what is dropped as known.
         let is_conflict = |reason| matches!(reason, Reason::VersionTied | Reason::SeenOtherwise);
         let conflict = judged.iter().position(|(reason, ..)| is_conflict(*reason));
-        let speaks = stale.filter(|_| is_old).or(first).or(conflict).unwrap_or(0);
+        let stale = stale.filter(|_| is_old);
+        let speaks = first.filter(|_| stale.is_none()).or(conflict).or(stale).unwrap_or(0);
         let result = (judged[speaks].0, judged[speaks].1);
         let are_letters = self.settings.conflicts == Conflicts::DeadLettered;
         for (row, (reason, _, remember, note)) in given.rows.iter().zip(judged) {

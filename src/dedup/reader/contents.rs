@@ -65,8 +65,10 @@ impl<'r> Compiler<'r> {
     /// The plan of this rule.
     pub(super) fn contents(&mut self, contents: &'r Contents) -> ContentsPlan {
         let mut numbers = 0..;
-        let parts = contents.parts.iter().map(|part| self.contents_part(part, &mut numbers)).collect();
-        let shared = contents.parts.iter().take_while(|part| !part.has_rows()).count();
+        // What all rows share comes first, so that it is hashed once.
+        let (own, shared): (Vec<_>, Vec<_>) = contents.parts.iter().partition(|part| part.has_rows());
+        let parts = shared.iter().chain(&own).map(|part| self.contents_part(part, &mut numbers)).collect();
+        let shared = shared.len();
         ContentsPlan { parts, shared, tag: contents.tag() }
     }
 

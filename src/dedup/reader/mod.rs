@@ -59,7 +59,7 @@ pub struct Row {
     pub kind: Kind,
     /// The store key of its table's truncates, if the rules distinguish these.
     pub table: Option<Range<usize>>,
-    /// The digest of its contents; `None` if the rules do not compare contents, or if the record's value is null.
+    /// The digest of its contents; `None` if the rules do not compare contents, or if the record is a tombstone.
     pub contents: Option<Digest>,
 }
 
@@ -217,14 +217,16 @@ impl Reader {
             }
             _ => Ok(()),
         };
-        if let (Some(scanner), Some(value)) = (&mut self.value, record.value) {
-            let scanned = scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value));
-            if scanned.is_ok() {
-                self.check_is_of_row(record)?;
+        let value = match (&mut self.value, record.value) {
+            (Some(scanner), Some(value)) => {
+                scanner.scan(value).map_err(|e| rejection::malformed(Reason::ValueMalformed, &e, value))
             }
-            return key.and(scanned);
+            _ => Ok(()),
+        };
+        if value.is_ok() {
+            self.check_is_of_row(record)?;
         }
-        key
+        key.and(value)
     }
 
     /// Checks that the record, whose value has been scanned, is not one about no row.

@@ -173,7 +173,7 @@ fn not_a_part(path: &Path, expected: &str, error: NotVersion, digits_max: usize)
     let message = match error {
         NotVersion::Malformed => format!("`{path}`, the version, is {expected}"),
         NotVersion::EmptyGroup { groups: 1, .. } => {
-            format!("`{path}`, the version, is empty; if that means that there is none, write `none: [\"\"]`")
+            format!("`{path}`, the version, is empty; if that means that there is none, write `lenient: true`")
         }
         NotVersion::EmptyGroup { group, groups } => format!(
             "`{path}`, the version, has nothing in group {group} of its {groups}, and what would stand there is not \

@@ -67,7 +67,7 @@ pub fn end() {
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 99] = [
+const CASES: [Case; 100] = [
     (Told(Lie::OwnMarkUnknown), "gated", 50),
     (Told(Lie::MarksNotAtOnce), "gated", 50),
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
@@ -78,6 +78,7 @@ const CASES: [Case; 99] = [
     (Done(Sabotage::InBatchDuplicatesUnseen), "calm", 20),
     (Told(Lie::StoreNotAsked), "calm", 20),
     (Done(Sabotage::EqualVersionForwarded), "calm", 20),
+    (Done(Sabotage::ContentsIgnored), "calm", 50),
     (Done(Sabotage::EpochIgnored), "epochal", 20),
     (Told(Lie::TimestampReplaced), "calm", 20),
     (Told(Lie::OffsetWithoutPlusOne), "calm", 20),
