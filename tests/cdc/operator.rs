@@ -104,14 +104,6 @@ impl Operator {
         self.child = Some(kafka::spawn(command).expect("the built program starts"));
     }
 
-    /// From the next start on, a snapshot's read replaces an older change: one more line in the topology.
-    pub fn read_by_version(&mut self) {
-        let text = fs::read_to_string(&self.topology).expect("the topology is there");
-        assert!(!text.contains("\nkinds:"), "the topology has kinds of its own:\n{text}");
-        self.topology = self.folder.join("by-version.yaml");
-        fs::write(&self.topology, text + "kinds: {reads: by_version}\n").expect("the run's folder is writable");
-    }
-
     fn log(&self) -> PathBuf {
         self.folder.join("ratchet.log")
     }

@@ -121,8 +121,7 @@ impl<'a> Scenario<'a> {
         self.repair(topology, &mut operator);
     }
 
-    /// Changes made while the connector has no offsets are only in the next snapshot's reads. These lose to a known
-    /// change, until `reads: by_version` and one more snapshot.
+    /// Changes made while the connector has no offsets are only in the next snapshot's reads, which repair the copy.
     fn repair(&mut self, topology: &str, operator: &mut Operator) {
         self.announce("its offsets are lost while rows change: their last state is only in a snapshot's reads");
         self.connect.stop();
@@ -134,17 +133,10 @@ impl<'a> Scenario<'a> {
         for table in &TABLES {
             let (source, replica) = (self.source(table), Replica::of(&self.read_output(table)));
             let differences = differences(&source, &replica.rows);
-            println!("{} {}: {} rows miss a change", self.database.name(), table.name, differences.len());
-            assert!(!differences.is_empty(), "no read lost to a change of {}", table.name);
-            assert!(source.keys().eq(replica.rows.keys()), "rows are missing, or there are too many");
-            let older = |(key, row): (&String, &Value)| row["revision"].as_i64() <= source[key]["revision"].as_i64();
-            assert!(replica.rows.iter().all(older), "a row is newer than the source's");
+            assert!(differences.is_empty(), "{} rows of {} miss a change", differences.len(), table.name);
         }
 
-        self.announce("reads by version, and one more snapshot");
-        operator.stop();
-        operator.read_by_version();
-        operator.restart();
+        self.announce("one more snapshot, in mid-stream");
         self.connect.stop();
         self.take_another_snapshot();
         self.work(Kinds::All);
