@@ -118,7 +118,7 @@ acts! {
     ReservationOverSettlement,
     /// what a former owner has settled is from the future if this host's clock says so
     SettledNotDoubted,
-    /// a handler's next step begins before what the one before has come to is committed
+    /// a handler's next step begins before the outcome of the step before is committed
     StepBeforeJournal,
     /// a handler that is run again by another owner begins at its first step
     JournalDropped,

@@ -645,7 +645,7 @@ pub struct Error {
 pub enum Detail {
     /// A topic or partition is unknown. If it was just created, the broker that was asked may not have learnt of it yet.
     Missing,
-    /// The same for a topic whose records nobody can create again.
+    /// A topic is unknown that held records which cannot be created again.
     Lost,
     /// A right is missing, which may be granted again; and for what, if the cluster says so.
     Denied(Option<Denied>),

@@ -376,9 +376,7 @@ impl<C: Cluster> Lane<C> {
             tasks: self.tasks.len(),
             drained: count(&drained),
             failed: count(&|task| matches!(task.phase, Phase::Failed)),
-            passing: count(&|task| {
-                matches!(task.phase, Phase::Failed) && (task.may_pass || task.panics.are_too_many())
-            }),
+            passing: count(&|task| matches!(task.phase, Phase::Failed) && task.may_pass),
             restoring: count(&|task| !at_rest(task)),
         });
     }

@@ -1,5 +1,5 @@
-//! The first query of a run. Without a broker it fails only after a quarter of a minute. A run that is told to stop
-//! meanwhile does not wait for it.
+//! The first query of a run. Without a broker the query fails only after a quarter of a minute, and a signal to stop does
+//! not wait for it.
 //!
 //! **Failure**: an abandoned query ends on its own thread, and its answer is ignored.
 

@@ -192,14 +192,15 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
         }
         setback => setback.to_string(),
     };
+    let may_pass = setback.may_pass();
     match setback.then() {
-        Then::Stop => return stop(context, task, held, (&reason, setback.may_pass())),
-        // What brokers have said so often is believed, so somebody has to look at it.
+        Then::Stop => return stop(context, task, held, (&reason, may_pass)),
+        // An answer that brokers have repeated this often is believed, so somebody has to look at it.
         Then::AskAgain if task.doubted >= context.limits.doubts_max => {
-            return stop(context, task, held, (&reason, setback.may_pass()));
+            return stop(context, task, held, (&reason, may_pass));
         }
         Then::StopUnlessProven if !context.proven.has(&task.input.topic) => {
-            return stop(context, task, held, (&reason, setback.may_pass()));
+            return stop(context, task, held, (&reason, may_pass));
         }
         // Whether another may be built in its place is known once the task has settled again.
         Then::Rebuild => {

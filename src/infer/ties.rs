@@ -100,7 +100,7 @@ impl<'s> Watch<'s> {
         let (Some(identity), Some(_)) = (&explanation.identity, &observed.captured.value) else { return };
         let place = (observed.captured.topic.clone(), observed.captured.partition, identity.clone());
         let core = content(observed.value.as_ref(), &is_of_delivery);
-        let is_conflict = matches!(decision.reason, Reason::VersionTied | Reason::SeenOtherwise);
+        let is_conflict = decision.reason.is_conflict();
         let is_tie = is_conflict || matches!(decision.reason, Reason::VersionEqual | Reason::Seen);
         let Some(known) = self.known.get_mut(&place).filter(|_| is_tie) else {
             if is_conflict {

@@ -69,6 +69,11 @@ fn class(kind: &str) -> u8 {
     }
 }
 
+/// Whether a record has this part of the contents, and not as null.
+pub fn has_part(rules: &Rules, record: &Captured, part: &ContentsPart) -> bool {
+    Documents { rules, record }.part(part).is_some()
+}
+
 /// Whether a path names more than the whole value.
 fn is_named(path: &Path) -> bool {
     path.source != Source::Value || path.is_inside()

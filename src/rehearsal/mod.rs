@@ -24,7 +24,7 @@ mod explanation;
 
 pub use calls::{Answered, Made};
 pub use case::{Carried, Difference, Judged, Outcome, run_case};
-pub use contrast::Contrast;
+pub use contrast::{Contrast, has_part};
 pub use effects::{Answer, Called, Rehearser, as_json};
 pub use explanation::Explanation;
 

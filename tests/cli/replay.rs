@@ -312,6 +312,17 @@ fn kcat_envelope_without_the_option_is_noticed() {
 }
 
 #[test]
+fn presets_word_on_records_without_an_identity_is_the_advice() {
+    let room = Room::new();
+    room.write("ddl.yaml", "name: ddl\npreset: maxwell@2\ninput: {topics: [maxwell]}\noutput: {topic: out}\n");
+    let line = r#"{"type":"table-alter","database":"shop","table":"orders","sql":"alter table orders add c int"}"#;
+    let ran = room.run_with("replay ddl.yaml --summary", line).ended(0);
+    let ran = ran
+        .said(&["hint: 1 of 1 record has no identity (identity_missing)", "it is about no row, and passes each time"]);
+    assert!(!ran.stderr.contains("change `identity`"), "{}", ran.stderr);
+}
+
+#[test]
 fn summary_counts_signs_of_unfit_rules() {
     let room = Room::new();
     // versions that all of the topic shares, like positions in a log
@@ -394,6 +405,9 @@ fn unfit_rules_get_a_hint() {
     room.write("coarse.yaml", PAYMENTS.replace("[value.order_id, value.operation]", "value.operation"));
     room.write("nowhere.yaml", PAYMENTS.replace("value.version", "value.revision"));
     room.write("absent.yaml", PAYMENTS.replace("value.order_id", "value.id"));
+    room.write("misspelt.yaml", format!("{PAYMENTS}\ncontents: value.operatoin\n"));
+    let except = "contents: {fingerprint: value, except: [value.versoin, value.version]}";
+    room.write("misspelt-exception.yaml", format!("{PAYMENTS}\n{except}\n"));
     let lines: Vec<String> = (0..40).map(|id| order(id, 1)).collect();
     for (topology, hint) in [
         (
@@ -402,6 +416,8 @@ fn unfit_rules_get_a_hint() {
         ),
         ("nowhere", "hint: no record has a version"),
         ("absent", "hint: 40 of 40 records have no identity (identity_missing)"),
+        ("misspelt", "hint: no record has `value.operatoin`, which `contents` names: nothing of it is compared"),
+        ("misspelt-exception", "hint: no record has `value.versoin`, which `except` names: nothing is left out for it"),
     ] {
         room.run_with(&format!("replay {topology}.yaml --summary"), lines.join("\n")).ended(0).said(&[hint]);
     }

@@ -72,11 +72,11 @@ lies! {
     UnjoinedMembership,
     /// processing continues on lost partitions
     LostKept,
-    /// a call's settlement is committed whoever owns its task by then, and nobody is fenced
+    /// a call's settlement is committed without fencing, even if its task has another owner by then
     SettledUnconditionally,
     /// a lane that has lost its tasks settles what it has called, as if they were still its own
     SettledByZombie,
-    /// a lane that has lost its tasks commits what their handlers' steps have come to, as if they were still its own
+    /// a lane that has lost its tasks commits their handlers' journals, as if the tasks were still its own
     JournaledByZombie,
     /// after an abort, reading continues where it was
     ReadPositionKept,

@@ -87,7 +87,7 @@ impl Conflicts {
     pub fn add(&mut self, seen: &Seen<'_>) {
         let Seen { record, decision, explanation, .. } = seen;
         let Some(identity) = &explanation.identity else { return };
-        let is_conflict = matches!(decision.reason, Reason::VersionTied | Reason::SeenOtherwise);
+        let is_conflict = decision.reason.is_conflict();
         let key = (record.topic.to_owned(), record.partition, identity.clone());
         if is_conflict {
             self.has_version |= decision.reason == Reason::VersionTied;
@@ -158,7 +158,7 @@ pub fn quoted(paths: &[Path]) -> String {
 }
 
 /// A copy of a record.
-fn captured(record: &Record<'_>) -> Captured {
+pub(super) fn captured(record: &Record<'_>) -> Captured {
     let mut captured = Captured {
         topic: record.topic.to_owned(),
         partition: record.partition,

@@ -37,6 +37,8 @@ pub struct Facts {
     pub has_version: bool,
     /// Those that have one.
     pub versioned: u64,
+    /// What the preset says about records without an identity.
+    pub without_identity: Option<&'static str>,
     /// What the preset says about records without a version.
     pub without_version: Option<&'static str>,
     /// What it says about malformed versions; `rejection` contains it.
@@ -120,9 +122,11 @@ pub fn is_share(count: u64, records: u64) -> bool {
 
 fn unidentified(facts: &Facts) -> Option<String> {
     is_share(facts.unidentified, facts.records).then(|| {
+        let advice = facts.without_identity.unwrap_or(
+            "change `identity` to what they have, unless nothing identifies them; lines without an envelope have no key",
+        );
         format!(
-            "{} of {} {} no identity (identity_missing), so no duplicate is recognised among them: change `identity` to \
-             what they have, unless nothing identifies them; lines without an envelope have no key",
+            "{} of {} {} no identity (identity_missing), so no duplicate is recognised among them: {advice}",
             facts.unidentified,
             counted(facts.records, "record"),
             agreeing(facts.unidentified, "has", "have")

@@ -21,6 +21,7 @@ mod explain;
 mod hints;
 mod progress;
 mod summary;
+mod unfound;
 mod watch;
 
 use explain::explained;
@@ -158,7 +159,8 @@ impl Replay {
             rehearser: Rehearser::new(&topology),
             next: Position { topic, partition: args.partition.unwrap_or(0), offset: 0 },
             summary: args.summary.then(|| {
-                let said = [Reason::VersionMissing, Reason::VersionMalformed].map(|reason| topology.hint(reason));
+                let reasons = [Reason::IdentityMissing, Reason::VersionMissing, Reason::VersionMalformed];
+                let said = reasons.map(|reason| topology.hint(reason));
                 Summary::new(&topology.rules, said)
             }),
             foreign: BTreeSet::new(),

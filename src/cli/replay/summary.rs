@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use super::conflicts::Conflicts;
 use super::hints::{self, Facts};
+use super::unfound::Unfound;
 use super::watch::{self, Watch};
 use crate::capture::looks_like_kcat;
 use crate::dedup::{Action, Decision, OnNull, Reason, Rules, Verdict};
@@ -56,6 +57,7 @@ pub struct Summary {
     watch: Watch,
     facts: Facts,
     conflicts: Conflicts,
+    unfound: Unfound,
     /// Lines without an envelope, up to [`LINES_CHECKED`].
     lines: u64,
 }
@@ -76,8 +78,12 @@ struct Stream {
 }
 
 impl Summary {
-    /// Nothing judged yet. The two texts are the preset's, for records without a version and with a malformed one.
-    pub fn new(rules: &Rules, [without_version, malformed_version]: [Option<&'static str>; 2]) -> Self {
+    /// Nothing judged yet. The texts are the preset's, for records without an identity, without a version, and with a
+    /// malformed one.
+    pub fn new(
+        rules: &Rules,
+        [without_identity, without_version, malformed_version]: [Option<&'static str>; 3],
+    ) -> Self {
         let null_value = match rules.actions.null_value {
             OnNull::Act(action) => action.as_str(),
             OnNull::FollowDelete => hints::FOLLOW_DELETE,
@@ -93,8 +99,15 @@ impl Summary {
             epochs: BTreeSet::new(),
             deleted: Known::default(),
             watch: Watch::new(rules),
-            facts: Facts { on_null_value: null_value, without_version, malformed_version, ..Facts::default() },
+            facts: Facts {
+                on_null_value: null_value,
+                without_identity,
+                without_version,
+                malformed_version,
+                ..Facts::default()
+            },
             conflicts: Conflicts::new(rules),
+            unfound: Unfound::new(rules),
             lines: 0,
         }
     }
@@ -111,6 +124,7 @@ impl Summary {
     pub fn add(&mut self, seen: &Seen<'_>) {
         let Seen { record, decision, explanation, version } = seen;
         self.conflicts.add(seen);
+        self.unfound.add(seen);
         *self.counts.entry((decision.verdict, decision.reason)).or_default() += 1;
         self.add_null_or_delete(seen);
         if decision.verdict == Verdict::Invalid {
@@ -237,7 +251,7 @@ impl fmt::Display for Summary {
         }
         writeln!(f)?;
         hints::hints(&facts).iter().try_for_each(|hint| writeln!(f, "hint: {hint}"))?;
-        write!(f, "{}", self.conflicts)
+        write!(f, "{}{}", self.unfound, self.conflicts)
     }
 }
 
@@ -341,7 +355,7 @@ mod tests {
     fn summary() -> Summary {
         let path = |text: &str| Path::parse(text).unwrap();
         let rules = Rules::new(Identity::of_paths([path("value.id")]), Some(Version::integer(path("value.v"))));
-        Summary::new(&rules, [None; 2])
+        Summary::new(&rules, [None; 3])
     }
 
     fn add(

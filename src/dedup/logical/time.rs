@@ -5,12 +5,12 @@ use std::io::Write as _;
 use super::{Unit, Unlike};
 
 const DAY_S: i64 = 86_400;
-/// What Debezium's PostgreSQL connector writes for infinite timestamps: the JDBC driver's constants, as microseconds or, in
-/// releases that read these constants as what they are, as milliseconds. The constants come with either unit.
+/// Debezium's PostgreSQL connector writes infinite timestamps as constants of the JDBC driver. Some releases write them
+/// where microseconds are meant, others where milliseconds are.
 const INFINITY: i64 = 9_223_372_036_825_200_000;
 const NEGATIVE_INFINITY: i64 = -9_223_372_036_832_400_000;
-/// The same moments in milliseconds, where the connector took the constants for microseconds: so it does with
-/// `time.precision.mode=connect`. PostgreSQL would read them as days of the year 294247 and 290308 BC.
+/// The constants divided by 1,000: with `time.precision.mode=connect` the connector takes them for microseconds, and writes
+/// milliseconds. Taken literally these are moments of the year 294247 and of 290308 BC.
 const INFINITY_MILLIS: i64 = INFINITY / 1_000;
 const NEGATIVE_INFINITY_MILLIS: i64 = NEGATIVE_INFINITY / 1_000;
 /// No database's calendar reaches further than this many days.

@@ -37,7 +37,7 @@ pub(in crate::dedup) fn push_hex(text: &[u8], digits_max: usize, out: &mut Vec<u
     Ok(())
 }
 
-/// Why groups of which one has no digits are none, unless something else is wrong with one of the others.
+/// The error for a position with an empty group; if another group has something other than digits, that is the error.
 #[cold]
 fn empty_group<'t>(groups: impl Iterator<Item = &'t [u8]> + Clone) -> NotVersion {
     let is_hex = |group: &[u8]| group.trim_ascii().iter().all(u8::is_ascii_hexdigit);

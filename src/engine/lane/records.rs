@@ -234,7 +234,11 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn on_stop(&mut self, id: TaskId, stop: Stop) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.work().is_some()) else { return };
         match stop {
-            Stop::Refused(reason) => task.fail(&reason, false),
+            Stop::Refused(reason) => {
+                // A panic may have had a cause that passes.
+                let may_pass = task.panics.are_too_many();
+                task.fail(&reason, may_pass);
+            }
             Stop::Doubted(doubt) => self.ask_time(id, doubt),
             Stop::Gated => self.hold_for_gate(id),
         }

@@ -52,7 +52,7 @@ pub fn problem(name: &str, error: &cluster::Error, settings: &config::TopicSetti
         Some(Detail::Denied(None) | Detail::Missing | Detail::Lost | Detail::InUse | Detail::Damaged) | None => {
             format!(
                 "create it by hand, or see topics.replication_factor ({}), topics.min_insync_replicas ({}) and \
-             topics.create",
+                 topics.create",
                 settings.replication_factor, settings.min_insync_replicas
             )
         }

@@ -24,7 +24,7 @@ fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
 }
 
-/// By `value.id`, with a version and these contents; the whole value if there are none.
+/// Rules by `value.id`, with a version and these contents, by default the whole value.
 fn by(parts: Vec<ContentsPart>) -> Conflicts {
     let mut rules = Rules::new(Identity::of_paths([path("value.id")]), Some(Version::integer(path("value.v"))));
     if !parts.is_empty() {

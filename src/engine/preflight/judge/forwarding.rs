@@ -23,7 +23,10 @@ impl Judge<'_> {
                         show_duration_ms(kept),
                         show_duration_ms(ms)
                     ),
-                    format!("set `retention` to {}, twice as long as the topic keeps records", show_duration_ms(kept.saturating_mul(2))),
+                    format!(
+                        "set `retention` to {}, twice as long as the topic keeps records",
+                        show_duration_ms(kept.saturating_mul(2))
+                    ),
                 ));
             } else if kept > ms {
                 let kept = if kept == i64::MAX { "for ever".to_owned() } else { show_duration_ms(kept) };
