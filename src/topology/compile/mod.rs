@@ -285,6 +285,10 @@ impl Compiler<'_> {
             if is_none {
                 let message = "`on_conflict` has no effect with `contents: none`".to_owned();
                 self.mistake(place, message, "never looked at", "remove one of them");
+            } else if contents.is_none() && self.identity_says_all() {
+                let message = "`on_conflict` has no effect: the identity is the whole value".to_owned();
+                let help = "remove it: records with the same identity say the same";
+                self.mistake(place, message, "never looked at", help);
             } else if value == Action::Forward && inbox.is_some_and(|dedup| dedup.value == Dedup::Inbox) {
                 let message = "`on_conflict: forward` has no effect with `dedup: inbox`".to_owned();
                 let help = "write `on_conflict: dead_letter`, `drop` or `fail`";
@@ -299,6 +303,12 @@ impl Compiler<'_> {
                 self.mistake(place, message, "no record has several rows", help);
             }
         }
+    }
+
+    /// Whether records with one identity cannot say different things, so that contents are not compared by default.
+    fn identity_says_all(&self) -> bool {
+        let parts = self.spec.identity.parts.iter().map(|part| part.value.clone()).collect();
+        self.spec.identity.complete && Contents::default_for(&Identity { parts }).is_none()
     }
 
     /// `follow_delete` needs deletes, and identities that null values also have.

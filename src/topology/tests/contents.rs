@@ -78,6 +78,17 @@ fn contents_of_a_preset_can_be_switched_off() {
 }
 
 #[test]
+fn identity_that_is_the_whole_value_leaves_no_conflict() {
+    for identity in ["value", "{content: value}", "[key, {fingerprint: value}]"] {
+        let text = format!(
+            "name: t\ninput: {{topics: [in]}}\nidentity: {identity}\non_conflict: drop\noutput: {{topic: out}}\n"
+        );
+        let report = load_text(&text).expect_err("nothing can differ").render(false);
+        assert!(report.contains("`on_conflict` has no effect: the identity is the whole value"), "{report}");
+    }
+}
+
+#[test]
 fn contents_and_conflicts_without_an_effect_are_mistakes() {
     const OUTPUT: &str = "output: {topic: out}\n";
     for (more, words) in [
