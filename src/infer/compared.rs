@@ -1,8 +1,8 @@
-//! What a proposal says of records that tie: what their contents are (`contents`), and what becomes of one that says
-//! something else (`on_conflict`).
+//! The part of a proposal on records that tie: how their `contents` are compared, and the action on a record with other
+//! contents (`on_conflict`).
 //!
-//! `drop` is what a topology of one's own does if it says nothing, for its author has chosen the identity and the version.
-//! Here nobody has: unless the records show that an identity stands for one thing, nothing is dropped for it.
+//! A topology of one's own drops conflicts by default, since its author has chosen identity and version. A proposal has no
+//! such author: it drops conflicts only if the records show that an identity stands for one thing.
 
 use super::fields::Table;
 use super::names;
@@ -126,24 +126,24 @@ fn on_conflict(order: &Order, ties: &Ties, records: usize) -> (String, &'static 
         );
         return (why, "forward");
     }
-    let no_tie = "No record that was looked at has the newest version of its identity with other contents; one that does \
-                  is passed on.";
+    let no_tie = "A record that repeats the newest version of its identity with other contents is passed on; none of these \
+                  records does.";
     match order {
         Order::Time(path) => (format!("{path} is a time, which two changes may share. {no_tie}"), "forward"),
         Order::Version => (no_tie.to_owned(), "forward"),
         Order::None if ties.repeats == 0 => (
-            "No record has the identity of an earlier one, so nothing shows what it means if one does: one that says \
-             something else is passed on."
+            "A record that repeats an identity with other contents is passed on: no record here repeats an identity, so \
+             nothing shows what that means."
                 .to_owned(),
             "forward",
         ),
         Order::None => (
             format!(
-                "{} {} the identity of an earlier one, and {} anything else: one that does is dropped, counted and logged. \
-                 Write `forward` if such a record is another thing.{}",
+                "{} {} the identity of an earlier record and {} the same. A record that says something else is dropped, \
+                 counted and logged: write `forward` if it is another thing.{}",
                 counted(ties.repeats, "record"),
                 agreeing(ties.repeats, "has", "have"),
-                agreeing(ties.repeats, "does not say", "none of them says"),
+                agreeing(ties.repeats, "says", "say"),
                 ties.first.as_ref().map_or_else(String::new, |first| format!(
                     " By their contents {} of them {} all the same: {}.",
                     ties.conflicts,

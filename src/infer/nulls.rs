@@ -1,8 +1,8 @@
 //! Null values that are deletes, and say in their headers which change they are.
 //!
 //! A source that writes the row alone, and a null in place of a deleted one, may have its position in headers
-//! (Debezium's `ExtractNewRecordState` with `add.headers`). What identifies and versions all records then is what nulls
-//! have, too: the key and a header.
+//! (Debezium's `ExtractNewRecordState` with `add.headers`). The key and a header then identify and order all records,
+//! nulls too.
 
 use super::cell::ValueKind;
 use super::choose::Chosen;

@@ -40,7 +40,7 @@ impl Raw {
         raw
     }
 
-    /// Waits until it has closed so many connections. What it sends last is in the other side's socket then.
+    /// Waits until it has closed this many connections. By then the end has reached the other side's socket.
     pub fn await_closed(&self, count: usize) {
         super::caller::until("it closes", || self.closed.load(Ordering::SeqCst) >= count);
     }

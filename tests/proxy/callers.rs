@@ -1,5 +1,5 @@
-//! Tenants of one service that send the same key. Goal: where the proxy is told how callers are told apart, none gets another's
-//! answer; where it is not, it says at its start that one may, however it is started.
+//! Tenants of one service that send the same key. Goal: if the proxy knows what identifies a caller, no tenant gets another
+//! tenant's answer; if not, the proxy warns of that at its start, however it is started.
 //!
 //! Reported of many services with idempotency keys: C-Address-Onboarding-Bridge-Backend#379 (keys without the API key in
 //! them), paveg/hono-idempotency#126 (a default without a tenant, and nothing says so), nensii21/devlink#773,
@@ -15,7 +15,7 @@ use super::client::{Got, request, send};
 use super::service::{Service, answer};
 use crate::program::{Proxy, Room};
 
-/// What is logged where it is not said how callers are told apart.
+/// The warning of a proxy that was not told what identifies a caller.
 const WARNING: &str = "all who send no `Authorization` are one, and get each other's answers";
 
 /// A service that makes something for the tenant that `X-Api-Key` or a cookie names, and says which run it was. Under `/otp`
@@ -102,11 +102,11 @@ async fn tenants_share_answers_only_where_the_proxy_has_warned() {
         assert!(warned.contains("WARN"), "{warned}");
         let first = fund(proxy, ("x-api-key", "A"), "{}").await;
         let other = fund(proxy, ("x-api-key", "B"), "{}").await;
-        assert!(other.is_replayed() && other.body == first.body, "what the warning says is not so: {other:?}");
+        assert!(other.is_replayed() && other.body == first.body, "the warning is not true: {other:?}");
     }
 }
 
-/// The rest of what was reported: whatever differs in what is asked for is never answered with what was answered before.
+/// The other reports: a request with another body, path or caller never gets an earlier answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_body_path_or_authorization_is_another_request() {
     let (room, service) = (Room::new(), service().await);

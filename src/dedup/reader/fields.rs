@@ -127,8 +127,8 @@ impl Fields {
         Ok(())
     }
 
-    /// Appends what the path with this number leads to, as [`Field::write`] does; a value of a logical type as what it is,
-    /// also inside of an object or an array.
+    /// Appends the value at the path with this number, as [`Field::write`] does, with values of logical types decoded, also
+    /// inside an object or an array.
     /// Returns false if it is missing.
     ///
     /// # Errors

@@ -25,10 +25,8 @@ fn version_that_is_a_time_passes_ties_on() {
     has_line(&proposal, "on_conflict: forward");
     has(
         &proposal,
-        &[
-            "value.updated_at is a time, which two changes may share. No record that was looked at has the newest version \
-             of its identity with other contents; one that does is passed on.",
-        ],
+        &["value.updated_at is a time, which two changes may share. A record that repeats the newest version of its \
+             identity with other contents is passed on; none of these records does."],
     );
     doubts(&proposal, "value.updated_at is a time: two changes within its precision are passed on as they come");
     never_says(&proposal, "would count as one");
@@ -41,7 +39,12 @@ fn version_that_is_a_number_passes_ties_on_as_well() {
     let values = [row(1, "a", 1), row(2, "b", 1), row(1, "c", 2), row(1, "c", 2)];
     let (proposal, _) = of_values(&values.each_ref().map(String::as_str));
     has_line(&proposal, "on_conflict: forward");
-    has(&proposal, &["# No record that was looked at has the newest version of its identity with other contents"]);
+    has(
+        &proposal,
+        &[
+            "# A record that repeats the newest version of its identity with other contents is passed on; none of these records does.",
+        ],
+    );
     never_says(&proposal, "is a time");
     assert!(!proposal.text.contains("contents: {"), "{}", proposal.text);
 }
@@ -95,7 +98,7 @@ fn fields_that_differ_with_each_delivery_are_no_contents() {
         ],
     );
     has_line(&proposal, "on_conflict: drop");
-    has(&proposal, &["2 records have the identity of an earlier one, and none of them says anything else"]);
+    has(&proposal, &["2 records have the identity of an earlier record and say the same."]);
     assert_eq!(verdicts(&tally), [2, 2, 0, 0]);
     assert_eq!(tally.of_reason(ratchet::dedup::Reason::Seen), 2, "{}", proposal.text);
 }
@@ -116,8 +119,8 @@ fn id_that_nothing_repeats_loses_nothing() {
     has(
         &proposal,
         &[
-            "No record has the identity of an earlier one, so nothing shows what it means if one does: one that says something \
-           else is passed on.",
+            "A record that repeats an identity with other contents is passed on: no record here repeats an identity, so nothing \
+             shows what that means.",
         ],
     );
     let (proposal, _) =
