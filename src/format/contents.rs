@@ -9,6 +9,8 @@
 //! An entry of a read above a streamed change knows contents of both; the first bit distinguishes them. Digests taken by
 //! different rules cannot be compared; the second field tells them apart.
 
+use std::num::NonZeroU64;
+
 /// Maximum number of contents that an entry knows; a further one displaces the oldest of the class that has more.
 pub const CONTENTS_MAX: usize = 8;
 /// Bytes of a digest.
@@ -20,26 +22,31 @@ const TAG_BITS: u32 = 11;
 const HASH_BITS: u32 = 52;
 const READ: u64 = 1 << 63;
 
-/// The digest of a record's contents.
+/// The digest of a record's contents. It is never 0, so that an absent one takes no room of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Digest(u64);
+pub struct Digest(NonZeroU64);
 
 impl Digest {
     /// The digest of contents that hash to `hash`, read by the rule with this tag, below [`DIGEST_TAGS`].
     pub fn new(hash: u64, tag: u16, of_read: bool) -> Self {
         debug_assert!(tag < DIGEST_TAGS, "a tag of more than {TAG_BITS} bits");
         let tag = u64::from(tag % DIGEST_TAGS) << HASH_BITS;
-        Self(hash & ((1 << HASH_BITS) - 1) | tag | if of_read { READ } else { 0 })
+        Self::of_bits(hash & ((1 << HASH_BITS) - 1) | tag | if of_read { READ } else { 0 })
+    }
+
+    /// Zero stands for 1.
+    fn of_bits(bits: u64) -> Self {
+        Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
     }
 
     /// Whether the contents are those of a snapshot's read.
     pub fn is_of_read(self) -> bool {
-        self.0 & READ != 0
+        self.0.get() & READ != 0
     }
 
     /// Whether both were taken by the same rule, of records of the same class: reads, or anything else.
     pub fn is_comparable(self, other: Self) -> bool {
-        (self.0 ^ other.0) >> HASH_BITS == 0
+        (self.0.get() ^ other.0.get()) >> HASH_BITS == 0
     }
 
     /// The digest as 16 hexadecimal digits.
@@ -82,7 +89,7 @@ impl<'a> Contents<'a> {
 
     /// The digests, oldest first.
     pub fn digests(&self) -> impl Iterator<Item = Digest> + 'a {
-        self.0.iter().map(|bytes| Digest(u64::from_be_bytes(*bytes)))
+        self.0.iter().map(|bytes| Digest::of_bits(u64::from_be_bytes(*bytes)))
     }
 
     /// What is known about the contents with this digest.
@@ -128,7 +135,7 @@ impl ContentsList {
             self.digests[oldest.unwrap_or(0)..].rotate_left(1);
             self.count -= 1;
         }
-        self.digests[self.count] = digest.0.to_be_bytes();
+        self.digests[self.count] = digest.0.get().to_be_bytes();
         self.count += 1;
     }
 
@@ -207,6 +214,8 @@ mod tests {
         assert_eq!(Digest::new(u64::MAX, 0, false).hex(), "000fffffffffffff");
         assert_eq!(Digest::new(0, DIGEST_TAGS - 1, false).hex(), "7ff0000000000000");
         assert_eq!(Digest::new(0, 0, true).hex(), "8000000000000000");
+        assert_eq!(Digest::new(0, 0, false), Digest::new(1, 0, false), "never 0");
+        assert_eq!(size_of::<Option<Digest>>(), DIGEST_BYTES);
         assert!(Digest::new(0, 0, true).is_of_read());
         assert!(!Digest::new(u64::MAX, DIGEST_TAGS - 1, false).is_of_read());
     }
