@@ -122,6 +122,15 @@ fn notes(loaded: &[Loaded]) -> Vec<Note<'_>> {
     notes
 }
 
+/// The preset, and the newest of its name, which a pinned topology would not hear of otherwise.
+fn preset_line(preset: &Preset) -> String {
+    let pinned = preset.pinned();
+    match Preset::newest(preset.name).filter(|newest| newest.number > preset.number) {
+        Some(newest) => format!("{pinned}; the newest is {}", newest.pinned()),
+        None => pinned,
+    }
+}
+
 /// What a topology amounts to, line by line, with the notes that are only for it.
 fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     let rules = &topology.rules;
@@ -134,7 +143,7 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
         let _ = writeln!(text, "  {name:<12} {}", folded(value));
     };
     line("name", &topology.name);
-    preset.iter().for_each(|preset| line("preset", &preset.pinned()));
+    preset.iter().for_each(|preset| line("preset", &preset_line(preset)));
     line("input", &format!("{}, from the {} record", topology.input, topology.start.as_str()));
     line("formats", &format!("key {}, value {}", rules.key_format, rules.value_format));
     line("identity", &identity.join(" + "));

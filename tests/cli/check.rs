@@ -244,6 +244,18 @@ fn expanded_preset_loads_again() {
     room.run("check expanded.yaml").ended(0).said(&["identity {content: key}", "output clean.{topic}"]);
 }
 
+#[test]
+fn newer_number_of_a_preset_is_named() {
+    let room = Room::new();
+    let topology = |number| {
+        format!("name: cdc\npreset: debezium-postgres@{number}\ninput: {{topics: [a]}}\noutput: {{topic: b}}\n")
+    };
+    room.write("cdc.yaml", &topology(2));
+    room.run("check cdc.yaml").ended(0).said(&["debezium-postgres@2; the newest is debezium-postgres@3"]);
+    room.write("cdc.yaml", &topology(3));
+    room.run("check cdc.yaml").ended(0).said(&["preset debezium-postgres@3"]).never_said("the newest");
+}
+
 /// A preset that forwards what has no identity means an output; in a sink that is refused.
 #[test]
 fn expanded_table_loads_again_and_says_what_its_connector_needs() {

@@ -9,7 +9,7 @@ use crate::yaml::read::clipped;
 use crate::yaml::{File, Place, Placed, Report, Text, units};
 
 use super::sink::Dedup;
-use super::spec::{IdentitySpec, Spec, VersionSpec};
+use super::spec::{IdentitySpec, KindsSpec, Spec, VersionSpec};
 use super::{Preset, Start, Topology, names};
 
 mod cases;
@@ -313,8 +313,11 @@ impl Compiler<'_> {
 
     /// `follow_delete` needs deletes, and identities that null values also have.
     fn check_follow_delete(&mut self, place: Place) {
-        let deletes = self.spec.kinds.as_ref().map_or(self.spec.kinds_given, |kinds| kinds.key("delete").is_some());
-        if !deletes {
+        let kinds = self.spec.kinds.as_ref();
+        let deletes = kinds.map_or(self.spec.kinds_given, |kinds| kinds.key("delete").is_some());
+        // Beside a preset, such kinds were reported.
+        let is_reported = self.preset.is_some() && kinds.is_some_and(KindsSpec::names_no_kind);
+        if !deletes && !is_reported {
             let message = "`follow_delete` has no effect without `kinds.delete`".to_owned();
             let help = format!(
                 "say what a delete looks like, e.g. `kinds: {{of: value.op, delete: [d]}}`, or {OTHER_ON_NULL}"

@@ -185,7 +185,13 @@ impl Compiler<'_> {
     }
 
     fn check_kinds(&mut self, kinds: &KindsSpec) {
-        if kinds.complete && kinds.keys.iter().all(|(key, _)| matches!(*key, "of" | "reads" | "table")) {
+        if kinds.names_no_kind() && self.preset.is_some() {
+            let message = "`kinds` with `of` replaces the preset's, and names no kind".to_owned();
+            let help = "remove `of`: the other keys then change the preset's `kinds`; or write the words of all kinds";
+            self.mistake(kinds.place, message, "every record is a plain change", help);
+            return;
+        }
+        if kinds.names_no_kind() {
             let message = "`kinds` names no kind".to_owned();
             let help = "say what a delete looks like, e.g. `kinds: {of: value.op, delete: [d]}`";
             self.mistake(kinds.place, message, "every record is a plain change", help);
@@ -216,6 +222,7 @@ impl Compiler<'_> {
             }
             _ => {}
         }
+        self.check_kinds_in_keys(kinds);
         for (index, (kind, words)) in kinds.words.iter().enumerate() {
             for word in words {
                 let first = kinds.words[..index]
@@ -226,6 +233,16 @@ impl Compiler<'_> {
                     self.mistake(word.place, message, "again", "one word means one kind: remove one of them");
                 }
             }
+        }
+    }
+
+    /// A record about no row is recognised before its key is read: anything may stand there.
+    fn check_kinds_in_keys(&mut self, kinds: &KindsSpec) {
+        let (Some(place), Some(read)) = (kinds.key("none"), &kinds.kinds) else { return };
+        if let Some(path) = read.of.iter().find(|path| path.source == Source::Key && path.is_inside()) {
+            let message = format!("`kinds.none` cannot be told from `{path}`");
+            let help = "name a field of the value or a header in `of`: the key of a record about no row may hold anything";
+            self.mistake(place, message, "keys are not read for it", help);
         }
     }
 }

@@ -31,6 +31,11 @@ impl KindsSpec {
     pub fn key(&self, key: &str) -> Option<Place> {
         self.keys.iter().find(|(name, _)| *name == key).map(|(_, place)| *place)
     }
+
+    /// Whether it is known that no word for any kind is written.
+    pub fn names_no_kind(&self) -> bool {
+        self.complete && self.keys.iter().all(|(key, _)| !WORDS.contains(key))
+    }
 }
 
 impl SpecReader<'_, '_> {
