@@ -28,9 +28,9 @@ pub struct Chosen {
 
 /// The fields that identify and version a table's records; `None` if no field identifies them.
 pub fn choose(table: &Table) -> Option<Chosen> {
-    let identities = best(table, |field| names::identity_score(&field.name), Field::identifies, IDENTITIES_MAX);
+    let identities = identities(table);
     let companions = best(table, companion_score, Field::identifies, COMPANIONS_MAX);
-    let versions = best(table, |field| names::version_score(&field.name), Field::versions, usize::MAX);
+    let versions = versions(table);
     let strong: Vec<usize> = above(table, &versions, CHANGED);
     let moments: Vec<usize> = above(table, &versions, MOMENT);
     // the id of a request may be that of each attempt
@@ -66,6 +66,16 @@ pub fn choose(table: &Table) -> Option<Chosen> {
 
 /// The first, unless it merges records that differ (and is no event's own id), while the second merges only equal records:
 /// then the second, which tells more things apart.
+/// The fields that may identify records, the likeliest by name first.
+pub fn identities(table: &Table) -> Vec<usize> {
+    best(table, |field| names::identity_score(&field.name), Field::identifies, IDENTITIES_MAX)
+}
+
+/// The fields that may be versions, the likeliest by name first.
+pub fn versions(table: &Table) -> Vec<usize> {
+    best(table, |field| names::version_score(&field.name), Field::versions, usize::MAX)
+}
+
 fn finer(table: &Table, first: Option<Chosen>, second: Option<Chosen>) -> Option<Chosen> {
     let is_finer = |second: &Chosen| second.trial.caught > 0 && second.trial.alike == 0;
     let is_events = |chosen: &Chosen| names::identity_score(&table.fields[chosen.identity[0]].name) >= EVENT;
@@ -156,7 +166,7 @@ fn companion_score(field: &Field) -> u32 {
 }
 
 /// The whole key, if it is not a JSON object.
-fn whole_key(table: &Table) -> Option<usize> {
+pub fn whole_key(table: &Table) -> Option<usize> {
     table.fields.iter().position(|field| field.path.to_string() == "key" && field.identifies(table.rows))
 }
 

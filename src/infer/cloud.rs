@@ -9,6 +9,7 @@ use super::fields::Table;
 use super::keys;
 use super::meaning::{Meaning, by_fields, by_fingerprint, wrapped};
 use super::propose::{Needed, in_yaml};
+use super::refused::Counterexample;
 use super::rows::{StandIn, stand_in};
 use super::sample::{Observed, Sample};
 use super::shape::Shape;
@@ -80,9 +81,11 @@ fn by_id(meaning: &mut Meaning, sample: &Sample, table: &Table, mode: Mode) {
     let tried: Vec<Chosen> = tried.collect();
     let lost = tried.first().map_or(0, |chosen| chosen.trial.lost);
     if lost > 0 {
+        let first = tried.first().and_then(|chosen| Counterexample::first(sample, table, &chosen.identity, None));
+        let first = first.map_or_else(String::new, |first| format!("; the first is {}", first.words()));
         meaning.body.unsure.push(format!(
             "{} {} the source and the id of an earlier one, and {} something else: these ids do not identify an event, \
-             against the specification of CloudEvents",
+             against the specification of CloudEvents{first}",
             counted(lost, "CloudEvent"),
             agreeing(lost, "has", "have"),
             agreeing(lost, "says", "say")

@@ -12,6 +12,7 @@ use super::names;
 use super::nulls;
 use super::others;
 use super::propose::{Draft, Needed, in_yaml};
+use super::refused::Refused;
 use super::rows::{StandIn, stand_in};
 use super::sample::Sample;
 use super::shape::{Shape, shapes};
@@ -107,9 +108,17 @@ pub fn by_choice(meaning: &mut Meaning, sample: &Sample, table: &Table) {
         by_fields(meaning, sample, table, &chosen);
         return;
     }
-    match choose(table) {
+    let chosen = choose(table);
+    let refused = Refused::all(table, chosen.as_ref());
+    refused.iter().for_each(|refused| refused.tell(&mut meaning.body, sample, table));
+    match chosen {
         Some(chosen) => by_fields(meaning, sample, table, &chosen),
-        None => by_fingerprint(&mut meaning.body, sample, table, "No field was found that identifies a record"),
+        None if refused.is_empty() => {
+            by_fingerprint(&mut meaning.body, sample, table, "No field was found that identifies a record");
+        }
+        None => {
+            by_fingerprint(&mut meaning.body, sample, table, "No other field was found that identifies a record");
+        }
     }
 }
 

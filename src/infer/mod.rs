@@ -7,6 +7,7 @@
 //!   DMS with details of transactions
 //! - `others`, `nulls`: TiCDC's Simple protocol and GoldenGate's rows; null values that say what they delete
 //! - `names`, `cell`, `fields`, `trial`, `choose`: without a preset, which fields identify and version them
+//! - `refused`: fields that would identify the records but for a few, and why they are not proposed
 //! - `meaning`, `propose`: the YAML, with its reasons as comments
 //! - `ties`, `compared`: records with the identity and version of an earlier one, and what the proposal says of them
 //! - `doubts`: doubts that appear when the proposal is replayed
@@ -34,6 +35,7 @@ pub(crate) mod names;
 mod nulls;
 mod others;
 mod propose;
+mod refused;
 mod rows;
 mod sample;
 mod shape;

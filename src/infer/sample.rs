@@ -21,6 +21,16 @@ pub struct Observed {
     pub value: Option<Value>,
     /// The same for the key.
     pub key: Option<Value>,
+    /// The file and the number of its line, if the line is a value: then the coordinates are made up.
+    pub line: Option<String>,
+}
+
+impl Observed {
+    /// Where to find it: its line, or its coordinates.
+    pub fn place(&self) -> String {
+        let Captured { topic, partition, offset, .. } = &self.captured;
+        self.line.clone().unwrap_or_else(|| format!("{topic}:{partition}:{offset}"))
+    }
 }
 
 /// The records that are examined.
@@ -65,14 +75,16 @@ impl Sample {
                 sample.kcat = looks_like_kcat(&line);
             }
             let mut captured = Captured::default();
+            let mut number = None;
             if sample.kcat {
                 captured.read_kcat(&line).map_err(|error| capture::Error::not_kcat(place, &error))?;
             } else {
                 captured.read_value(&line);
                 captured.topic.push_str(topic);
                 captured.offset = sample.records.len() as i64;
+                number = Some(place.to_string());
             }
-            sample.add(captured);
+            sample.add_line(captured, number);
         }
     }
 
@@ -94,6 +106,10 @@ impl Sample {
 
     /// Adds a record.
     pub fn add(&mut self, captured: Captured) {
+        self.add_line(captured, None);
+    }
+
+    fn add_line(&mut self, captured: Captured, line: Option<String>) {
         let mut tree = |bytes: &Option<Vec<u8>>, is_key: bool| {
             let mut tree = serde_json::from_slice(bytes.as_deref()?).ok()?;
             let wrapped = if is_key { &mut self.wrapped.0 } else { &mut self.wrapped.1 };
@@ -103,7 +119,7 @@ impl Sample {
         let (key, value) = (tree(&captured.key, true), tree(&captured.value, false));
         self.nulls += usize::from(captured.value.is_none());
         self.malformed += usize::from(captured.value.is_some() && value.is_none());
-        self.records.push(Observed { captured, value, key });
+        self.records.push(Observed { captured, value, key, line });
     }
 
     /// The topics, in the order in which they first occur.

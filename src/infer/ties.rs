@@ -13,7 +13,7 @@ use crate::dedup::{Action, Decision, Path, Reason, Rules, Source};
 use crate::rehearsal::{Contrast, Explanation};
 
 /// Maximum number of differing fields that are named of a conflict.
-const NAMED_MAX: usize = 5;
+pub const NAMED_MAX: usize = 5;
 
 /// What replaying a proposal has shown of ties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Ties {
 /// A record with other contents, and the one that it differs from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Its coordinates.
+    /// Its coordinates, or its line.
     pub place: String,
     /// Those of the other one, and the paths of the fields that differ, if there is one to compare with.
     pub other: Option<(String, Vec<String>)>,
@@ -131,8 +131,9 @@ impl<'s> Watch<'s> {
             return;
         }
         let of = |number: usize| (&self.sample.records[number].captured, self.kinds[number]);
-        let other = other.map(|other| (coordinates(of(other).0), differing(self.rules, of(other), of(number))));
-        self.ties.first = Some(Conflict { place: coordinates(of(number).0), other });
+        let place = |number: usize| self.sample.records[number].place();
+        let other = other.map(|other| (place(other), differing(self.rules, of(other), of(number))));
+        self.ties.first = Some(Conflict { place: place(number), other });
     }
 
     /// What was seen.
@@ -170,21 +171,17 @@ fn differing(rules: &Rules, earlier: OfKind<'_>, later: OfKind<'_>) -> Vec<Strin
     named.iter().take(NAMED_MAX).map(Path::to_string).collect()
 }
 
-fn coordinates(captured: &Captured) -> String {
-    format!("{}:{}:{}", captured.topic, captured.partition, captured.offset)
-}
-
 /// Whether a field may differ between two deliveries, by its name.
 fn is_of_delivery(name: &str) -> bool {
     names::is_of_delivery(name) || names::may_be_of_delivery(name)
 }
 
 /// The path of the field that may differ between two deliveries, if this place is in one.
-fn excepted(place: &[String]) -> Option<String> {
+pub fn excepted(place: &[String]) -> Option<String> {
     let end = place.iter().position(|name| is_of_delivery(name))?;
     Some(path(&place[..=end]))
 }
 
-fn path(steps: &[String]) -> String {
+pub fn path(steps: &[String]) -> String {
     Path { source: Source::Value, steps: steps.to_vec() }.to_string()
 }

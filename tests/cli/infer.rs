@@ -226,6 +226,14 @@ fn topics_beyond_the_examined_records_are_reported() {
 }
 
 #[test]
+fn line_that_contradicts_an_id_is_named_by_its_number() {
+    let lines =
+        [r#"{"payment_id":1,"amount":5}"#, "", r#"{"payment_id":1,"amount":5}"#, r#"{"payment_id":1,"amount":6}"#];
+    let ran = proposed(&Room::new(), &lines.join("\n"), "");
+    ran.said(&["value.payment_id would identify the records", "captured.jsonl:4, which differs from captured.jsonl:3"]);
+}
+
+#[test]
 fn topics_of_records_without_an_identity_are_reported() {
     let room = Room::new();
     let event = |number: usize| SYSTEMS[0].1.replace("24023128", &number.to_string());

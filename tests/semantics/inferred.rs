@@ -312,4 +312,5 @@ fn prefix_of_a_schema_registry_is_named() {
     assert_eq!(verdicts(&tally), [2, 0, 0, 0]);
 }
 
+mod refused;
 mod ties;
