@@ -12,6 +12,8 @@ use crate::words::{agreeing, counted};
 const IDENTITIES_MAX: usize = 6;
 /// Maximum number of fields that are tried together with each of them.
 const COMPANIONS_MAX: usize = 12;
+/// How a doubt begins about an identity that no record repeats.
+pub const NOTHING_REPEATS: &str = "no record came twice";
 /// How often a mere time must rise with a change to be taken as a version.
 const RISES_MIN: usize = 5;
 
@@ -64,8 +66,6 @@ pub fn choose(table: &Table) -> Option<Chosen> {
         .or_else(|| seen(table, &key))
 }
 
-/// The first, unless it merges records that differ (and is no event's own id), while the second merges only equal records:
-/// then the second, which tells more things apart.
 /// The fields that may identify records, the likeliest by name first.
 pub fn identities(table: &Table) -> Vec<usize> {
     best(table, |field| names::identity_score(&field.name), Field::identifies, IDENTITIES_MAX)
@@ -76,6 +76,8 @@ pub fn versions(table: &Table) -> Vec<usize> {
     best(table, |field| names::version_score(&field.name), Field::versions, usize::MAX)
 }
 
+/// The first, unless it merges records that differ (and is no event's own id), while the second merges only equal records:
+/// then the second, which tells more things apart.
 fn finer(table: &Table, first: Option<Chosen>, second: Option<Chosen>) -> Option<Chosen> {
     let is_finer = |second: &Chosen| second.trial.caught > 0 && second.trial.alike == 0;
     let is_events = |chosen: &Chosen| names::identity_score(&table.fields[chosen.identity[0]].name) >= EVENT;
@@ -241,7 +243,7 @@ impl Chosen {
         let mut unsure = Vec::new();
         if self.trial.caught + self.trial.alike == 0 {
             unsure.push(format!(
-                "no record came twice, so nothing shows that {identity} stays the same when a record is delivered again"
+                "{NOTHING_REPEATS}, so nothing shows that {identity} stays the same when a record is delivered again"
             ));
         }
         unsure.extend(self.unsure_of_identity(table, &identity));

@@ -1,5 +1,6 @@
 //! Doubts that appear when a proposal is replayed on its sample.
 
+use super::choose::NOTHING_REPEATS;
 use super::propose::Proposal;
 use super::sample::Sample;
 use super::tally::Tally;
@@ -45,6 +46,30 @@ pub fn add(proposal: &mut Proposal, sample: &Sample, topology: &Topology, tally:
     }
     proposal.unsure.extend(unlike(tally, &of));
     proposal.unsure.extend(odd_timestamps(sample));
+    if tally.of_verdict(Verdict::Duplicate) + tally.of_verdict(Verdict::Stale) == 0 {
+        unproven(proposal, sample);
+    }
+}
+
+/// The proposal drops nothing, which looks like success and shows nothing.
+fn unproven(proposal: &mut Proposal, sample: &Sample) {
+    let records = sample.records.len();
+    let (which, are) = match records {
+        1 => ("The only record that was looked at".to_owned(), "is no duplicate and not"),
+        _ => (format!("None of the {records} records that were looked at"), "is a duplicate or"),
+    };
+    proposal.comment(&format!(
+        "{which} {are} stale: the proposal drops nothing here, so these records do not prove that it would recognise a \
+         duplicate. Try it on a capture in which records came again."
+    ));
+    // about an identity of fields the same is said with their names
+    if !proposal.unsure.iter().any(|unsure| unsure.starts_with(NOTHING_REPEATS)) {
+        proposal.unsure.push(
+            "the proposal drops none of these records, so nothing proves that it would recognise a duplicate: try it on a \
+             capture in which records came again"
+                .to_owned(),
+        );
+    }
 }
 
 /// Records that are conflicts by a preset.

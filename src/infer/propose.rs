@@ -26,6 +26,15 @@ pub struct Proposal {
     pub preset: Option<&'static str>,
 }
 
+impl Proposal {
+    /// Adds a comment at its end.
+    pub(super) fn comment(&mut self, text: &str) {
+        let mut draft = Draft { lines: std::mem::take(&mut self.text), unsure: Vec::new() };
+        draft.comment(text);
+        self.text = draft.lines;
+    }
+}
+
 /// The names that the caller wants.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {

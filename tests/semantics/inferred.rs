@@ -314,3 +314,4 @@ fn prefix_of_a_schema_registry_is_named() {
 
 mod refused;
 mod ties;
+mod unproven;
