@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::meaning::{Meaning, meaning};
 use super::sample::Sample;
 use super::shape::Shape;
-use super::ties::Ties;
+use super::ties::{Ties, listed};
 use crate::words::{agreeing, counted};
 
 /// The column at which comments wrap.
@@ -83,6 +83,7 @@ pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed, ties: &Ties) ->
     ));
     let topics = wanted.topic.as_ref().map_or_else(|| sample.topics(), |topic| vec![topic.as_str()]);
     draft.line(&format!("name: {}", wanted.name.clone().unwrap_or_else(|| name_of(&topics))));
+    draft.left_out(sample);
     draft.input(&topics, &meaning);
     draft.lines.push_str(&meaning.body.lines);
     if let Some(compared) = &meaning.compared {
@@ -142,6 +143,24 @@ impl Draft {
             }
         }
         self.line(&format!("input: {{{input}}}"));
+    }
+
+    /// Adds a comment: the topics of schema changes, which are not among the inputs.
+    fn left_out(&mut self, sample: &Sample) {
+        let topics = &sample.left_out;
+        if topics.is_empty() {
+            return;
+        }
+        let named: Vec<String> = topics
+            .iter()
+            .take(TOPICS_MAX)
+            .map(|(topic, count)| format!("`{topic}` ({})", counted(*count, "record")))
+            .collect();
+        self.comment(&format!(
+            "{} {} left out: Debezium writes schema changes (DDL) there, and no changes of rows.",
+            listed(&named),
+            agreeing(topics.len(), "is", "are")
+        ));
     }
 
     fn nulls(&mut self, sample: &Sample, meaning: &Meaning, needed: Needed) {

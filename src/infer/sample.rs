@@ -2,11 +2,12 @@
 //!
 //! Only here are records parsed into trees: a few thousand are examined in full, not judged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::shape::Shape;
 use crate::capture::{self, Captured, Lines, looks, looks_like_kcat, topic_of_kcat, unwrap};
 
 /// How many bytes of lines are examined at most: their trees take about ten times as much memory.
@@ -50,11 +51,19 @@ pub struct Sample {
     pub is_cut: bool,
     /// The topics that only those have, if that can be known without waiting.
     pub beyond: Option<BTreeSet<String>>,
+    /// The topics of Debezium's schema changes, which are left out, and how many records each of them had.
+    pub left_out: BTreeMap<String, usize>,
 }
 
 impl Sample {
     /// Reads up to `records_max` records of these files.
     pub fn read(files: &[PathBuf], topic: &str, records_max: usize) -> Result<Self, capture::Error> {
+        let mut sample = Self::read_all(files, topic, records_max)?;
+        sample.leave_out_schema_changes();
+        Ok(sample)
+    }
+
+    fn read_all(files: &[PathBuf], topic: &str, records_max: usize) -> Result<Self, capture::Error> {
         let mut lines = Lines::open(files)?;
         // a topic that is piped in may never end
         let has_an_end = lines.bytes_total().is_some();
@@ -120,6 +129,27 @@ impl Sample {
         self.nulls += usize::from(captured.value.is_none());
         self.malformed += usize::from(captured.value.is_some() && value.is_none());
         self.records.push(Observed { captured, value, key, line });
+    }
+
+    /// Leaves out the topics that hold only Debezium's schema changes: DDL, and no changes of rows. A capture of nothing
+    /// else stays as it is.
+    pub fn leave_out_schema_changes(&mut self) {
+        let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for Observed { captured, value, .. } in &self.records {
+            let (records, changes) = counts.entry(&captured.topic).or_default();
+            *records += 1;
+            *changes += usize::from(value.as_ref().is_some_and(|value| Shape::of(value) == Shape::SchemaChange));
+        }
+        let topics = counts.len();
+        let of_schemas: BTreeMap<String, usize> = counts
+            .into_iter()
+            .filter(|(_, (records, changes))| records == changes)
+            .map(|(topic, (records, _))| (topic.to_owned(), records))
+            .collect();
+        if of_schemas.len() < topics {
+            self.records.retain(|observed| !of_schemas.contains_key(&observed.captured.topic));
+            self.left_out = of_schemas;
+        }
     }
 
     /// The topics, in the order in which they first occur.

@@ -15,6 +15,9 @@ pub enum Shape {
     Debezium(String),
     /// Debezium's envelope without a source.
     DebeziumWithoutSource,
+    /// A schema change of a Debezium connector: DDL, in a topic that is named as the connector's prefix, or in the topic of
+    /// its schema history.
+    SchemaChange,
     /// Debezium's events flattened (`ExtractNewRecordState`), from the connector of this name if it is known.
     Flattened(Option<String>),
     /// Maxwell's daemon.
@@ -56,6 +59,9 @@ impl Shape {
         }
         if has(&["op", "before", "after"]) {
             return Self::DebeziumWithoutSource;
+        }
+        if fields.get("source").is_some_and(Value::is_object) && has(&["databaseName", "ddl"]) {
+            return Self::SchemaChange;
         }
         if fields.keys().any(|name| name.starts_with("__")) && (has(&["__op"]) || has(&["__deleted"])) {
             return Self::Flattened(flattened_connector(fields));
@@ -106,6 +112,7 @@ impl Shape {
             Self::Cockroach => Some("cockroachdb@1"),
             Self::Flattened(None)
             | Self::DebeziumWithoutSource
+            | Self::SchemaChange
             | Self::Dms
             | Self::OggRow
             | Self::TicdcSimple
@@ -199,6 +206,7 @@ impl fmt::Display for Shape {
             }
             Self::Debezium(connector) => write!(f, "change events of Debezium's connector `{connector}`"),
             Self::DebeziumWithoutSource => f.write_str("change events in Debezium's form, without `source`"),
+            Self::SchemaChange => f.write_str("schema changes of Debezium"),
             Self::Flattened(Some(connector)) => {
                 write!(f, "flattened change events of Debezium's connector `{connector}`")
             }
@@ -263,6 +271,11 @@ mod tests {
             (r#"{"after":{"id":1},"source":{"name":"x"},"op":"c"}"#, debezium(UNNAMED)),
             (r#"{"after":{"id":1},"source":{"connector":"TiCDC","commit_ts":5},"op":"c"}"#, Shape::Ticdc),
             (r#"{"before":null,"after":{"id":1},"op":"c"}"#, Shape::DebeziumWithoutSource),
+            (
+                r#"{"source":{"connector":"mysql","file":"b.1","pos":4},"ts_ms":1,"databaseName":"d","schemaName":null,"ddl":"CREATE TABLE t (id INT)","tableChanges":[]}"#,
+                Shape::SchemaChange,
+            ),
+            (r#"{"source":"a","databaseName":"d","ddl":"x"}"#, Shape::Plain),
             (r#"{"id":1,"__op":"u","__lsn":7,"__deleted":"false"}"#, flattened("postgresql")),
             (r#"{"id":1,"__op":"u","__source_file":"bin.1","__source_pos":7}"#, flattened("mysql")),
             (r#"{"id":1,"__op":"u","__table":"t"}"#, Shape::Flattened(None)),

@@ -115,3 +115,31 @@ fn conflicts_that_would_be_dropped_are_counted_and_doubted() {
     );
     assert_eq!(doubts("forward"), (0, String::new()));
 }
+
+#[test]
+fn topic_of_schema_changes_is_left_out() {
+    let record = |topic: &str, value: &str| Captured {
+        topic: topic.to_owned(),
+        value: Some(value.as_bytes().to_vec()),
+        key: Some(br#"{"id":1}"#.to_vec()),
+        ..Captured::default()
+    };
+    let ddl = r#"{"source":{"connector":"mariadb","file":"b.1","pos":4},"ts_ms":1,"databaseName":"d","ddl":"CREATE TABLE t (id INT)","tableChanges":[]}"#;
+    let change = r#"{"before":null,"after":{"id":1},"source":{"connector":"mariadb","name":"s","db":"d","table":"t","server_id":1,"file":"b.1","pos":9,"row":0},"op":"c"}"#;
+    let of = |records: &[(&str, &str)]| {
+        let mut sample = Sample { kcat: true, ..Sample::default() };
+        records.iter().for_each(|(topic, value)| sample.add(record(topic, value)));
+        sample.leave_out_schema_changes();
+        let (text, tally) = proposed(&sample);
+        (text, tally.to_string())
+    };
+    let (text, tally) = of(&[("s", ddl), ("s", ddl), ("s.d.t", change)]);
+    assert!(text.contains("input: {topics: [s.d.t]}\n") && text.contains("preset: debezium-mariadb"), "{text}");
+    assert!(text.contains("# `s` (2 records) is left out: Debezium writes schema changes (DDL) there"), "{text}");
+    assert_eq!(tally, "1 forwarded, 0 duplicate, 0 stale, 0 invalid");
+    // a topic that also holds changes of rows stays, and a capture of nothing else too
+    for records in [[("s", ddl), ("s", change)], [("s", ddl), ("s", ddl)]] {
+        let (text, _) = of(&records);
+        assert!(text.contains("input: {topics: [s]") && !text.contains("left out"), "{text}");
+    }
+}
