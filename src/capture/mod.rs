@@ -5,6 +5,7 @@
 //! - [`differences()`]: the places in which two values differ
 //! - [`unwrap()`]: a value without what Kafka Connect's and Avro's JSON wrap around it
 //! - [`looks`]: what bytes look like, for hints
+//! - [`Nearly`]: a line that is nearly a whole record, for warnings
 //!
 //! **Failure**: [`Error`], with a message for the user and what to do instead.
 
@@ -14,12 +15,14 @@ mod differences;
 mod envelope;
 mod lines;
 pub mod looks;
+mod nearly;
 mod packed;
 mod wrapping;
 
 pub use differences::{Place, differences};
 pub use envelope::{Captured, looks_like_kcat, topic_of_kcat};
 pub use lines::{LineNumber, Lines};
+pub use nearly::Nearly;
 pub use wrapping::unwrap;
 
 /// A capture that cannot be read.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::stderr::say;
+use crate::capture::Nearly;
 use crate::infer::{self, Sample, Wanted, topic_of};
 
 const EXAMPLES: &str = "\
@@ -59,6 +60,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::input("the capture holds no record", "give records, one a line"));
     }
     if sample.looks_like_csv(&args.files) {
+        // several fields that tabs separate
+        if let Some((place, nearly @ Nearly::Console)) = &sample.nearly {
+            return Err(Failure::input(format!("{place} {nearly}"), "give what `kcat -C -e -J` prints"));
+        }
         let text = "the capture looks like CSV: its lines are neither JSON nor records of `kcat -J`";
         return Err(Failure::input(
             text,

@@ -6,6 +6,7 @@ use super::meaning::{Meaning, meaning};
 use super::sample::Sample;
 use super::shape::Shape;
 use super::ties::{Ties, listed};
+use crate::capture::Nearly;
 use crate::words::{agreeing, counted};
 
 /// The column at which comments wrap.
@@ -214,6 +215,9 @@ impl Draft {
     }
 
     fn doubts(&mut self, sample: &Sample, wanted: &Wanted) {
+        if let Some((place, nearly)) = &sample.nearly {
+            self.unsure.push(format!("{place} {nearly}, and was taken for a value: {}", Nearly::HELP));
+        }
         if !sample.kcat {
             self.unsure.push(
                 "the lines are values only, without keys, headers, partitions and timestamps; \

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::shape::Shape;
-use crate::capture::{self, Captured, Lines, looks, looks_like_kcat, topic_of_kcat, unwrap};
+use crate::capture::{self, Captured, Lines, Nearly, looks, looks_like_kcat, topic_of_kcat, unwrap};
 
 /// How many bytes of lines are examined at most: their trees take about ten times as much memory.
 const BYTES_MAX: u64 = 32 << 20;
@@ -51,6 +51,8 @@ pub struct Sample {
     pub is_cut: bool,
     /// The topics that only those have, if that can be known without waiting.
     pub beyond: Option<BTreeSet<String>>,
+    /// The first line that was taken for a value and is nearly a whole record, and what it nearly is.
+    pub nearly: Option<(String, Nearly)>,
     /// The topics of Debezium's schema changes, which are left out, and how many records each of them had.
     pub left_out: BTreeMap<String, usize>,
 }
@@ -92,6 +94,9 @@ impl Sample {
                 captured.topic.push_str(topic);
                 captured.offset = sample.records.len() as i64;
                 number = Some(place.to_string());
+                if sample.nearly.is_none() {
+                    sample.nearly = Nearly::of(&line).map(|nearly| (place.to_string(), nearly));
+                }
             }
             sample.add_line(captured, number);
         }

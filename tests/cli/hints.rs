@@ -139,3 +139,17 @@ fn nulls_of_rows_that_nothing_deleted_get_a_hint_beside_deletes() {
         "no delete of the identity came before it",
     ]);
 }
+
+#[test]
+fn line_that_is_nearly_a_record_of_kcat_gets_a_warning_with_its_number() {
+    let room = Room::new();
+    room.write("t.yaml", PAYMENTS);
+    // quotes in the payload that are not escaped
+    let lines =
+        [payment(1, "1"), r#"{"topic":"payments","partition":0,"offset":0,"key":"k","payload":"{"a":1}"}"#.to_owned()];
+    for options in ["", "--summary", "--explain"] {
+        let ran = room.run_with(&format!("replay t.yaml {options}"), lines.join("\n")).ended(0);
+        ran.said(&["warning: standard input:2 looks like a record of `kcat -J`, but is none (", "taken for a value"]);
+    }
+    room.run_with("replay t.yaml", payment(1, "1")).ended(0).never_said("looks like");
+}

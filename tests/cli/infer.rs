@@ -254,6 +254,17 @@ fn line_that_contradicts_an_id_is_named_by_its_number() {
 }
 
 #[test]
+fn line_that_is_nearly_a_record_of_kcat_is_named() {
+    let room = Room::new();
+    let line = |offset: u32| format!(r#"{{"topic":"t","partition":0,"offset":{offset},"key":"k","value":"{{}}"}}"#);
+    let said = "looks like a record of `kcat -J`, but is none (missing field `payload` at column 61), and was taken for a value";
+    proposed(&room, &format!("\n{}\n{}\n", line(5), line(6)), "").said(&["unsure: captured.jsonl:2", said]);
+    // separated by tabs, it is not CSV
+    let ran = room.run_with("infer", "Partition:0\tk\t{}\nPartition:1\tk\t{}\n").ended(2).wrote(&[]);
+    ran.said(&["standard input:1 looks like a record of `kafka-console-consumer`"]).never_said("CSV");
+}
+
+#[test]
 fn topics_of_records_without_an_identity_are_reported() {
     let room = Room::new();
     let event = |number: usize| SYSTEMS[0].1.replace("24023128", &number.to_string());

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Failure;
 use super::stderr::say;
-use crate::capture::{self, Captured, LineNumber, Lines, looks_like_kcat};
+use crate::capture::{self, Captured, LineNumber, Lines, Nearly, looks_like_kcat};
 use crate::dedup::{Action, Decision, Reason};
 use crate::rehearsal::{Answer, Explanation, Partitions, Rehearser};
 use crate::topology::{self, Input, Offline};
@@ -27,6 +27,9 @@ mod watch;
 use explain::explained;
 use progress::ReplayBar;
 use summary::{Seen, Summary};
+
+/// How many lines that are taken for values are looked at, whether they are nearly whole records.
+const LINES_LOOKED_AT: i64 = 1000;
 
 /// The form of a captured line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -145,6 +148,8 @@ struct Replay {
     /// The place of the next line without an envelope.
     next: Position,
     summary: Option<Summary>,
+    /// Whether it was said that a line is nearly a whole record.
+    is_warned: bool,
     /// Topics of the capture that the topology does not read.
     foreign: BTreeSet<String>,
 }
@@ -163,6 +168,7 @@ impl Replay {
                 let said = reasons.map(|reason| topology.hint(reason));
                 Summary::new(&topology.rules, said)
             }),
+            is_warned: false,
             foreign: BTreeSet::new(),
             topology,
         }
@@ -202,6 +208,15 @@ impl Replay {
                     progress.above(|| {
                         say("warning: the first line looks like what `kcat -J` prints, and was taken for a value: add \
                              `--envelope kcat`\n")
+                    });
+                }
+                if !self.is_warned
+                    && self.next.offset < LINES_LOOKED_AT
+                    && let Some(nearly) = Nearly::of(line)
+                {
+                    self.is_warned = true;
+                    progress.above(|| {
+                        say(format_args!("warning: {place} {nearly}, and was taken for a value: {}\n", Nearly::HELP));
                     });
                 }
                 if let Some(summary) = &mut self.summary {

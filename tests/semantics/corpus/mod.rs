@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use golden::Golden;
+use ratchet::capture::Nearly;
 
 use crate::task::{Given, Task, load};
 
@@ -127,6 +128,21 @@ fn every_file_is_judged_as_its_golden_file_says() {
         (name, found)
     });
     golden::assert_right(problems.collect());
+}
+
+/// No value is taken for a captured record that somebody wrote by hand, though some name a topic or an offset.
+#[test]
+fn no_file_gets_a_warning_about_its_lines() {
+    let mut lines = 0;
+    for path in files_in("files") {
+        let bytes = file(&path);
+        let values = shapes::records(&bytes).into_iter().filter_map(|raw| raw.value);
+        for line in shapes::lines(&bytes).into_iter().chain(values) {
+            lines += 1;
+            assert_eq!(Nearly::of(&line), None, "{path}: {}", String::from_utf8_lossy(&line));
+        }
+    }
+    assert!(lines > 1000, "{lines} lines");
 }
 
 /// Nothing crashes: every file runs through every preset and topology, with and without a key, each time with the same
