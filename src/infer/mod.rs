@@ -95,8 +95,8 @@ fn shown(needed: Needed, sample: &Sample, proposal: &Proposal, tally: &Tally) ->
 /// The proposal's file name in mistakes.
 const FILE: &str = "proposed.yaml";
 
-/// Loads the proposed topology as `check` would.
-fn load(text: &str) -> Result<Topology, Diagnostics> {
+/// Loads a topology that is not a file as `check` would.
+pub(crate) fn load(text: &str) -> Result<Topology, Diagnostics> {
     Ok(topology::load(Path::new(FILE), &Proposed(text))?.topology)
 }
 

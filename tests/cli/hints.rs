@@ -153,3 +153,42 @@ fn line_that_is_nearly_a_record_of_kcat_gets_a_warning_with_its_number() {
     }
     room.run_with("replay t.yaml", payment(1, "1")).ended(0).never_said("looks like");
 }
+
+#[test]
+fn conflicts_that_a_preset_forwards_need_no_change() {
+    let room = Room::new();
+    let preset = "name: t\npreset: debezium-postgres@3\ninput: {topics: [payments]}\noutput: {topic: out}\n";
+    let lines = |field: &str| {
+        let change = |name: &str| {
+            format!(
+                r#"{{"before":null,"after":{{"id":1,"{field}":"{name}"}},"source":{{"connector":"postgresql","name":"s","db":"d","lsn":5}},"op":"c"}}"#
+            )
+        };
+        let key = r#"{"id":1}"#;
+        [line(0, 1, key, Some(&change("a"))), line(1, 2, key, Some(&change("b")))].join("\n")
+    };
+    room.write("t.yaml", preset);
+    let summary = |field: &str| room.run_with("replay t.yaml --envelope kcat --summary", lines(field)).ended(0);
+    let calm = "Nothing has to be changed for them: `debezium-postgres@3` takes them for changes of their own that share a \
+                position, and its `on_conflict: forward` passes them on";
+    summary("name")
+        .said(&[
+            "hint: 1 record has an identity and a version that were seen, but with other contents (forwarded): first \
+             payments:0:1",
+            &format!("in `value.after.name`. {calm}"),
+        ])
+        .never_said("If they say different things")
+        .never_said("as another part of");
+    // a key may be that of several rows
+    summary("line_id").said(&[
+        calm,
+        "If several rows have one key, `value.after.line_id` as another part of `identity` would tell them apart",
+    ]);
+    // what the topology itself says may be wrong
+    for own in ["on_conflict: drop\n", "identity: value.after.id\non_null_value: forward\n", "contents: value\n"] {
+        room.write("t.yaml", format!("{preset}{own}"));
+        summary("name")
+            .said(&["If they say different things, add what tells them apart", "`on_conflict` says what to do"])
+            .never_said("Nothing has to be changed");
+    }
+}

@@ -83,6 +83,12 @@ fn order(rules: &Rules, contrast: &Contrast, earlier: &Captured, later: &Capture
 
 /// A field that is an id by its name.
 fn identity(rules: &Rules, compared: &[Path], later: &Captured) -> Option<String> {
+    let path = differing_id(rules, compared, later)?;
+    Some(format!("They differ in `{path}`: as another part of `identity` it would tell the two apart"))
+}
+
+/// The first of these fields that is an id, or says of what kind a record is, by its name.
+pub fn differing_id<'p>(rules: &Rules, compared: &'p [Path], later: &Captured) -> Option<&'p Path> {
     let is_id = |path: &&Path| {
         let name = path.steps.last().map_or("", String::as_str);
         let is_change = matches!(at(rules, later, path), Some(Value::String(word)) if names::is_change_word(&word));
@@ -90,8 +96,7 @@ fn identity(rules: &Rules, compared: &[Path], later: &Captured) -> Option<String
         let is_own = names::identity_score(name) >= ID && !names::may_be_of_delivery(name);
         (is_own || is_kind) && !is_change && path.source == Source::Value
     };
-    let path = compared.iter().find(is_id)?;
-    Some(format!("They differ in `{path}`: as another part of `identity` it would tell the two apart"))
+    compared.iter().find(is_id)
 }
 
 /// What a record's value has at a path.

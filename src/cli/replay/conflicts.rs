@@ -7,12 +7,14 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::advice::advice;
+use super::advice::{advice, differing_id};
 use super::summary::Seen;
 use crate::capture::Captured;
 use crate::dedup::{Action, Path, Reason, Rules};
+use crate::infer;
 use crate::record::Record;
 use crate::rehearsal::Contrast;
+use crate::topology::Topology;
 
 /// Maximum bytes of the records that are kept to compare with.
 const VALUES_BYTES_MAX: usize = 256 << 20;
@@ -33,6 +35,8 @@ pub struct Conflicts {
     held_back: u64,
     has_version: bool,
     first: Option<Example>,
+    /// The preset, if it says what conflicts are, and passes them on: see [`preset_that_forwards`].
+    pub(super) preset: Option<String>,
 }
 
 #[derive(Debug)]
@@ -67,6 +71,8 @@ struct Other {
     contrast: Contrast,
     /// What would settle such conflicts, as far as the two records show it.
     advice: Option<String>,
+    /// A field that is an id by its name, and differs.
+    id: Option<Path>,
 }
 
 impl Conflicts {
@@ -80,6 +86,7 @@ impl Conflicts {
             held_back: 0,
             has_version: false,
             first: None,
+            preset: None,
         }
     }
 
@@ -134,7 +141,8 @@ impl Other {
         let later = captured(seen.record);
         let contrast = Contrast::of(rules, (&kept.captured, kept.kind), (&later, seen.explanation.kind));
         let advice = advice(rules, &contrast, &kept.captured, &later);
-        Self { place: place(topic, *partition, *offset), contrast, advice }
+        let id = differing_id(rules, &contrast.compared, &later).filter(|_| contrast.kinds.is_none()).cloned();
+        Self { place: place(topic, *partition, *offset), contrast, advice, id }
     }
 
     /// In what the two differ, as far as it can be named.
@@ -196,6 +204,21 @@ impl fmt::Display for Conflicts {
                 write!(f, " in {differing}")?;
             }
         }
+        if let Some(preset) = &self.preset {
+            let shared = if self.has_version { "a position" } else { "an identity" };
+            write!(
+                f,
+                ". Nothing has to be changed for them: `{preset}` takes them for changes of their own that share {shared}, and \
+                 its `on_conflict: forward` passes them on"
+            )?;
+            return match other.and_then(|other| other.id.as_ref()) {
+                Some(id) => writeln!(
+                    f,
+                    ". If several rows have one key, `{id}` as another part of `identity` would tell them apart"
+                ),
+                None => writeln!(f),
+            };
+        }
         let coarse = if self.has_version { "`version` or `identity`" } else { "`identity`, or a `version`" };
         match other.and_then(|other| other.advice.as_deref()) {
             Some(advice) => write!(f, ". {advice}")?,
@@ -207,6 +230,16 @@ impl fmt::Display for Conflicts {
         }
         writeln!(f, ". `on_conflict` says what to do with such records, and is `{}` here", first.action)
     }
+}
+
+/// The topology's preset, if conflicts are what it says they are, and are passed on: what its author knows of the source
+/// is then better advice than what two records show.
+pub fn preset_that_forwards(topology: &Topology) -> Option<String> {
+    let preset = topology.preset.as_ref()?;
+    let alone = format!("name: alone\npreset: {preset}\ninput: {{topics: [alone]}}\noutput: {{topic: alone.unique}}\n");
+    let (own, known) = (&topology.rules, infer::load(&alone).ok()?.rules);
+    let is_known = own.identity == known.identity && own.version == known.version && own.contents == known.contents;
+    (is_known && own.actions.conflict == Action::Forward).then(|| preset.clone())
 }
 
 fn place(topic: &str, partition: i32, offset: i64) -> String {

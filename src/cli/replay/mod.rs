@@ -166,7 +166,7 @@ impl Replay {
             summary: args.summary.then(|| {
                 let reasons = [Reason::IdentityMissing, Reason::VersionMissing, Reason::VersionMalformed];
                 let said = reasons.map(|reason| topology.hint(reason));
-                Summary::new(&topology.rules, said)
+                Summary::new(&topology.rules, said).decided_by(conflicts::preset_that_forwards(&topology))
             }),
             is_warned: false,
             foreign: BTreeSet::new(),

@@ -112,6 +112,12 @@ impl Summary {
         }
     }
 
+    /// The same, if it is this preset that says what conflicts are, and passes them on.
+    pub fn decided_by(mut self, preset: Option<String>) -> Self {
+        self.conflicts.preset = preset;
+        self
+    }
+
     /// Checks whether a line that is taken for a value looks like an envelope.
     pub fn add_line(&mut self, line: &[u8]) {
         if self.lines < LINES_CHECKED {
