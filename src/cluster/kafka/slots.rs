@@ -231,6 +231,17 @@ pub(super) fn too_large_unpacked(partition: &TopicPartition, offset: i64) -> Err
     Error::new(ErrorKind::Refused, message).of(partition)
 }
 
+/// The error for a partition whose next batch, of so many bytes, is larger than what may be fetched: a restart alone
+/// changes nothing about that.
+pub(super) fn too_large_fetched(partition: &TopicPartition, offset: i64, bytes: u64) -> Error {
+    let message = format!(
+        "{partition} cannot be read at offset {offset}: the batch there has {bytes} bytes, more than \
+         receive.message.max.bytes allows; raise that below kafka:, or, if nothing in the batch is wanted, give it up \
+         (docs/operations.md says how)"
+    );
+    Error::new(ErrorKind::Refused, message).of(partition)
+}
+
 /// The error for a partition that cannot be read any further.
 pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
     match failure.code {

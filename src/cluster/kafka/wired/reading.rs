@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use super::super::epochs::{EpochRanges, Epochs};
 use super::super::errors::{Code, Failure};
 use super::super::native::Budgeted;
-use super::super::slots::{too_large_unpacked, truncated, unreadable};
+use super::super::slots::{too_large_fetched, too_large_unpacked, truncated, unreadable};
 use super::super::wire::brokers::Brokers;
 use super::super::wire::edge::Edge;
 use super::super::wire::fetcher::{FetchSettings, Fetcher, Trouble};
+use super::super::wire::records;
 use super::trouble::{Accepted, Loneliness};
 use super::{Batch, ClientSettings};
 use crate::cluster::{Error, ErrorKind, RecordBatch as _};
@@ -165,27 +166,34 @@ impl Reading {
     }
 
     fn error(&mut self, partition: &TopicPartition, trouble: Trouble) -> Error {
-        let position = self.position(partition).unwrap_or_default();
-        let coded = |code| {
-            let failure = Failure::new(code, trouble.to_string());
-            unreadable(partition, position, &failure)
-        };
-        match trouble {
-            Trouble::OffsetOutOfRange { offset } => {
-                let failure = Failure::of(Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE);
-                let unknown = || Failure::new(Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, "");
-                unreadable(partition, offset, &failure.unwrap_or_else(unknown))
-            }
-            Trouble::Truncated { offset, .. } | Trouble::UnknownEpoch { offset, .. } => {
-                self.truncated.insert(partition.clone(), offset);
-                truncated(partition, offset)
-            }
-            Trouble::UnpacksTooLarge { offset } => too_large_unpacked(partition, offset),
-            Trouble::Damaged { .. } | Trouble::TooLarge { .. } => coded(Code::RD_KAFKA_RESP_ERR__BAD_MSG),
-            Trouble::Denied => coded(Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED),
-            Trouble::Missing => coded(Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART),
-            Trouble::Unsupported { .. } => coded(Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION),
+        if let Trouble::Truncated { offset, .. } | Trouble::UnknownEpoch { offset, .. } = trouble {
+            self.truncated.insert(partition.clone(), offset);
         }
+        error(partition, self.position(partition).unwrap_or_default(), trouble)
+    }
+}
+
+/// The error for a partition that is not read beyond this position.
+fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
+    let coded = |code| unreadable(partition, position, &Failure::new(code, trouble.to_string()));
+    match trouble {
+        Trouble::OffsetOutOfRange { offset } => {
+            let failure = Failure::of(Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE);
+            let unknown = || Failure::new(Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, "");
+            unreadable(partition, offset, &failure.unwrap_or_else(unknown))
+        }
+        Trouble::Truncated { offset, .. } | Trouble::UnknownEpoch { offset, .. } => truncated(partition, offset),
+        Trouble::UnpacksTooLarge { offset } => too_large_unpacked(partition, offset),
+        Trouble::TooLarge { offset, bytes } => too_large_fetched(partition, offset, bytes),
+        // All replicas have it in this format. A format that there never was is a damaged head.
+        Trouble::Damaged { offset, what: what @ records::Error::Magic(0 | 1) } => {
+            let message = format!("{partition} cannot be read at offset {offset}: {what}");
+            Error::new(ErrorKind::Refused, message).of(partition)
+        }
+        Trouble::Damaged { .. } => coded(Code::RD_KAFKA_RESP_ERR__BAD_MSG),
+        Trouble::Denied => coded(Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED),
+        Trouble::Missing => coded(Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART),
+        Trouble::Unsupported { .. } => coded(Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION),
     }
 }
 
@@ -198,5 +206,32 @@ fn note(epochs: &Epochs, batch: &Batch) {
             ranges.passed(passed.first, passed.next, passed.leader_epoch);
         }
         epochs.note_read(partition, &mut ranges);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the run's exit code says: whether a restart may help, without anybody's doing anything.
+    #[test]
+    fn batch_that_no_restart_makes_readable_is_told_from_a_damaged_one() {
+        let partition = TopicPartition::new("in", 3);
+        let damaged = |what| Trouble::Damaged { offset: 7, what };
+        for (trouble, may_pass, words) in [
+            (damaged(records::Error::Damaged("its checksum is wrong")), true, "damaged on the brokers"),
+            (damaged(records::Error::Magic(77)), true, "damaged on the brokers"),
+            (damaged(records::Error::Magic(1)), false, "data_path: librdkafka"),
+            (Trouble::TooLarge { offset: 7, bytes: 200 }, false, "has 200 bytes, more than receive.message.max.bytes"),
+            (Trouble::UnpacksTooLarge { offset: 7 }, false, "more than the"),
+        ] {
+            let error = error(&partition, 7, trouble);
+            assert_eq!((error.kind, error.may_pass()), (ErrorKind::Refused, may_pass), "{trouble:?}");
+            assert!(
+                error.message.contains("in:3 cannot be read at offset 7") && error.message.contains(words),
+                "{error}"
+            );
+            assert_eq!(error.partition, Some(partition.clone()));
+        }
     }
 }
