@@ -88,6 +88,8 @@ pub mod dedup;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod effect;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod encodings;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod engine;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod format;

@@ -1,28 +1,5 @@
 //! Guesses by the look of a capture's bytes: for hints, never for verdicts.
 
-/// How a text looks that may be bytes in base64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base64 {
-    /// It is padded with `=`: hardly anything else looks so.
-    Padded,
-    /// Only its letters and its length fit: it may be any word.
-    Bare,
-}
-
-/// Whether a text may be bytes in base64.
-pub fn base64(text: &str) -> Option<Base64> {
-    let digits = text.trim_end_matches('=');
-    let padding = text.len() - digits.len();
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    let is_whole = text.len().is_multiple_of(4) && padding <= 2 && !digits.is_empty();
-    (is_whole && digits.bytes().all(fits)).then_some(if padding > 0 { Base64::Padded } else { Base64::Bare })
-}
-
-/// Whether bytes begin with the prefix of Confluent's serializers: a zero byte, and four with the number of a schema.
-pub fn has_registry_prefix(bytes: &[u8]) -> bool {
-    bytes.len() > 5 && bytes[0] == 0
-}
-
 /// Whether a key is a struct as Kafka Connect's `StringConverter` writes it: `Struct{id=1}`.
 pub fn is_struct_text(bytes: &[u8]) -> bool {
     bytes.starts_with(b"Struct{") && bytes.ends_with(b"}")
@@ -73,22 +50,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_has_whole_groups_of_its_letters() {
-        for (text, expected) in [
-            ("AQ==", Some(Base64::Padded)),
-            ("AIA=", Some(Base64::Padded)),
-            ("1234", Some(Base64::Bare)),
-            ("paid", Some(Base64::Bare)),
-            ("AQ=", None),
-            ("====", None),
-            ("", None),
-            ("a-b=", None),
-        ] {
-            assert_eq!(base64(text), expected, "{text}");
-        }
-    }
-
-    #[test]
     fn csv_has_as_many_separators_in_each_line() {
         let is_csv = |text: &str| super::is_csv(text.lines().map(str::as_bytes));
         assert!(is_csv("id,name\n1,a\n2,\"b, c\"") && is_csv("1;2\n3;4") && is_csv("a\tb\nc\td"));
@@ -106,12 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn prefix_of_a_registry_is_a_zero_byte_and_a_number() {
-        assert!(
-            has_registry_prefix(b"\0\0\0\0\x05{}")
-                && !has_registry_prefix(b"\0")
-                && !has_registry_prefix(b"{\"id\":1}")
-        );
+    fn struct_has_its_braces() {
         assert!(is_struct_text(b"Struct{id=1}") && !is_struct_text(b"{\"id\":1}"));
     }
 }

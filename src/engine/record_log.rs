@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::dedup::Reason;
+use crate::encodings::behind_registry_prefix;
 use crate::record::{Record, TopicPartition};
 
 /// At most one line per interval.
@@ -191,7 +192,7 @@ fn is_framed(record: &Record<'_>, reason: Reason) -> bool {
         Reason::KeyMalformed => record.key,
         _ => None,
     };
-    part.is_some_and(|bytes| bytes.len() > 5 && bytes[0] == 0)
+    part.is_some_and(|bytes| behind_registry_prefix(bytes).is_some())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::hash::{Hash, Hasher};
 use serde_json::Value;
 
 use super::names;
-use crate::capture::looks;
 use crate::dedup::{Moment, parse_timestamp};
+use crate::encodings::{self, Base64};
 
 /// Longer texts are not taken as identities.
 const TEXT_BYTES_MAX: usize = 256;
@@ -41,7 +41,7 @@ pub struct Cell {
     /// Whether it is a text for a change of a row, such as `insert` or `u`.
     pub is_change: bool,
     /// Whether it is a text that looks like bytes in base64.
-    pub base64: Option<looks::Base64>,
+    pub base64: Option<Base64>,
 }
 
 impl Cell {
@@ -63,7 +63,13 @@ impl Cell {
         value.to_string().hash(&mut hasher);
         let text = value.as_str();
         let is_change = text.is_some_and(names::is_change_word);
-        Self { hash: hasher.finish(), kind, order, is_change, base64: text.and_then(looks::base64) }
+        Self {
+            hash: hasher.finish(),
+            kind,
+            order,
+            is_change,
+            base64: text.and_then(|text| encodings::base64(text.as_bytes())),
+        }
     }
 }
 

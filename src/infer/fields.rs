@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::cell::{Cell, ValueKind};
 use super::names;
 use super::sample::{Observed, Sample};
-use crate::capture::looks;
 use crate::dedup::{Path, Source};
+use crate::encodings::Base64;
 use crate::words::counted;
 
 /// Maximum depth of the fields that are examined.
@@ -216,7 +216,7 @@ impl Field {
         });
         let is_change = present > 0 && values.iter().flatten().all(|cell| cell.is_change);
         let is_base64 = values.iter().flatten().all(|cell| cell.base64.is_some())
-            && values.iter().flatten().any(|cell| cell.base64 == Some(looks::Base64::Padded));
+            && values.iter().flatten().any(|cell| cell.base64 == Some(Base64::Padded));
         Self { path, name, values, present, kind, distinct, is_change, is_base64 }
     }
 

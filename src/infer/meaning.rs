@@ -18,6 +18,7 @@ use super::sample::Sample;
 use super::shape::{Shape, shapes};
 use crate::capture::looks;
 use crate::dedup::Source;
+use crate::encodings::behind_registry_prefix;
 use crate::topology::Preset;
 use crate::words::{agreeing, counted};
 
@@ -232,7 +233,7 @@ pub fn by_fingerprint(body: &mut Draft, sample: &Sample, table: &Table, why: &st
 
 fn by_bytes(body: &mut Draft, sample: &Sample) {
     let values = || sample.records.iter().filter_map(|observed| observed.captured.value.as_deref());
-    let prefixed = values().filter(|value| looks::has_registry_prefix(value)).count();
+    let prefixed = values().filter(|value| behind_registry_prefix(value).is_some()).count();
     if sample.malformed > 0 {
         body.comment("No value is JSON: its bytes identify it.");
         body.unsure.push(if prefixed > 0 {

@@ -4,6 +4,7 @@ use crate::dedup::json::Malformed;
 use crate::dedup::path::Path;
 use crate::dedup::version::{DIGITS_MAX, NotVersion, TEXT_BYTES_MAX};
 use crate::dedup::vocabulary::{Reason, VersionKind};
+use crate::encodings;
 
 /// Why a record cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,25 +32,22 @@ pub(super) fn too_large(what: &str, bytes: usize, bytes_max: usize) -> Rejection
     Rejection::new(Reason::RecordTooLarge, message)
 }
 
-/// The bytes that serializers with a schema registry put before what they write: a zero, and a schema's number.
-const REGISTRY_PREFIX_BYTES: usize = 5;
-
 #[cold]
 pub(super) fn malformed(reason: Reason, error: &Malformed, bytes: &[u8]) -> Rejection {
     let what = if reason == Reason::KeyMalformed { "key" } else { "value" };
-    let framed = match (bytes.first(), bytes.get(REGISTRY_PREFIX_BYTES)) {
-        (Some(0), Some(b'{' | b'[')) => {
+    let framed = match encodings::behind_registry_prefix(bytes) {
+        Some([b'{' | b'[', ..]) => {
             "; it begins with a zero byte and four more, as a schema registry's serializers write the number of a schema, \
              and JSON seems to follow (JSON Schema)"
         }
-        (Some(0), Some(_)) => {
+        Some(_) => {
             "; it begins with a zero byte and four more, as a schema registry's serializers write the number of a schema \
              before Avro or Protobuf"
         }
-        _ if bytes.starts_with(b"Struct{") => {
+        None if bytes.starts_with(b"Struct{") => {
             "; it begins with `Struct{`, as Kafka Connect's StringConverter writes a struct"
         }
-        _ => "",
+        None => "",
     };
     Rejection::new(reason, format!("the {what} cannot be read as JSON: {error}{framed}"))
 }

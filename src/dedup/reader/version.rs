@@ -9,6 +9,7 @@ use crate::dedup::rules::Limits;
 use crate::dedup::timestamp::{self, Moment};
 use crate::dedup::version::{self, MISSING_HIGHEST, MISSING_LOWEST, NotVersion, PRESENT};
 use crate::dedup::vocabulary::{MissingPart, VersionKind};
+use crate::encodings;
 
 use super::Rejection;
 use super::compile::{EpochPlan, Plan, Spot, VersionPlan, Word};
@@ -90,7 +91,9 @@ impl<'a> Versions<'a, '_> {
         let (limits, kind) = (self.limits, part.kind);
         let digits_max = limits.version_digits_max;
         let value = decode(self.view, spot, value, kind, schemas, decoded)?;
-        let reject = |error| rejection::not_version(&spot.path, kind, (error, is_base64(value)), digits_max);
+        // A connector's way of writing decimals that are not set to be texts.
+        let is_base64 = || matches!(value, Value::Text(text) if encodings::base64(text).is_some());
+        let reject = |error| rejection::not_version(&spot.path, kind, (error, is_base64()), digits_max);
         let mut number = [0; 20];
         let bytes = match value {
             Value::Missing => return Ok(false),
@@ -256,14 +259,6 @@ fn trim_zeros(number: &mut Vec<u8>) {
     {
         number.truncate(point);
     }
-}
-
-/// Whether this is a text that may be base64: a connector's way of writing decimals that are not set to be texts.
-fn is_base64(value: Value<'_>) -> bool {
-    let Value::Text(text) = value else { return false };
-    let end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
-    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    end > 0 && text.len().is_multiple_of(4) && text.len() - end <= 2 && text[..end].iter().all(is_digit)
 }
 
 /// Checks that these bytes of a part are not below its minimum.

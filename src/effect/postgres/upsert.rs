@@ -36,7 +36,7 @@ const UNAVAILABLE_HSTORE: &str = r#"{"__debezium_unavailable_value":"__debezium_
 const UNAVAILABLE_UUID: &str = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
 /// What a text begins with that is cast to a number in order to fail: what it says is ours.
 pub(super) const OWN: &str = "ratchet: ";
-/// What base64 looks like, as a regular expression: [`is_base64`].
+/// What base64 looks like, as a regular expression: [`base64`](crate::encodings::base64).
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$";
 /// A text that looks like base64, but is an infinite floating-point number in JSON.
 const INFINITY: &str = "Infinity";
@@ -329,14 +329,6 @@ fn doubt(kind: Kind) -> &'static str {
     }
 }
 
-/// Whether a text looks like base64.
-fn is_base64(text: &str) -> bool {
-    let digits = text.trim_end_matches('=');
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    let padding = text.len() - digits.len();
-    !digits.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && digits.bytes().all(is_digit)
-}
-
 /// Whether a placeholder may be in the parameter: most have none, and their text is used as it is.
 fn is_marked() -> String {
     let [compact, spaced] = NUMBERS_BEGIN;
@@ -417,18 +409,6 @@ fn value_or_kept(column: &Column) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_that_may_be_base64_are_known() {
-        for text in ["1234", "AQ==", "ASw=", "12345678", "1e10", "+123", "Infinity", "/+/+"] {
-            assert!(is_base64(text), "{text}");
-        }
-        for text in
-            ["", "====", "A===", "12.5", "12.50", "-123", "123", "12345", "NaN", "1 23", "12=4", "1_00", "12.3456789"]
-        {
-            assert!(!is_base64(text), "{text}");
-        }
-    }
 
     #[test]
     fn names_have_one_or_two_parts() {

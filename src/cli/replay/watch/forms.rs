@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::place;
-use crate::capture::looks::{self, Base64};
 use crate::cli::replay::summary::Seen;
 use crate::dedup::{Path, Reason, Rules, Source, VersionKind};
+use crate::encodings::{Base64, base64};
 use crate::words::{agreeing, counted};
 
 /// Maximum number of malformed versions that are looked at: each takes reading the value as a tree.
@@ -52,7 +52,7 @@ impl Forms {
             let tree = tree.as_ref()?;
             found(tree).or_else(|| found(tree.get("payload")?))
         };
-        if self.places.iter().filter_map(text).any(|text| looks::base64(&text) == Some(Base64::Padded)) {
+        if self.places.iter().filter_map(text).any(|text| base64(text.as_bytes()) == Some(Base64::Padded)) {
             self.base64 += 1;
             self.first.get_or_insert_with(|| place(seen));
         }

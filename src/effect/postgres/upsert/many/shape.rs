@@ -5,8 +5,9 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::super::{Column, Kind, NUMBERS_BEGIN, UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID, is_base64};
+use super::super::{Column, Kind, NUMBERS_BEGIN, UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID};
 use super::Many;
+use crate::encodings::base64;
 
 /// How much of a mark is searched for: short texts are found much faster, and one that is no mark costs little.
 const MARK_BYTES: usize = 28;
@@ -173,7 +174,7 @@ impl<'de> Visitor<'de> for Hashed<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        if self.is_number && is_base64(text) {
+        if self.is_number && base64(text.as_bytes()).is_some() {
             return Ok(Value::Doubtful);
         }
         Ok(Value::Text(if self.is_key { self.many.hasher.hash_one(text) } else { 0 }))
