@@ -153,6 +153,17 @@ fn table_takes_flattened_rows_and_wrapped_ones() {
     assert_eq!(rendered(&topology, &record(key, Some(&wrapped))), one(0, r#"{"id": 1}"#));
 }
 
+/// A null value that is a delete names its row by its key.
+#[test]
+fn null_that_is_a_delete_deletes_the_row_of_its_key() {
+    let begin = "name: t\ninput: {topics: [in], key_format: json}\nidentity: key.id\n\
+                 version: {of: meta.offset, as: integer}\non_null_value: delete\n";
+    let topology = table(begin, "");
+    let (key, row) = (r#"{"id": 1}"#, r#"{"id": 1, "name": "a"}"#);
+    assert_eq!(rendered(&topology, &record(Some(key), Some(row))), Ok(vec![(0, texts(&[Some(row)]))]));
+    assert_eq!(rendered(&topology, &record(Some(key), None)), Ok(vec![(1, texts(&[Some(key)]))]));
+}
+
 #[test]
 fn plain_values_are_rows() {
     let begin = format!("{BEGIN}version: {{of: value.v, as: integer}}\n");

@@ -15,6 +15,7 @@ use super::{Preset, Start, Topology, names};
 mod cases;
 mod gate;
 mod http;
+mod nulls;
 mod rules;
 pub(super) mod samples;
 mod sink;

@@ -39,6 +39,7 @@ impl Compiler<'_> {
         self.check_inbox(postgres);
         self.check_returns(postgres);
         self.check_repetitions(postgres);
+        self.check_null_deletes(postgres);
         let result = postgres.result.as_ref();
         let result = result.map(|topic| self.result_topic(topic, "sink.postgres.result.topic", topics, input));
         let schema = postgres.schema.as_ref().map(|schema| self.identifier(schema, "sink.postgres.schema"));

@@ -28,6 +28,7 @@ impl Compiler<'_> {
         }
         let rows = self.row_places(spec)?;
         let deleted = self.deleted_places(&rows);
+        self.check_null_row(&deleted);
         let table = table?;
         let there = self.kinds_there().unwrap_or_default();
         let row = |of: Places| vec![Parameter::Row { of, key: key.clone() }];

@@ -107,6 +107,57 @@ fn table_knows_where_presets_have_a_row() {
     assert_eq!(row(&own[1]), ["value.new.before", "key", "value.row"]);
 }
 
+/// A null value that is a delete has no row in it: something else has to say which one is gone.
+#[test]
+fn null_that_is_a_delete_needs_a_row_in_the_key() {
+    let begin = |format: &str| {
+        let lines = "identity: {content: key}\nversion: {of: header.lsn, as: integer}\non_null_value: delete\n";
+        format!("name: t\ninput: {{topics: [in]{format}}}\n{lines}")
+    };
+    let json = begin(", key_format: json");
+    let deleted = |lines: &str| row(&sink(&json, lines).statements[1]);
+    assert_eq!(deleted("table: {name: t, key: [id]}"), ["key", "value"]);
+    assert_eq!(deleted("table: {name: t, key: [id], of: value.after}"), ["value.before", "key"]);
+    for format in ["", ", key_format: bytes"] {
+        let bytes = begin(format).replace("{content: key}", "key");
+        let (line, said) = mistake(&whole(&bytes, "table: {name: t, key: [id]}"));
+        assert!(line == 5 && said.contains("which row a null value deletes") && said.contains("key_format"), "{said}");
+        // Any other way out is left, and so is a table without such deletes.
+        for other in ["dead_letter", "drop"] {
+            sink(&bytes.replace("delete", other), "table: {name: t, key: [id]}");
+        }
+    }
+}
+
+/// Without its value a statement would look for null, find nothing and say nothing.
+#[test]
+fn null_that_is_a_delete_needs_parameters_from_elsewhere() {
+    let begin = "name: t\ninput: {topics: [in]}\nidentity: key\nversion: {of: header.lsn, as: integer}\n\
+                 on_null_value: delete\n";
+    let with = |with: &str| format!("{{sql: 'select $1', with: [{with}]}}");
+    let outbox = |id: &str| format!("outbox: {{aggregate_type: {{const: a}}, aggregate_id: {id}, type: {{const: t}}}}");
+    for wrong in ["value.id", "{first_of: [value.after.id, value.before.id]}"] {
+        for lines in [
+            format!("statements: [{}]", with(wrong)),
+            format!("on: {{change: [{}], delete: [{}]}}", with(wrong), with(wrong)),
+            outbox(wrong),
+            format!("table: {{name: t, key: [id], of: {{first_of: [value, key]}}}}, {}", outbox(wrong)),
+        ] {
+            let begin = begin.replace("[in]", "[in], key_format: json").replace("identity: key", "identity: key.id");
+            let (line, said) = mistake(&whole(&begin, &lines));
+            assert!(line == 6 && said.contains("a null value has nothing in it"), "{said}");
+        }
+    }
+    for right in ["key", "value", "header.id", "{first_of: [value.id, key]}", "{const: 1}"] {
+        sink(begin, &format!("statements: [{}]", with(right)));
+        sink(begin, &format!("on: {{change: [{}], delete: [{}]}}", with("value.id"), with(right)));
+        sink(begin, &outbox(right));
+    }
+    // Where deletes call nothing, or there are no such deletes, nothing is missing.
+    sink(begin, &format!("on: {{change: [{}]}}, {}", with("value.id"), outbox("value.id")));
+    sink(&begin.replace("delete", "drop"), &format!("statements: [{}]", with("value.id")));
+}
+
 #[test]
 fn outbox_is_inserted_for_what_has_an_effect() {
     let outbox = "outbox: {table: shop.outbox, aggregate_type: {const: a}, aggregate_id: value.id, type: header.type}";
