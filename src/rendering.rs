@@ -6,7 +6,7 @@
 //! - a whole key, value or header is its bytes, which have to be UTF-8
 //! - a row is the JSON object as it stands in the record
 //! - if the record carries its Connect schema, values of logical types (decimals, dates, times) are decoded from the numbers
-//!   and the base64 that Connect writes
+//!   and the base64 that Connect writes, and beside a row stands which of its fields are texts, and so no such base64
 //!
 //! PostgreSQL then reads each text as the type that the statement needs. Nothing is rendered but what is in the record:
 //! no clock, no random number. So a record that is rendered again gives the same.
@@ -136,12 +136,15 @@ impl Renderer {
         for call in calls {
             effects.call(call.statement);
             for (number, plan) in (1_usize..).zip(&call.with) {
-                let mut problem = Ok(());
+                let (mut problem, mut texts) = (Ok(()), None);
                 effects.parameter_with(|bytes| {
                     let from = bytes.len();
                     let written = match plan {
                         Plan::First(first) => write_first(fields, first, record, bytes),
-                        Plan::Row(rows) => write_row(fields, rows, record, bytes),
+                        Plan::Row(rows) => write_row(fields, rows, record, bytes).map(|object| {
+                            texts = fields.texts(object);
+                            true
+                        }),
                         Plan::Digest => {
                             let place = (*is_versioned && version.is_none()).then_some(record);
                             write_digest(topology, identity, version, place, bytes);
@@ -158,6 +161,7 @@ impl Renderer {
                     effects.take_back();
                     return Err(format!("{}: {words}", named(fields, plan, number)));
                 }
+                texts.into_iter().for_each(|names| effects.texts(names));
             }
         }
         Ok(())
@@ -188,11 +192,12 @@ fn write_first(fields: &Fields, first: &[usize], record: &Record<'_>, out: &mut 
     found.map_or(Ok(false), |number| fields.write(*number, record, out).map_err(str::to_owned))
 }
 
-fn write_row(fields: &Fields, rows: &[RowPlan], record: &Record<'_>, out: &mut Vec<u8>) -> Result<bool, String> {
+/// Appends the first of these objects that has all of its key; returns its number.
+fn write_row(fields: &Fields, rows: &[RowPlan], record: &Record<'_>, out: &mut Vec<u8>) -> Result<usize, String> {
     for row in rows {
         let is_whole = row.key.iter().all(|number| !fields.get(*number, record).is_missing());
         if is_whole && fields.write_object(row.object, record, out).map_err(str::to_owned)? {
-            return Ok(true);
+            return Ok(row.object);
         }
     }
     Err("there is no object with all of the row's key".to_owned())

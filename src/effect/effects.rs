@@ -9,9 +9,16 @@ pub struct Effects {
     bytes: Vec<u8>,
     /// Each parameter's range; `None` for null.
     parameters: Vec<Option<Range<usize>>>,
-    /// Each call's statement and its range of parameters.
-    calls: Vec<(u32, Range<usize>)>,
+    calls: Vec<Called>,
     records: Vec<Recorded>,
+}
+
+#[derive(Clone, Debug)]
+struct Called {
+    statement: u32,
+    /// Its range of parameters.
+    parameters: Range<usize>,
+    texts: Option<Range<usize>>,
 }
 
 #[derive(Clone, Debug)]
@@ -33,8 +40,7 @@ pub struct Effect<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     effects: &'a Effects,
-    statement: u32,
-    parameters: &'a [Option<Range<usize>>],
+    called: &'a Called,
 }
 
 impl Effects {
@@ -77,7 +83,7 @@ impl Effects {
     /// Adds a call of the statement with this number to the record begun last.
     pub fn call(&mut self, statement: u32) {
         let at = self.parameters.len();
-        self.calls.push((statement, at..at));
+        self.calls.push(Called { statement, parameters: at..at, texts: None });
         self.records.last_mut().expect("a record was begun").calls.end = self.calls.len();
     }
 
@@ -97,13 +103,26 @@ impl Effects {
         let is_there = write(&mut self.bytes);
         let range = from..self.bytes.len();
         self.parameters.push(is_there.then_some(range));
-        self.calls.last_mut().expect("a call was added").1.end = self.parameters.len();
+        self.calls.last_mut().expect("a call was added").parameters.end = self.parameters.len();
+    }
+
+    /// Says of the call added last, whose parameter is a row, which of its fields are texts: see [`Call::texts`].
+    pub fn texts(&mut self, names: &str) {
+        let (last, before) = self.calls.split_last_mut().expect("a call was added");
+        // Rows of one table follow each other, mostly: their list is kept once.
+        let known = before.last().and_then(|call| call.texts.clone());
+        let known = known.filter(|known| self.bytes[known.clone()] == *names.as_bytes());
+        last.texts = Some(known.unwrap_or_else(|| {
+            let from = self.bytes.len();
+            self.bytes.extend_from_slice(names.as_bytes());
+            from..self.bytes.len()
+        }));
     }
 
     /// Takes the record begun last back.
     pub fn take_back(&mut self) {
         let Some(record) = self.records.pop() else { return };
-        let first = self.calls.get(record.calls.start).map(|(_, parameters)| parameters.start);
+        let first = self.calls.get(record.calls.start).map(|call| call.parameters.start);
         self.parameters.truncate(first.unwrap_or(self.parameters.len()));
         self.calls.truncate(record.calls.start);
         self.bytes.truncate(record.identity.start);
@@ -117,6 +136,10 @@ impl Effects {
     /// What each record causes, in order.
     pub fn iter(&self) -> impl Iterator<Item = Effect<'_>> {
         self.records.iter().map(|record| Effect { effects: self, record })
+    }
+
+    fn text(&self, range: Range<usize>) -> &str {
+        std::str::from_utf8(&self.bytes[range]).expect("what is written is UTF-8")
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -145,27 +168,28 @@ impl<'a> Effect<'a> {
     /// The statements to carry out, in order.
     pub fn calls(&self) -> impl ExactSizeIterator<Item = Call<'a>> + use<'a> {
         let effects = self.effects;
-        effects.calls[self.record.calls.clone()].iter().map(move |(statement, parameters)| Call {
-            effects,
-            statement: *statement,
-            parameters: &effects.parameters[parameters.clone()],
-        })
+        effects.calls[self.record.calls.clone()].iter().map(move |called| Call { effects, called })
     }
 }
 
 impl<'a> Call<'a> {
     /// The statement's number.
     pub fn statement(&self) -> u32 {
-        self.statement
+        self.called.statement
     }
 
     /// The parameters' texts, `None` for null.
     pub fn parameters(&self) -> impl ExactSizeIterator<Item = Option<&'a str>> + use<'a> {
-        let bytes = &self.effects.bytes;
-        self.parameters.iter().map(move |parameter| {
-            let text = parameter.clone().map(|range| std::str::from_utf8(&bytes[range]));
-            text.map(|text| text.expect("what is written is UTF-8"))
-        })
+        let effects = self.effects;
+        effects.parameters[self.called.parameters.clone()]
+            .iter()
+            .map(move |parameter| parameter.clone().map(|range| effects.text(range)))
+    }
+
+    /// The fields of the row, the parameter, that are known to be texts, and no bytes in base64: their names as a JSON
+    /// array. `None` if it is known of none.
+    pub fn texts(&self) -> Option<&'a str> {
+        self.called.texts.clone().map(|range| self.effects.text(range))
     }
 }
 
@@ -207,6 +231,30 @@ mod tests {
         assert_eq!(written(&effects), [(7, expected("a")), (9, expected(""))]);
         let effect = effects.get(1);
         assert_eq!((effect.identity(), effect.version()), (&b"id"[..], Some(&b"v1"[..])));
+    }
+
+    /// The same list is kept once, also behind a record that is taken back.
+    #[test]
+    fn calls_say_which_fields_of_their_rows_are_texts() {
+        let mut effects = Effects::default();
+        let row = |effects: &mut Effects, names: Option<&str>| {
+            effects.begin(7, b"id", None);
+            effects.call(0);
+            effects.parameter(Some("{}"));
+            names.into_iter().for_each(|names| effects.texts(names));
+        };
+        let long = r#"["a","b"]"#;
+        row(&mut effects, Some(long));
+        let length = effects.byte_len();
+        row(&mut effects, Some(long));
+        assert!(effects.byte_len() - length < long.len());
+        row(&mut effects, Some(r#"["c"]"#));
+        effects.take_back();
+        for names in [Some(r#"["c"]"#), None, Some(long)] {
+            row(&mut effects, names);
+        }
+        let texts: Vec<_> = effects.iter().flat_map(|effect| effect.calls()).map(|call| call.texts()).collect();
+        assert_eq!(texts, [Some(long), Some(long), Some(r#"["c"]"#), None, Some(long)]);
     }
 
     #[test]

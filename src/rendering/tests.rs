@@ -153,6 +153,34 @@ fn table_takes_flattened_rows_and_wrapped_ones() {
     assert_eq!(rendered(&topology, &record(key, Some(&wrapped))), one(0, r#"{"id": 1}"#));
 }
 
+/// A text that the record's schema says is one cannot be a number in base64: that is said beside the row.
+#[test]
+fn schema_that_says_which_fields_are_texts_is_passed_on() {
+    let topology = table(CDC, "");
+    let texts = |key: &str, value: &str| {
+        let (mut arena, mut effects, record) = (Vec::new(), Effects::default(), record(Some(key), Some(value)));
+        let reading = Reader::new(Arc::clone(&topology.rules)).read(&record, &mut arena);
+        Renderer::new(&topology).unwrap().render(&record, reading.rows(), &arena, &mut effects).unwrap();
+        let call = effects.get(0).calls().next().expect("it calls");
+        let row = call.parameters().next().flatten().map(str::to_owned);
+        (row, call.texts().map(str::to_owned))
+    };
+    let row = r#"{"id": "1234", "price": "1234", "data": "1234"}"#;
+    let fields = r#"{"type": "string", "field": "id"}, {"type": "string", "field": "price"}, {"type": "bytes", "field": "data"}"#;
+    let of = |fields: &str| format!(r#"{{"type": "struct", "fields": [{fields}]}}"#);
+    let after = format!(r#"{{"type": "struct", "field": "after", "fields": [{fields}]}}"#);
+    let wrap = |schema: &str, payload: &str| format!(r#"{{"schema": {schema}, "payload": {payload}}}"#);
+    let (key, change) = (r#"{"id": "1234"}"#, envelope("c", "null", row));
+    let there = |names: &str| Some(names.to_owned());
+    assert_eq!(texts(key, &change), (there(row), None), "nothing says what the texts are");
+    assert_eq!(texts(key, &wrap("null", &change)), (there(row), None));
+    assert_eq!(texts(key, &wrap(&of(&after), &change)), (there(row), there(r#"["id","price"]"#)));
+    // A delete's row is the key here, which has a schema of its own.
+    let (delete, key_schema) = (envelope("d", "null", "null"), of(r#"{"type": "string", "field": "id"}"#));
+    assert_eq!(texts(key, &wrap(&of(&after), &delete)), (there(key), None));
+    assert_eq!(texts(&wrap(&key_schema, key), &delete), (there(key), there(r#"["id"]"#)));
+}
+
 /// A null value that is a delete names its row by its key.
 #[test]
 fn null_that_is_a_delete_deletes_the_row_of_its_key() {

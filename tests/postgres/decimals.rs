@@ -1,7 +1,7 @@
 //! Texts for columns of numbers: a number in base64 is never taken for another number, whether rows go together or alone.
 
-use ratchet::effect::Session;
 use ratchet::effect::postgres::{Settings, Statement, ddl, inspect};
+use ratchet::effect::{Effects, Session};
 
 use crate::database::Database;
 use crate::postgres::task::{Task, effects, rejected, session, settings_of};
@@ -78,6 +78,39 @@ fn text_that_base64_cannot_be_is_a_number() {
     // Numbers are numbers.
     assert_eq!(copy.write(&[r#"{"id": 3, "price": 1234, "count": 12345678, "rate": 1e10, "prices": [1234]}"#]), []);
     assert_eq!(copy.database.rows("select price, count, prices from t where id = 3"), ["1234.00|12345678|{1234}"]);
+}
+
+/// A record's schema can say of a field that it is a text. Then it is the number that it shows, alone and among others.
+#[test]
+fn text_that_is_known_to_be_no_base64_is_a_number() {
+    let row = |id: usize| {
+        let fields =
+            r#""price": "1234", "amount": "12345678", "count": "1234", "rate": "1e10", "prices": ["1.5", "1234"]"#;
+        format!(r#"{{"id": {id}, {fields}}}"#)
+    };
+    let all = r#"["price", "amount", "count", "rate", "prices", "name"]"#;
+    let but_price = r#"["amount", "count", "rate", "prices"]"#;
+    let mut copy = Copy::new(false);
+    let mut write = |rows: &[(usize, Option<&str>)]| {
+        let mut effects = Effects::default();
+        for (offset, (id, texts)) in (0..).zip(rows) {
+            effects.begin(offset, b"id", None);
+            effects.call(0);
+            effects.parameter(Some(&row(*id)));
+            texts.into_iter().for_each(|names| effects.texts(names));
+        }
+        let refused = match copy.task.commit(&mut *copy.session, &effects) {
+            Ok(_) => Vec::new(),
+            Err(failed) => rejected(failed).into_iter().map(|(record, _)| record).collect(),
+        };
+        (refused, copy.database.rows("select id, price, amount, count, rate, prices from t order by id"))
+    };
+    let stored = |id: usize| format!("{id}|1234.00|12345678.00|1234|10000000000|{{1.5,1234}}");
+    assert_eq!(write(&[(1, Some(but_price))]), (vec![0], vec![]), "one of them may be base64");
+    assert_eq!(write(&[(1, Some(all))]), (vec![], vec![stored(1)]));
+    let mixed = [(2, Some(all)), (3, None), (4, Some(all))];
+    assert_eq!(write(&mixed), (vec![1], vec![stored(1)]));
+    assert_eq!(write(&[mixed[0], mixed[2], (5, Some(all))]).1, [1, 2, 4, 5].map(stored));
 }
 
 #[test]

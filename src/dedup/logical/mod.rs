@@ -2,7 +2,8 @@
 //!
 //! Connect's JSON writes a decimal as base64 and a date as a number of days; only the schema beside the payload says so
 //! (`{"schema": …, "payload": …}`). A [`Shape`] is the part of a schema that matters here: where values of logical types
-//! are. [`text`] decodes one such value exactly; [`row`] writes a whole object with its values decoded.
+//! are, and which fields of a row are texts rather than encoded bytes. [`text`] decodes one value of a logical type
+//! exactly; [`row`] writes a whole object with its values decoded.
 //!
 //! | type | written as | decoded as |
 //! |---|---|---|
@@ -40,19 +41,30 @@ const KNOWN_BYTES_MAX: usize = 4 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unlike;
 
-/// Where values of logical types are in a document.
+/// Where values of logical types are in a document, and which of its fields are texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Nowhere.
+    /// Nowhere, and none.
     Plain,
     /// It is one.
     Logical(Logical),
     /// In these fields.
-    Struct(Vec<(Box<[u8]>, Shape)>),
+    Struct(Struct),
     /// In each element.
     Array(Box<Shape>),
     /// In each value.
     Map(Box<Shape>),
+}
+
+/// An object's fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Struct {
+    /// Those of a shape.
+    fields: Vec<(Box<[u8]>, Shape)>,
+    /// The names of those that are texts, or arrays of texts, as a JSON array; empty if there are none.
+    texts: Box<str>,
+    /// Whether there are values of logical types in it, however deep.
+    holds_logical: bool,
 }
 
 /// A logical type.
@@ -124,8 +136,13 @@ impl Shape {
                     let name = field.get("field")?.as_str()?.as_bytes();
                     Some((name.into(), Self::of(field))).filter(|(_, shape)| *shape != Self::Plain)
                 };
+                let texts = texts(fields);
                 let fields: Vec<_> = fields.iter().filter_map(field).collect();
-                if fields.is_empty() { Self::Plain } else { Self::Struct(fields) }
+                if fields.is_empty() && texts.is_empty() {
+                    return Self::Plain;
+                }
+                let holds_logical = fields.iter().any(|(_, shape)| shape.holds_logical());
+                Self::Struct(Struct { fields, texts, holds_logical })
             }
             Some("array") => boxed(inside("items"), Self::Array),
             Some("map") => boxed(inside("values"), Self::Map),
@@ -145,16 +162,55 @@ impl Shape {
         }
     }
 
+    /// Whether there are values of logical types in it: if not, it is written as it stands there.
+    pub fn holds_logical(&self) -> bool {
+        match self {
+            Self::Plain => false,
+            Self::Logical(_) => true,
+            Self::Struct(of) => of.holds_logical,
+            Self::Array(inner) | Self::Map(inner) => inner.holds_logical(),
+        }
+    }
+
+    /// The names of the object's fields that are texts, or arrays of texts, as a JSON array; `None` if there are none.
+    pub fn texts(&self) -> Option<&str> {
+        match self {
+            Self::Struct(of) if !of.texts.is_empty() => Some(&of.texts),
+            _ => None,
+        }
+    }
+
     /// The shape of a field of this name.
     fn field(&self, name: &[u8]) -> &Self {
         match self {
-            Self::Struct(fields) => {
+            Self::Struct(Struct { fields, .. }) => {
                 fields.iter().find(|(known, _)| **known == *name).map_or(&Self::Plain, |(_, shape)| shape)
             }
             Self::Map(values) => values,
             _ => &Self::Plain,
         }
     }
+}
+
+/// The names of those fields of a struct that are texts, or arrays of texts; see [`Struct::texts`].
+fn texts(fields: &[Value]) -> Box<str> {
+    /// Recurses as deep as the schema is nested, which reading it has bounded.
+    fn is_text(schema: &Value) -> bool {
+        match schema.get("type").and_then(Value::as_str) {
+            Some("string") => true,
+            Some("array") => schema.get("items").is_some_and(is_text),
+            _ => false,
+        }
+    }
+    let name = |field: &&Value| field.get("field")?.as_str().map(str::to_owned);
+    // No column's name holds NUL, and PostgreSQL takes no text with it.
+    let names: Vec<_> = fields
+        .iter()
+        .filter(|field| is_text(field))
+        .filter_map(|field| name(&field))
+        .filter(|name| !name.contains('\0'))
+        .collect();
+    if names.is_empty() { Box::default() } else { Value::from(names).to_string().into() }
 }
 
 /// The schemas that were used last, each read once: nothing is allocated for one that is known.

@@ -31,8 +31,8 @@ impl<'d> Walk<'d> {
                 out.extend_from_slice(quote);
                 Ok(())
             }
-            (Shape::Struct(_) | Shape::Map(_), b'{') => self.members(shape, b'}', out),
-            (Shape::Array(_), b'[') => self.members(shape, b']', out),
+            (Shape::Struct(_) | Shape::Map(_), b'{') if shape.holds_logical() => self.members(shape, b'}', out),
+            (Shape::Array(_), b'[') if shape.holds_logical() => self.members(shape, b']', out),
             _ => {
                 let copied = self.skip()?;
                 out.extend_from_slice(copied);

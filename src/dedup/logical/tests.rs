@@ -50,6 +50,27 @@ fn schema_says_where_logical_types_are() {
     odd.iter().for_each(|schema| assert_eq!(Shape::read(schema.as_bytes()), Shape::Plain, "{schema}"));
 }
 
+/// Texts of any name, and arrays of them however nested; not bytes, and not what is inside of them.
+#[test]
+fn schema_says_which_fields_of_a_row_are_texts() {
+    let texts = |schema: &str, path: &str| Shape::read(schema.as_bytes()).at(&steps(path)).texts().map(str::to_owned);
+    assert_eq!(texts(SCHEMA, "").as_deref(), Some(r#"["op"]"#));
+    assert_eq!(texts(SCHEMA, "after").as_deref(), Some(r#"["uuid"]"#));
+    assert_eq!(texts(SCHEMA, "after.uuid"), None);
+    let text = r#"{"type":"string"}"#;
+    let of = |fields: &str| format!(r#"{{"type":"struct","fields":[{fields}]}}"#);
+    let listed = |of: &str| format!(r#"{{"type":"array","items":{of},"field":"l"}}"#);
+    let row =
+        of(r#"{"type":"string","optional":true,"field":"a \"b\""},{"type":"bytes","field":"c"},{"type":"string"}"#);
+    assert_eq!(texts(&row, "").as_deref(), Some(r#"["a \"b\""]"#));
+    assert!(!Shape::read(row.as_bytes()).holds_logical());
+    assert_eq!(texts(&of(&listed(&listed(text))), "").as_deref(), Some(r#"["l"]"#));
+    for other in [r#"{"type":"bytes"}"#, r#"{"type":"map","values":{"type":"string"}}"#, &of(r#"{"type":"string"}"#)] {
+        assert_eq!(texts(&of(&listed(other)), ""), None, "{other}");
+    }
+    assert_eq!(texts(&of(r#"{"type":"string","field":"a\u0000"}"#), ""), None);
+}
+
 #[test]
 fn schemas_are_kept_and_give_way() {
     let mut schemas = Schemas::default();
@@ -153,7 +174,7 @@ fn schemas_in_use_are_not_read_again() {
     };
     let mut schemas = Schemas::default();
     let address = |schemas: &Schemas| {
-        let Shape::Struct(fields) = schemas.shape() else { panic!("no struct") };
+        let Shape::Struct(Struct { fields, .. }) = schemas.shape() else { panic!("no struct") };
         (fields.as_ptr(), String::from_utf8_lossy(&fields[0].0).into_owned())
     };
     let mut first = Vec::new();

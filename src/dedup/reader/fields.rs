@@ -137,8 +137,8 @@ impl Fields {
         let field = self.get(number, record);
         let logical = match (self.shape(number), field) {
             (Shape::Logical(logical), _) => logical,
-            (Shape::Struct(_) | Shape::Array(_) | Shape::Map(_), Field::Json(json)) => {
-                return row::write(json, self.shape(number), out).map(|()| true).map_err(|_| UNLIKE_SCHEMA);
+            (shape, Field::Json(json)) if shape.holds_logical() => {
+                return row::write(json, shape, out).map(|()| true).map_err(|_| UNLIKE_SCHEMA);
             }
             _ => return Ok(field.write(out)),
         };
@@ -167,10 +167,16 @@ impl Fields {
     pub fn write_object(&self, number: usize, record: &Record<'_>, out: &mut Vec<u8>) -> Result<bool, &'static str> {
         let Some(object) = self.object(number, record) else { return Ok(false) };
         match self.shape(number) {
-            Shape::Plain => out.extend_from_slice(object),
-            shape => row::write(object, shape, out).map_err(|_| UNLIKE_SCHEMA)?,
+            shape if shape.holds_logical() => row::write(object, shape, out).map_err(|_| UNLIKE_SCHEMA)?,
+            _ => out.extend_from_slice(object),
         }
         Ok(true)
+    }
+
+    /// The fields of the object that the path with this number leads to whose texts, by the record's schema, are no encoded
+    /// bytes: their names as a JSON array. `None` if no schema says so of any.
+    pub fn texts(&self, number: usize) -> Option<&str> {
+        self.shape(number).texts()
     }
 
     /// What the record that was read last says of the types of what the path leads to.

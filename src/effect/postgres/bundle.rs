@@ -64,7 +64,7 @@ pub(super) async fn bundled<'a>(client: &Client, batch: &Batch<'a>) -> Vec<Piece
         let row = call.parameters().next().flatten();
         let many = batch.statements.get(statement).and_then(|prepared| prepared.many.as_ref());
         let fit = match (many, row) {
-            (Some(many), Some(row)) => many.fit(client, row).await.map(|fit| (fit, row)),
+            (Some(many), Some(row)) => many.fit(client, row, call.texts()).await.map(|fit| (fit, row)),
             _ => None,
         };
         let Some((fit, row)) = fit else {

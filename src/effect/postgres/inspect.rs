@@ -258,11 +258,11 @@ async fn one_statement(
         Statement::Sql { text, parameters, .. } => (text.clone(), *parameters),
         Statement::Upsert { table, key, columns } => {
             let table = find(table).await?;
-            (table.upsert(key, columns.as_deref()).map_err(Trouble::lasting)?, 1)
+            (table.upsert(key, columns.as_deref()).map_err(Trouble::lasting)?, 2)
         }
         Statement::DeleteRow { table, key } => {
             let table = find(table).await?;
-            (table.delete(key).map_err(Trouble::lasting)?, 1)
+            (table.delete(key).map_err(Trouble::lasting)?, 2)
         }
         Statement::Truncate { table } => {
             let table = find(table).await?;

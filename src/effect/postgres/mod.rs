@@ -140,6 +140,11 @@ impl Statement {
         }
     }
 
+    /// Whether its SQL also takes what [`Call::texts`](super::Call::texts) says of its row.
+    fn takes_texts(&self) -> bool {
+        matches!(self, Self::Upsert { .. } | Self::DeleteRow { .. })
+    }
+
     /// The table that it keeps, if it is not SQL.
     fn table(&self) -> Option<&str> {
         match self {

@@ -13,6 +13,10 @@ pub(super) struct Prepared {
     /// What messages call it: [`Statement::named`].
     pub name: String,
     pub sql: Sql,
+    /// How many parameters its calls have.
+    pub parameters: usize,
+    /// Whether it has one more, which says which fields of the row are texts.
+    pub takes_texts: bool,
     /// Whether the rows that it returns are part of the answer; they come as one column of JSON.
     pub returns: bool,
     /// What carries out several calls at once, if they may be.
@@ -74,11 +78,11 @@ pub(super) async fn prepare(
         Statement::Truncate { table } => find(table).await?.truncate(),
     };
     let prepared = client.prepare(&sql).await.map_err(|error| refused(error, statement, &sql))?;
-    let (has, given) = (prepared.params().len(), statement.parameters());
-    if has != given {
+    let (has, given, takes_texts) = (prepared.params().len(), statement.parameters(), statement.takes_texts());
+    if has != given + usize::from(takes_texts) {
         return Err(Trouble::lasting(format!("it has {}, but is given {given}", counted(has, "parameter"))));
     }
-    Ok(Prepared { name: statement.named(number), sql: prepared, returns, many })
+    Ok(Prepared { name: statement.named(number), sql: prepared, parameters: given, takes_texts, returns, many })
 }
 
 /// What to do about a statement that cannot be prepared, where PostgreSQL's words do not say it.

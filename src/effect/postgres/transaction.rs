@@ -86,8 +86,8 @@ impl<'a> Batch<'a> {
             let given = call.parameters().len();
             match self.statements.get(number) {
                 None => Some(format!("there is no statement {}", number + 1)),
-                Some(statement) if statement.sql.params().len() != given => {
-                    let has = statement.sql.params().len();
+                Some(statement) if statement.parameters != given => {
+                    let has = statement.parameters;
                     Some(format!("statement {} has {}, but is given {given}", number + 1, counted(has, "parameter")))
                 }
                 Some(_) => None,
@@ -159,7 +159,8 @@ impl<'a> Run<'a> {
     /// Sends a call of a record.
     fn send_one(&mut self, number: usize, call: Call<'a>) {
         let Some(statement) = self.batch.statements.get(call.statement() as usize) else { return };
-        let values = call.parameters().map(Value::text);
+        let texts = statement.takes_texts.then(|| call.texts());
+        let values: Vec<_> = call.parameters().chain(texts).map(Value::text).collect();
         if statement.returns {
             self.pipeline.query(What::Record(number, call.statement()), &statement.sql, values);
         } else {

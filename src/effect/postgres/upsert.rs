@@ -1,11 +1,12 @@
 //! The SQL of statements that name a table: upsert, delete by key, truncate.
 //!
-//! Their parameter is a JSON object. `json_to_record` hands each field's text to its column's own type, so that the
+//! Their first parameter is a JSON object. `json_to_record` hands each field's text to its column's own type, so that the
 //! server reads it as it reads any text; what Debezium says is an unchanged large value is taken out before. A number for
 //! a date, a time or an interval is refused: it would be read as something, and connectors mean days, milliseconds or
 //! microseconds by it. A text that may be base64 is refused in a column of numbers, unless the topology says that its texts
-//! are numbers: Connect writes decimals in base64, and `1234` is valid base64. A missing field leaves its column unchanged.
-//! An unchanged large value without a row that has it is refused: nothing says what it is.
+//! are numbers: Connect writes decimals in base64, and `1234` is valid base64. The second parameter is a JSON array of the
+//! fields that are known not to be base64, or null ([`Call::texts`](crate::effect::Call::texts)). A missing field leaves
+//! its column unchanged. An unchanged large value without a row that has it is refused: nothing says what it is.
 //!
 //! An upsert updates first, and inserts if there was no row: an insert alone would have to satisfy NOT NULL for columns
 //! whose fields are missing, although the row that it is in conflict with has them.
@@ -293,10 +294,10 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
     });
     let (is_marked, is_unchanged) = (is_marked(), is_unchanged(columns));
     format!(
-        "with p as (select $1::text as t), \
+        "with p as (select $1::text as t, $2::text::jsonb as texts), \
          o as materialized (select case when not {is_marked} then p.t::json \
          else (select coalesce(json_object_agg(e.key, e.value), '{{}}') from json_each(p.t::json) as e \
-         where not {is_unchanged}) end as j from p), \
+         where not {is_unchanged}) end as j, p.texts from p), \
          x as materialized (select {names}, o.j as {OBJECT} from o, json_to_record(o.j) as r ({record}) \
          where case{missing}{doubtful} else 0 end = 0)"
     )
@@ -306,14 +307,18 @@ fn given(columns: &[&Column], key: &[&Column]) -> String {
 fn is_doubtful(column: &Column) -> Option<String> {
     let field = format!("o.j -> {}", constant(&column.name));
     let text = format!("o.j ->> {}", constant(&column.name));
-    let is_base64 = format!("json_typeof({field}) = 'string' and ({text}) ~ '{BASE64}'");
+    let is_open = format!("(o.texts ? {}) is not true", constant(&column.name));
+    let is_base64 = format!("json_typeof({field}) = 'string' and ({text}) ~ '{BASE64}' and {is_open}");
     let within = |what: &str| format!("jsonb_path_exists(({field})::jsonb, '$.** ? ({what})')");
     match column.kind {
         Kind::Time => Some(format!("json_typeof({field}) = 'number'")),
         Kind::TimeList => Some(within("@.type() == \"number\"")),
         Kind::Number => Some(is_base64),
         Kind::Float => Some(format!("{is_base64} and ({text}) <> '{INFINITY}'")),
-        Kind::NumberList => Some(within(&format!("@.type() == \"string\" && @ like_regex \"{BASE64}\""))),
+        Kind::NumberList => {
+            let holds_base64 = within(&format!("@.type() == \"string\" && @ like_regex \"{BASE64}\""));
+            Some(format!("{holds_base64} and {is_open}"))
+        }
         Kind::Plain | Kind::Bytes | Kind::ByteList | Kind::Json => None,
     }
 }

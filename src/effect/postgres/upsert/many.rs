@@ -11,7 +11,7 @@
 //! - for rows that have the same columns, where the others can be left out of an insert: they may be null or have a
 //!   default that nobody notices being worked out.
 //! - for rows that need no words of ours: each has its key, no placeholder, no number for a time, and in columns of numbers
-//!   no text that may be base64.
+//!   no text that may be base64, unless it is known to be none.
 //!
 //! Most types read a text that is cast to them as they read JSON's texts. Where all columns have such types, the rows'
 //! JSON is taken apart here, which costs a fraction of what it costs there.
@@ -131,12 +131,13 @@ impl Many {
         }))
     }
 
-    /// What this row can be carried out with, beside others; `None` if it goes alone. May have to prepare that.
-    pub async fn fit(&self, client: &Client, row: &str) -> Option<Fit<'_>> {
+    /// What this row, these fields of which are known to be texts, can be carried out with beside others; `None` if it goes
+    /// alone. May have to prepare that.
+    pub async fn fit(&self, client: &Client, row: &str, texts: Option<&str>) -> Option<Fit<'_>> {
         if self.is_apart.load(Ordering::Relaxed) {
             return None;
         }
-        let shape = shape::read(self, row)?;
+        let shape = shape::read(self, row, texts)?;
         let way = self.way(client, shape.columns).await?;
         Some(Fit { way, key: shape.key })
     }

@@ -30,25 +30,37 @@ enum Value {
     Bool,
     Number(u64),
     Text(u64),
-    /// In a column of numbers, a text that may be base64, or an object or array with one.
-    Doubtful,
+    /// In a column of numbers, a text that may be base64, with its hash, or an object or array with one.
+    Doubtful(Option<u64>),
     /// An object or an array.
     Nested,
 }
 
-/// What there is of this row; `None` if it is none, or one that needs a closer look.
-pub(super) fn read(many: &Many, row: &str) -> Option<Shape> {
+/// What there is of this row, these fields of which are texts ([`Call::texts`](crate::effect::Call::texts)); `None` if it is
+/// none, or one that needs a closer look.
+pub(super) fn read(many: &Many, row: &str, texts: Option<&str>) -> Option<Shape> {
     let marks = [UNAVAILABLE, UNAVAILABLE_BASE64, UNAVAILABLE_UUID, NUMBERS_BEGIN[0], NUMBERS_BEGIN[1], NUL];
     if marks.iter().any(|mark| row.contains(&mark[..mark.len().min(MARK_BYTES)])) {
         return None;
     }
     let mut json = serde_json::Deserializer::from_str(row);
-    let shape = json.deserialize_map(Row(many)).ok()??;
+    let shape = json.deserialize_map(Row { many, texts }).ok()??;
     json.end().ok()?;
     Some(shape)
 }
 
-struct Row<'a>(&'a Many);
+struct Row<'a> {
+    many: &'a Many,
+    texts: Option<&'a str>,
+}
+
+impl Row<'_> {
+    /// Whether the field of this name is known to be a text.
+    fn is_text(&self, name: &str) -> bool {
+        let names = self.texts.and_then(|texts| serde_json::from_str::<Vec<String>>(texts).ok());
+        names.is_some_and(|names| names.iter().any(|known| known == name))
+    }
+}
 
 impl<'de> Visitor<'de> for Row<'_> {
     type Value = Option<Shape>;
@@ -58,7 +70,7 @@ impl<'de> Visitor<'de> for Row<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let many = self.0;
+        let many = self.many;
         let (mut shape, mut is_fit, mut next) = (Shape { columns: 0, key: 0 }, true, 0);
         while let Some(number) = map.next_key_seed(Name { many, next })? {
             let Some(number) = number else {
@@ -67,12 +79,16 @@ impl<'de> Visitor<'de> for Row<'_> {
             };
             next = number + 1;
             let is_key = many.key.contains(&number);
-            let value =
-                map.next_value_seed(Hashed { many, is_key, is_number: many.table.columns[number].is_number() })?;
+            let column = &many.table.columns[number];
+            let value = map.next_value_seed(Hashed { many, is_key, is_number: column.is_number() })?;
+            let value = match value {
+                Value::Doubtful(hash) if self.is_text(&column.name) => hash.map_or(Value::Nested, Value::Text),
+                value => value,
+            };
             is_fit &= shape.columns & 1 << number == 0;
             shape.columns |= 1 << number;
-            is_fit &= match (many.table.columns[number].kind, &value) {
-                _ if matches!(value, Value::Doubtful) => false,
+            is_fit &= match (column.kind, &value) {
+                _ if matches!(value, Value::Doubtful(_)) => false,
                 _ if is_key => matches!(value, Value::Number(_) | Value::Text(_)),
                 (Kind::Time, Value::Number(_)) | (Kind::TimeList, Value::Number(_) | Value::Nested) => false,
                 _ => true,
@@ -174,18 +190,20 @@ impl<'de> Visitor<'de> for Hashed<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        if self.is_number && base64(text.as_bytes()).is_some() {
-            return Ok(Value::Doubtful);
-        }
-        Ok(Value::Text(if self.is_key { self.many.hasher.hash_one(text) } else { 0 }))
+        let hash = if self.is_key { self.many.hasher.hash_one(text) } else { 0 };
+        Ok(if self.is_number && base64(text.as_bytes()).is_some() {
+            Value::Doubtful(Some(hash))
+        } else {
+            Value::Text(hash)
+        })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         // Not passed over: that has no bound to how deeply it may be nested.
         let mut nested = Value::Nested;
         while let Some(value) = list.next_element_seed(Hashed { is_key: false, ..self })? {
-            if matches!(value, Value::Doubtful) {
-                nested = value;
+            if matches!(value, Value::Doubtful(_)) {
+                nested = Value::Doubtful(None);
             }
         }
         Ok(nested)
