@@ -241,7 +241,8 @@ impl Compiler<'_> {
         let (Some(place), Some(read)) = (kinds.key("none"), &kinds.kinds) else { return };
         if let Some(path) = read.of.iter().find(|path| path.source == Source::Key && path.is_inside()) {
             let message = format!("`kinds.none` cannot be told from `{path}`");
-            let help = "name a field of the value or a header in `of`: the key of a record about no row may hold anything";
+            let help =
+                "name a field of the value or a header in `of`: the key of a record about no row may hold anything";
             self.mistake(place, message, "keys are not read for it", help);
         }
     }
