@@ -80,11 +80,11 @@ fn is_near(fields: &Map<String, Value>) -> bool {
 fn is_console(line: &[u8]) -> bool {
     let field = line.split(|&byte| byte == b'\t').next().unwrap_or_default();
     let Ok(field) = std::str::from_utf8(field) else { return false };
-    let is_field = |name: &&str| {
-        let rest = field.strip_prefix(*name);
+    let is_field = |name: &str| {
+        let rest = field.strip_prefix(name);
         rest.is_some_and(|rest| rest.is_empty() != name.ends_with(':') && rest.bytes().all(|b| b.is_ascii_digit()))
     };
-    field.len() < line.len() && CONSOLE.iter().any(|name| is_field(&name))
+    field.len() < line.len() && CONSOLE.iter().any(|name| is_field(name))
 }
 
 fn contains(line: &[u8], text: &str) -> bool {
