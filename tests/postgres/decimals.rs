@@ -97,7 +97,7 @@ fn text_that_is_known_to_be_no_base64_is_a_number() {
             effects.begin(offset, b"id", None);
             effects.call(0);
             effects.parameter(Some(&row(*id)));
-            texts.into_iter().for_each(|names| effects.texts(names));
+            texts.iter().for_each(|names| effects.texts(names));
         }
         let refused = match copy.task.commit(&mut *copy.session, &effects) {
             Ok(_) => Vec::new(),
