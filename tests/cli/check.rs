@@ -250,9 +250,9 @@ fn newer_number_of_a_preset_is_named() {
     let topology = |number| {
         format!("name: cdc\npreset: debezium-postgres@{number}\ninput: {{topics: [a]}}\noutput: {{topic: b}}\n")
     };
-    room.write("cdc.yaml", &topology(2));
+    room.write("cdc.yaml", topology(2));
     room.run("check cdc.yaml").ended(0).said(&["debezium-postgres@2; the newest is debezium-postgres@3"]);
-    room.write("cdc.yaml", &topology(3));
+    room.write("cdc.yaml", topology(3));
     room.run("check cdc.yaml").ended(0).said(&["preset debezium-postgres@3"]).never_said("the newest");
 }
 
