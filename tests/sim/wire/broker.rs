@@ -85,7 +85,7 @@ fn text(text: &str) -> StrBytes {
 impl Cluster {
     /// Handles a request at a broker at time `now`, microseconds.
     pub fn handle(&mut self, node: i32, incoming: &Incoming, now: u64) -> Reply {
-        let offered = all_offered().find(|(api, ..)| *api == incoming.api);
+        let offered = self.offered().find(|(api, ..)| *api == incoming.api);
         let fits = offered.is_some_and(|(_, from, to)| (*from..=*to).contains(&incoming.version));
         if !fits {
             // Only for ApiVersions, in its first version (KIP-511); any other closes the connection.
@@ -208,12 +208,12 @@ impl Cluster {
             .with_max_version_level(level)
             .with_min_version_level(level);
         ApiVersionsResponse::default()
-            .with_api_keys(all_offered().map(offered).collect())
+            .with_api_keys(self.offered().map(offered).collect())
             .with_finalized_features_epoch(1)
             .with_finalized_features(vec![feature])
     }
-}
 
-fn all_offered() -> impl Iterator<Item = &'static (ApiKey, i16, i16)> {
-    OFFERED.iter().chain(transactions::OFFERED)
+    fn offered(&self) -> impl Iterator<Item = &'static (ApiKey, i16, i16)> {
+        OFFERED.iter().chain(transactions::OFFERED).filter(|(api, ..)| !self.hidden.contains(api))
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kafka_protocol::messages::ApiKey;
+
 use super::log::Log;
 use super::random::Random;
 use super::sessions::Sessions;
@@ -32,6 +34,8 @@ pub struct Cluster {
     pub prefers: i32,
     /// What was fetched so far.
     pub fetches: Fetches,
+    /// The requests that brokers do not offer, as if they did not know them.
+    pub hidden: Vec<ApiKey>,
 }
 
 /// How often was fetched: without a session, or opening one, or in one; alone; and how many partitions were named.
@@ -103,6 +107,7 @@ impl Cluster {
             cuts_first: false,
             prefers: -1,
             fetches: Fetches::default(),
+            hidden: Vec::new(),
         }
     }
 

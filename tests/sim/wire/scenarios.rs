@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kafka_protocol::messages::ApiKey;
+
 use super::batch::{Head, Packing};
 use super::client::fetcher::{CONFIRMED_AFTER, FetchSettings, Trouble};
 use super::client::records::{Bounded, Codec, Rejected, Unpack, Unpacked};
@@ -186,6 +188,29 @@ fn start_behind_a_lost_tail_is_truncated() {
     assert_eq!(rig.troubles.len(), 1);
     rig.run(2_000);
     assert_eq!(rig.troubles[1..], [(0, Trouble::UnknownEpoch { offset: 2, epoch: 9 })]);
+}
+
+/// WarpStream's brokers do not offer OffsetForLeaderEpoch: a restart must not stop there.
+#[test]
+fn broker_that_cannot_compare_epochs_is_read_unchecked() {
+    let mut rig = Rig::new(settings(), 1);
+    rig.cluster.hidden = vec![ApiKey::OffsetForLeaderEpoch];
+    (0..4).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
+    rig.fetcher.start(&partition(0), 2, Some(0), rig.net.now());
+    rig.run(500);
+    assert_eq!((&rig.troubles[..], &rig.offsets[..]), (&[][..], &[(0, 2), (0, 3)][..]));
+}
+
+/// The message does not say why it is so: a broker may hide a request for any reason.
+#[test]
+fn broker_that_cannot_be_read_is_named_by_what_it_lacks() {
+    let mut rig = Rig::new(settings(), 1);
+    rig.cluster.hidden = vec![ApiKey::Fetch];
+    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.start(0, 0);
+    rig.run(500);
+    let [(0, trouble)] = rig.troubles[..] else { panic!("{:?}", rig.troubles) };
+    assert_eq!(trouble.to_string(), "the partition's leader does not offer the version of Fetch that is needed");
 }
 
 #[test]

@@ -61,9 +61,7 @@ pub enum Trouble {
     #[error("there is no such topic or partition")]
     Missing,
     /// The leader speaks no version of a request that this client speaks.
-    #[error(
-        "the partition's leader does not speak the version of {request} that is needed: it is older than Kafka 2.3"
-    )]
+    #[error("the partition's leader does not offer the version of {request} that is needed")]
     Unsupported {
         /// Which request.
         request: &'static str,
