@@ -259,6 +259,18 @@ pub trait Member: Send {
     /// it, [`Member::position`] stays below.
     fn end(&self, partition: &TopicPartition) -> Option<i64>;
 
+    /// How long ago a broker was last heard that knows [`Member::end`]; `None` while that is not known. Zero where no
+    /// broker has to be heard.
+    fn end_heard_ago(&self, _partition: &TopicPartition) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
+    /// Whether the group has the member, as far as the member knows. One that has lost its membership gets
+    /// [`GroupEvent::Assigned`] when it has joined again.
+    fn is_member(&self) -> bool {
+        true
+    }
+
     /// Whether records are on their way that are known to be there: they were just asked for, so that the next
     /// [`Member::poll`] need not wait long for them. `false` also where the cluster does not say.
     fn has_more(&self) -> bool {
@@ -509,6 +521,11 @@ pub trait Cluster: Clone + Send + Sync + 'static {
 
     /// Whether other programs may write to its topics while this one runs.
     const IS_SHARED: bool = true;
+
+    /// What is known of the brokers; `None` where there are none.
+    fn contact(&self) -> Option<Arc<kafka::Contact>> {
+        None
+    }
 
     /// Describes `topic`; `None` if there is no such topic.
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error>;

@@ -4,6 +4,7 @@
 //! - `misnamed`: what to write in place of properties that there are none of
 //! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
+//! - `contact`: when a broker last answered, and how often brokers that do not answer are tried
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `epochs`: the leaders' epochs of what was read (KIP-320)
 //! - `path`: whether records are read and written by librdkafka or on the wire
@@ -38,6 +39,7 @@ use crate::record::TopicPartition;
 
 mod admin;
 mod append;
+mod contact;
 mod epochs;
 mod errors;
 mod fences;
@@ -60,6 +62,7 @@ mod threads;
 pub mod wire;
 mod wired;
 
+pub use contact::Contact;
 pub use member::{Member, Metadata};
 pub use misnamed::explained;
 pub use path::{Batch, DataPath, Producer, Reader};
@@ -180,6 +183,10 @@ impl Cluster for Kafka {
     type Producer = Producer;
     type Reader = Reader;
     type Settling = Settling;
+
+    fn contact(&self) -> Option<Arc<Contact>> {
+        Some(Arc::clone(self.inner.member.contact()))
+    }
 
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
         admin::describe(&self.inner.clients.ends()?, topic)

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::contact::Contact;
 use super::errors::Failure;
 use super::native::{Conf, RECORD_OVERHEAD_BYTES, Role};
 use super::oauth::{self, Credentials, Source};
@@ -149,6 +150,7 @@ pub(super) struct Properties {
     /// Whose values are the user's.
     given: Arc<BTreeSet<String>>,
     login: Arc<Login>,
+    contact: Arc<Contact>,
     /// Who gets tokens for the login, if it needs them and librdkafka does not make them itself.
     tokens: Option<Arc<Source>>,
 }
@@ -196,12 +198,17 @@ impl Properties {
 
     fn of(role: Role, values: BTreeMap<String, String>, given: Arc<BTreeSet<String>>) -> Result<Self, Error> {
         let tokens = Credentials::of(&values)?.map(Source::of).transpose()?;
-        Ok(Self { role, values, given, login: Arc::default(), tokens })
+        Ok(Self { role, values, given, login: Arc::default(), contact: Arc::default(), tokens })
     }
 
-    /// The same, sharing the state of the login with `others`.
+    /// The same, sharing what is known of the brokers and of the login with `others`.
     pub fn sharing(self, others: &Self) -> Self {
-        Self { login: Arc::clone(&others.login), ..self }
+        Self { login: Arc::clone(&others.login), contact: Arc::clone(&others.contact), ..self }
+    }
+
+    /// What is known of the brokers.
+    pub fn contact(&self) -> &Arc<Contact> {
+        &self.contact
     }
 
     /// The state of the login.

@@ -21,9 +21,11 @@ use super::errors::{Code, Failure};
 use super::oauth::{Hears, Held, Source};
 use super::properties::Properties;
 use crate::cluster::{Error, ErrorKind};
+use attempts::Attempts;
 use trouble::LastTrouble;
 
 mod admin;
+mod attempts;
 mod batch;
 mod consuming;
 mod event;
@@ -142,6 +144,8 @@ pub(super) struct Client {
     role: Role,
     /// Called by librdkafka for as long as the client lives.
     listener: Option<Listener>,
+    /// The same.
+    attempts: Arc<Attempts>,
     last_trouble: LastTrouble,
     /// Who tells it of tokens, if its login needs them.
     tokens: Option<Arc<Source>>,
@@ -166,6 +170,8 @@ impl Client {
         if let Some(listener) = &listener {
             listener.add_to(&mut conf)?;
         }
+        let attempts = Attempts::new(properties.contact());
+        attempts.add_to(&mut conf)?;
         let raw = Self::start(conf, properties)?;
         if properties.role() == Role::Consumer {
             // All events of a group's member come through one queue; fails if there is no group.
@@ -190,6 +196,7 @@ impl Client {
             events,
             role: properties.role(),
             listener,
+            attempts,
             last_trouble: LastTrouble::new(properties.login()),
             tokens: properties.tokens().cloned(),
             bootstrap: c_string(properties.bootstrap())?,
@@ -318,6 +325,11 @@ impl Client {
         }
     }
 
+    /// How long ago a broker last answered any client of the cluster; `None` if none ever has.
+    pub fn heard_ago(&self) -> Option<Duration> {
+        self.attempts.contact().heard_ago()
+    }
+
     /// The end of a partition as given in the last fetch response.
     pub fn cached_end(&self, topic: &CStr, partition: i32) -> Option<i64> {
         let (mut low, mut high) = (-1, -1);
@@ -361,8 +373,8 @@ impl Hears for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let (raw, events, role) = (self.raw, self.events, self.role);
-        let handles = Handles { raw, events, role, _listener: self.listener.take() };
+        let (raw, events, role, attempts) = (self.raw, self.events, self.role, Arc::clone(&self.attempts));
+        let handles = Handles { raw, events, role, _listener: self.listener.take(), attempts };
         handles
             .destroy_later(|destroy| thread::Builder::new().name("kafka-destroy".to_owned()).spawn(destroy).map(drop));
     }
@@ -381,6 +393,7 @@ struct Handles {
     events: NonNull<rd::rd_kafka_queue_t>,
     role: Role,
     _listener: Option<Listener>,
+    attempts: Arc<Attempts>,
 }
 
 // SAFETY: as for `Client`.
@@ -397,6 +410,7 @@ impl Handles {
     }
 
     fn destroy(self) {
+        self.attempts.close();
         // SAFETY: the handles are owned, and whatever came from the client held an `Arc` of it. A member
         // has already left its group, or does not want to.
         unsafe {
@@ -550,8 +564,8 @@ mod tests {
     fn listener_outlives_its_client_even_without_a_thread_to_destroy_it() {
         let (client, listening) = client();
         let mut client = std::mem::ManuallyDrop::new(Arc::into_inner(client).unwrap());
-        let (raw, events, role) = (client.raw, client.events, client.role);
-        let handles = Handles { raw, events, role, _listener: client.listener.take() };
+        let (raw, events, role, attempts) = (client.raw, client.events, client.role, Arc::clone(&client.attempts));
+        let handles = Handles { raw, events, role, _listener: client.listener.take(), attempts };
         handles.destroy_later(|_| Err(io::Error::from(io::ErrorKind::WouldBlock)));
         assert!(listening.upgrade().is_some(), "librdkafka's threads still call it");
         // The next client to be destroyed takes it along.

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use super::contact::Contact;
 use super::oauth::Source;
 use super::wire::brokers::{Address, Brokers, Settings};
 use super::wire::edge::{Edge, SocketSettings};
@@ -46,6 +47,8 @@ pub(super) struct ClientSettings {
     pub sockets: SocketSettings,
     /// Who gets tokens for logins that need them.
     pub tokens: Option<Arc<Source>>,
+    /// What is known of the brokers.
+    pub contact: Arc<Contact>,
 }
 
 impl ClientSettings {
@@ -54,6 +57,7 @@ impl ClientSettings {
         if let Some(tokens) = &self.tokens {
             tokens.begin();
         }
-        (Edge::new(self.tls.clone(), self.sockets), Brokers::new(Arc::clone(&self.brokers), self.bootstrap.clone()))
+        let edge = Edge::new(self.tls.clone(), self.sockets).sharing(&self.contact);
+        (edge, Brokers::new(Arc::clone(&self.brokers), self.bootstrap.clone()))
     }
 }

@@ -159,7 +159,8 @@ fn connecting(given: &Given<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) ->
     };
     let tls = if speaks_tls { Some(tls.by(tls_properties(given)?)?) } else { None };
     let tokens = given.tokens().filter(|_| matches!(brokers.login, Login::OAuth(_))).cloned();
-    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, tls, sockets: sockets(given)?, tokens })
+    let (sockets, contact) = (sockets(given)?, Arc::clone(given.contact()));
+    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, tls, sockets, tokens, contact })
 }
 
 fn sockets(given: &Given<'_>) -> Result<SocketSettings, Unsupported> {

@@ -310,6 +310,11 @@ impl Brokers {
         self.place(link).is_some_and(Place::has_output)
     }
 
+    /// Whether the broker has answered on this link so that it can be used, or could be.
+    pub(super) fn is_reached(&self, link: Link) -> bool {
+        self.place(link).and_then(|place| place.open.as_ref()).is_some_and(|open| open.connection.was_ready())
+    }
+
     /// Whether the link is in use; the edge drops what is not.
     pub(super) fn knows(&self, link: Link) -> bool {
         self.links.contains_key(&link)

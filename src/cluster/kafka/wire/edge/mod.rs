@@ -2,7 +2,8 @@
 //!
 //! One thread drives its clients' connections by `poll`. A name is looked up on a thread of its own, since the system's
 //! look-up blocks; its addresses are tried one after the other, beginning with another one each time that a connection
-//! to the name could not be opened (KIP-302).
+//! to the name could not be opened (KIP-302). Attempts at a broker that does not answer are spaced, together with those
+//! of all other clients of the process ([`Contact`]).
 //!
 //! **Failure**: what goes wrong with a connection is told to its [`Brokers`], which try again. Certificates that are
 //! not accepted and names that do not exist are said to be for a person to fix.
@@ -20,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::lookup::Lookups;
 use self::socket::{Opening, Socket};
+use super::super::contact::{Admitted, Contact};
 use super::brokers::{Act, Address, Brokers, Link, TroubleKind};
 
 mod lookup;
@@ -79,6 +81,8 @@ pub struct Edge {
     lookups: Option<Lookups>,
     /// How often connections to an address could not be opened.
     turns: BTreeMap<Address, usize>,
+    /// What is known of the brokers.
+    contact: Arc<Contact>,
     /// Ends a wait when there is something to be read from it.
     bell: Option<UnixStream>,
     /// Whether it has.
@@ -93,6 +97,8 @@ struct Entry {
     link: Link,
     address: Address,
     socket: Socket,
+    /// Whether the broker has answered.
+    is_heard: bool,
 }
 
 impl fmt::Debug for Edge {
@@ -124,10 +130,16 @@ impl Edge {
             sockets: Vec::new(),
             lookups: None,
             turns: BTreeMap::new(),
+            contact: Arc::default(),
             bell: None,
             is_rung: false,
             read_at: None,
         }
+    }
+
+    /// The same, sharing what is known of the brokers with other clients of the process.
+    pub fn sharing(self, contact: &Arc<Contact>) -> Self {
+        Self { contact: Arc::clone(contact), ..self }
     }
 
     /// Ends a wait whenever something can be read from `bell`, which does not block, and reads it.
@@ -159,7 +171,9 @@ impl Edge {
         loop {
             let was_due = self.work(brokers, now);
             let is_over = was_due || has_news(brokers);
-            let next = brokers.iter().filter_map(|brokers| brokers.next_tick()).chain(until).min();
+            let next =
+                brokers.iter().filter_map(|brokers| brokers.next_tick()).chain(self.next_begin(brokers)).chain(until);
+            let next = next.min();
             let pause = match (is_over, next) {
                 (true, _) => Duration::ZERO,
                 (false, Some(next)) => next.saturating_duration_since(now),
@@ -184,8 +198,27 @@ impl Edge {
             was_due |= brokers.next_tick().is_some_and(|at| at <= now);
             brokers.tick(now);
         }
+        self.begin_due(brokers, now);
         self.act(brokers, now);
         was_due
+    }
+
+    /// When the next attempt to open a connection may be made.
+    fn next_begin(&self, brokers: &[&mut Brokers]) -> Option<Instant> {
+        let driven = self.sockets.iter().filter(|entry| owner(brokers, &entry.owner).is_some());
+        driven.filter_map(Entry::waits).map(|admitted| admitted.at).min()
+    }
+
+    /// Makes the attempts that have waited and may be made now.
+    fn begin_due(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
+        for place in 0..self.sockets.len() {
+            if let Some(entry) = self.sockets.get(place)
+                && entry.waits().is_some()
+                && let Some(brokers) = owner_mut(brokers, &entry.owner)
+            {
+                self.begin(place, brokers, now);
+            }
+        }
     }
 
     /// Does what the clients ask for, and writes what they have.
@@ -210,23 +243,30 @@ impl Edge {
     }
 
     fn connect(&mut self, brokers: &mut Brokers, link: Link, address: Address, now: Instant) {
-        let socket = match address.host.parse::<IpAddr>() {
-            Ok(ip) => Socket::Opening(Opening::new(vec![(ip, address.port).into()], self.settings)),
-            Err(_) => Socket::Named,
-        };
-        if matches!(socket, Socket::Named) {
-            if self.lookups.is_none() {
-                self.lookups =
-                    Lookups::new().map_err(|error| tracing::warn!("names cannot be looked up: {error}")).ok();
-            }
-            let asked = self.lookups.as_mut().map(|lookups| lookups.ask(&address));
-            if !matches!(asked, Some(Ok(()))) {
-                return brokers.broke(link, "its name cannot be looked up for want of threads or files", now);
-            }
+        let socket = Socket::Waiting(self.contact.admit(&address.to_string(), now));
+        self.sockets.push(Entry { owner: brokers.alive(), link, address, socket, is_heard: false });
+        self.begin(self.sockets.len() - 1, brokers, now);
+    }
+
+    /// Begins to open a connection, if the attempt may be made now.
+    fn begin(&mut self, place: usize, brokers: &mut Brokers, now: Instant) {
+        let Some(entry) = self.sockets.get_mut(place) else { return };
+        let Some(admitted) = entry.waits() else { return };
+        if !self.contact.is_due(&entry.address.to_string(), admitted, now) {
+            return;
         }
-        self.sockets.push(Entry { owner: brokers.alive(), link, address, socket });
-        if let Some(entry) = self.sockets.last_mut() {
-            entry.advance(false, self.tls.as_ref(), brokers, now);
+        self.contact.tries();
+        if let Ok(ip) = entry.address.host.parse::<IpAddr>() {
+            entry.socket = Socket::Opening(Opening::new(vec![(ip, entry.address.port).into()], self.settings));
+            return entry.advance(false, self.tls.as_ref(), brokers, now);
+        }
+        entry.socket = Socket::Named;
+        if self.lookups.is_none() {
+            self.lookups = Lookups::new().map_err(|error| tracing::warn!("names cannot be looked up: {error}")).ok();
+        }
+        let asked = self.lookups.as_mut().map(|lookups| lookups.ask(&entry.address));
+        if !matches!(asked, Some(Ok(()))) {
+            entry.end(End::passing("its name cannot be looked up for want of threads or files"), brokers, now);
         }
     }
 
@@ -276,6 +316,12 @@ impl Edge {
                 && let Some(brokers) = owner_mut(brokers, &entry.owner)
             {
                 entry.happened(*flags, self.tls.as_ref(), brokers, now);
+                if flags.contains(PollFlags::IN) && brokers.is_reached(entry.link) {
+                    match std::mem::replace(&mut entry.is_heard, true) {
+                        true => self.contact.heard(),
+                        false => self.contact.reached(&entry.address.to_string()),
+                    }
+                }
             }
         }
         let mut others = happened.iter().skip(places.len()).map(|flags| !flags.is_empty());

@@ -13,7 +13,7 @@ use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ClientConnection};
 
 use super::super::brokers::{Brokers, Link, TroubleKind};
-use super::{End, Entry, Family, SocketSettings};
+use super::{Admitted, End, Entry, Family, SocketSettings};
 
 /// Reads in succession from one socket before others have their turn.
 const READS_MAX: usize = 16;
@@ -22,6 +22,8 @@ const RAW_BYTES: usize = 64 << 10;
 
 /// Where a connection is.
 pub enum Socket {
+    /// The attempt is to be made later.
+    Waiting(Admitted),
     /// Its name is being looked up.
     Named,
     /// Its addresses are tried.
@@ -117,10 +119,18 @@ fn begin(address: SocketAddr, keepalive: bool) -> io::Result<TcpStream> {
 }
 
 impl Entry {
+    /// Whether the attempt is still to be made.
+    pub fn waits(&self) -> Option<Admitted> {
+        match self.socket {
+            Socket::Waiting(admitted) => Some(admitted),
+            _ => None,
+        }
+    }
+
     /// What the system is asked about.
     pub fn interest(&self, brokers: &Brokers) -> Option<(&TcpStream, PollFlags)> {
         match &self.socket {
-            Socket::Named | Socket::Over => None,
+            Socket::Waiting(_) | Socket::Named | Socket::Over => None,
             Socket::Opening(opening) => opening.stream.as_ref().map(|stream| (stream, PollFlags::OUT)),
             Socket::Open(open) => {
                 let writes = open.tls.as_ref().is_some_and(|tls| tls.wants_write())

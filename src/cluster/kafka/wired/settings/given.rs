@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::super::contact::Contact;
 use super::super::super::oauth::Source;
 use super::super::super::properties::Properties;
 use super::Unsupported;
@@ -15,6 +16,7 @@ use super::table::{Class, look_up};
 pub(super) struct Given<'a> {
     values: BTreeMap<&'static str, Value<'a>>,
     tokens: Option<&'a Arc<Source>>,
+    contact: &'a Arc<Contact>,
 }
 
 #[derive(Clone, Copy)]
@@ -40,7 +42,7 @@ impl<'a> Given<'a> {
                 false => values.insert(key, Value { name, text, class, is_users: properties.is_given(name) }),
             };
         }
-        Ok(Self { values, tokens: properties.tokens() })
+        Ok(Self { values, tokens: properties.tokens(), contact: properties.contact() })
     }
 
     /// Whether the wire knows them all, as they are set.
@@ -57,6 +59,11 @@ impl<'a> Given<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What is known of the brokers.
+    pub fn contact(&self) -> &'a Arc<Contact> {
+        self.contact
     }
 
     /// Who gets tokens, if they are asked for by the properties.
