@@ -19,10 +19,15 @@ impl Lag {
         self.last_timestamp = last_timestamp.or(self.last_timestamp);
     }
 
-    /// Updates the metrics of a task with so many records still to be read.
-    pub fn publish(&mut self, records: i64, wall_ms: i64, metrics: &TaskMetrics) {
+    /// Updates the metrics of a task with so many records still to be read, by what a broker said at `heard_ms`; `None`
+    /// if it is not known when that was.
+    pub fn publish(&mut self, records: i64, (wall_ms, heard_ms): (i64, Option<i64>), metrics: &TaskMetrics) {
+        if let Some(heard_ms) = heard_ms {
+            metrics.lag_measured_at(heard_ms);
+        }
         if records == 0 {
-            self.drained_at = Some(wall_ms);
+            // What has come in since then nobody has said.
+            self.drained_at = heard_ms.or(self.drained_at).or(Some(wall_ms));
             return metrics.lag(0, 0.0);
         }
         let seen = *self.behind_at.get_or_insert(wall_ms);

@@ -77,6 +77,7 @@ pub fn live<C: Cluster>(
         Ok(Ok(())) => Ok(caught(|| lane.leave()).map_err(Ended::Panicked)??),
         ended => {
             let (cluster, id) = (lane.cluster.clone(), lane.transactor.id());
+            lane.keep_lag();
             // Not during unwinding: a second panic would abort the process.
             let dropped = caught(|| drop(lane));
             if ended.is_err() {
@@ -122,6 +123,8 @@ pub struct Lane<C: Cluster> {
     shares: Vec<(TaskId, Vec<usize>)>,
     metrics: LaneMetrics,
     status: Arc<LaneStatus>,
+    /// Whether it is reported as a member of its group.
+    is_joined: bool,
     restoring: bool,
     /// Whether the last slices of restores have read something: then the next ones follow at once.
     loading: bool,
@@ -182,6 +185,7 @@ impl<C: Cluster> Lane<C> {
             restore_batch: C::Batch::default(),
             shares: Vec::new(),
             status,
+            is_joined: false,
             restoring: false,
             loading: false,
             edition,
@@ -313,11 +317,15 @@ impl<C: Cluster> Lane<C> {
             for task in self.tasks.values_mut() {
                 let end = self.member.end(&task.input);
                 self.context.held_up.note(&task.input, stuck_at(task, end), now);
-                gauge(task, end, wall_ms);
+                let heard_ago = self.member.end_heard_ago(&task.input);
+                gauge(task, end, (wall_ms, heard_ago));
                 task.record_log.log_if_due(&task.input, &self.context.topology.dead_letter, now);
                 task.keyless.log_if_due(&task.input, now);
             }
             self.count_gated();
+            if self.is_joined && !self.member.is_member() {
+                self.set_joined(false);
+            }
             if let Some(sink) = &mut self.sink
                 && sink.count_waits(&self.tasks)
             {
@@ -390,7 +398,7 @@ fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     end.filter(|end| matches!(task.phase, Phase::Running) && is_waiting && *end > next).map(|_| next)
 }
 
-fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
+fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, (wall_ms, heard_ago): (i64, Option<Duration>)) {
     if let Some(held) = &task.held {
         task.metrics.state(held.store.entries_estimate(), held.store.bytes());
     }
@@ -398,5 +406,6 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, wall_ms: i64) {
         || task.waits_for_sink.is_some();
     let Some(end) = end.filter(|_| at_work) else { return };
     let records = (end - task.committed.next).max(0);
-    task.lag.publish(records, wall_ms, &task.metrics);
+    let heard_ms = heard_ago.map(|ago| wall_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)));
+    task.lag.publish(records, (wall_ms, heard_ms), &task.metrics);
 }

@@ -16,7 +16,7 @@
 //! - [`audit`] explains dropped records; [`record_log`] logs dead letters and dropped conflicts, and [`keyless`] records
 //!   without a key; [`sweep`] removes expired entries
 //! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
-//!   transaction, `disks` disks that do not respond, and [`changelog_loss`] a changelog that has lost records; [`long_work`]
+//!   transaction, `disks` disks that do not respond, `silence` brokers, and [`changelog_loss`] a changelog that has lost records; [`long_work`]
 //!   reports on long-running work
 //! - [`panics`] are handled like any other trouble; [`present`] decides what time it is
 //!
@@ -81,6 +81,7 @@ pub mod restore;
 pub mod resume;
 pub mod rows;
 pub mod share;
+mod silence;
 pub mod sink_trouble;
 pub mod status;
 pub mod sweep;
@@ -277,6 +278,9 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let (commit, isolated_room) = budget.of_transactions(config.commit, cluster.record_overhead_bytes() as u64);
     let memory = Memory::new(budget.stores_bytes);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    if let Some(contact) = cluster.contact() {
+        silence::watch(&contact, &clock, &metrics, &health);
+    }
     // First of all, so that readiness waits for every topology.
     for topology in &topologies {
         (0..config.lanes.max(1)).for_each(|lane| health.lane_joined(&topology.name, lane, false));
@@ -543,6 +547,7 @@ pub fn work<C: Cluster>(
         match &reason {
             Ended::Failure(error) if error.kind == ErrorKind::Refused && !(error.is_denied() && has_joined) => {
                 tracing::error!(topology, lane = index, %reason, "lane refused");
+                status.keep(Vec::new());
                 return Err(reason);
             }
             Ended::Failure(_) => tracing::warn!(topology, lane = index, %reason, "lane restarts"),
@@ -552,6 +557,7 @@ pub fn work<C: Cluster>(
                 if panics >= context.limits.lane_panics_max || stop.load(Ordering::Relaxed) {
                     tracing::error!(topology, lane = index, %reason, panics, "lane given up");
                     status.set(status::Counts::default());
+                    status.keep(Vec::new());
                     return Err(reason);
                 }
                 tracing::error!(topology, lane = index, %reason, panics, "lane restarts");

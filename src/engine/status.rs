@@ -1,11 +1,15 @@
-//! What a lane reports to its supervisor: the number of its tasks and their states.
+//! What a lane reports to its supervisor: the number of its tasks and their states. And what stays of a lane's tasks while
+//! it is out of its group.
 
 use std::sync::{Mutex, PoisonError};
 
+use crate::observe::KeptSeries;
+
 /// A lane's latest report.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct LaneStatus {
     counts: Mutex<Counts>,
+    kept: Mutex<Vec<KeptSeries>>,
 }
 
 /// The number of a lane's tasks, by state.
@@ -28,6 +32,13 @@ impl LaneStatus {
     pub fn set(&self, counts: Counts) {
         // The counts are plain numbers: a panic elsewhere cannot leave them half written.
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+    }
+
+    /// Keeps these series, and no others any longer.
+    pub fn keep(&self, series: Vec<KeptSeries>) {
+        let former = std::mem::replace(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner), series);
+        // Not while the lock is held, and after the new ones are there.
+        drop(former);
     }
 
     /// The last report.

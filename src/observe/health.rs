@@ -1,6 +1,6 @@
 //! Whether this instance is ready: the basis of `/readyz`.
 //!
-//! Ready means: at least one lane was started, every lane has joined its group, no task is being restored
+//! Ready means: at least one lane was started, every lane has joined its group, some broker has answered lately, no task is being restored
 //! for the first time since it was assigned, none waits for clocks or for a gate, no topic that should be read was
 //! refused, every disk responds, and everything that panicked has restarted. The proxy of HTTP requests has no lanes, and
 //! says its own conditions. A restore after an aborted transaction does not
@@ -18,6 +18,9 @@ pub struct Health {
     known: Arc<Mutex<Known>>,
 }
 
+/// Looks whether a condition holds, and says what was found.
+type Probe = Arc<dyn Fn() -> (bool, Cow<'static, str>) + Send + Sync>;
+
 #[derive(Default)]
 struct Known {
     /// The state of each lane, by topology and number.
@@ -31,6 +34,8 @@ struct Known {
     disk_stalls: bool,
     /// What else has to be so, by name.
     conditions: BTreeMap<&'static str, (bool, Cow<'static, str>)>,
+    /// The same, for those that time alone changes.
+    probes: BTreeMap<&'static str, Probe>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,6 +89,11 @@ impl Health {
     /// Something else than lanes and tasks that has to be so, and what was found.
     pub fn condition(&self, name: &'static str, ok: bool, detail: impl Into<Cow<'static, str>>) {
         self.known().conditions.insert(name, (ok, detail.into()));
+    }
+
+    /// The same, looked at whenever somebody asks: for what time alone changes.
+    pub fn probe(&self, name: &'static str, probe: impl Fn() -> (bool, Cow<'static, str>) + Send + Sync + 'static) {
+        self.known().probes.insert(name, Arc::new(probe));
     }
 
     /// Whether a disk does not respond.
@@ -166,6 +176,8 @@ impl Health {
     /// All checks; the instance is ready if every one is ok.
     pub fn ready(&self) -> Vec<Check> {
         let known = self.known();
+        let probes: Vec<(&'static str, Probe)> =
+            known.probes.iter().map(|(name, probe)| (*name, Arc::clone(probe))).collect();
         if known.lanes.is_empty() && known.conditions.is_empty() {
             return vec![Check { name: "lanes".to_owned(), ok: false, detail: "none was started yet".into() }];
         }
@@ -213,7 +225,14 @@ impl Health {
             ok: *ok,
             detail: detail.clone(),
         });
-        lanes.chain(tasks).chain(refused).chain(panicked).chain(disk).chain(conditions).collect()
+        let mut checks: Vec<Check> =
+            lanes.chain(tasks).chain(refused).chain(panicked).chain(disk).chain(conditions).collect();
+        drop(known);
+        checks.extend(probes.into_iter().map(|(name, probe)| {
+            let (ok, detail) = probe();
+            Check { name: name.to_owned(), ok, detail }
+        }));
+        checks
     }
 
     /// A thread that panicked while it held the lock left at worst an outdated check, so poisoning is ignored.
@@ -243,6 +262,26 @@ mod tests {
         health.condition("store", true, "answers");
         assert!(is_ready(&health));
         assert_eq!(health.ready()[0].name, "store");
+    }
+
+    #[test]
+    fn probe_is_looked_at_whenever_somebody_asks() {
+        let (health, silent) = (Health::new(), Arc::new(Mutex::new(false)));
+        health.lane_joined("payments", 0, true);
+        let looked = Arc::clone(&silent);
+        health.probe("brokers", move || match *looked.lock().unwrap() {
+            true => (false, "none has answered for 30 s".into()),
+            false => (true, "answer".into()),
+        });
+        assert!(is_ready(&health));
+        *silent.lock().unwrap() = true;
+        let failing: Vec<_> = health.ready().into_iter().filter(|check| !check.ok).collect();
+        assert_eq!(
+            (failing.len(), &*failing[0].name, &*failing[0].detail),
+            (1, "brokers", "none has answered for 30 s")
+        );
+        *silent.lock().unwrap() = false;
+        assert!(is_ready(&health));
     }
 
     #[test]

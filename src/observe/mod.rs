@@ -17,7 +17,7 @@ pub mod pace;
 
 pub use health::{Check, Health};
 pub use metrics::{
-    CallMetrics, GateMetrics, LaneMetrics, LongWork, Metrics, OneConnection, OneRequest, Outcomes, Phase, RouteMetrics,
-    Settled, SinkMetrics, StoreMetrics, TaskMetrics, TransactionResult, Work,
+    BrokersSeen, CallMetrics, GateMetrics, KeptSeries, LaneMetrics, LongWork, Metrics, OneConnection, OneRequest,
+    Outcomes, Phase, RouteMetrics, Settled, SinkMetrics, StoreMetrics, TaskMetrics, TransactionResult, Work,
 };
 pub use pace::Pace;

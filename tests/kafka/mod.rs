@@ -26,6 +26,7 @@ mod rebalances;
 mod restores;
 mod rights;
 mod secrets;
+mod silence;
 mod stalls;
 mod takeovers;
 mod unreached;

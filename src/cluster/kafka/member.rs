@@ -442,6 +442,18 @@ impl cluster::Member for Member {
         self.client.cached_end(&slot.name, partition.partition)
     }
 
+    fn end_heard_ago(&self, partition: &TopicPartition) -> Option<Duration> {
+        match &self.wire {
+            Some(wire) => wire.reading.heard_ago(partition),
+            // librdkafka does not say of which broker it has heard.
+            None => self.client.heard_ago(),
+        }
+    }
+
+    fn is_member(&self) -> bool {
+        self.membership().is_some()
+    }
+
     fn has_more(&self) -> bool {
         // Of librdkafka nobody hears up to where a partition can be read at read_committed.
         self.wire.as_ref().is_some_and(|wire| wire.reading.has_more())

@@ -10,6 +10,7 @@ use crate::engine::failure::{Cause, Failure};
 use crate::engine::restore;
 use crate::engine::share::TaskId;
 use crate::engine::task::{Phase, Task};
+use crate::observe::KeptSeries;
 use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
 
@@ -28,7 +29,9 @@ impl<C: Cluster> Lane<C> {
                 partitions.into_iter().try_for_each(|partition| self.take_over(partition))?;
                 // If a topic was given more partitions, all members rebalance, whoever gets the new ones.
                 self.context.look_now.store(true, Ordering::Relaxed);
-                self.context.health.lane_joined(&self.context.topology.name, self.index, true);
+                self.set_joined(true);
+                // It is known again who has what.
+                self.status.keep(Vec::new());
                 Ok(())
             }
             GroupEvent::Revoked(partitions) => {
@@ -49,9 +52,26 @@ impl<C: Cluster> Lane<C> {
                     let message = "the partitions belong to another member";
                     self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, message)));
                 }
+                self.set_joined(false);
+                self.keep_lag();
                 self.release_all(&partitions);
                 self.member.accept_revoked(&partitions)
             }
+        }
+    }
+
+    /// Reports whether the lane is a member of its group.
+    pub(super) fn set_joined(&mut self, joined: bool) {
+        self.is_joined = joined;
+        self.context.health.lane_joined(&self.context.topology.name, self.index, joined);
+    }
+
+    /// Has the tasks' series stay as they are when the tasks go, until the lane has joined again: while no broker answers,
+    /// nobody else has these partitions, and series that end look like partitions without a lag.
+    pub(super) fn keep_lag(&mut self) {
+        let kept: Vec<KeptSeries> = self.tasks.values().map(|task| task.metrics.keep()).collect();
+        if !kept.is_empty() {
+            self.status.keep(kept);
         }
     }
 

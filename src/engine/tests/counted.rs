@@ -54,9 +54,30 @@ pub struct CountedMember {
     pub reads: Option<TopicPartition>,
     /// How many polls there were.
     pub polls: u64,
+    /// Whether the group is gone, as when no broker answers.
+    pub is_out: Arc<AtomicBool>,
+    /// The partitions that it has, or had before it has lost them.
+    pub has: Vec<TopicPartition>,
+    /// Whether it has lost its membership.
+    pub is_lost: bool,
 }
 
 impl CountedMember {
+    /// What a member hears of a group that is gone, or is back; `None` while it is none of both.
+    fn hears(&mut self, wait: Duration) -> Option<Option<GroupEvent>> {
+        match (self.is_out.load(Ordering::SeqCst), self.is_lost) {
+            (false, false) => None,
+            (true, false) if !self.has.is_empty() => Some(Some(GroupEvent::Lost(self.has.clone()))),
+            (true, _) => {
+                // Without partitions there is nothing to be told.
+                self.is_lost = true;
+                std::thread::sleep(wait);
+                Some(None)
+            }
+            (false, true) => Some(Some(GroupEvent::Assigned(self.has.clone()))),
+        }
+    }
+
     /// Whether nothing is there at this poll.
     fn keeps_back(&self, Trickle { every, until }: Trickle) -> bool {
         let next = self.reads.as_ref().and_then(|partition| self.inner.position(partition)).unwrap_or(0);
@@ -90,6 +111,10 @@ impl Member for CountedMember {
     fn poll(&mut self, batch: &mut Counted, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
         (batch.looks, batch.holding) = (Arc::clone(&self.looks), None);
         self.polls += 1;
+        if let Some(heard) = self.hears(wait) {
+            batch.inner = Default::default();
+            return Ok(heard);
+        }
         let records_max = match self.trickle {
             Some(trickle) => usize::from(!self.keeps_back(trickle)),
             None => records_max,
@@ -102,10 +127,19 @@ impl Member for CountedMember {
     }
 
     fn accept_assigned(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        if std::mem::take(&mut self.is_lost) {
+            return Ok(());
+        }
+        self.has.extend_from_slice(partitions);
         self.inner.accept_assigned(partitions)
     }
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
+        if self.is_out.load(Ordering::SeqCst) {
+            self.is_lost = true;
+            return partitions.iter().try_for_each(|partition| self.inner.pause(partition));
+        }
+        self.has.retain(|partition| !partitions.contains(partition));
         self.inner.accept_revoked(partitions)
     }
 
@@ -124,6 +158,10 @@ impl Member for CountedMember {
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
         self.inner.end(partition)
+    }
+
+    fn is_member(&self) -> bool {
+        !self.is_out.load(Ordering::SeqCst)
     }
 
     fn has_more(&self) -> bool {

@@ -72,6 +72,8 @@ pub struct Faults {
     pub looks: Arc<AtomicU64>,
     /// How members' records come, if not as they are.
     pub trickle: Option<Trickle>,
+    /// Whether the group is gone.
+    pub is_out: Arc<AtomicBool>,
     /// Called for what the watch checks.
     pub watched: Option<Watched>,
 }
@@ -298,7 +300,8 @@ impl Cluster for Faulty {
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, cluster::Error> {
         let (inner, looks) = (self.inner.member(group, topics)?, Arc::clone(&self.faults.looks));
-        Ok(CountedMember { inner, looks, trickle: self.faults.trickle, reads: None, polls: 0 })
+        let (trickle, is_out) = (self.faults.trickle, Arc::clone(&self.faults.is_out));
+        Ok(CountedMember { inner, looks, trickle, reads: None, polls: 0, is_out, has: Vec::new(), is_lost: false })
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Self::Producer, cluster::Error> {

@@ -25,6 +25,7 @@ mod existing;
 mod faulty;
 mod isolated;
 mod long_work;
+mod lost;
 mod missed;
 mod panics;
 mod patterns;

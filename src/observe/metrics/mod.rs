@@ -15,6 +15,7 @@ use prometheus::{
     Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+mod brokers;
 mod calls;
 mod gate;
 mod lane;
@@ -22,12 +23,13 @@ mod requests;
 mod sink;
 mod task;
 
+pub use brokers::BrokersSeen;
 pub use calls::{CallMetrics, Settled};
 pub use gate::GateMetrics;
 pub use lane::{LaneMetrics, TransactionResult};
 pub use requests::{OneConnection, OneRequest, RouteMetrics, StoreMetrics};
 pub use sink::{Outcomes, SinkMetrics};
-pub use task::{LongWork, Phase, TaskMetrics, Work};
+pub use task::{KeptSeries, LongWork, Phase, TaskMetrics, Work};
 
 /// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -58,6 +60,7 @@ struct Families {
     records: IntCounterVec,
     lag_records: IntGaugeVec,
     lag_seconds: GaugeVec,
+    lag_measured: GaugeVec,
     processing_duration: HistogramVec,
     commit_duration: HistogramVec,
     transactions: IntCounterVec,
@@ -94,6 +97,7 @@ struct Families {
     gate_held: IntGaugeVec,
     requests: requests::Families,
     panics: IntCounter,
+    brokers: brokers::Families,
     handles: Mutex<Handles>,
     /// The tasks with long work: each has at most one, since a store is swept only after it was restored.
     long_work: Mutex<BTreeMap<task::Labels, LongWork>>,
@@ -156,6 +160,11 @@ impl Metrics {
         self.families.requests.connection()
     }
 
+    /// Has `seen` say what was seen of the brokers, whenever the metrics are rendered.
+    pub fn brokers(&self, seen: impl Fn() -> BrokersSeen + Send + Sync + 'static) {
+        self.families.brokers.ask(seen);
+    }
+
     /// A thread has panicked.
     pub fn panicked(&self) {
         self.families.panics.inc();
@@ -168,6 +177,7 @@ impl Metrics {
 
     /// All metrics in Prometheus' text format (see [`CONTENT_TYPE`]).
     pub fn render(&self) -> String {
+        self.families.brokers.update();
         let mut text = Vec::new();
         if let Err(error) = TextEncoder::new().encode(&self.families.registry.gather(), &mut text) {
             tracing::warn!(%error, "metrics could not be rendered");
@@ -198,6 +208,12 @@ impl Families {
                 &registry,
                 "ratchet_lag_seconds",
                 "Age of the next record to be read; 0 when drained.",
+                PARTITION,
+            ),
+            lag_measured: gauge(
+                &registry,
+                "ratchet_lag_measured_timestamp_seconds",
+                "When a broker last said what the lag follows from.",
                 PARTITION,
             ),
             processing_duration: histogram(
@@ -401,6 +417,7 @@ impl Families {
             ),
             requests: requests::Families::new(&registry),
             panics: panics(&registry),
+            brokers: brokers::Families::new(&registry),
             handles: Mutex::default(),
             long_work: Mutex::default(),
             registry,

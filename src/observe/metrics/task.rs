@@ -79,6 +79,7 @@ pub struct TaskMetrics {
     keyless: OnceLock<IntCounter>,
     lag_records: OnceLock<IntGauge>,
     lag_seconds: OnceLock<Gauge>,
+    lag_measured: OnceLock<Gauge>,
     state_entries: OnceLock<IntGauge>,
     state_bytes: OnceLock<IntGauge>,
     restore_remaining: OnceLock<IntGauge>,
@@ -112,6 +113,7 @@ impl TaskMetrics {
             keyless: OnceLock::new(),
             lag_records: OnceLock::new(),
             lag_seconds: OnceLock::new(),
+            lag_measured: OnceLock::new(),
             state_entries: OnceLock::new(),
             state_bytes: OnceLock::new(),
             restore_remaining: OnceLock::new(),
@@ -151,6 +153,12 @@ impl TaskMetrics {
     pub fn lag(&self, records: i64, seconds: f64) {
         self.lag_records.get_or_init(|| self.families.lag_records.with_label_values(&self.labels)).set(records);
         self.lag_seconds.get_or_init(|| self.families.lag_seconds.with_label_values(&self.labels)).set(seconds);
+    }
+
+    /// When a broker said what the lag follows from, in milliseconds since the epoch.
+    pub fn lag_measured_at(&self, ms: i64) {
+        let gauge = self.lag_measured.get_or_init(|| self.families.lag_measured.with_label_values(&self.labels));
+        gauge.set(seconds(ms));
     }
 
     /// How many changelog offsets a restore has yet to read; 0 means that it has ended.
@@ -255,23 +263,26 @@ impl TaskMetrics {
         self.families.tasks.with_label_values(&[self.labels[0].as_str(), phase.as_str()])
     }
 
-    /// Removes the partition's series. Removing one that was never set fails, which is fine.
-    fn remove_series(&self) {
-        let (families, labels) = (&self.families, &self.labels);
-        let _ = families.lag_records.remove_label_values(labels);
-        let _ = families.lag_seconds.remove_label_values(labels);
-        let _ = families.state_entries.remove_label_values(labels);
-        let _ = families.state_bytes.remove_label_values(labels);
-        let _ = families.restore_remaining.remove_label_values(labels);
-        let _ = families.restore_seconds.remove_label_values(labels);
-        let _ = families.restored_records.remove_label_values(labels);
-        let _ = families.sweep_walked.remove_label_values(labels);
-        let _ = families.sweep_removed.remove_label_values(labels);
-        let _ = families.sweep_remaining.remove_label_values(labels);
-        let _ = families.sweep_seconds.remove_label_values(labels);
-        let _ = families.stream_time.remove_label_values(labels);
-        let _ = families.last_commit.remove_label_values(labels);
-        let _ = families.clock_behind.remove_label_values(labels);
+    /// Keeps the partition's series beyond this task, apart from those of its long work, which ends with it.
+    pub fn keep(&self) -> KeptSeries {
+        let mut handles = self.families.handles();
+        *handles.partitions.entry(self.labels.clone()).or_insert(0) += 1;
+        self.families.long_work().remove(&self.labels);
+        self.families.remove_long_work(&self.labels);
+        KeptSeries { families: Arc::clone(&self.families), labels: self.labels.clone() }
+    }
+}
+
+/// A partition's series, which stay as they are for as long as this lives: of a task that was lost, while nobody can say
+/// who has the partition.
+pub struct KeptSeries {
+    families: Arc<Families>,
+    labels: Labels,
+}
+
+impl Drop for KeptSeries {
+    fn drop(&mut self) {
+        self.families.let_go(&self.labels);
     }
 }
 
@@ -279,21 +290,7 @@ impl Drop for TaskMetrics {
     fn drop(&mut self) {
         let phase = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         self.in_phase(phase).dec();
-        let mut handles = self.families.handles();
-        if let Entry::Occupied(mut count) = handles.partitions.entry(self.labels.clone()) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-                self.families.long_work().remove(&self.labels);
-                // while the lock is held, so that a new handle's series are not removed
-                self.remove_series();
-            }
-        }
-        let [topology, topic, _] = &self.labels;
-        let is_gone = handles.gone.contains(&self.labels[..2]) && !handles.is_read(topology, topic);
-        if is_gone && handles.gone.remove(&self.labels[..2]) {
-            self.families.remove_records(topology, topic);
-        }
+        self.families.let_go(&self.labels);
     }
 }
 
@@ -315,6 +312,49 @@ impl Handles {
 }
 
 impl Families {
+    /// A handle is gone: the partition's series end with the last one.
+    fn let_go(&self, labels: &Labels) {
+        let mut handles = self.handles();
+        if let Entry::Occupied(mut count) = handles.partitions.entry(labels.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+                self.long_work().remove(labels);
+                // while the lock is held, so that a new handle's series are not removed
+                self.remove_series(labels);
+            }
+        }
+        let [topology, topic, _] = labels;
+        let is_gone = handles.gone.contains(&labels[..2]) && !handles.is_read(topology, topic);
+        if is_gone && handles.gone.remove(&labels[..2]) {
+            self.remove_records(topology, topic);
+        }
+    }
+
+    /// Removes a partition's series. Removing one that was never set fails, which is fine.
+    fn remove_series(&self, labels: &Labels) {
+        let _ = self.lag_records.remove_label_values(labels);
+        let _ = self.lag_seconds.remove_label_values(labels);
+        let _ = self.lag_measured.remove_label_values(labels);
+        let _ = self.state_entries.remove_label_values(labels);
+        let _ = self.state_bytes.remove_label_values(labels);
+        let _ = self.stream_time.remove_label_values(labels);
+        let _ = self.last_commit.remove_label_values(labels);
+        let _ = self.clock_behind.remove_label_values(labels);
+        self.remove_long_work(labels);
+    }
+
+    /// The same for those of its restore and of its sweep.
+    fn remove_long_work(&self, labels: &Labels) {
+        let _ = self.restore_remaining.remove_label_values(labels);
+        let _ = self.restore_seconds.remove_label_values(labels);
+        let _ = self.restored_records.remove_label_values(labels);
+        let _ = self.sweep_walked.remove_label_values(labels);
+        let _ = self.sweep_removed.remove_label_values(labels);
+        let _ = self.sweep_remaining.remove_label_values(labels);
+        let _ = self.sweep_seconds.remove_label_values(labels);
+    }
+
     /// Removes the counts of a topic's records. Removing one that was never set fails, which is fine.
     fn remove_records(&self, topology: &str, topic: &str) {
         let _ = self.keyless.remove_label_values(&[topology, topic]);

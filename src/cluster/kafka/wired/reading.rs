@@ -92,6 +92,11 @@ impl Reading {
         self.fetcher.high_watermark(partition)
     }
 
+    /// How long ago the broker last answered that leads `partition`; `None` while nothing is asked of one.
+    pub fn heard_ago(&self, partition: &TopicPartition) -> Option<Duration> {
+        self.fetcher.heard(partition).map(|at| at.elapsed())
+    }
+
     /// Whether records are on their way that are known to be there.
     pub fn has_more(&self) -> bool {
         self.fetcher.has_more(Instant::now())

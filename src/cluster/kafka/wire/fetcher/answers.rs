@@ -110,6 +110,7 @@ impl Fetcher {
         if !self.heed_session(node, session, &response, brokers, now) {
             return false;
         }
+        self.free(node, |node| node.heard = Some(now));
         // Only then had each partition all of the request's bytes, and the right to return a batch that is larger.
         let is_empty = response.partitions().all(|partition| partition.records.is_empty());
         let empty_since = is_empty.then_some(asked_at);

@@ -277,6 +277,12 @@ impl Fetcher {
         self.slot(partition)?.said.map(|said| said.high)
     }
 
+    /// When the broker last answered in whose session the partition is; `None` while it is in none.
+    pub fn heard(&self, partition: &TopicPartition) -> Option<Instant> {
+        let id = self.names.get(&partition.topic)?.get(&partition.partition)?;
+        self.nodes.values().find(|node| node.grips.contains_key(id)).and_then(|node| node.heard)
+    }
+
     /// Up to where a partition can be read at read_committed, as last said.
     pub fn last_stable_offset(&self, partition: &TopicPartition) -> Option<i64> {
         self.slot(partition)?.said.map(|said| said.stable)

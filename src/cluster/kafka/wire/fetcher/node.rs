@@ -54,6 +54,8 @@ pub(super) struct Node {
     /// When it may be asked again.
     pub until: Option<Instant>,
     failures: u32,
+    /// When its last answer came that was a fetch's.
+    pub heard: Option<Instant>,
     /// Since when there has been no connection to it, or since when its partitions' leaders were doubted for it.
     pub unready_since: Option<Instant>,
     /// How many requests there were: partitions are named in turn.
@@ -69,6 +71,7 @@ impl Node {
             is_asked: false,
             until: None,
             failures: 0,
+            heard: None,
             unready_since: None,
             requests: 0,
         }
