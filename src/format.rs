@@ -540,5 +540,12 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Bytes that were written as hex digits.
+pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let is_even = digits.len().is_multiple_of(2) && digits.is_ascii();
+    is_even
+        .then(|| (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect())?
+}
+
 #[cfg(test)]
 mod tests;

@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             say(if args.in_doubt { "nothing is in doubt\n" } else { "nothing but what is done\n" });
             String::new()
         }
-        (false, false) => table(effects.iter().map(|effect| cells(effect, &typed))),
+        (false, false) => table(HEADS, effects.iter().map(|effect| cells(effect, &typed))),
     };
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
@@ -119,24 +119,33 @@ fn line(effect: &Effect, typed: &Typed) -> String {
 }
 
 fn cells(effect: &Effect, typed: &Typed) -> [String; 7] {
-    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     [
         effect.task.to_string(),
         typed.show(&effect.key),
         effect.state.to_owned(),
         or_none(effect.attempts.map(|attempts| attempts.to_string())),
-        or_none(effect.since_ms.and_then(|ms| Some(jiff::Timestamp::from_millisecond(ms).ok()?.to_string()))),
+        or_none(effect.since_ms.and_then(time)),
         or_none(effect.offset.map(|offset| offset.to_string())),
         // It may quote a provider.
         or_none(effect.reason.as_ref().map(|reason| reason.replace(char::is_control, " "))),
     ]
 }
 
+/// What stands in a column where there is nothing.
+pub(super) fn or_none(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// A time, in UTC; `None` if it is beyond what can be written.
+pub(super) fn time(ms: i64) -> Option<String> {
+    jiff::Timestamp::from_millisecond(ms).ok().map(|time| time.to_string())
+}
+
 /// Rows below their heads; all columns but the last are as wide as they have to be.
-fn table(rows: impl Iterator<Item = [String; 7]>) -> String {
-    let rows: Vec<[String; 7]> = [HEADS.map(str::to_owned)].into_iter().chain(rows).collect();
+pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = [heads.map(str::to_owned)].into_iter().chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+    let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
     for row in &rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
@@ -180,7 +189,7 @@ mod tests {
             task: TopicPartition::new("o", 0),
             ..effect.clone()
         };
-        let text = table([&effect, &reserved].into_iter().map(|effect| cells(effect, &typed)));
+        let text = table(HEADS, [&effect, &reserved].into_iter().map(|effect| cells(effect, &typed)));
         let expected = "\
 PARTITION  IDENTITY  STATE      ATTEMPTS  SINCE                 OFFSET  REASON
 orders:3   [\"o-7\"]   in_doubt   -         2023-11-14T22:13:20Z  77      it is not known whether it has happened

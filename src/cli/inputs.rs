@@ -1,10 +1,11 @@
-//! What several commands read first: topologies and the worker's configuration.
+//! What several commands read first: topologies and the worker's configuration, or where HTTP requests are remembered.
 
 use std::path::PathBuf;
 
 use super::Failure;
 use super::stderr::{is_colored, say};
 use crate::config::Config;
+use crate::proxy;
 use crate::topology::{Loaded, Mistake};
 use crate::worker;
 
@@ -22,6 +23,44 @@ pub struct Inputs {
     /// A setting, by its path in the configuration; may be repeated
     #[arg(long = "set", value_name = "a.b=c")]
     pub sets: Vec<String>,
+}
+
+/// The store that is meant if none is named.
+const EMBEDDED: &str = "embedded";
+/// Its folder if none is named.
+const DIR: &str = "ratchet-requests";
+
+/// Where HTTP requests are remembered, where no file says so.
+#[derive(Debug, clap::Args)]
+pub struct StoreArgs {
+    /// Where requests and their answers are remembered
+    #[arg(long, value_name = "STORE", default_value = EMBEDDED, value_parser = proxy::store::KINDS.to_vec())]
+    store: String,
+
+    /// The folder of the embedded store: a new or an empty one [default: ratchet-requests]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<String>,
+
+    /// The address of the store in PostgreSQL or Redis, best as `${env:NAME}`
+    #[arg(long, value_name = "URL", required_if_eq_any([("store", "postgres"), ("store", "redis")]))]
+    url: Option<String>,
+}
+
+impl StoreArgs {
+    /// The kind of store, its folder and its address. An option of another store would be ignored: two proxies that were to
+    /// share a database would each have a folder.
+    pub fn given(&self) -> Result<(&str, &str, Option<&str>), Failure> {
+        let is_embedded = self.store == EMBEDDED;
+        if is_embedded && self.url.is_some() {
+            let help = "add `--store postgres` or `--store redis`, or leave `--url` out";
+            return Err(Failure::input("`--url` is of a store in PostgreSQL or Redis, and this one is a folder", help));
+        }
+        if !is_embedded && self.dir.is_some() {
+            let what = format!("`--dir` is of the embedded store, and this one is `{}`", self.store);
+            return Err(Failure::input(what, "leave `--dir` out, or add `--store embedded`"));
+        }
+        Ok((&self.store, self.dir.as_deref().unwrap_or(DIR), self.url.as_deref()))
+    }
 }
 
 /// Loads the topologies and the configuration. All mistakes in both are reported at once.

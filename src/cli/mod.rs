@@ -20,6 +20,7 @@ mod infer;
 mod inputs;
 mod proxy;
 mod replay;
+mod requests;
 mod run;
 mod schema;
 mod settle;
@@ -71,6 +72,8 @@ enum Command {
     Settle(settle::Args),
     /// Stand in front of an HTTP service: a repeated request gets the first answer
     Proxy(proxy::Args),
+    /// List HTTP requests in doubt, and decide by hand what has become of one
+    Requests(requests::Args),
     /// Show a run, a crash and a recovery on the embedded cluster
     Demo(demo::Args),
     /// Write the JSON Schema of topologies, or of a proxy's file, for editors
@@ -113,6 +116,7 @@ impl Command {
             Self::Effects(args) => effects::run(args),
             Self::Settle(args) => settle::run(args),
             Self::Proxy(args) => proxy::run(args),
+            Self::Requests(args) => requests::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),

@@ -20,11 +20,6 @@ use crate::yaml::units::show_duration;
 /// Signals within this time are one request: `timeout` of coreutils signals the process and then its whole group.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
-/// The store that is meant if none is named.
-const EMBEDDED: &str = "embedded";
-/// Its folder if none is named.
-const DIR: &str = "ratchet-requests";
-
 const EXAMPLES: &str = "\
 Examples:
   # in front of a service, remembering answers in a folder
@@ -66,17 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "HEADER")]
     caller: Option<String>,
 
-    /// Where requests and their answers are remembered
-    #[arg(long, value_name = "STORE", default_value = EMBEDDED, value_parser = proxy::store::KINDS.to_vec())]
-    store: String,
-
-    /// The folder of the embedded store: a new or an empty one [default: ratchet-requests]
-    #[arg(long, value_name = "PATH")]
-    dir: Option<String>,
-
-    /// The address of the store in PostgreSQL or Redis, best as `${env:NAME}`
-    #[arg(long, value_name = "URL", required_if_eq_any([("store", "postgres"), ("store", "redis")]))]
-    url: Option<String>,
+    #[command(flatten)]
+    store: inputs::StoreArgs,
 
     /// The address of /metrics, /livez and /readyz, or `off`
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
@@ -113,10 +99,8 @@ fn load(args: &Args) -> Result<Config, Failure> {
     if let Some(path) = &args.config {
         return Ok(proxy::load(path, &Process)?);
     }
-    expect_of_store(args)?;
+    let store = args.store.given()?;
     let (listen, upstream) = addresses(args)?;
-    let dir = args.dir.as_deref().unwrap_or(DIR);
-    let store = (args.store.as_str(), dir, args.url.as_deref());
     let given = Given { listen, upstream, http: &args.http, caller: args.caller.as_deref(), store };
     Ok(proxy::load_text(proxy::COMMAND_LINE, &proxy::written(&given), &Process)?)
 }
@@ -140,20 +124,6 @@ fn addresses(args: &Args) -> Result<(&str, &str), Failure> {
         "{how}, or name a file with its settings: `ratchet proxy --config proxy.yaml`; `ratchet proxy --help` has more"
     );
     Err(Failure::input(message, help))
-}
-
-/// An option of another store would be ignored: two proxies that were to share a database would each have a folder.
-fn expect_of_store(args: &Args) -> Result<(), Failure> {
-    let is_embedded = args.store == EMBEDDED;
-    if is_embedded && args.url.is_some() {
-        let help = "add `--store postgres` or `--store redis`, or leave `--url` out";
-        return Err(Failure::input("`--url` is of a store in PostgreSQL or Redis, and this one is a folder", help));
-    }
-    if !is_embedded && args.dir.is_some() {
-        let what = format!("`--dir` is of the embedded store, and this one is `{}`", args.store);
-        return Err(Failure::input(what, "leave `--dir` out, or add `--store embedded`"));
-    }
-    Ok(())
 }
 
 /// SIGINT and SIGTERM: the first one stops, the second one cuts that short.

@@ -32,7 +32,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, IDENTITY_BYTES_MAX, KIND_IDENTITY, KIND_IDENTITY_DIGEST, hex};
+use super::{Error, IDENTITY_BYTES_MAX, KIND_IDENTITY, KIND_IDENTITY_DIGEST, hex, unhex};
 
 /// The format of commands and acknowledgements that is written.
 pub const CONTROL_FORMAT: u32 = 1;
@@ -206,13 +206,6 @@ fn read<'a, T: Deserialize<'a>>(what: &'static str, value: &'a [u8]) -> Result<T
 
 fn write(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("these structs have no key that is not text")
-}
-
-/// Bytes that were written as hex digits.
-fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let is_even = digits.len().is_multiple_of(2) && digits.is_ascii();
-    is_even
-        .then(|| (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect())?
 }
 
 /// Whether an identity can have this key.

@@ -87,6 +87,10 @@ pub use outcome::{MayHaveRun, Outcome};
 pub use settings::OnStoreDown;
 // The proxy's, which is a part of the program.
 #[cfg(feature = "program")]
+pub(crate) use problem::INSTANCE;
+#[cfg(feature = "program")]
+pub(crate) use remembering::{done_by_hand, dropped_by_hand};
+#[cfg(feature = "program")]
 pub(crate) use settings::{AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, LEASE, RETENTION};
 pub use time::Surroundings;
 #[cfg(feature = "program")]

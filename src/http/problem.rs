@@ -7,9 +7,16 @@ use serde::Serialize;
 
 use super::body::Body;
 use super::{Outcome, key};
+use crate::format;
+use crate::request::Id;
 
 /// How long a client is asked to wait where nobody knows, in seconds.
 const RETRY_S: HeaderValue = HeaderValue::from_static("1");
+
+/// The media type of problems.
+pub(super) const KIND: &str = "application/problem+json";
+/// Begins the name of a request, before its id.
+pub(crate) const INSTANCE: &str = "urn:ratchet:request:";
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +36,10 @@ pub(super) enum Problem {
     /// The first one under its key is being carried out.
     InProgress,
     /// The first one under its key may have been carried out, or not.
-    InDoubt,
+    InDoubt(Id),
+    /// Somebody has decided that it is not carried out.
+    #[cfg(feature = "program")]
+    Dropped,
     /// The service has begun, and its answer is lost.
     AnswerLost,
     /// The store does not answer.
@@ -44,6 +54,9 @@ struct Text<'a> {
     title: &'a str,
     status: u16,
     detail: String,
+    /// Which request it is: what somebody settles by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
 }
 
 impl Problem {
@@ -56,7 +69,9 @@ impl Problem {
             Self::BodyUnread | Self::BodyTooLarge(_) => Outcome::BodyRefused,
             Self::OtherRequest => Outcome::OtherRequest,
             Self::InProgress => Outcome::InProgress,
-            Self::InDoubt | Self::AnswerLost => Outcome::InDoubt,
+            Self::InDoubt(_) | Self::AnswerLost => Outcome::InDoubt,
+            #[cfg(feature = "program")]
+            Self::Dropped => Outcome::Replayed,
             Self::StoreDown => Outcome::StoreDown,
             Self::TooMany => Outcome::TooMany,
         }
@@ -115,12 +130,19 @@ impl Problem {
                 "The request is being carried out",
                 "an earlier one under this key is not done yet; send it again later, with the same key".to_owned(),
             ),
-            Self::InDoubt => (
+            Self::InDoubt(_) => (
                 StatusCode::CONFLICT,
                 "urn:ratchet:idempotency:in-doubt",
                 "The request may have been carried out",
-                "an earlier one under this key was cut off, and is not carried out again; look whether it was done"
+                "an earlier one under this key was cut off or has failed, and is not carried out again; look whether it was done"
                     .to_owned(),
+            ),
+            #[cfg(feature = "program")]
+            Self::Dropped => (
+                StatusCode::CONFLICT,
+                "urn:ratchet:idempotency:dropped",
+                "The request was not carried out, and will not be",
+                "somebody has decided so; send a new key for a new request".to_owned(),
             ),
             Self::AnswerLost => (
                 StatusCode::BAD_GATEWAY,
@@ -141,17 +163,24 @@ impl Problem {
                 "nothing was done; send it again later, with the same key".to_owned(),
             ),
         };
-        Text { r#type: kind, title, status: status.as_u16(), detail }
+        let instance = match self {
+            Self::InDoubt(id) => Some(format!("{INSTANCE}{}", format::hex(&id.0))),
+            _ => None,
+        };
+        Text { r#type: kind, title, status: status.as_u16(), detail, instance }
+    }
+
+    /// Its body.
+    pub fn body(&self) -> Bytes {
+        serde_json::to_vec(&self.text()).map(Bytes::from).unwrap_or_default()
     }
 
     /// The answer.
     pub fn answer(&self) -> Response<Body> {
-        let text = self.text();
-        let status = StatusCode::from_u16(text.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_vec(&text).map(Bytes::from).unwrap_or_default();
-        let mut answer = Response::new(Body::whole(body));
+        let status = StatusCode::from_u16(self.text().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut answer = Response::new(Body::whole(self.body()));
         *answer.status_mut() = status;
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
         if matches!(self, Self::InProgress | Self::StoreDown | Self::TooMany) {
             answer.headers_mut().insert(RETRY_AFTER, RETRY_S);
         }

@@ -14,6 +14,8 @@ use sha2::{Digest, Sha256};
 use super::at_work::Counted;
 use super::body::{Body, BodyError};
 use super::outcome::Outcome;
+#[cfg(feature = "program")]
+use super::problem;
 use super::serve::Shared;
 use crate::format;
 use crate::request::{Answer, AnswerBody, Held};
@@ -70,6 +72,29 @@ pub(super) fn replay(answer: &Answer) -> Response<Body> {
     *replayed.headers_mut() = headers;
     replayed.extensions_mut().insert(Outcome::Replayed);
     replayed
+}
+
+/// The answer of a request of which somebody says that it was carried out: with this body and its type, or with a note.
+#[cfg(feature = "program")]
+pub(crate) fn done_by_hand(status: u16, body: Option<(Bytes, String)>) -> Answer {
+    let (body, kind) = body.unwrap_or_else(|| {
+        let note = NotKept {
+            idempotency: "the request was carried out, as somebody has found out; its answer is not known",
+            bytes: None,
+            sha256: None,
+        };
+        (serde_json::to_vec(&note).map(Bytes::from).unwrap_or_default(), "application/json".to_owned())
+    });
+    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from(kind))];
+    Answer { status, headers, body: AnswerBody::Whole(body) }
+}
+
+/// The answer of a request of which somebody says that it was not carried out, and is not to be.
+#[cfg(feature = "program")]
+pub(crate) fn dropped_by_hand() -> Answer {
+    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from_static(problem::KIND.as_bytes()))];
+    let status = StatusCode::CONFLICT.as_u16();
+    Answer { status, headers, body: AnswerBody::Whole(problem::Problem::Dropped.body()) }
 }
 
 /// A body that is too large to be remembered, on its way to the client: its digest is remembered when it has ended.

@@ -256,7 +256,7 @@ impl Guarded {
             }
             Ok(Found::Answered(answer)) => return Next::Answer(Box::new(remembering::replay(&answer))),
             Ok(Found::Other) => Problem::OtherRequest,
-            Ok(Found::InDoubt) => Problem::InDoubt,
+            Ok(Found::InDoubt) => Problem::InDoubt(self.id),
             Ok(Found::InProgress) => Problem::InProgress,
             Err(error) => return self.store_down(held, &error),
         };

@@ -187,7 +187,7 @@ impl Guarded {
                 Err(error) => self.not_remembered(&error, given),
             },
             Ok(Found::InProgress) => Problem::InProgress.answer(),
-            Ok(Found::InDoubt | Found::Other) => Problem::InDoubt.answer(),
+            Ok(Found::InDoubt | Found::Other) => Problem::InDoubt(self.id).answer(),
             Err(error) => self.not_remembered(&error, given),
         }
     }

@@ -8,6 +8,7 @@
 //!
 //! - `settings`: a proxy's file, with its schema
 //! - `store`: where requests are remembered; the one place that knows which kinds there are
+//! - `by_hand`: `ratchet requests`, where the store is a folder that this process has
 //! - `connections`, `app`, `head`, `body`: the side of clients
 //! - `forward`, `upstream`, `connect`, `problem`: the side of the service
 //!
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::http::Store;
@@ -35,6 +37,7 @@ use crate::words::{agreeing, counted};
 
 mod app;
 mod body;
+mod by_hand;
 mod connect;
 mod connections;
 mod forward;
@@ -49,6 +52,7 @@ pub use settings::{Bounds, Config, KeyUse, Route, Rule, load, load_text, schema}
 
 use app::App;
 use connections::Listening;
+use store::Opened;
 
 /// How often the store is asked whether it would answer.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -111,8 +115,9 @@ where
     let (metrics, health) = (Metrics::new(), Health::new());
     health.condition("listening", false, "does not listen yet");
     health.condition("store", false, "was not asked yet");
-    let store = store::open(&config.store).await.map_err(Error::Store)?;
+    let Opened { store, folder } = store::open(&config.store).map_err(Error::Store)?;
     let store: Arc<dyn Store> = Arc::new(store::Counted::new(store, metrics.store()));
+    let asking = folder.map(|(dir, store)| tokio::spawn(by_hand::serve(dir, store)));
     let app = Arc::new(App::new(&config, &store, &metrics));
     let address = config.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
@@ -154,6 +159,7 @@ where
         count => Err(Error::CutOff(count)),
     };
     checking.abort();
+    asking.iter().for_each(JoinHandle::abort);
     server.into_iter().for_each(Server::stop);
     ended
 }

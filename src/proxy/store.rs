@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::by_hand;
 use crate::effect::postgres;
+use crate::http::request::by_hand::Settle;
 use crate::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
 use crate::http::{Requests, Store};
 use crate::observe::StoreMetrics;
@@ -192,22 +194,52 @@ pub fn written(kind: &str, dir: &str, url: Option<&str>) -> String {
     format!("store: {{{kind}: {{{below}}}}}\n")
 }
 
+/// An open store.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Its folder, and what people ask of it through the one process that has it; `None` where they ask the server.
+    pub folder: Option<(PathBuf, Arc<dyn Settle>)>,
+}
+
 /// Opens the store.
 ///
 /// # Errors
 /// Why it cannot be opened.
-pub async fn open(config: &StoreConfig) -> Result<Arc<dyn Store>, Error> {
-    let store: Arc<dyn Store> = match config {
-        StoreConfig::Embedded { dir } => Arc::new(Requests::open(dir)?),
-        StoreConfig::Postgres { url, schema } => {
-            Arc::new(postgres::requests::Requests::new(url.reveal(), schema.clone())?)
+pub fn open(config: &StoreConfig) -> Result<Opened, Error> {
+    Ok(match config {
+        StoreConfig::Embedded { dir } => {
+            let store = Arc::new(Requests::open(dir)?);
+            Opened { folder: Some((dir.clone(), Arc::clone(&store) as Arc<dyn Settle>)), store }
         }
-        StoreConfig::Redis { url } => {
-            let address = redis::Address::read(url.reveal()).map_err(Error::Refused)?;
-            Arc::new(redis::requests::Requests::new(address))
-        }
-    };
-    Ok(store)
+        StoreConfig::Postgres { url, schema } => Opened { store: Arc::new(of_postgres(url, schema)?), folder: None },
+        StoreConfig::Redis { url } => Opened { store: Arc::new(of_redis(url)?), folder: None },
+    })
+}
+
+/// Opens the store for somebody who looks at requests and settles them, beside the proxies that use it. A folder has one
+/// process: if that is a running proxy, it is asked.
+///
+/// # Errors
+/// Why it cannot be opened.
+pub async fn open_by_hand(config: &StoreConfig) -> Result<Box<dyn Settle>, Error> {
+    Ok(match config {
+        StoreConfig::Embedded { dir } => match by_hand::Remote::connect(dir).await {
+            Some(remote) => Box::new(remote),
+            None => Box::new(Requests::open_existing(dir)?),
+        },
+        StoreConfig::Postgres { url, schema } => Box::new(of_postgres(url, schema)?),
+        StoreConfig::Redis { url } => Box::new(of_redis(url)?),
+    })
+}
+
+fn of_postgres(url: &Text, schema: &str) -> Result<postgres::requests::Requests, Error> {
+    postgres::requests::Requests::new(url.reveal(), schema)
+}
+
+fn of_redis(url: &Text) -> Result<redis::requests::Requests, Error> {
+    let address = redis::Address::read(url.reveal()).map_err(Error::Refused)?;
+    Ok(redis::requests::Requests::new(address))
 }
 
 /// A store that counts what it is asked.

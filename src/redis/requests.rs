@@ -29,6 +29,8 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// What a replica says to a change, and one that has lost its master to any question.
 const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
+mod by_hand;
+
 const PREFIX: &str = "ratchet:request:";
 
 /// Answers in Redis.
@@ -43,6 +45,7 @@ struct Scripts {
     extend: Script,
     complete: Script,
     release: Script,
+    settle: Script,
 }
 
 impl Requests {
@@ -53,6 +56,7 @@ impl Requests {
             extend: Script::new(include_str!("scripts/extend.lua")),
             complete: Script::new(include_str!("scripts/complete.lua")),
             release: Script::new(include_str!("scripts/release.lua")),
+            settle: Script::new(include_str!("scripts/settle.lua")),
         };
         Self { address, connection: Lazy::default(), scripts }
     }

@@ -9,7 +9,8 @@
 
 use std::time::Duration;
 
-use super::{Answer, AnswerBody, Fingerprint, Found, Held, Kept, OnInDoubt, Token, Wanted};
+use super::by_hand::{Decision, Seen, SeenAs, Settled};
+use super::{Answer, AnswerBody, Fingerprint, Found, Held, Id, Kept, OnInDoubt, Token, Wanted};
 use crate::format::request::{RequestEntry, RequestState};
 
 /// What is to be done with an entry.
@@ -53,15 +54,17 @@ pub fn reserve(entry: Option<&RequestEntry>, wanted: &Wanted, run: [u8; 16], now
         RequestState::Answered(answer) => (Found::Answered(answer.clone()), Change::None),
         // The answer to the first try was lost.
         RequestState::Reserved { .. } if Token(entry.token) == wanted.held.token => put(false),
-        RequestState::Reserved { lease_until_ms, run: holder } => {
-            let is_over = *lease_until_ms <= now_ms || *holder != run;
-            match wanted.on_in_doubt {
-                _ if !is_over => (Found::InProgress, Change::None),
-                OnInDoubt::Run => put(true),
-                OnInDoubt::Refuse => (Found::InDoubt, Change::None),
-            }
-        }
+        RequestState::Reserved { lease_until_ms, run: holder } => match wanted.on_in_doubt {
+            _ if is_at_work(*lease_until_ms, *holder, run, now_ms) => (Found::InProgress, Change::None),
+            OnInDoubt::Run => put(true),
+            OnInDoubt::Refuse => (Found::InDoubt, Change::None),
+        },
     }
+}
+
+/// Whether somebody has a lease that lasts.
+fn is_at_work(lease_until_ms: i64, holder: [u8; 16], run: [u8; 16], now_ms: i64) -> bool {
+    lease_until_ms > now_ms && holder == run
 }
 
 /// The holder goes on working.
@@ -99,6 +102,44 @@ pub fn release(entry: Option<&RequestEntry>, held: Held, now_ms: i64) -> (Kept, 
         Some(RequestEntry { state: RequestState::Reserved { .. }, .. }) => (Kept::Yes, Change::Remove),
         // It has done so in between: a result that the service itself has written stays.
         Some(_) | None => (Kept::Fenced, Change::None),
+    }
+}
+
+/// What people see of an entry, if it is still remembered.
+pub fn seen(id: Id, entry: &RequestEntry, run: [u8; 16], now_ms: i64) -> Option<Seen> {
+    let entry = current(Some(entry), now_ms)?;
+    let (state, lease_until_ms) = match entry.state {
+        RequestState::Answered(_) => (SeenAs::Answered, None),
+        RequestState::Reserved { lease_until_ms, run: holder } => {
+            let is_at_work = is_at_work(lease_until_ms, holder, run, now_ms);
+            (if is_at_work { SeenAs::UnderWay } else { SeenAs::InDoubt }, Some(lease_until_ms))
+        }
+    };
+    Some(Seen { id, state, lease_until_ms, until_ms: entry.until_ms })
+}
+
+/// Somebody says what has become of a request, with a token of their own.
+pub fn settle(
+    entry: Option<&RequestEntry>,
+    decision: &Decision,
+    token: Token,
+    run: [u8; 16],
+    now_ms: i64,
+) -> (Settled, Change) {
+    let Some(entry) = current(entry, now_ms) else { return (Settled::Unknown, Change::None) };
+    match (&entry.state, decision) {
+        (RequestState::Reserved { lease_until_ms, run: holder }, _)
+            if is_at_work(*lease_until_ms, *holder, run, now_ms) =>
+        {
+            (Settled::UnderWay { lease_until_ms: *lease_until_ms }, Change::None)
+        }
+        (RequestState::Answered(_), Decision::Answer(_)) => (Settled::Already, Change::None),
+        (RequestState::Answered(_), Decision::Forget) => (Settled::Forgotten(SeenAs::Answered), Change::Remove),
+        (RequestState::Reserved { .. }, Decision::Forget) => (Settled::Forgotten(SeenAs::InDoubt), Change::Remove),
+        (RequestState::Reserved { .. }, Decision::Answer(answer)) => {
+            let state = RequestState::Answered(answer.clone());
+            (Settled::Answered, Change::Put(RequestEntry { token: token.0, state, ..entry.clone() }))
+        }
     }
 }
 

@@ -14,6 +14,8 @@
 //!                                     reserve, when the lease is over: another token
 //! ```
 //!
+//! A request whose lease is over can also be settled [by hand](by_hand): then it is answered, or forgotten.
+//!
 //! [`entry`] has the rules, as pure functions. A [`Store`] keeps entries by them: in a folder of one process's
 //! (`state::requests`), in PostgreSQL (`effect::postgres::requests`), in Redis (`redis::requests`).
 //!
@@ -23,6 +25,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub mod by_hand;
 pub mod entry;
 
 pub use crate::format::request::{Answer, AnswerBody};
@@ -35,6 +38,13 @@ impl Id {
     /// How a request is called in logs: the beginning of its id, which is a digest of the key and more.
     pub fn short(&self) -> String {
         crate::format::hex(&self.0[..6])
+    }
+
+    /// An id of lower-case hexadecimal digits; `None` if these are none.
+    pub fn read(digits: &str) -> Option<Self> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let bytes = digits.bytes().all(is_digit).then(|| crate::format::unhex(digits))??;
+        Some(Self(bytes.try_into().ok()?))
     }
 }
 

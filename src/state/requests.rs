@@ -32,7 +32,9 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use crate::lock::FileLock;
-use crate::request::{Answer, Error, Found, Held, Kept, Reply, Store, Wanted};
+use crate::request::by_hand::{Decision, Listed, Seen, Settle, Settled};
+use crate::request::entry;
+use crate::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, Wanted};
 
 mod database;
 mod folder;
@@ -71,6 +73,7 @@ enum Asked {
     Release(Held),
     Tidy,
     Check,
+    Settle(Id, Decision, Token),
 }
 
 /// What a change has come to.
@@ -80,6 +83,7 @@ enum Said {
     Kept(Kept),
     Removed(usize),
     Checked,
+    Settled(Settled),
 }
 
 /// Whom to tell what.
@@ -112,6 +116,15 @@ impl Requests {
             store.threads.push(thread.map_err(|error| Error::Unavailable(format!("no thread: {error}")))?);
         }
         Ok(store)
+    }
+
+    /// Opens a folder that is there already: of one that is not, nothing could be told.
+    ///
+    /// # Errors
+    /// There is none, or as for [`Self::open`].
+    pub fn open_existing(dir: &Path) -> Result<Self, Error> {
+        folder::expect(dir)?;
+        Self::open(dir)
     }
 
     async fn ask(&self, asked: Asked) -> Result<Said, Error> {
@@ -205,6 +218,23 @@ impl Store for Requests {
     }
 }
 
+impl Settle for Requests {
+    fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
+        let (shared, wanted) = (Arc::clone(&self.shared), wanted.clone());
+        // It reads all there is, which must hold nobody up.
+        Box::pin(async { tokio::task::spawn_blocking(move || shared.list(&wanted)).await.map_err(|_| gone())? })
+    }
+
+    fn settle<'a>(&'a self, id: Id, decision: &'a Decision, token: Token) -> Reply<'a, Settled> {
+        Box::pin(async move {
+            match self.ask(Asked::Settle(id, decision.clone(), token)).await? {
+                Said::Settled(settled) => Ok(settled),
+                said => Err(unexpected(&said)),
+            }
+        })
+    }
+}
+
 impl Shared {
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
@@ -212,6 +242,18 @@ impl Shared {
 
     fn syncs(&self) -> MutexGuard<'_, Syncs> {
         self.syncs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Some requests, as they were written when it began. An entry that is damaged is one request's trouble: it is left out.
+    fn list(&self, wanted: &Listed) -> Result<Vec<Seen>, Error> {
+        let (database, run, now_ms) = self.writer().view()?;
+        let mut seen = Vec::new();
+        database.each_entry(|id, entry| {
+            let entry = entry.inspect_err(|error| tracing::warn!(%error, "a request cannot be read")).ok();
+            let one = entry.and_then(|entry| entry::seen(id, &entry, run, now_ms));
+            seen.extend(one.filter(|one| wanted.has(one)));
+        })?;
+        Ok(wanted.sorted(seen))
     }
 
     /// Takes what waits until there is nobody any more who could ask.
@@ -318,7 +360,10 @@ impl Asked {
     /// About how much it writes.
     fn bytes(&self) -> usize {
         match self {
-            Self::Complete(_, Answer { body: crate::request::AnswerBody::Whole(body), .. }, _) => body.len(),
+            Self::Complete(_, Answer { body: crate::request::AnswerBody::Whole(body), .. }, _)
+            | Self::Settle(_, Decision::Answer(Answer { body: crate::request::AnswerBody::Whole(body), .. }), _) => {
+                body.len()
+            }
             _ => 0,
         }
     }

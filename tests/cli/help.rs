@@ -2,7 +2,7 @@
 
 use super::Room;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "run",
     "check",
     "test",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 12] = [
     "effects",
     "settle",
     "proxy",
+    "requests",
     "demo",
     "schema",
     "completions",

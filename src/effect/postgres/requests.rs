@@ -33,6 +33,7 @@ use crate::request::{
     Answer, AnswerBody, Error, Fingerprint, Found, Held, Kept, OnInDoubt, Reply, Store, Token, Wanted,
 };
 
+mod by_hand;
 mod sql;
 
 use sql::{ddl, function_body, function_ddl, statements};

@@ -92,6 +92,19 @@ impl Database {
         decoded.map(Some).map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display())))
     }
 
+    /// Tells of each entry, in the order of their ids.
+    pub fn each_entry(&self, mut tell: impl FnMut(Id, Result<RequestEntry, Error>)) -> Result<(), Error> {
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        for item in self.db.iterator_opt(IteratorMode::From(&[ENTRY], rocksdb::Direction::Forward), options) {
+            let (key, value) = item.map_err(|error| from_rocksdb(self.db.path(), &error))?;
+            let Some(id) = key.strip_prefix(&[ENTRY]).and_then(|id| Some(Id(id.try_into().ok()?))) else { break };
+            let decoded = RequestEntry::decode(&Bytes::from(value));
+            tell(id, decoded.map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display()))));
+        }
+        Ok(())
+    }
+
     /// Writes a batch; says whether it has done so.
     ///
     /// # Errors

@@ -14,6 +14,14 @@ const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds the answers 
     They are nowhere else. Keep nothing else here.\n";
 const LOCK: &str = "lock";
 
+/// Refuses a folder that is none of these.
+pub(super) fn expect(dir: &Path) -> Result<(), Error> {
+    if dir.join(MARKER).exists() {
+        return Ok(());
+    }
+    Err(Error::Refused(format!("{} holds no requests: no proxy has had it as its store", dir.display())))
+}
+
 /// Locks and marks the folder.
 pub(super) fn take(dir: &Path) -> Result<FileLock, Error> {
     let failed = |error: io::Error| from_io(dir, &error);

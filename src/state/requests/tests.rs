@@ -13,6 +13,7 @@ use super::database::{DATABASE, ENTRY, FORMAT_KEY, UNTIL, entry_key, until_key};
 use super::options::WRITE_BUFFER_BYTES;
 use super::*;
 use crate::format::request::{REQUEST_FORMAT, RequestEntry, RequestState};
+use crate::request::by_hand::SeenAs;
 use crate::request::{AnswerBody, Fingerprint, Id, OnInDoubt, Token};
 use crate::state::tests::model;
 
@@ -59,6 +60,37 @@ fn answers_outlive_the_process_and_leases_do_not() {
     assert_eq!(wait(store.complete(at_work.held, &answer("late"), LONG)), Ok(Kept::Fenced));
     let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(3, 2) };
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::InDoubt));
+}
+
+/// Whoever settles requests opens the folder of a proxy that has ended: all of its leases are over.
+#[test]
+fn what_was_settled_by_hand_outlives_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    assert!(matches!(Requests::open_existing(&dir), Err(Error::Refused(_))) && !dir.exists(), "nothing is made");
+    let store = Requests::open(&dir).unwrap();
+    let (done, forgotten) = (wanted(1, 1), wanted(2, 1));
+    for wanted in [&done, &forgotten] {
+        let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..*wanted };
+        assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
+    }
+    let all = Listed { begins: String::new(), answered: true, max: 10 };
+    let states = |store: &Requests| -> Vec<_> {
+        wait(store.list(&all)).unwrap().iter().map(|seen| (seen.id.0[0], seen.state)).collect()
+    };
+    assert_eq!(states(&store), [(1, SeenAs::UnderWay), (2, SeenAs::UnderWay)]);
+    drop(store);
+    let store = Requests::open_existing(&dir).unwrap();
+    assert_eq!(states(&store), [(1, SeenAs::InDoubt), (2, SeenAs::InDoubt)]);
+    let decision = Decision::Answer(answer("by hand"));
+    assert_eq!(wait(store.settle(done.held.id, &decision, Token([9; 16]))), Ok(Settled::Answered));
+    let forgets = wait(store.settle(forgotten.held.id, &Decision::Forget, Token([9; 16])));
+    assert_eq!(forgets, Ok(Settled::Forgotten(SeenAs::InDoubt)));
+    assert_eq!(states(&store), [(1, SeenAs::Answered)]);
+    drop(store);
+    let store = Requests::open(&dir).unwrap();
+    assert_eq!(wait(store.reserve(&wanted(1, 2))), Ok(Found::Answered(answer("by hand"))));
+    assert_eq!(wait(store.reserve(&wanted(2, 2))), Ok(Found::Reserved { taken_over: false }));
 }
 
 /// Logs are written over: what an old one still has behind the end of the new one does not come back.

@@ -132,6 +132,16 @@ impl Writer {
         }
     }
 
+    /// The database as it is, for whoever looks at it: with the run whose leases last, and the time.
+    ///
+    /// # Errors
+    /// It is closed.
+    pub fn view(&mut self) -> Result<(Arc<Database>, [u8; 16], i64), Error> {
+        self.reopen()?;
+        let Some(database) = &self.database else { return Err(closed()) };
+        Ok((Arc::clone(database), self.run, self.clock.now_ms()))
+    }
+
     fn begin<'a>(&'a self, database: &'a Database, reading: Reading) -> Open<'a> {
         Open {
             database,
@@ -245,6 +255,7 @@ fn when(asked: &Asked, said: &Said, is_late: bool) -> When {
         }
         (Asked::Reserve(_), Said::Found(Found::Reserved { .. })) if is_late => When::AllSynced,
         (Asked::Complete(held, ..), Said::Kept(Kept::Yes)) => When::Synced(held.id),
+        (Asked::Settle(id, ..), _) => When::Synced(*id),
         (Asked::Check, _) => When::AllSynced,
         _ => When::Now,
     }
@@ -276,6 +287,13 @@ impl Open<'_> {
             }
             Asked::Release(held) => self.change(*held, |before, now| entry::release(before, *held, now)),
             Asked::Tidy => self.tidy(),
+            Asked::Settle(id, decision, token) => {
+                let before = self.entry(*id)?;
+                let (settled, change) = entry::settle(before.as_ref(), decision, *token, self.run, self.now_ms);
+                self.to_sync.extend((change != Change::None).then_some(*id));
+                self.write(*id, before, change);
+                Ok(Said::Settled(settled))
+            }
             Asked::Check => self.database.get(FORMAT_KEY).map(|_| Said::Checked),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Each case names where it was seen before, in others' tests or in complaints about them.
 
+mod by_hand;
 mod cases;
 mod model;
 mod random_calls;

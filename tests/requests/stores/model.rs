@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ratchet::format::request::RequestEntry;
+use ratchet::http::request::by_hand::{Decision, Listed, Seen, Settle, Settled};
 use ratchet::http::request::entry::{self, Change};
-use ratchet::http::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Wanted};
+use ratchet::http::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, Wanted};
 
 #[derive(Default)]
 pub struct Model {
@@ -27,6 +28,20 @@ impl Model {
             Change::Remove => drop(entries.remove(&id)),
         }
         Ok(said)
+    }
+}
+
+impl Settle for Model {
+    fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
+        Box::pin(async {
+            let (entries, now) = (self.entries.lock().expect("no panic"), now_ms());
+            let seen = entries.iter().filter_map(|(id, entry)| entry::seen(*id, entry, [0; 16], now));
+            Ok(wanted.sorted(seen.filter(|seen| wanted.has(seen)).collect()))
+        })
+    }
+
+    fn settle<'a>(&'a self, id: Id, decision: &'a Decision, token: Token) -> Reply<'a, Settled> {
+        Box::pin(async move { self.change(id, |entry, now| entry::settle(entry, decision, token, [0; 16], now)) })
     }
 }
 

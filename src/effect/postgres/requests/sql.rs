@@ -45,6 +45,42 @@ pub(super) fn statements(schema: &str) -> [String; 7] {
     ]
 }
 
+/// What people see of a row: its id, whether it is answered, whether its lease is over, until when that is or was, and until
+/// when it is remembered.
+const SEEN: &str = "id, answer is not null, coalesce(lease_until <= clock_timestamp(), false), \
+                    (extract(epoch from lease_until) * 1000)::bigint, (extract(epoch from until) * 1000)::bigint";
+
+/// The rows, of those that are answered too or not ($1), whose ids begin with these digits ($2), so many ($3).
+pub(super) fn list(schema: &str) -> String {
+    format!(
+        "select {SEEN} from {schema}.request where until > clock_timestamp() and ($1 or answer is null) \
+         and starts_with(encode(id, 'hex'), $2) order by lease_until nulls last, id limit $3"
+    )
+}
+
+/// One row.
+pub(super) fn see(schema: &str) -> String {
+    format!("select {SEEN} from {schema}.request where id = $1 and until > clock_timestamp()")
+}
+
+/// Settles a row in doubt with this token and answer.
+pub(super) fn answer(schema: &str) -> String {
+    let doubted = "until > clock_timestamp() and answer is null and lease_until <= clock_timestamp()";
+    format!(
+        "update {schema}.request set token = $2, answer = $3, is_whole = true, lease_until = null where id = \
+         (select id from {schema}.request where id = $1 and {doubted} for update skip locked)"
+    )
+}
+
+/// Forgets a row, unless it is under way; whether it was answered.
+pub(super) fn forget(schema: &str) -> String {
+    let idle = "until > clock_timestamp() and (answer is not null or lease_until <= clock_timestamp())";
+    format!(
+        "delete from {schema}.request where id = \
+         (select id from {schema}.request where id = $1 and {idle} for update skip locked) returning answer is not null"
+    )
+}
+
 /// The SQL that creates the table and the function in a schema, whose name is quoted.
 pub(super) fn ddl(schema: &str) -> String {
     let function = function_ddl(schema);

@@ -1,0 +1,231 @@
+//! `ratchet requests`: lists HTTP requests in doubt, and decides by hand what has become of one.
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::effects::{or_none, table, time};
+use super::stderr::say;
+use super::{Failure, inputs};
+use crate::format;
+use crate::http::INSTANCE;
+use crate::http::request::Error;
+use crate::http::request::by_hand::{Listed, Seen, SeenAs, Settle};
+use crate::proxy::{self, Config, Given};
+use crate::yaml::Process;
+
+mod settle;
+
+const EXAMPLES: &str = "\
+Examples:
+  # what waits for somebody to decide?
+  ratchet requests list --in-doubt --config proxy.yaml
+
+  # it was carried out; who asks again is told so
+  ratchet requests settle 8f14e45fceea done --status 201 --config proxy.yaml
+
+Both look where a proxy remembers requests, whether proxies run or not.
+Exit codes: 0 fine, 1 it failed, 2 the input is wrong.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  # what waits for somebody to decide?
+  ratchet requests list --in-doubt --config proxy.yaml
+
+  # everything that is not answered, for scripts
+  ratchet requests list --json --store postgres --url '${env:DATABASE_URL}'
+
+It changes nothing. Logs call a request by the digits that are listed, and
+a client that is refused is told all of them (`instance`).
+`ratchet requests settle` takes a request as it is shown here.
+Exit codes: 0 listed, 1 it failed, 2 the input is wrong.";
+
+/// The columns' heads.
+const HEADS: [&str; 4] = ["REQUEST", "STATE", "LEASE UNTIL", "REMEMBERED UNTIL"];
+/// How many requests are listed at most.
+const LISTED_MAX: usize = 10_000;
+
+/// Options of `ratchet requests`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List requests that are not plainly answered
+    List(ListArgs),
+    /// Decide by hand what has become of a request
+    Settle(settle::Args),
+}
+
+/// Where requests are remembered.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// The proxy's file, in place of the options below
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["store", "dir", "url"])]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    store: inputs::StoreArgs,
+}
+
+/// Options of `ratchet requests list`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIST_EXAMPLES)]
+struct ListArgs {
+    #[command(flatten)]
+    of: Where,
+
+    /// Only those that may have been carried out, and that nobody finds out about by itself
+    #[arg(long)]
+    in_doubt: bool,
+
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line for scripts.
+#[derive(Serialize)]
+struct Line<'a> {
+    request: String,
+    state: &'a str,
+    in_doubt: bool,
+    lease_until: Option<i64>,
+    remembered_until: i64,
+}
+
+/// Runs one of the two.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::List(args) => list(args),
+        Command::Settle(args) => settle::run(args),
+    }
+}
+
+impl Where {
+    /// The settings of a proxy that remembers there.
+    fn config(&self) -> Result<Config, Failure> {
+        if let Some(path) = &self.config {
+            return Ok(proxy::load(path, &Process)?);
+        }
+        // What a proxy has beside its store does not matter here.
+        let (listen, upstream, http, caller) = ("127.0.0.1:0", "http://127.0.0.1", "off", Some("none"));
+        let given = Given { listen, upstream, http, caller, store: self.store.given()? };
+        Ok(proxy::load_text(proxy::COMMAND_LINE, &proxy::written(&given), &Process)?)
+    }
+
+    /// Asks the store.
+    fn ask<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        ask: impl FnOnce(Box<dyn Settle>) -> F,
+    ) -> Result<T, Failure> {
+        let config = self.config()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::run(&error))?;
+        let asked = runtime.block_on(async { ask(proxy::store::open_by_hand(&config.store).await?).await });
+        asked.map_err(|error| {
+            let text = format!("{}: {error}", config.store.describe());
+            match error {
+                Error::Unavailable(_) => Failure::run_with_help(text, "run the command again"),
+                Error::Refused(_) => Failure::input(text, "is this where the proxy remembers requests?"),
+            }
+        })
+    }
+}
+
+fn list(args: &ListArgs) -> Result<(), Failure> {
+    let wanted = Listed { begins: String::new(), answered: false, max: LISTED_MAX };
+    let mut seen = args.of.ask(async |store| store.list(&wanted).await)?;
+    if seen.len() == LISTED_MAX {
+        say(format_args!("these are {LISTED_MAX}; there may be more\n"));
+    }
+    seen.retain(|seen| seen.state == SeenAs::InDoubt || !args.in_doubt);
+    let text = match (args.json, seen.is_empty()) {
+        (true, false) => seen.iter().map(|seen| line(seen) + "\n").collect(),
+        (_, true) => {
+            say(if args.in_doubt { "nothing is in doubt\n" } else { "nothing but what is answered\n" });
+            String::new()
+        }
+        (false, false) => table(HEADS, seen.iter().map(cells)),
+    };
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
+}
+
+fn line(seen: &Seen) -> String {
+    let line = Line {
+        request: format::hex(&seen.id.0),
+        state: seen.state.as_str(),
+        in_doubt: seen.state == SeenAs::InDoubt,
+        lease_until: seen.lease_until_ms,
+        remembered_until: seen.until_ms,
+    };
+    serde_json::to_string(&line).expect("it has no keys but texts")
+}
+
+fn cells(seen: &Seen) -> [String; 4] {
+    [
+        seen.id.short(),
+        seen.state.as_str().to_owned(),
+        or_none(seen.lease_until_ms.and_then(time)),
+        or_none(time(seen.until_ms)),
+    ]
+}
+
+/// The digits of a request, as somebody has typed them: those that are listed, more of them, or what a client was told.
+fn digits(text: &str) -> Option<String> {
+    /// As many as a few thousand requests hardly ever share.
+    const MIN: usize = 8;
+    const MAX: usize = 64;
+    let digits = text.strip_prefix(INSTANCE).unwrap_or(text).to_ascii_lowercase();
+    let is_fine = (MIN..=MAX).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_fine.then_some(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what is listed can be read by people and by scripts, and typed again.
+
+    use super::*;
+    use crate::http::request::Id;
+
+    fn seen(byte: u8, state: SeenAs) -> Seen {
+        let lease_until_ms = (state != SeenAs::Answered).then_some(1_700_000_000_000);
+        Seen { id: Id([byte; 32]), state, lease_until_ms, until_ms: 1_700_086_400_000 }
+    }
+
+    #[test]
+    fn requests_stand_in_columns() {
+        let all = [seen(0xab, SeenAs::InDoubt), seen(1, SeenAs::UnderWay)];
+        let expected = "\
+REQUEST       STATE      LEASE UNTIL           REMEMBERED UNTIL
+abababababab  in_doubt   2023-11-14T22:13:20Z  2023-11-15T22:13:20Z
+010101010101  under_way  2023-11-14T22:13:20Z  2023-11-15T22:13:20Z
+";
+        assert_eq!(table(HEADS, all.iter().map(cells)), expected);
+    }
+
+    #[test]
+    fn scripts_get_the_same() {
+        let read: serde_json::Value = serde_json::from_str(&line(&seen(0xab, SeenAs::InDoubt))).unwrap();
+        assert_eq!(read["request"], "ab".repeat(32));
+        assert_eq!((&read["in_doubt"], &read["lease_until"]), (&true.into(), &1_700_000_000_000_i64.into()));
+    }
+
+    #[test]
+    fn request_is_typed_as_it_is_shown_or_told() {
+        let whole = "ab".repeat(32);
+        for text in [&whole[..12], &whole, &format!("{INSTANCE}{whole}"), "ABABABABABAB"] {
+            assert!(whole.starts_with(&digits(text).unwrap()), "{text}");
+        }
+        for text in ["", "ababab", "no digits", &format!("{whole}ab")] {
+            assert_eq!(digits(text), None, "{text}");
+        }
+    }
+}

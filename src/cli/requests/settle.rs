@@ -1,0 +1,190 @@
+//! `ratchet requests settle`: decides by hand what has become of an HTTP request.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use super::{Where, digits};
+use crate::cli::Failure;
+use crate::cli::effects::{or_none, time};
+use crate::format::{self, ByHand};
+use crate::http::request::by_hand::{Decision, Listed, SeenAs, Settled};
+use crate::http::request::{Answer, Id, Token};
+use crate::http::{done_by_hand, dropped_by_hand};
+
+const EXAMPLES: &str = "\
+Examples:
+  # it was carried out; who asks again is told so
+  ratchet requests settle 8f14e45fceea done --status 201 --config proxy.yaml
+
+  # it was not, and may be
+  ratchet requests settle 8f14e45fceea retry --config proxy.yaml
+
+done: it counts as answered, with --status and --body, or a note.
+drop: it is not carried out any more; who asks again is told so, with 409.
+retry: it is forgotten, so that the next one under its key is carried out.
+REQUEST: as `ratchet requests list` shows it, or all of its digits. What is
+answered already stays answered, except for retry.
+Exit codes: 0 carried out, 1 it failed, or somebody may be at work on the
+request, 2 the input is wrong, or nothing is known of the request.";
+
+/// The media type of a body of which nothing else is said.
+const JSON: &str = "application/json";
+
+/// Options of `ratchet requests settle`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The request, as `ratchet requests list` shows it
+    #[arg(value_name = "REQUEST")]
+    request: String,
+
+    /// What has become of it: done, retry or drop
+    #[arg(value_name = "AS")]
+    by_hand: ByHand,
+
+    #[command(flatten)]
+    of: Where,
+
+    /// With done: the status of its answer [default: 200]
+    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(200..=499))]
+    status: Option<u16>,
+
+    /// With done: a file with the body of its answer; otherwise a note stands there
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+
+    /// With --body: its media type
+    #[arg(long, value_name = "TYPE", default_value = JSON, requires = "body")]
+    content_type: String,
+}
+
+/// Settles it, and says what has come of that.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    const AS_SHOWN: &str = "write it as `ratchet requests list` shows it";
+    let begins = digits(&args.request).ok_or_else(|| {
+        Failure::input(format!("{:?} is no request: 8 to 64 hexadecimal digits", args.request), AS_SHOWN)
+    })?;
+    let decision = decision(args)?;
+    let wanted = Listed { begins: begins.clone(), answered: true, max: 2 };
+    let settled = args.of.ask(async |store| {
+        let id = match (Id::read(&begins), &store.list(&wanted).await?[..]) {
+            (Some(id), _) => id,
+            (None, [one]) => one.id,
+            (None, all) => return Ok(Err(all.len())),
+        };
+        let settled = store.settle(id, &decision, Token(rand::random())).await?;
+        Ok(Ok((id, settled)))
+    })?;
+    let line = match settled {
+        Ok((id, settled)) => conclude(id, settled, args.by_hand)?,
+        Err(0) => return Err(unknown(&begins)),
+        Err(_) => {
+            let help = "write more of its digits: `ratchet requests list --json` has all of them";
+            return Err(Failure::input(format!("several requests begin with {begins}"), help));
+        }
+    };
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
+}
+
+/// What is to become of the request.
+fn decision(args: &Args) -> Result<Decision, Failure> {
+    if args.by_hand != ByHand::Done && (args.status.is_some() || args.body.is_some()) {
+        let text = format!("`--status` and `--body` are of an answer, and {} has none", args.by_hand.as_str());
+        return Err(Failure::input(text, "leave them out, or settle it as done"));
+    }
+    let answer = match args.by_hand {
+        ByHand::Done => done(args)?,
+        ByHand::Drop => dropped_by_hand(),
+        ByHand::Retry => return Ok(Decision::Forget),
+    };
+    Ok(Decision::Answer(answer))
+}
+
+fn done(args: &Args) -> Result<Answer, Failure> {
+    /// As much as a proxy may be told to remember.
+    const BODY_BYTES_MAX: usize = 1 << 20;
+    let status = args.status.unwrap_or(200);
+    let Some(path) = &args.body else { return Ok(done_by_hand(status, None)) };
+    let shown = path.display();
+    let body =
+        fs::read(path).map_err(|error| Failure::input(format!("{shown}: {error}"), "name a file that is there"))?;
+    if body.len() > BODY_BYTES_MAX {
+        let text = format!("{shown} is too large: a body has at most {BODY_BYTES_MAX} bytes here");
+        return Err(Failure::input(text, "leave `--body` out"));
+    }
+    if http::HeaderValue::from_str(&args.content_type).is_err() {
+        let text = format!("{:?} is no media type", args.content_type);
+        return Err(Failure::input(text, "write e.g. `--content-type text/plain`"));
+    }
+    Ok(done_by_hand(status, Some((Bytes::from(body), args.content_type.clone()))))
+}
+
+/// What has come of it, in a line; a failure if nothing has.
+fn conclude(id: Id, settled: Settled, by_hand: ByHand) -> Result<String, Failure> {
+    let request = id.short();
+    match settled {
+        Settled::Answered => {
+            let counts = if by_hand == ByHand::Drop { "failed" } else { "done" };
+            Ok(format!("settled: {request} was in doubt, and counts as {counts} now"))
+        }
+        Settled::Forgotten(was) => {
+            let was = if was == SeenAs::Answered { "answered" } else { "in doubt" };
+            Ok(format!("forgotten: {request} was {was}, and the next one under its key is carried out"))
+        }
+        Settled::Already => Ok(format!("nothing to do: {request} is answered already")),
+        Settled::UnderWay { lease_until_ms } => {
+            let until = or_none(time(lease_until_ms));
+            let help = "somebody may be at work on it, or a service that was given up may be: run the command again after that";
+            Err(Failure::run_with_help(format!("{request} is under way, until {until} at least"), help))
+        }
+        Settled::Unknown => Err(unknown(&format::hex(&id.0))),
+    }
+}
+
+fn unknown(request: &str) -> Failure {
+    let help = "write it as `ratchet requests list` shows it; is this where the proxy remembers requests?";
+    Failure::input(format!("nothing is known of {request}"), help)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: whatever has come of it, one line tells, in the words of `ratchet settle`.
+
+    use super::*;
+
+    fn said(settled: Settled, by_hand: ByHand) -> String {
+        conclude(Id([0xab; 32]), settled, by_hand).unwrap()
+    }
+
+    #[test]
+    fn outcome_is_one_line() {
+        for (settled, by_hand, words) in [
+            (Settled::Answered, ByHand::Done, "settled: abababababab was in doubt, and counts as done now"),
+            (Settled::Answered, ByHand::Drop, "settled: abababababab was in doubt, and counts as failed now"),
+            (
+                Settled::Forgotten(SeenAs::InDoubt),
+                ByHand::Retry,
+                "forgotten: abababababab was in doubt, and the next one under its key is carried out",
+            ),
+            (Settled::Already, ByHand::Done, "nothing to do: abababababab is answered already"),
+        ] {
+            assert_eq!(said(settled, by_hand), words);
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_is_told_from_what_is_unknown() {
+        let failed = |settled| match conclude(Id([0xab; 32]), settled, ByHand::Done) {
+            Err(Failure::Run(message)) => (1, message.text().to_owned()),
+            Err(Failure::Input(message)) => (2, message.text().to_owned()),
+            other => panic!("{other:?}"),
+        };
+        let until = Settled::UnderWay { lease_until_ms: 1_700_000_000_000 };
+        assert_eq!(failed(until), (1, "abababababab is under way, until 2023-11-14T22:13:20Z at least".to_owned()));
+        assert_eq!(failed(Settled::Unknown), (2, format!("nothing is known of {}", "ab".repeat(32))));
+    }
+}

@@ -1,0 +1,230 @@
+//! How people look at the requests of an embedded store, and settle them, while a proxy has it: through a socket in its
+//! folder, which whoever may write there may connect to, and nobody else.
+//!
+//! A client sends one question as a line of JSON and gets one line back. Questions are answered one after the other, each
+//! within [`WAIT`]: people ask them.
+//!
+//! **Failure.** A proxy that cannot listen there says so in its log, and goes on without.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::format;
+use crate::http::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
+use crate::http::request::{Answer, Error, Id, Reply, Token};
+
+/// The socket, in the store's folder.
+const SOCKET: &str = "by-hand.sock";
+/// How long a question may take, from its connection to its answer.
+const WAIT: Duration = Duration::from_secs(30);
+/// The longest question: one with an answer of the largest kind, in hexadecimal digits.
+const QUESTION_BYTES_MAX: u64 = 4 << 20;
+/// The longest answer: a list of as many requests as anybody asks for.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// The pause after a connection that could not be taken.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Question {
+    List {
+        begins: String,
+        answered: bool,
+        max: usize,
+    },
+    /// Ids, tokens and answers in hexadecimal digits; without an answer it is forgotten.
+    Settle {
+        id: String,
+        token: String,
+        answer: Option<String>,
+    },
+}
+
+/// What is said to it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Said {
+    Listed(Vec<Line>),
+    Settled(Settled),
+    Unavailable(String),
+    Refused(String),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    id: String,
+    state: SeenAs,
+    lease_until_ms: Option<i64>,
+    until_ms: i64,
+}
+
+/// Answers questions for as long as it is polled.
+pub async fn serve(dir: PathBuf, store: Arc<dyn Settle>) {
+    let path = dir.join(SOCKET);
+    let listener = match listen(&path) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "`ratchet requests` cannot ask this proxy: stop it to settle requests by hand");
+            return;
+        }
+    };
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a question about requests could not be taken");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        match tokio::time::timeout(WAIT, answer(stream, &*store)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "somebody has asked about requests, and is gone"),
+            Err(_) => tracing::debug!("a question about requests has taken too long"),
+        }
+    }
+}
+
+/// Whoever has the folder's lock is alone: a socket that is there is one of a process that is gone.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+async fn answer(stream: UnixStream, store: &dyn Settle) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut line = String::new();
+    BufReader::new(reader.take(QUESTION_BYTES_MAX)).read_line(&mut line).await?;
+    if line.is_empty() {
+        // It was only looked whether anybody listens.
+        return Ok(());
+    }
+    let said = match serde_json::from_str(&line) {
+        Ok(question) => carry_out(question, store).await,
+        Err(error) => Said::Refused(format!("the proxy does not understand the question: {error}")),
+    };
+    let mut line = serde_json::to_vec(&said).map_err(io::Error::other)?;
+    line.push(b'\n');
+    writer.write_all(&line).await
+}
+
+async fn carry_out(question: Question, store: &dyn Settle) -> Said {
+    let said = match question {
+        Question::List { begins, answered, max } => {
+            let listed = store.list(&Listed { begins, answered, max }).await;
+            listed.map(|all| Said::Listed(all.iter().map(Line::of).collect()))
+        }
+        Question::Settle { id, token, answer } => match read(&id, &token, answer.as_deref()) {
+            Some((id, token, decision)) => {
+                let request = id.short();
+                let settled = store.settle(id, &decision, token).await;
+                tracing::info!(request, ?settled, "somebody has settled a request by hand");
+                settled.map(Said::Settled)
+            }
+            None => Err(Error::Refused("the proxy does not understand the question".to_owned())),
+        },
+    };
+    said.unwrap_or_else(|error| match error {
+        Error::Unavailable(why) => Said::Unavailable(why),
+        Error::Refused(why) => Said::Refused(why),
+    })
+}
+
+fn read(id: &str, token: &str, answer: Option<&str>) -> Option<(Id, Token, Decision)> {
+    let token = Token(format::unhex(token)?.try_into().ok()?);
+    let decision = match answer {
+        Some(digits) => Decision::Answer(Answer::decode(&Bytes::from(format::unhex(digits)?)).ok()?),
+        None => Decision::Forget,
+    };
+    Some((Id::read(id)?, token, decision))
+}
+
+/// A store that a running proxy has.
+pub struct Remote {
+    path: PathBuf,
+}
+
+impl Remote {
+    /// The proxy that has this folder; `None` if nobody listens there.
+    pub async fn connect(dir: &Path) -> Option<Self> {
+        let path = dir.join(SOCKET);
+        UnixStream::connect(&path).await.ok().map(|_| Self { path })
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Said, Error> {
+        let asked = async {
+            let (reader, mut writer) = UnixStream::connect(&self.path).await?.into_split();
+            let mut line = serde_json::to_vec(question).map_err(io::Error::other)?;
+            line.push(b'\n');
+            writer.write_all(&line).await?;
+            let mut said = String::new();
+            BufReader::new(reader.take(ANSWER_BYTES_MAX)).read_line(&mut said).await?;
+            serde_json::from_str(&said).map_err(io::Error::other)
+        };
+        let said = tokio::time::timeout(WAIT, asked).await;
+        match said.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut))) {
+            Ok(Said::Unavailable(why)) => Err(Error::Unavailable(why)),
+            Ok(Said::Refused(why)) => Err(Error::Refused(why)),
+            Ok(said) => Ok(said),
+            Err(error) => {
+                Err(Error::Unavailable(format!("the proxy that has {} does not answer: {error}", self.path.display())))
+            }
+        }
+    }
+}
+
+impl Settle for Remote {
+    fn list<'a>(&'a self, Listed { begins, answered, max }: &'a Listed) -> Reply<'a, Vec<Seen>> {
+        let question = Question::List { begins: begins.clone(), answered: *answered, max: *max };
+        Box::pin(async move {
+            match self.ask(&question).await? {
+                Said::Listed(lines) => Ok(lines.iter().filter_map(Line::seen).collect()),
+                said => Err(unexpected(&said)),
+            }
+        })
+    }
+
+    fn settle<'a>(&'a self, id: Id, decision: &'a Decision, token: Token) -> Reply<'a, Settled> {
+        let answer = match decision {
+            Decision::Answer(answer) => Some(format::hex(&answer.encode())),
+            Decision::Forget => None,
+        };
+        let question = Question::Settle { id: format::hex(&id.0), token: format::hex(&token.0), answer };
+        Box::pin(async move {
+            match self.ask(&question).await? {
+                Said::Settled(settled) => Ok(settled),
+                said => Err(unexpected(&said)),
+            }
+        })
+    }
+}
+
+fn unexpected(said: &Said) -> Error {
+    Error::Refused(format!("the proxy says {said:?} to another question"))
+}
+
+impl Line {
+    fn of(seen: &Seen) -> Self {
+        let Seen { id, state, lease_until_ms, until_ms } = *seen;
+        Self { id: format::hex(&id.0), state, lease_until_ms, until_ms }
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        let Self { state, lease_until_ms, until_ms, .. } = *self;
+        Some(Seen { id: Id::read(&self.id)?, state, lease_until_ms, until_ms })
+    }
+}

@@ -1,0 +1,113 @@
+//! What people see of the hashes, and decide about them. Looking at them goes through all keys of the database, some at a
+//! time: it holds nobody up, and what changes meanwhile may be seen as it was or as it is.
+
+use ::redis::Pipeline;
+
+use super::{PREFIX, Requests, key};
+use crate::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
+use crate::request::{Error, Id, Reply, Token};
+
+/// About how many keys are looked at with one command.
+const SCANNED: usize = 1_000;
+
+/// What a hash says: its lease, whether it has an answer, and for how long it is kept.
+type Hash = (Option<i64>, bool, i64);
+
+impl Requests {
+    /// The ids of all requests, some of them twice.
+    async fn ids(&self, begins: &str) -> Result<Vec<Id>, Error> {
+        let (mut cursor, mut ids) = (0_u64, Vec::new());
+        loop {
+            let mut scan = ::redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}{begins}*")).arg("COUNT").arg(SCANNED);
+            let open = self.open().await?;
+            let scanned = scan.query_async::<(u64, Vec<String>)>(&mut open.clone()).await;
+            let (next, keys) = self.said(open, scanned)?;
+            ids.extend(keys.iter().filter_map(|key| id(key)));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// What some hashes say, and the server's time in milliseconds since the epoch.
+    async fn hashes(&self, ids: &[Id]) -> Result<(i64, Vec<Hash>), Error> {
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("TIME");
+        for id in ids {
+            let key = key(*id);
+            pipeline.hget(&key, "lease").hexists(&key, "answer").pttl(&key);
+        }
+        let open = self.open().await?;
+        let said = pipeline.query_async::<Vec<::redis::Value>>(&mut open.clone()).await;
+        let mut said = self.said(open, said)?.into_iter();
+        let read = |value: Option<::redis::Value>| value.unwrap_or(::redis::Value::Nil);
+        let refused = |error: ::redis::ParsingError| Error::Refused(error.to_string());
+        let (s, us): (i64, i64) = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
+        let mut hashes = Vec::with_capacity(ids.len());
+        for _ in ids {
+            let lease = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
+            let is_answered = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
+            let ttl_ms = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
+            hashes.push((lease, is_answered, ttl_ms));
+        }
+        Ok((s * 1_000 + us / 1_000, hashes))
+    }
+}
+
+/// The id that a key is of.
+fn id(key: &str) -> Option<Id> {
+    let digits = key.strip_prefix(PREFIX)?;
+    Id::read(digits)
+}
+
+/// What a hash is of a request; `None` if it is gone.
+fn seen(id: Id, (lease_until_ms, is_answered, ttl_ms): Hash, now_ms: i64) -> Option<Seen> {
+    let state = match (is_answered, lease_until_ms) {
+        (true, _) => SeenAs::Answered,
+        (false, Some(until_ms)) if until_ms > now_ms => SeenAs::UnderWay,
+        (false, Some(_)) => SeenAs::InDoubt,
+        (false, None) => return None,
+    };
+    let lease_until_ms = lease_until_ms.filter(|_| !is_answered);
+    // A key that Redis does not remove by itself is no request's, or somebody has seen to that.
+    let until_ms = if ttl_ms < 0 { i64::MAX } else { now_ms.saturating_add(ttl_ms) };
+    Some(Seen { id, state, lease_until_ms, until_ms })
+}
+
+impl Settle for Requests {
+    fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
+        Box::pin(async {
+            let mut ids = self.ids(&wanted.begins).await?;
+            ids.sort_unstable();
+            ids.dedup();
+            let mut all = Vec::new();
+            for some in ids.chunks(SCANNED) {
+                let (now_ms, hashes) = self.hashes(some).await?;
+                let each = some.iter().zip(hashes).filter_map(|(id, hash)| seen(*id, hash, now_ms));
+                all.extend(each.filter(|seen| wanted.has(seen)));
+            }
+            Ok(wanted.sorted(all))
+        })
+    }
+
+    fn settle<'a>(&'a self, id: Id, decision: &'a Decision, token: Token) -> Reply<'a, Settled> {
+        Box::pin(async move {
+            let mut script = self.scripts.settle.key(key(id));
+            if let Decision::Answer(answer) = decision {
+                script.arg(&token.0[..]).arg(answer.encode());
+            }
+            let (word, lease): (String, i64) = self.run(&script).await?;
+            match word.as_str() {
+                "settled" => Ok(Settled::Answered),
+                "answered" => Ok(Settled::Forgotten(SeenAs::Answered)),
+                "in_doubt" => Ok(Settled::Forgotten(SeenAs::InDoubt)),
+                "already" => Ok(Settled::Already),
+                "under_way" => Ok(Settled::UnderWay { lease_until_ms: lease }),
+                "unknown" => Ok(Settled::Unknown),
+                word => Err(Error::Refused(format!("it says {word:?}"))),
+            }
+        })
+    }
+}
