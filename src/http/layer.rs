@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::HeaderName;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -144,6 +144,14 @@ impl Idempotency {
         self
     }
 
+    /// How long a request stays reserved whose service was [given up](super::GivenUp); 60 s if nothing is said. The service
+    /// may still be at work: meanwhile requests under its key are answered as while it is. After that the request is in
+    /// doubt.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.settings.grace = grace;
+        self
+    }
+
     /// How long a request waits for the first one under its key before it is answered 409; not at all if nothing is said.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = wait;
@@ -191,9 +199,19 @@ impl Idempotency {
         self
     }
 
-    /// What becomes of a request that may have been carried out; it is carried out again if nothing is said.
+    /// What becomes of a request that may have been carried out; it is carried out again if nothing is said. With
+    /// [`OnInDoubt::Refuse`] that is also one that the service has answered with 408, or with 500 or more: it may have done
+    /// its work before it has failed.
     pub fn on_in_doubt(mut self, choice: OnInDoubt) -> Self {
         self.settings.on_in_doubt = choice;
+        self
+    }
+
+    /// Statuses, 408 or of 500 and more, by which the service says that it has done nothing: with [`OnInDoubt::Refuse`]
+    /// too the next request is carried out after these. None if nothing is said; others change nothing. An answer that
+    /// has [`NotRun`](super::NotRun) among its extensions needs no such status.
+    pub fn released(mut self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
+        self.settings.released = statuses.into_iter().collect();
         self
     }
 

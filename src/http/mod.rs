@@ -1,4 +1,4 @@
-//! Idempotent HTTP requests: a client that repeats one gets the first answer, and the service behind is run once.
+//! Idempotent HTTP requests: a client that repeats one gets the first answer, and the service behind is not run again.
 //!
 //! [`Idempotency`] is a [tower](https://docs.rs/tower) layer, for axum or any other service; `ratchet proxy` is the same
 //! in front of a service in any language. A client names what it wants done by a key, in the header `Idempotency-Key`,
@@ -53,10 +53,11 @@
 //! | while the store is down | 503, and the service is not run |
 //! | while as many are at work as [may be](Idempotency::at_work_max) | 503, and the service is not run |
 //!
-//! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 500 or more
-//! is not, nor one of 401, 408, 425 or 429: the request is released, and the next one is carried out. Whoever carries a
-//! request out has a reservation, with a token and a lease, which is extended while it works. When it is frozen for longer
-//! and another one takes over, what it would remember is refused.
+//! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 401, 425 or 429
+//! is not: the request is released, and the next one is carried out. After one of 408, or of 500 or more, the next one is
+//! carried out as well, unless nothing may run twice: then it is [in doubt](Idempotency::on_in_doubt), but for what is
+//! [listed](Idempotency::released). Whoever carries a request out has a reservation, with a token and a lease, which is
+//! extended while it works. When it is frozen for longer and another one takes over, what it would remember is refused.
 //!
 //! **What is promised.** While the store keeps what it was told, a request under a key is not carried out again once it
 //! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves
@@ -83,7 +84,7 @@ mod work;
 
 pub use body::{Body, BodyError};
 pub use layer::{Guard, Idempotency};
-pub use outcome::{MayHaveRun, Outcome};
+pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome};
 pub use settings::OnStoreDown;
 // The proxy's, which is a part of the program.
 #[cfg(feature = "program")]
@@ -91,7 +92,7 @@ pub(crate) use problem::INSTANCE;
 #[cfg(feature = "program")]
 pub(crate) use remembering::{done_by_hand, dropped_by_hand};
 #[cfg(feature = "program")]
-pub(crate) use settings::{AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, LEASE, RETENTION};
+pub(crate) use settings::{AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, may_be_released};
 pub use time::Surroundings;
 #[cfg(feature = "program")]
 pub(crate) use work::is_stream;

@@ -1,4 +1,4 @@
-//! What has become of a request, for whoever counts.
+//! What has become of a request, for whoever counts; and what an answer says of the service behind it.
 
 /// What has become of a request; every answer has it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,7 +9,7 @@ pub enum Outcome {
     Unprotected,
     /// It was carried out, and its answer is remembered.
     Done,
-    /// It was carried out, and is forgotten: the next one under its key is carried out as well.
+    /// It was carried out, or not, and is forgotten: the next one under its key is carried out.
     Released,
     /// It was carried out, and its answer could not be remembered.
     NotRemembered,
@@ -78,6 +78,18 @@ impl Outcome {
 }
 
 /// Says of an answer that it is not the service's own, and that the service may have been run: a proxy puts it among the
-/// extensions of an answer that it gives in place of one that was lost or late. Such a request is in doubt.
+/// extensions of an answer that it gives in place of one that was lost. Such a request is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayHaveRun;
+
+/// Says that nobody waits for the service any more, which may still be at work: a proxy puts it among the extensions of an
+/// answer that it gives in place of one that is late, or ends an answer's body with it. Such a request is in doubt, and
+/// stays reserved for a [grace](super::Idempotency::grace).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing came in time")]
+pub struct GivenUp;
+
+/// Says of an answer that the service was not run, whatever its status: a proxy puts it among the extensions of an answer
+/// that it gives because it could not reach the service. Such a request is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotRun;

@@ -14,6 +14,8 @@ use crate::request::OnInDoubt;
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 3_600);
 /// How long a lease is if nothing is said.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// How long a request stays reserved whose service was given up, if nothing is said.
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
 /// The greatest body of a request, and of an answer that is remembered, if nothing is said.
 pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -53,6 +55,7 @@ pub(super) struct Settings {
     pub reservation_header: Option<HeaderName>,
     pub retention: Duration,
     pub lease: Duration,
+    pub grace: Duration,
     pub wait: Duration,
     pub store_wait: Duration,
     pub request_bytes_max: usize,
@@ -61,6 +64,25 @@ pub(super) struct Settings {
     pub bodies_bytes_max: usize,
     pub on_store_down: OnStoreDown,
     pub on_in_doubt: OnInDoubt,
+    /// Statuses after which a request is released although nothing may run twice.
+    pub released: Vec<StatusCode>,
+}
+
+/// What becomes of a request that was answered by the service itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Becomes {
+    /// Its answer is remembered.
+    Remembered,
+    /// It is forgotten: the next one is carried out.
+    Released,
+    /// The service has failed, perhaps after it had done something.
+    InDoubt,
+}
+
+/// Whether a list of statuses after which requests are released may have this one: those that say that the service has
+/// failed, and not whether it has done something before.
+pub(crate) fn may_be_released(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT
 }
 
 impl Default for Settings {
@@ -86,6 +108,7 @@ impl Default for Settings {
             reservation_header: None,
             retention: RETENTION,
             lease: LEASE,
+            grace: GRACE,
             wait: Duration::ZERO,
             store_wait: Duration::from_secs(5),
             request_bytes_max: BODY_BYTES_MAX,
@@ -94,6 +117,7 @@ impl Default for Settings {
             bodies_bytes_max: BODIES_BYTES_MAX,
             on_store_down: OnStoreDown::default(),
             on_in_doubt: OnInDoubt::default(),
+            released: Vec::new(),
         }
     }
 }
@@ -118,16 +142,22 @@ impl Settings {
         self.caller_required && caller.is_none_or(|caller| caller.trim_ascii().is_empty())
     }
 
-    /// Whether an answer of this status is remembered: all but those of servers that have failed, and those that say
-    /// that nothing was looked at yet, by which the same request is to be sent again.
-    pub fn remembers(&self, status: StatusCode) -> bool {
-        const NOT_YET: [StatusCode; 4] = [
-            StatusCode::UNAUTHORIZED,
-            StatusCode::REQUEST_TIMEOUT,
-            StatusCode::TOO_EARLY,
-            StatusCode::TOO_MANY_REQUESTS,
-        ];
-        !status.is_server_error() && !status.is_informational() && !NOT_YET.contains(&status)
+    /// What an answer of this status makes of its request. Some say that nothing was looked at yet, and ask for the same
+    /// request again. Others say that the service has failed: it may have done its work before that, so they are in doubt
+    /// where nothing may run twice.
+    pub fn becomes(&self, status: StatusCode) -> Becomes {
+        const NOT_YET: [StatusCode; 3] =
+            [StatusCode::UNAUTHORIZED, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
+        if NOT_YET.contains(&status) {
+            return Becomes::Released;
+        }
+        if !may_be_released(status) && !status.is_informational() {
+            return Becomes::Remembered;
+        }
+        match self.on_in_doubt {
+            OnInDoubt::Refuse if !self.released.contains(&status) => Becomes::InDoubt,
+            OnInDoubt::Refuse | OnInDoubt::Run => Becomes::Released,
+        }
     }
 }
 

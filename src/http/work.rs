@@ -2,7 +2,10 @@
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -13,15 +16,15 @@ use http::response::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use sha2::{Digest, Sha256};
-use tower_service::Service;
 
 use super::at_work::Counted;
 use super::body::{Body, BodyError};
-use super::outcome::{MayHaveRun, Outcome};
+use super::outcome::{GivenUp, MayHaveRun, NotRun, Outcome};
 use super::problem::Problem;
 use super::remembering::{self, Digested};
 use super::serve::{Guarded, Shared};
-use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply};
+use super::settings::Becomes;
+use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply};
 
 /// A lease is extended so many times before it would end.
 const EXTENSIONS: u32 = 3;
@@ -35,10 +38,19 @@ enum Ran<E> {
     Whole(Parts, Taken, Option<HeaderMap>),
     /// One whose body is too large for that, or streams.
     Large(Parts, Taken, Body),
-    /// One that is not remembered.
-    Forgotten(Response<Body>),
+    /// One that is not remembered: the next request is carried out.
+    Released(Response<Body>),
     /// It may have run, and gave nothing that could be remembered.
-    InDoubt(Unknown<E>),
+    InDoubt(Unknown<E>, Service),
+}
+
+/// What is known of a service that gave nothing that could be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Service {
+    /// It is at work no more.
+    Ended,
+    /// It may still be at work: nobody waits for it any more.
+    GivenUp,
 }
 
 /// What there is of an answer's body, counted among all bodies until it is remembered.
@@ -78,44 +90,57 @@ impl Guarded {
     /// Has the service carry the request out, which is reserved.
     pub async fn work<S, R>(self, held: Held, inner: S, request: Request<Body>) -> Result<Response<Body>, S::Error>
     where
-        S: Service<Request<Body>, Response = Response<R>>,
+        S: tower_service::Service<Request<Body>, Response = Response<R>>,
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
         let waited = self.shared.waiters.begin(self.id);
+        let is_extending = AtomicBool::new(false);
+        let mut keeping = pin!(self.keep(held, &is_extending));
         let ran = tokio::select! {
             biased;
-            ran = AssertUnwindSafe(self.shared.answer(inner, request)).catch_unwind() => match ran {
+            ran = AssertUnwindSafe(self.shared.answer(self.id, inner, request)).catch_unwind() => match ran {
                 Ok(ran) => ran,
-                Err(panicked) => Ran::InDoubt(Unknown::Panic(panicked)),
+                Err(panicked) => Ran::InDoubt(Unknown::Panic(panicked), Service::Ended),
             },
-            never = self.keep(held) => match never {},
+            never = &mut keeping => match never {},
         };
         let answer = match ran {
             Ran::Whole(parts, taken, trailers) => Ok(self.remember_whole(held, parts, taken, trailers).await),
             Ran::Large(parts, taken, rest) => Ok(Box::pin(self.remember_large(held, parts, taken, rest)).await),
-            Ran::Forgotten(answer) => {
+            Ran::Released(answer) => {
                 self.shared.release(held).await;
                 Ok(with(Outcome::Released, answer))
             }
-            Ran::InDoubt(unknown) => {
-                // Otherwise its lease ends, and it is one in doubt then.
-                if self.shared.settings.on_in_doubt == OnInDoubt::Run {
-                    self.shared.release(held).await;
-                }
-                unknown.give().map(|answer| with(Outcome::Released, answer))
+            Ran::InDoubt(unknown, service) => {
+                // An extension that comes after the last change would have the lease end as if somebody were at work.
+                let is_at_it = || is_extending.load(Ordering::Relaxed);
+                future::poll_fn(|context| {
+                    if is_at_it()
+                        && let Poll::Ready(never) = keeping.as_mut().poll(context)
+                    {
+                        match never {}
+                    }
+                    if is_at_it() { Poll::Pending } else { Poll::Ready(()) }
+                })
+                .await;
+                let outcome = self.shared.doubt(held, service).await;
+                unknown.give().map(|answer| with(outcome, answer))
             }
         };
         drop(waited);
         answer
     }
 
-    /// Extends the lease for as long as this is polled.
-    async fn keep(&self, held: Held) -> std::convert::Infallible {
+    /// Extends the lease for as long as this is polled, and says meanwhile whether it is at it.
+    async fn keep(&self, held: Held, is_extending: &AtomicBool) -> std::convert::Infallible {
         let Shared { settings, store, surroundings, .. } = &*self.shared;
         loop {
             surroundings.sleep(settings.lease / EXTENSIONS).await;
-            match self.shared.in_time(store.extend(held, settings.lease)).await {
+            is_extending.store(true, Ordering::Relaxed);
+            let extended = self.shared.in_time(store.extend(held, settings.lease)).await;
+            is_extending.store(false, Ordering::Relaxed);
+            match extended {
                 Ok(Kept::Yes) => {}
                 Ok(Kept::Fenced) => {
                     tracing::warn!(request = %self.id.short(), "a request that is at work was taken over: it was silent beyond its lease");
@@ -194,20 +219,46 @@ impl Guarded {
 }
 
 impl Shared {
+    /// What becomes of a request that may have been carried out.
+    async fn doubt(self: &Arc<Self>, held: Held, service: Service) -> Outcome {
+        let settings = &self.settings;
+        match (service, settings.on_in_doubt) {
+            // Whoever carried it out now would do so beside the service that was given up.
+            (Service::GivenUp, _) => self.lease(held, settings.grace).await,
+            (Service::Ended, OnInDoubt::Refuse) => self.lease(held, Duration::ZERO).await,
+            (Service::Ended, OnInDoubt::Run) => {
+                self.release(held).await;
+                return Outcome::Released;
+            }
+        }
+        Outcome::InDoubt
+    }
+
     /// Releases a reservation; nobody has to wait for it if the store does not do so at once.
     pub async fn release(self: &Arc<Self>, held: Held) {
-        let told = move |released| {
-            if let Err(error) = released {
+        self.settle(held, move |shared| shared.store.release(held)).await;
+    }
+
+    /// Has the lease of a request that is not worked at any more end after so long.
+    async fn lease(self: &Arc<Self>, held: Held, length: Duration) {
+        self.settle(held, move |shared| shared.store.extend(held, length)).await;
+    }
+
+    /// The last change of a reservation; nobody has to wait for it if the store does not make it at once. If it cannot be
+    /// made the lease ends as it was.
+    async fn settle(self: &Arc<Self>, held: Held, change: impl Fn(&Self) -> Reply<'_, Kept> + Send + Sync + 'static) {
+        let told = move |changed| {
+            if let Err(error) = changed {
                 let request = held.id.short();
                 tracing::warn!(%request, %error, "a request could not be released: its lease has to end");
             }
         };
-        match self.in_time(self.store.release(held)).await {
+        match self.in_time(change(self)).await {
             Err(Error::Unavailable(_)) => {
                 let shared = Arc::clone(self);
-                tokio::spawn(async move { told(shared.again(|| shared.store.release(held)).await) });
+                tokio::spawn(async move { told(shared.again(|| change(&shared)).await) });
             }
-            released => told(released),
+            changed => told(changed),
         }
     }
 
@@ -228,21 +279,38 @@ impl Shared {
     }
 
     /// Runs the service, and takes its answer as far as it is remembered.
-    async fn answer<S, R>(&self, mut inner: S, request: Request<Body>) -> Ran<S::Error>
+    async fn answer<S, R>(&self, id: Id, mut inner: S, request: Request<Body>) -> Ran<S::Error>
     where
-        S: Service<Request<Body>, Response = Response<R>>,
+        S: tower_service::Service<Request<Body>, Response = Response<R>>,
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
         let answer = match inner.call(request).await {
             Ok(answer) => answer.map(Body::stream),
-            Err(error) => return Ran::InDoubt(Unknown::Error(error)),
+            Err(error) => return Ran::InDoubt(Unknown::Error(error), Service::Ended),
         };
-        if answer.extensions().get::<MayHaveRun>().is_some() {
-            return Ran::InDoubt(Unknown::Answer(Box::new(answer)));
+        let said = answer.extensions();
+        if said.get::<GivenUp>().is_some() {
+            return Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::GivenUp);
         }
-        if !self.settings.remembers(answer.status()) {
-            return Ran::Forgotten(answer);
+        if said.get::<MayHaveRun>().is_some() {
+            return Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended);
+        }
+        if said.get::<NotRun>().is_some() {
+            return Ran::Released(answer);
+        }
+        match self.settings.becomes(answer.status()) {
+            Becomes::Remembered => {}
+            Becomes::Released => return Ran::Released(answer),
+            Becomes::InDoubt => {
+                let (request, status) = (id.short(), answer.status().as_u16());
+                tracing::warn!(
+                    request,
+                    status,
+                    "the service has failed, perhaps after it had done its work: the request is in doubt"
+                );
+                return Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended);
+            }
         }
         let (parts, mut body) = answer.into_parts();
         let mut taken = Taken { bytes: BytesMut::new(), counted: self.at_work.begin_body() };
@@ -260,9 +328,10 @@ impl Shared {
                 Ok(Err(frame)) => trailers = frame.into_trailers().ok().filter(|trailers| !trailers.is_empty()),
                 // Nobody was given anything of it yet, and half of it must not be given to all.
                 Err(error) => {
-                    let why = error.to_string();
-                    tracing::warn!(%why, "an answer under a key broke off: the request is in doubt");
-                    return Ran::InDoubt(Unknown::Answer(Box::new(Problem::AnswerLost.answer())));
+                    let (request, why) = (id.short(), error.to_string());
+                    tracing::warn!(request, %why, "an answer under a key broke off: the request is in doubt");
+                    let service = if error.is::<GivenUp>() { Service::GivenUp } else { Service::Ended };
+                    return Ran::InDoubt(Unknown::Answer(Box::new(Problem::AnswerLost.answer())), service);
                 }
             }
         }

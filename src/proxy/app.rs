@@ -136,11 +136,13 @@ fn set(layer: Idempotency, rule: &Rule) -> Idempotency {
         .fingerprint_headers(rule.fingerprint_headers.iter().cloned())
         .retention(rule.retention)
         .lease(rule.lease)
+        .grace(rule.grace)
         .wait(rule.wait)
         .request_bytes_max(rule.request_bytes_max)
         .answer_bytes_max(rule.answer_bytes_max)
         .on_store_down(rule.on_store_down)
-        .on_in_doubt(rule.on_in_doubt);
+        .on_in_doubt(rule.on_in_doubt)
+        .released(rule.released.iter().copied());
     let layer = match &rule.caller {
         Some(name) => layer.caller_header(name.clone()).caller_required(rule.caller_required),
         None => layer.caller(|_| None),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use crate::http::BodyError;
+use crate::http::{BodyError, GivenUp};
 
 /// A body whose next piece may not take longer than so long.
 pub struct Timed<B> {
@@ -22,11 +22,6 @@ pub struct Timed<B> {
 /// How far a request's body has been taken.
 #[derive(Clone, Default)]
 pub struct Sent(Arc<Mutex<Option<(Instant, bool)>>>);
-
-/// Why a body has ended.
-#[derive(Debug, thiserror::Error)]
-#[error("nothing came for {0:?}")]
-struct Silent(Duration);
 
 impl<B> Timed<B> {
     /// This body, with so long for each piece.
@@ -86,7 +81,7 @@ where
         }
         let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.wait)));
         std::task::ready!(sleep.as_mut().poll(context));
-        Poll::Ready(Some(Err(Silent(this.wait).into())))
+        Poll::Ready(Some(Err(GivenUp.into())))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -5,7 +5,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::upstream::Failure;
-use crate::http::{Body, MayHaveRun};
+use crate::http::{Body, GivenUp, MayHaveRun, NotRun};
 
 #[derive(Serialize)]
 struct Text<'a> {
@@ -26,20 +26,26 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
                 "nothing was done; send it again later",
             );
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            answer
+            saying(NotRun, answer)
         }
-        Failure::Lost(_) => may_have_run(problem(
-            StatusCode::BAD_GATEWAY,
-            "urn:ratchet:proxy:answer-lost",
-            "The service's answer was lost",
-            "the request may have been carried out; if it has a key, send it again with the same one",
-        )),
-        Failure::Late => may_have_run(problem(
-            StatusCode::GATEWAY_TIMEOUT,
-            "urn:ratchet:proxy:answer-late",
-            "The service does not answer in time",
-            "the request may have been carried out; if it has a key, send it again with the same one",
-        )),
+        Failure::Lost(_) => saying(
+            MayHaveRun,
+            problem(
+                StatusCode::BAD_GATEWAY,
+                "urn:ratchet:proxy:answer-lost",
+                "The service's answer was lost",
+                "the request may have been carried out; if it has a key, send it again with the same one",
+            ),
+        ),
+        Failure::Late => saying(
+            GivenUp,
+            problem(
+                StatusCode::GATEWAY_TIMEOUT,
+                "urn:ratchet:proxy:answer-late",
+                "The service does not answer in time",
+                "the request may have been carried out; if it has a key, send it again with the same one",
+            ),
+        ),
     }
 }
 
@@ -76,8 +82,9 @@ pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
     None
 }
 
-fn may_have_run(mut answer: Response<Body>) -> Response<Body> {
-    answer.extensions_mut().insert(MayHaveRun);
+/// An answer that says this of the service.
+fn saying<T: Clone + Send + Sync + 'static>(what: T, mut answer: Response<Body>) -> Response<Body> {
+    answer.extensions_mut().insert(what);
     answer
 }
 

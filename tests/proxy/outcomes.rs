@@ -1,14 +1,19 @@
 //! What becomes of requests: each outcome, with its answer and its count.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::client::{charge, for_two, metric, outcomes, page, request, send, two, whole};
-use super::service::{Service, answer};
-use crate::program::Room;
+use super::service::{Broken, Service, answer};
+use crate::program::{Room, WAIT};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn first_answer_is_given_again_and_something_else_is_refused() {
@@ -185,6 +190,63 @@ async fn answer_that_is_late_is_in_doubt() {
     // What has no key is late as well.
     assert_eq!(send(proxy.address, request("GET", "/", &[], "")).await.status(), 504);
     assert_eq!(service.runs(), 2);
+}
+
+/// Found by an audit: the proxy had given a slow service up, and whoever came again ran it once more, beside itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn service_that_was_given_up_is_not_run_beside_itself() {
+    const WORK: Duration = Duration::from_secs(3);
+    let (at_work, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (count, known) = (Arc::clone(&at_work), Arc::clone(&most));
+    let service = Service::start(move |request| {
+        let (at_work, most) = (Arc::clone(&count), Arc::clone(&known));
+        async move {
+            drop(request.into_body().collect().await);
+            // Whoever has asked may be gone: it goes on, as many a service does.
+            tokio::spawn(async move {
+                most.fetch_max(at_work.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(WORK).await;
+                at_work.fetch_sub(1, Ordering::SeqCst);
+            })
+            .await
+            .unwrap();
+            answer(201, "{}")
+        }
+    })
+    .await;
+    let room = Room::new();
+    let proxy = room.start(&service.url(), "timeout: 1s\ngrace: 4s\nlease: 1s");
+    let late = send(proxy.address, charge("k", "{}")).await;
+    assert_eq!((late.status(), late.problem().as_str()), (504, "urn:ratchet:proxy:answer-late"));
+    let start = Instant::now();
+    let meanwhile = send(proxy.address, charge("k", "{}")).await;
+    assert_eq!((meanwhile.status(), meanwhile.problem().as_str()), (409, "urn:ratchet:idempotency:in-progress"));
+    assert_eq!(meanwhile.header("retry-after"), Some("1"));
+    while send(proxy.address, charge("k", "{}")).await.status() == 409 {
+        assert!(start.elapsed() < WAIT, "it is reserved for ever");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(start.elapsed() > Duration::from_secs(4), "it is carried out again when its grace is over");
+    assert_eq!((service.runs(), most.load(Ordering::SeqCst)), (2, 1));
+    assert_eq!(outcomes(proxy.metrics, "released").await, 0.0, "nobody knows");
+}
+
+/// The same of an answer that was begun, and does not go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn service_that_stops_in_mid_answer_is_not_run_beside_itself() {
+    let begun = async |_| {
+        let first = futures_util::stream::iter([Ok::<_, Broken>(Frame::data(Bytes::from_static(b"{")))]);
+        let endless = StreamBody::new(first.chain(futures_util::stream::pending())).boxed_unsync();
+        http::Response::new(endless)
+    };
+    let (room, service) = (Room::new(), Service::start(begun).await);
+    let proxy = room.start(&service.url(), "timeout: 1s\nlease: 1s");
+    let late = send(proxy.address, charge("k", "{}")).await;
+    assert_eq!((late.status(), late.problem().as_str()), (502, "urn:ratchet:idempotency:answer-lost"));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let meanwhile = send(proxy.address, charge("k", "{}")).await;
+    assert_eq!((meanwhile.status(), meanwhile.problem().as_str()), (409, "urn:ratchet:idempotency:in-progress"));
+    assert_eq!(service.runs(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,10 @@ const HEADER_NAME: Type = Type::Text("a header's name");
 const HEADER_NAMES: Type = Type::ListOrNone("a list of headers' names", &HEADER_NAME);
 const CALLERS: Type = Type::AnyOf("a header's name, `none`, or a mapping", &[HEADER_NAME, Type::mapping(&CALLER_OF)]);
 const FILE: Type = Type::Text("a file's path");
+const STATUS: Type = Type::AnyOf(
+    "408, or a status from 500 to 599",
+    &[Type::Integer("408", 408, 408), Type::Integer("a status from 500 to 599", 500, 599)],
+);
 
 /// A type of a few words.
 macro_rules! words {
@@ -21,7 +25,7 @@ macro_rules! with_rule {
     ($($own:expr,)*) => {
         &[
             $($own,)*
-            KEY, HEADER, CALLER, RETENTION, WAIT, LEASE, ON_IN_DOUBT, ON_STORE_DOWN, FINGERPRINT_OF, REMEMBERED,
+            KEY, HEADER, CALLER, RETENTION, WAIT, LEASE, GRACE, ON_IN_DOUBT, RELEASED, ON_STORE_DOWN, FINGERPRINT_OF, REMEMBERED,
             REQUEST_BYTES_MAX, ANSWER_BYTES_MAX, TIMEOUT, RESERVATION_HEADER,
         ]
     };
@@ -214,14 +218,31 @@ const LEASE: Key = Key::optional(
     "how long whoever carries a request out may be silent before it counts as in doubt; at least `1s`",
 )
 .or(Omitted::Is("30s"));
+const GRACE: Key = Key::optional(
+    "grace",
+    Type::Duration,
+    "grace: 5m",
+    "how long a request stays reserved after its `timeout`, since the service may still be at work: others under its key are \
+     answered as while it is. After that it is in doubt. `timeout` and `grace` together are to be longer than the service \
+     ever works",
+)
+.or(Omitted::Is("60s"));
 const ON_IN_DOUBT: Key = Key::optional(
     "on_in_doubt",
     words!["run", "refuse"],
     "on_in_doubt: refuse",
     "a request may have been carried out and nobody knows: `run` carries it out again (at least once), `refuse` never does \
-     (at most once)",
+     (at most once), and an answer of 408, or of 500 or more, leaves it [in doubt](#in-doubt) too",
 )
 .or(Omitted::Is("run"));
+const RELEASED: Key = Key::optional(
+    "released",
+    Type::ListOrNone("a list of statuses, each 408 or from 500 to 599", &STATUS),
+    "released: [503]",
+    "with `on_in_doubt: refuse`: statuses, 408 or from 500 to 599, by which the service says that it has done nothing. After \
+     these a request is released, and the next one is carried out",
+)
+.or(Omitted::Words("none"));
 const ON_STORE_DOWN: Key = Key::optional(
     "on_store_down",
     words!["refuse", "pass"],

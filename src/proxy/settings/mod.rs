@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method};
+use http::{HeaderName, Method, StatusCode};
 use rustls::ServerConfig;
 
 use super::routes::Pattern;
@@ -114,8 +114,12 @@ pub struct Rule {
     pub wait: Duration,
     /// How long a reservation is good for.
     pub lease: Duration,
+    /// How long a request stays reserved whose service was given up.
+    pub grace: Duration,
     /// What becomes of what may have been carried out.
     pub on_in_doubt: OnInDoubt,
+    /// Statuses by which the service says that it has done nothing.
+    pub released: Vec<StatusCode>,
     /// What is done while the store is down.
     pub on_store_down: OnStoreDown,
     /// Headers that count as part of a request.

@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::rule::{defaults, rule};
 use super::{Bounds, Config, KeyUse, Route, Rule, keys};
+use crate::http::request::OnInDoubt;
 use crate::http::{AT_WORK_MAX, BODIES_BYTES_MAX};
 use crate::observe::logs;
 use crate::proxy::COMMAND_LINE;
@@ -180,6 +181,7 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
         let methods = fields.get("methods").and_then(|field| reader.list(field)).unwrap_or_default();
         let methods = methods.iter().filter_map(|field| method(field, reader)).collect();
         let rule = rule(&fields, base, store, reader);
+        warn_of_unused_statuses(&fields, uses_statuses(&rule), reader);
         is_taken_as_given |= rule.key != KeyUse::Off && fields.get("caller").is_none();
         let Some(path) = path else { continue };
         let route = Route { path: Some(path.value), methods, rule };
@@ -191,10 +193,26 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
         routes.push(route);
     }
     routes.push(Route { path: None, methods: Vec::new(), rule: base.clone() });
+    let is_used = routes.iter().any(|route| uses_statuses(&route.rule));
+    warn_of_unused_statuses(top, is_used, reader);
     if is_taken_as_given && top.get("caller").is_none() {
         warn_of_unsaid_callers(top, reader);
     }
     routes
+}
+
+/// Where all that fails is carried out again, a list of what is says nothing.
+fn uses_statuses(rule: &Rule) -> bool {
+    rule.key != KeyUse::Off && rule.on_in_doubt == OnInDoubt::Refuse
+}
+
+/// What is written in a rule, and used by none.
+fn warn_of_unused_statuses(fields: &Fields<'_>, is_used: bool, reader: &mut Reader<'_>) {
+    let Some(place) = fields.get("released").map(Field::place).filter(|_| !is_used) else { return };
+    let message =
+        "`released` is of no use: after every answer of 408, or of 500 or more, the next request is carried out";
+    let help = "write `on_in_doubt: refuse`, by which only these statuses release a request, or leave `released` out";
+    reader.report.warning((&reader.file, place), message.to_owned(), "not used", help);
 }
 
 /// Who a caller is decides who gets whose answers: whoever writes a file has to have looked at it.

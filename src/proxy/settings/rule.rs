@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 
 use super::read::{choice, given, millis, size};
 use super::{KeyUse, Rule, keys};
 use crate::dedup::Path;
 use crate::http::request::OnInDoubt;
-use crate::http::{BODY_BYTES_MAX, LEASE, OnStoreDown, RETENTION};
+use crate::http::{BODY_BYTES_MAX, GRACE, LEASE, OnStoreDown, RETENTION, may_be_released};
 use crate::yaml::{Field, Fields, Place, Placed, Reader, Value, units};
 
 /// The shortest lease: it is extended three times before it ends.
@@ -28,7 +28,9 @@ pub fn defaults() -> Rule {
         retention: RETENTION,
         wait: Duration::ZERO,
         lease: LEASE,
+        grace: GRACE,
         on_in_doubt: OnInDoubt::default(),
+        released: Vec::new(),
         on_store_down: OnStoreDown::default(),
         fingerprint_headers: Vec::new(),
         fingerprint_except: Vec::new(),
@@ -62,7 +64,9 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
         retention: given(fields, "retention", reader).unwrap_or(base.retention),
         wait: wait.unwrap_or(base.wait),
         lease: lease.map_or(base.lease, |lease| millis(lease.value)),
+        grace: given(fields, "grace", reader).unwrap_or(base.grace),
         on_in_doubt: choice(fields, "on_in_doubt", &doubt, reader).unwrap_or(base.on_in_doubt),
+        released: items(fields, "released", reader, status).unwrap_or_else(|| base.released.clone()),
         on_store_down: choice(fields, "on_store_down", &down, reader).unwrap_or(base.on_store_down),
         request_bytes_max: size(fields, "request_bytes_max", (1, REQUEST_BYTES_MAX), reader)
             .unwrap_or(base.request_bytes_max),
@@ -160,6 +164,11 @@ fn check_together(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
             "answers are to be remembered for less time than a request may be at work: `retention`, `lease`".to_owned();
         reader.mistake(place, message, "here", "raise `retention`, or lower `lease`");
     }
+}
+
+/// A status that does not say whether the service has done something.
+fn status(text: &str) -> Option<StatusCode> {
+    StatusCode::from_bytes(text.as_bytes()).ok().filter(|status| may_be_released(*status))
 }
 
 fn header_name(text: &str) -> Option<HeaderName> {

@@ -173,6 +173,41 @@ fn what_is_left_unprotected_or_of_no_use_is_warned_about() {
     assert!(loaded(&format!("{postgres}reservation_header: x-r\ncaller: none\n")).warnings.is_empty());
 }
 
+/// An answer of these says that the service has failed, and some services fail only before they have done anything.
+#[test]
+fn statuses_that_release_a_request_are_those_of_failures() {
+    let text = format!(
+        "{SMALL}caller: none\non_in_doubt: refuse\nreleased: [503, 408]\nroutes:\n  - {{path: /a, released: []}}\n  - {{path: /b}}\n"
+    );
+    let config = loaded(&text);
+    let all: Vec<Vec<u16>> =
+        config.routes.iter().map(|route| route.rule.released.iter().map(StatusCode::as_u16).collect()).collect();
+    assert_eq!(all, [vec![], vec![503, 408], vec![503, 408]]);
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    for status in ["200", "404", "429", "600", "'503 '", "all"] {
+        refused(
+            &format!("on_in_doubt: refuse\nreleased: [{status}]\n"),
+            "`released` must be a list of statuses, each 408 or from 500 to 599",
+        );
+    }
+    refused("on_in_doubt: refuse\nreleased: 503\n", "`released` must be a list of statuses");
+    assert!(loaded(SMALL).routes[0].rule.released.is_empty(), "none if nothing is said");
+}
+
+#[test]
+fn statuses_that_release_nothing_more_are_warned_of() {
+    for (more, line) in [
+        ("released: [503]\n", Some(4)),
+        ("released: [503]\nroutes: [{path: /a, on_in_doubt: refuse}]\n", None),
+        ("routes:\n  - {path: /a, released: [503]}\n", Some(5)),
+        ("on_in_doubt: refuse\nroutes:\n  - {path: /a, released: [503], on_in_doubt: run}\n", Some(6)),
+        ("on_in_doubt: refuse\nroutes:\n  - {path: /a, released: [503]}\n", None),
+    ] {
+        let lines: Vec<usize> = warned(&format!("{more}caller: none\n")).iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, Vec::from_iter(line), "{more}");
+    }
+}
+
 /// What a text is told to write instead.
 #[track_caller]
 fn told(text: &str, words: &[&str]) {

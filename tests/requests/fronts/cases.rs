@@ -103,20 +103,46 @@ pub async fn refusal_by_the_service_is_remembered(place: Place) {
 
 /// rocket-rides-atomic: an internal error: 500, and unlocked.
 pub async fn failure_of_the_service_is_not_remembered(place: Place) {
-    are_not_remembered(&Front::on(place).await, [500, 502, 503, 504]).await;
+    are_not_remembered(&Front::on(place).await, &[500, 502, 503, 504]).await;
 }
 
 /// Found by a review: a client that has no token yet, or comes too soon, sends the same request again, and is heard then.
 pub async fn refusal_that_asks_to_come_again_is_not_remembered(place: Place) {
-    are_not_remembered(&Front::on(place).await, [401, 408, 425, 429]).await;
+    are_not_remembered(&Front::on(place).await, &[401, 408, 425, 429]).await;
+}
+
+/// Found by an audit: a service that fails after it has charged the card answers 500, and the card is charged again.
+pub async fn failure_of_the_service_is_in_doubt_where_nothing_may_run_twice(place: Place) {
+    let front = Front::set(place, &[Set::RefuseInDoubt]).await;
+    for status in [408, 500, 502, 503, 504, 599] {
+        let key = new_key();
+        let ask = || Ask::under(&key).with("x-status", format!("{status} 201"));
+        assert_eq!(front.send(ask()).await.whole(), (status, format!("run 1 of {key}").as_str()), "it is passed on");
+        for _ in 0..2 {
+            let doubt = front.send(ask()).await;
+            assert_eq!((doubt.status.as_u16(), doubt.problem().as_str()), (409, "in-doubt"), "{status}");
+        }
+        assert_eq!(front.runs.count(&key), 1, "{status}");
+    }
+    are_not_remembered(&front, &[401, 425, 429]).await;
+}
+
+/// A service that says 503 before it has begun anything.
+pub async fn failure_that_is_listed_releases_where_nothing_may_run_twice(place: Place) {
+    let front = Front::set(place, &[Set::RefuseInDoubt, Set::Released(&[503, 408])]).await;
+    are_not_remembered(&front, &[503, 408, 401]).await;
+    let key = new_key();
+    let ask = || Ask::under(&key).with("x-status", "500 201");
+    assert_eq!(front.send(ask()).await.status, 500);
+    assert_eq!((front.send(ask()).await.problem().as_str(), front.runs.count(&key)), ("in-doubt", 1));
 }
 
 /// What follows an answer of these is carried out, and remembered.
-async fn are_not_remembered(front: &Front, statuses: [u16; 4]) {
+async fn are_not_remembered(front: &Front, statuses: &[u16]) {
     for status in statuses {
         let key = new_key();
         let ask = || Ask::under(&key).with("x-status", format!("{status} 201"));
-        assert_eq!(front.send(ask()).await.status, status);
+        assert_eq!(front.send(ask()).await.status, *status);
         let second = front.send(ask()).await;
         assert_eq!((second.status.as_u16(), second.is_replayed()), (201, false), "{status}");
         let third = front.send(ask()).await;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use http::HeaderName;
-use ratchet::http::Idempotency;
+use http::{HeaderName, StatusCode};
+use ratchet::http::{Idempotency, OnInDoubt};
 
 /// A setting.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,9 @@ pub enum Set {
     AtWorkMax(usize),
     BodiesBytesMax(usize),
     ReservationHeader(&'static str),
+    /// Nothing runs twice.
+    RefuseInDoubt,
+    Released(&'static [u16]),
 }
 
 impl Set {
@@ -51,6 +54,10 @@ impl Set {
             Set::AtWorkMax(requests) => layer.at_work_max(requests),
             Set::BodiesBytesMax(bytes) => layer.bodies_bytes_max(bytes),
             Set::ReservationHeader(header) => layer.reservation_header(name(header)),
+            Set::RefuseInDoubt => layer.on_in_doubt(OnInDoubt::Refuse),
+            Set::Released(statuses) => {
+                layer.released(statuses.iter().map(|status| StatusCode::from_u16(*status).expect("a status")))
+            }
         }
     }
 
@@ -76,6 +83,8 @@ impl Set {
             Set::AtWorkMax(requests) => format!("at_work_max: {requests}"),
             Set::BodiesBytesMax(bytes) => format!("bodies_bytes_max: {bytes}B"),
             Set::ReservationHeader(header) => format!("reservation_header: {header}"),
+            Set::RefuseInDoubt => "on_in_doubt: refuse".to_owned(),
+            Set::Released(statuses) => format!("released: {statuses:?}"),
         };
         line + "\n"
     }

@@ -29,6 +29,8 @@ pub struct Case<'a> {
     /// Those that were reserved, by their beginning.
     pub runs: Vec<&'a Run>,
     pub unprotected: Vec<&'a Run>,
+    /// When a process was killed.
+    pub kills: &'a [Duration],
     /// The answers, and all that was given.
     pub answers: Vec<&'a Given>,
     pub given: Vec<&'a Given>,
@@ -49,7 +51,7 @@ impl<'a> Case<'a> {
         let answers = given.iter().copied().filter(|given| given.is_final()).collect();
         // One that takes longer than half a lease is not used.
         let reserve_max = lease / 2;
-        Case { key, terms, clock, lease, reserve_max, runs, unprotected, answers, given }
+        Case { key, terms, clock, lease, reserve_max, runs, unprotected, kills: &book.kills, answers, given }
     }
 
     pub fn wrong(&self) -> Vec<String> {
@@ -132,15 +134,22 @@ impl<'a> Case<'a> {
         for (number, run) in self.runs.iter().enumerate() {
             for former in &self.runs[..number] {
                 let (ended, end) = former.end();
-                if self.terms.is_quiet && ended > run.begun {
+                if self.terms.is_quiet && ended > run.begun && !self.is_forgotten_by_a_crash(former, run) {
                     wrong.push(format!("two are at work at once, and nobody was silent: {former:?}, {run:?}"));
                 }
                 let may_not = self.terms.on_in_doubt == OnInDoubt::Refuse && !self.is_forgotten(former, run);
-                if may_not && (ended > run.begun || end != End::Failed) {
+                if may_not && (ended > run.begun || end != End::Declined) {
                     wrong.push(format!("it may have been carried out, and is again: {former:?}, {run:?}"));
                 }
             }
         }
+    }
+
+    /// Whether that one was given up, and after that the process that held its reservation ended with its store: nobody
+    /// knows then what is reserved.
+    fn is_forgotten_by_a_crash(&self, former: &Run, run: &Run) -> bool {
+        let between = |kill: &Duration| former.begun < *kill && *kill < run.begun;
+        former.end().1 == End::GivenUp && self.terms.kind == Kind::Embedded && self.kills.iter().any(between)
     }
 
     /// Whether that one was carried out may have been forgotten when this one was reserved: it is remembered from its
@@ -188,6 +197,12 @@ impl<'a> Case<'a> {
             for former in &self.runs[..number] {
                 self.note_two(former, run, reached);
             }
+            match run.end().1 {
+                End::Failed => reached.note("failed"),
+                End::Declined => reached.note("declined"),
+                End::GivenUp => reached.note("given up"),
+                End::Answered | End::Unknown | End::Killed => {}
+            }
             // It was at work when the machine crashed, and nothing is in doubt after that: it is a new one.
             let (ended, end) = run.end();
             if end == End::Killed && crashes.contains(&ended) && self.given.iter().any(|given| given.at > ended) {
@@ -231,8 +246,13 @@ impl<'a> Case<'a> {
             if end == End::Answered && self.answers.iter().any(|one| replayed(&one) && one.at >= ended) {
                 reached.note("zombie");
             }
-        } else if end == End::Killed {
-            reached.note("again after a kill");
+            return;
+        }
+        match end {
+            End::Killed => reached.note("again after a kill"),
+            End::GivenUp => reached.note("again after it was given up"),
+            End::Declined if self.terms.on_in_doubt == OnInDoubt::Refuse => reached.note("again after it declined"),
+            End::Declined | End::Answered | End::Failed | End::Unknown => {}
         }
     }
 }

@@ -29,9 +29,10 @@ impl Reached {
         let large = ["large, cut off", "large, its digest"];
         let time = ["clock set forth", "clock set back", "forgotten", "tidied", "replayed long after"];
         let down = ["unprotected", "passed on", "passed on, then reserved"];
+        let ends = ["failed", "declined", "again after it declined", "given up", "again after it was given up"];
         let disk =
             ["crashed", "writes lost", "reservation lost", "answer there after a crash", "doubt there after a crash"];
-        for what in all.into_iter().chain(more).chain(large).chain(time).chain(down).chain(disk) {
+        for what in all.into_iter().chain(more).chain(large).chain(time).chain(down).chain(disk).chain(ends) {
             assert!(self.0.contains_key(what), "{what} was never reached: {self:?}");
         }
     }
@@ -61,8 +62,12 @@ impl Run {
 pub enum End {
     /// It has done its work, and said so.
     Answered,
-    /// It has failed, and said so.
+    /// It has failed, and said so: it may have done its work before.
     Failed,
+    /// It has said that it has done nothing.
+    Declined,
+    /// Nobody has waited for it any longer, and it has gone on for a while.
+    GivenUp,
     /// Nobody knows.
     Unknown,
     /// Its process was killed.
@@ -92,6 +97,8 @@ impl Given {
 pub struct Ledger {
     pub runs: Vec<Run>,
     pub given: Vec<Given>,
+    /// When a process was killed.
+    pub kills: Vec<Duration>,
     /// When the machine has crashed.
     pub crashes: Vec<Duration>,
     pub reached: Reached,

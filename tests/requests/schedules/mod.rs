@@ -1,6 +1,7 @@
 //! Goal: in any schedule, with processes that die and freeze, a line that loses calls and answers, clients that give up
 //! and repeat, and services that fail: what was answered is not carried out again, all answers are equal, two are at work
-//! at once only where one was silent for longer than its lease, and nothing runs twice where it must not. That holds for
+//! at once only where one was silent for longer than its lease, a service that was given up is not run beside itself, and
+//! nothing runs twice where it must not, but what the service says it has not done. That holds for
 //! as long as an answer is remembered, by the store's own clock, which is set forth and back; after that nothing of it is
 //! left. A store that crashes with its machine loses what it has not synced, and no answer. Where requests are passed on
 //! while the store is down, they are while it is, and at no other time.

@@ -12,7 +12,7 @@ use super::client::{Client, Proxies};
 use super::judge::Case;
 use super::ledger::{Book, END, Reached};
 use super::mistake::Mistake;
-use super::shop::{ANSWER_BYTES_MAX, Shop};
+use super::shop::{ANSWER_BYTES_MAX, DECLINES, GRACE, Shop};
 use super::store::Simulated;
 use super::terms::{Kind, Terms};
 use super::world::{OUTSIDE, Process, World};
@@ -131,11 +131,13 @@ impl Simulation {
         let surroundings = Arc::new(Process { world: self.world.clone(), number: process });
         let layer = Idempotency::new(self.store.clone())
             .lease(LEASE)
+            .grace(GRACE)
             .answer_bytes_max(ANSWER_BYTES_MAX)
             .store_wait(STORE_WAIT)
             .wait(Duration::from_millis(if self.world.chance(500) { 0 } else { 2_000 }))
             .retention(self.terms.retention)
             .on_in_doubt(self.terms.on_in_doubt)
+            .released([DECLINES])
             .on_store_down(self.terms.on_store_down)
             .surroundings(surroundings);
         let shop = Shop { world: self.world.clone(), book: Arc::clone(&self.book), process };
@@ -229,6 +231,7 @@ impl Simulation {
         self.reach("killed");
         self.seen.lock().expect("no panic")[process] = None;
         let was_there = self.proxies[process].take().is_some();
+        self.book.lock().expect("no panic").kills.push(self.world.now());
         if self.terms.kind == Kind::Shared || !was_there {
             return;
         }
