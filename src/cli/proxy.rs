@@ -6,13 +6,15 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::stderr::say;
 use super::{Failure, inputs};
+use crate::http::OnStoreDown;
 use crate::http::request::OnInDoubt;
 use crate::observe::logs;
-use crate::proxy::{self, Config, Given, KeyUse, Route};
+use crate::proxy::{self, Config, Given, KeyUse, Route, Rule};
 use crate::worker;
 use crate::yaml::Process;
 use crate::yaml::units::show_duration;
@@ -86,6 +88,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     started.map_err(|error| Failure::input(error.to_string(), "set `log.level`"))?;
     config.warnings.iter().for_each(worker::log_warning);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), upstream = config.upstream.url(), "starting a proxy");
+    config
+        .routes
+        .iter()
+        .for_each(|route| tracing::info!(route = route.name(), promise = promise(route), "what is promised"));
     match proxy::run(config, stop) {
         Ok(()) => {
             tracing::info!("stopped");
@@ -177,11 +183,30 @@ fn promise(route: &Route) -> String {
         KeyUse::Optional => "with a key",
     };
     let kept = show_duration(route.rule.retention);
-    let doubt = match route.rule.on_in_doubt {
-        OnInDoubt::Run => "carried out again where nobody knows (at least once)",
-        OnInDoubt::Refuse => "refused where nobody knows (at most once)",
+    let doubt = doubt(&route.rule);
+    let down = match route.rule.on_store_down {
+        OnStoreDown::Refuse => "",
+        OnStoreDown::Pass => "; while the store does not answer neither is promised",
     };
-    format!("{methods}{key}, answered again for {kept} without being carried out; {doubt}")
+    format!("{methods}{key}, answered again for {kept} without being carried out; {doubt}{down}")
+}
+
+/// What becomes of a request that may have been carried out, and when that is so.
+fn doubt(rule: &Rule) -> String {
+    let (what, within) = match rule.on_in_doubt {
+        OnInDoubt::Run => ("carried out again where nobody knows (at least once)", rule.timeout + rule.grace),
+        OnInDoubt::Refuse => ("refused where nobody knows (at most once)", rule.timeout),
+    };
+    let within = show_duration(within);
+    let released: Vec<&str> = rule.released.iter().map(StatusCode::as_str).collect();
+    let but = match rule.on_in_doubt {
+        OnInDoubt::Refuse if !released.is_empty() => format!(", but for {},", released.join(" and ")),
+        OnInDoubt::Refuse | OnInDoubt::Run => String::new(),
+    };
+    format!(
+        "{what}: if the proxy dies in mid-request, or if the service's answer is lost, is 408 or 5xx{but} or has not begun \
+         within {within}"
+    )
 }
 
 #[cfg(test)]
@@ -201,6 +226,28 @@ mod tests {
             "  store        embedded, in d",
         ] {
             assert!(summary.contains(line), "{line}\n{summary}");
+        }
+    }
+
+    /// Found by an audit: "once" was said of what may be carried out twice if the proxy dies.
+    #[test]
+    fn promise_says_what_is_in_doubt_and_what_becomes_of_it() {
+        let of = |more: &str| {
+            let text = format!("listen: 127.0.0.1:0\nupstream: http://a:1\nstore: {{embedded: {{dir: d}}}}\n{more}\n");
+            promise(&proxy::load_text("proxy.yaml", &text, &Process).unwrap().routes[0])
+        };
+        let run = "carried out again where nobody knows (at least once): if the proxy dies in mid-request, or if the \
+                   service's answer is lost, is 408 or 5xx or has not begun within 2m";
+        let refuse = "refused where nobody knows (at most once): if the proxy dies in mid-request, or if the service's \
+                      answer is lost, is 408 or 5xx";
+        for (more, words) in [
+            ("", run.to_owned()),
+            ("on_in_doubt: refuse", format!("{refuse} or has not begun within 1m")),
+            ("on_in_doubt: refuse\nreleased: [503]", format!("{refuse}, but for 503, or has")),
+            ("on_in_doubt: refuse\nreleased: [503, 408]", format!("{refuse}, but for 503 and 408, or has")),
+            ("on_store_down: pass", format!("{run}; while the store does not answer neither is promised")),
+        ] {
+            assert!(of(more).contains(&words), "{more}: {}", of(more));
         }
     }
 }
