@@ -45,7 +45,27 @@ fn age_ms(since: i64, wall_ms: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::age_ms;
+    use super::{Lag, age_ms};
+    use crate::observe::Metrics;
+    use crate::record::TopicPartition;
+
+    #[test]
+    fn what_came_in_while_no_broker_answered_is_older_than_the_first_answer() {
+        let (metrics, mut lag) = (Metrics::new(), Lag::default());
+        let task = metrics.task("shop", &TopicPartition::new("orders", 0));
+        let shown = |name: &str| {
+            let text = metrics.render();
+            let line = text.lines().find(|line| line.starts_with(&format!("{name}{{"))).map(str::to_owned);
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        };
+        // Everything was read by 40 s, and nobody has said anything since.
+        lag.publish(0, (100_000, Some(40_000)), &task);
+        lag.publish(0, (101_000, None), &task);
+        assert_eq!(shown("ratchet_lag_measured_timestamp_seconds"), Some(40.0));
+        lag.publish(1, (102_000, Some(102_000)), &task);
+        assert_eq!(shown("ratchet_lag_seconds"), Some(62.0));
+        assert_eq!(shown("ratchet_lag_measured_timestamp_seconds"), Some(102.0));
+    }
 
     #[test]
     fn extreme_timestamps_do_not_overflow_the_age() {
