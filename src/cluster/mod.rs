@@ -2,7 +2,8 @@
 //! writes, a reader for changelogs, and the queries that a takeover needs.
 //!
 //! The engine is written once against these traits. [`kafka`] speaks to Apache Kafka and is the only
-//! room that knows rdkafka; [`embedded`] keeps topics in one folder.
+//! room that knows rdkafka; [`embedded`] keeps topics in one folder. [`Contact`] is what a process knows of the
+//! brokers of a cluster.
 //!
 //! No call blocks for longer than the deadline it documents; whatever may take as long as another
 //! owner's transaction (settling a takeover) is started and then polled.
@@ -10,33 +11,21 @@
 //! **Failure**: every call returns an [`Error`] whose [`ErrorKind`] says what to do next. A kind is a
 //! promise: an implementation that cannot tell uses [`ErrorKind::Unknown`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::format::ChangelogOffset;
 use crate::record::{Headers, Record, TopicPartition};
 
+mod contact;
 pub mod embedded;
+mod error;
 pub mod kafka;
+mod topic;
 
-/// The id that a cluster gives a topic when it is created; a topic that is deleted and recreated
-/// under the same name gets another one (KIP-516).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct TopicId(pub [u8; 16]);
-
-impl TopicId {
-    /// Whether the cluster gave one: a broker without topic ids returns zero.
-    pub fn is_known(self) -> bool {
-        self != Self::default()
-    }
-}
-
-impl fmt::Display for TopicId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
+pub use contact::{Admitted, Contact};
+pub use error::{Denied, Detail, Error, ErrorKind};
+pub use topic::{NewTopic, Rights, TopicDescription, TopicId, TopicOutline};
 
 /// Records of any number of partitions, each partition's in offset order. Reused from poll to poll.
 pub trait RecordBatch: Default {
@@ -127,80 +116,6 @@ pub struct OffsetCommit {
     pub partition: TopicPartition,
     /// The next offset to read and the text stored with it.
     pub committed: CommittedOffset,
-}
-
-/// What a cluster knows about a topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicDescription {
-    /// The topic's id.
-    pub id: TopicId,
-    /// How many partitions it has.
-    pub partition_count: i32,
-    /// `cleanup.policy`, verbatim: `delete`, `compact` or `compact,delete`.
-    pub cleanup_policy: String,
-    /// `delete.retention.ms`: how long a tombstone stays visible.
-    pub delete_retention_ms: i64,
-    /// `retention.ms`: how long records are kept where the policy deletes; `i64::MAX` for ever.
-    pub retention_ms: i64,
-    /// `retention.bytes`: how much of a partition is kept where the policy deletes; `i64::MAX` for all of it.
-    pub retention_bytes: i64,
-    /// Whether the broker stamps records when they are appended (`message.timestamp.type`).
-    pub stamps: bool,
-    /// `message.timestamp.before.max.ms`: how far a record's own timestamp may lie in the past.
-    pub timestamp_before_max_ms: i64,
-    /// `message.timestamp.after.max.ms`: how far it may lie in the future.
-    pub timestamp_after_max_ms: i64,
-    /// `max.message.bytes`: the largest batch of records allowed.
-    pub message_bytes_max: i64,
-    /// Replicas of the partition with the fewest; `None` if the cluster has no replicas.
-    pub replicas: Option<i32>,
-    /// `min.insync.replicas`; `None` if the cluster has no replicas.
-    pub min_insync_replicas: Option<i32>,
-    /// `unclean.leader.election.enable`: whether a replica that lacks records may become leader; `None` if the cluster
-    /// has no replicas or does not say.
-    pub elects_uncleanly: Option<bool>,
-    /// What this client may do with it; `None` if the cluster does not say.
-    pub rights: Option<Rights>,
-}
-
-/// The minimum needed to tell a topic from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TopicOutline {
-    /// The topic's id.
-    pub id: TopicId,
-    /// How many partitions it has.
-    pub partition_count: i32,
-}
-
-/// What a client may do with a topic or a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rights {
-    /// Read records, or be a member.
-    pub read: bool,
-    /// Write records; nobody writes to a group.
-    pub write: bool,
-    /// Describe it.
-    pub describe: bool,
-    /// Alter it: an administrator's right, or everybody's where access is not restricted.
-    pub alter: bool,
-}
-
-impl Rights {
-    /// The rights on a cluster that does not restrict access.
-    pub const ALL: Self = Self { read: true, write: true, describe: true, alter: true };
-}
-
-/// A topic to be created.
-#[derive(Clone, Debug)]
-pub struct NewTopic<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// How many partitions to create.
-    pub partition_count: i32,
-    /// Replicas of each partition; ignored by the embedded cluster.
-    pub replication_factor: i32,
-    /// Topic settings, by their Kafka names.
-    pub settings: &'a [(&'a str, String)],
 }
 
 /// A change in a member's assignment. Each event must be acknowledged, by [`Member::accept_assigned`]
@@ -523,7 +438,7 @@ pub trait Cluster: Clone + Send + Sync + 'static {
     const IS_SHARED: bool = true;
 
     /// What is known of the brokers; `None` where there are none.
-    fn contact(&self) -> Option<Arc<kafka::Contact>> {
+    fn contact(&self) -> Option<Arc<Contact>> {
         None
     }
 
@@ -626,106 +541,3 @@ impl Default for Queues {
 /// How long to keep asking for an unknown topic: brokers learn of a new topic one after the other, and one
 /// that lags behind gives the same response as for a topic that does not exist.
 pub const MISSING_WAIT: Duration = Duration::from_secs(10);
-
-/// What to do about an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// Temporary; the same call may be repeated.
-    Retry,
-    /// The open transaction must be aborted; the producer can go on.
-    Abort,
-    /// Another has taken this producer's or member's place: drop it and create a new one.
-    Fenced,
-    /// The request may or may not have taken effect: drop the producer and look.
-    Unknown,
-    /// The cluster will not do this however often it is tried (rights, a record too large, a topic that does not
-    /// exist, a wrong setting): a person has to change something.
-    Refused,
-}
-
-/// Something a cluster could not do.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Error {
-    /// What to do about it.
-    pub kind: ErrorKind,
-    /// What happened, in lower case and without a full stop; never holds a secret.
-    pub message: String,
-    /// The partition concerned, if it is only one.
-    pub partition: Option<TopicPartition>,
-    /// What else is known of it.
-    pub detail: Option<Detail>,
-}
-
-/// What errors of one kind can be told apart by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// A topic or partition is unknown. If it was just created, the broker that was asked may not have learnt of it yet.
-    Missing,
-    /// A topic is unknown that held records which cannot be created again.
-    Lost,
-    /// A right is missing, which may be granted again; and for what, if the cluster says so.
-    Denied(Option<Denied>),
-    /// A topic was to have more replicas than there are brokers: their number.
-    TooFewBrokers(i32),
-    /// Another process holds something that this one needs for itself.
-    InUse,
-    /// A batch of a partition cannot be read as its leader has it: another replica may have it whole.
-    Damaged,
-}
-
-/// What a client may not do with a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// See it: any right to use it would do.
-    Topic,
-    /// See its settings.
-    Settings,
-}
-
-impl Error {
-    /// An error of this kind. Control characters in its message become spaces, so that the message, and its event in
-    /// the log, is one line.
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let message = message.into().replace(char::is_control, " ");
-        Self { kind, message, partition: None, detail: None }
-    }
-
-    /// The same error, with what else is known of it.
-    pub fn with(self, detail: Option<Detail>) -> Self {
-        Self { detail, ..self }
-    }
-
-    /// Whether a topic or partition is unknown.
-    pub fn is_missing(&self) -> bool {
-        matches!(self.detail, Some(Detail::Missing | Detail::Lost))
-    }
-
-    /// What distinguishes errors of one kind.
-    pub fn detail(&self) -> Option<Detail> {
-        self.detail
-    }
-
-    /// Whether a later start may succeed without a change to this program's input: a topic may have been created, another
-    /// process may have ended, or another broker may lead a partition.
-    pub fn may_pass(&self) -> bool {
-        self.kind != ErrorKind::Refused
-            || matches!(self.detail, Some(Detail::Missing | Detail::InUse | Detail::Damaged))
-    }
-
-    /// Whether a right is missing.
-    pub fn is_denied(&self) -> bool {
-        matches!(self.detail, Some(Detail::Denied(_)))
-    }
-
-    /// What is not allowed, if a right is missing and the cluster says which.
-    pub fn denied(&self) -> Option<Denied> {
-        let Some(Detail::Denied(denied)) = self.detail else { return None };
-        denied
-    }
-
-    /// The same error, for one partition only.
-    pub fn of(self, partition: &TopicPartition) -> Self {
-        Self { partition: Some(partition.clone()), ..self }
-    }
-}

@@ -16,8 +16,8 @@
 //! - [`audit`] explains dropped records; [`record_log`] logs dead letters and dropped conflicts, and [`keyless`] records
 //!   without a key; [`sweep`] removes expired entries
 //! - [`watch`] notices topics that come, go or are recreated, [`held_up`] tasks that are stuck behind an open
-//!   transaction, `disks` disks that do not respond, `silence` brokers, and [`changelog_loss`] a changelog that has lost records; [`long_work`]
-//!   reports on long-running work
+//!   transaction, `disks` disks that do not respond, `silence` brokers that do not answer, and [`changelog_loss`] a
+//!   changelog that has lost records; [`long_work`] reports on long-running work
 //! - [`panics`] are handled like any other trouble; [`present`] decides what time it is
 //!
 //! **Failure**: a task that must not continue stops and is logged, while the others continue; a lane that cannot

@@ -1,18 +1,18 @@
-//! Brokers that do not answer: an instance that hears of none is not ready, and its metrics show since when.
+//! Brokers that do not answer: an instance without any answer is not ready, and its metrics show since when.
 //!
-//! Lanes notice that they have lost their group, but only after its session time-out, and the lag of what they had then is
-//! whatever it was. So silence is reported in its own right.
+//! Lanes notice only after the session time-out that they have lost their group, and the lag of their partitions then stays
+//! as it was. So silence has a check and metrics of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cluster::kafka::Contact;
+use crate::cluster::Contact;
 use crate::observe::{BrokersSeen, Health, Metrics};
 
 use super::clock::Clock;
 
-/// After this time without an answer of any broker the instance is not ready. Members answer heartbeats, and topics are
-/// looked at, many times in it; a broker that is restarted takes less.
+/// After this time without an answer of any broker the instance is not ready. Heartbeats and the watch of topics get many
+/// answers in it; a restart of a broker takes less.
 pub const SILENT_MAX: Duration = Duration::from_secs(30);
 
 /// Has health and metrics tell of the brokers.

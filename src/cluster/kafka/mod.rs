@@ -4,7 +4,6 @@
 //! - `misnamed`: what to write in place of properties that there are none of
 //! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
-//! - `contact`: when a broker last answered, and how often brokers that do not answer are tried
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `epochs`: the leaders' epochs of what was read (KIP-320)
 //! - `path`: whether records are read and written by librdkafka or on the wire
@@ -32,14 +31,13 @@ use self::properties::Properties;
 use self::settle::{QueryClients, Stability};
 use self::wired::{Reading, Unsupported, Wired};
 use super::{
-    Cluster, CommittedOffset, Error, ErrorKind, Inquiry, Message, NewTopic, QUEUED_RECORD_BYTES, Queues, Rights,
-    TopicDescription, TopicOutline,
+    Cluster, CommittedOffset, Contact, Error, ErrorKind, Inquiry, Message, NewTopic, QUEUED_RECORD_BYTES, Queues,
+    Rights, TopicDescription, TopicOutline,
 };
 use crate::record::TopicPartition;
 
 mod admin;
 mod append;
-mod contact;
 mod epochs;
 mod errors;
 mod fences;
@@ -62,7 +60,6 @@ mod threads;
 pub mod wire;
 mod wired;
 
-pub use contact::Contact;
 pub use member::{Member, Metadata};
 pub use misnamed::explained;
 pub use path::{Batch, DataPath, Producer, Reader};

@@ -8,11 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::contact::Contact;
 use super::errors::Failure;
 use super::native::{Conf, RECORD_OVERHEAD_BYTES, Role};
 use super::oauth::{self, Credentials, Source};
-use crate::cluster::{Error, ErrorKind, Queues};
+use crate::cluster::{Contact, Error, ErrorKind, Queues};
 
 /// Properties that ratchet sets itself; giving one of them is an error.
 pub const OWNED: &[&str] = &[

@@ -1,8 +1,8 @@
-//! A client's attempts to connect, each of which is admitted by [`Contact`], and the answers that it gets.
+//! The attempts of a librdkafka client to connect, each admitted by [`Contact`], and the answers to the client.
 //!
-//! librdkafka has a thread for each broker, which looks up the broker's name now and then, creates a socket for each
-//! attempt, and takes what the broker answers. So a thread's attempts wait where it creates a socket: there it holds none
-//! of librdkafka's locks.
+//! librdkafka has a thread for each broker. It looks up the broker's name now and then, creates a socket for each attempt,
+//! and receives the answers. An attempt waits in the callback that creates the socket: the thread holds none of
+//! librdkafka's locks there.
 //!
 //! Invariant: what is given to librdkafka here outlives the client.
 //!
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 use rdkafka::bindings as rd;
 
-use super::super::contact::Contact;
 use super::super::errors::Code;
 use super::Conf;
-use crate::cluster::{Error, ErrorKind};
+use crate::cluster::{Contact, Error, ErrorKind};
 
 /// The interceptor's name in librdkafka's logs.
 const NAME: &CStr = c"ratchet-contact";
-/// How far apart a thread's attempts are in any case: a broker may answer each time, and close the connection then.
+/// The shortest time between two attempts of a thread, also at a broker that answers each time and then closes the
+/// connection.
 const APART_MIN: Duration = Duration::from_millis(100);
 
 // SAFETY: as declared in `rdkafka.h`.

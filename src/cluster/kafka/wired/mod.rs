@@ -13,10 +13,10 @@
 
 use std::sync::Arc;
 
-use super::contact::Contact;
 use super::oauth::Source;
 use super::wire::brokers::{Address, Brokers, Settings};
 use super::wire::edge::{Edge, SocketSettings};
+use crate::cluster::Contact;
 
 mod batch;
 mod producer;

@@ -21,8 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::lookup::Lookups;
 use self::socket::{Opening, Socket};
-use super::super::contact::{Admitted, Contact};
 use super::brokers::{Act, Address, Brokers, Link, TroubleKind};
+use crate::cluster::{Admitted, Contact};
 
 mod lookup;
 mod socket;

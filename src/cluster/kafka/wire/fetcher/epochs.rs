@@ -2,7 +2,7 @@
 //! before the offset ends. If that is before the offset, the partition has lost its newest records.
 //!
 //! It is asked at a start, and whenever there is another leader or another epoch: within one, no leader loses anything.
-//! A broker that does not offer the request is not asked: nothing is compared there.
+//! If the broker does not offer the request, nothing is compared.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -45,11 +45,11 @@ impl Fetcher {
             return;
         };
         let Some(version) = versions.pick(API_KEY, VERSIONS) else {
-            // Kafka's own consumer reads on without a check, too.
-            let unchecked = unchecked.iter().filter_map(|id| self.slots.get_mut(id).map(|slot| slot.is_checked = true));
-            if unchecked.count() > 0 {
-                self.wake_at(now);
+            // Kafka's own consumer reads on without the comparison, too.
+            for id in unchecked {
+                self.slots.get_mut(id).into_iter().for_each(|slot| slot.is_checked = true);
             }
+            self.wake_at(now);
             return;
         };
         let mut asked = Asked::new();

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::contact::Contact;
 use super::super::super::oauth::Source;
 use super::super::super::properties::Properties;
 use super::Unsupported;
 use super::table::{Class, look_up};
+use crate::cluster::Contact;
 
 /// The values of properties that have one. No `Debug`: they may be secrets.
 pub(super) struct Given<'a> {

@@ -1,31 +1,33 @@
-//! When a broker last answered, and how often brokers that do not answer are tried: by all clients of a process together.
+//! When a broker last answered a client of this process, and how often the clients together try a broker that does not
+//! answer.
 //!
-//! Each client has a backoff of its own, and an instance has a dozen of them. librdkafka's does not even hold: a call
+//! An instance has a dozen clients, each with a backoff of its own. librdkafka's backoff does not always hold: a call
 //! that waits for the controller asks for a connection each time that the state of its broker changes
-//! (`rd_kafka_admin_common_get_controller`), and a connection that is asked for is tried at once (`RD_KAFKA_OP_CONNECT`
-//! clears `rkb_ts_reconnect`). If the broker refuses connections, each attempt leads to the next: 14,000 a second.
+//! (`rd_kafka_admin_common_get_controller`), and that request is served at once (`RD_KAFKA_OP_CONNECT` clears
+//! `rkb_ts_reconnect`). If the broker refuses connections, each attempt leads to the next: 14,000 a second.
 //!
-//! So whoever is about to open a connection has it admitted here first: librdkafka's clients in `native::attempts`, those
-//! of the wire in `wire::edge`. Attempts at an address are free until [`FREE`] of them in a row have got no answer; from
-//! then on there is one in [`SPACING`]. Any answer from there frees all that wait.
+//! So every client has each attempt to connect admitted here: librdkafka's clients in `native::attempts`, the wire's in
+//! `wire::edge`. The first [`FREE`] attempts in a row at an address are made at once; further attempts are [`SPACING`]
+//! apart. Any answer from the address releases all attempts that wait.
 //!
-//! Invariants: nobody waits longer than [`WAIT_MAX`], so that the threads of a client whose broker is gone go on serving
-//! the client; where more than [`WAIT_MAX`] / [`SPACING`] of them wait, they try more often than that.
+//! Invariants: no attempt waits longer than [`WAIT_MAX`], so that the threads of a client whose broker is gone still serve
+//! the client. If more than [`WAIT_MAX`] / [`SPACING`] threads wait, attempts are closer together.
 //!
-//! **Failure**: none. A thread that panicked while it held the lock has left at worst an attempt uncounted.
+//! **Failure**: none. A thread that panics with the lock held leaves at worst an attempt uncounted.
+#![expect(clippy::disallowed_methods, reason = "sockets are opened by the real clock, whatever time it is for a lane")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many attempts in a row are made at once, though nobody has answered: the clients of an instance all begin together.
+/// Attempts in a row that are made at once without an answer: the clients of an instance all begin together.
 const FREE: u32 = 8;
-/// How far apart the others are.
+/// The time between further attempts.
 const SPACING: Duration = Duration::from_millis(300);
-/// How long an attempt waits at most.
+/// The longest wait of an attempt.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How many addresses are remembered; attempts at further ones are free.
+/// Maximum number of addresses that are remembered; attempts at other addresses do not wait.
 const ADDRESSES_MAX: usize = 1_000;
 
 /// What a process knows of the brokers of one cluster.
@@ -124,13 +126,13 @@ impl Contact {
         Admitted { at, series: series.number }
     }
 
-    /// Whether an attempt may be made now: its time has come, or the broker has answered somebody else.
+    /// Whether an attempt may be made now: its time has come, or the broker has answered another client.
     pub fn is_due(&self, address: &str, admitted: Admitted, now: Instant) -> bool {
         admitted.at <= now || !self.tried().goes_on(address, admitted)
     }
 
-    /// Waits until an attempt may be made, or `closing` says not to wait; whoever makes it say so has to
-    /// [`Contact::wake`] those that wait.
+    /// Waits until an attempt may be made, or `closing` returns true. A change of what `closing` returns has to be followed
+    /// by [`Contact::wake`].
     pub fn wait(&self, address: &str, admitted: Admitted, closing: impl Fn() -> bool) {
         let mut tried = self.tried();
         loop {
@@ -142,9 +144,9 @@ impl Contact {
         }
     }
 
-    /// Has those that wait look at whether to go on waiting.
+    /// Makes all waiting threads check again whether to wait.
     pub fn wake(&self) {
-        // With the lock held nobody is between a look and the wait that follows.
+        // While the lock is held, no thread is between its check and its wait.
         let _tried = self.tried();
         self.changed.notify_all();
     }
@@ -160,7 +162,7 @@ impl Contact {
 }
 
 impl Tried {
-    /// Whether there was no answer since this attempt was admitted.
+    /// Whether there has been no answer since this attempt was admitted.
     fn goes_on(&self, address: &str, admitted: Admitted) -> bool {
         self.addresses.get(address).is_some_and(|series| series.number == admitted.series)
     }
@@ -185,7 +187,7 @@ mod tests {
         let (contact, now) = (Contact::default(), Instant::now());
         assert_eq!(waits(&contact, now, FREE), vec![Duration::ZERO; FREE as usize]);
         assert_eq!(waits(&contact, now, 3), [SPACING, SPACING * 2, SPACING * 3]);
-        // Another broker is not concerned, and time that has passed is not waited for again.
+        // Other brokers are not affected, and time that has passed counts.
         assert_eq!(contact.admit("other:9092", now).at, now);
         assert_eq!(waits(&contact, now + SPACING * 9, 2), [Duration::ZERO, SPACING]);
     }
