@@ -1,10 +1,8 @@
 //! `ratchet effects`: lists calls that are not plainly done.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 
-use super::stderr::say;
+use super::listing::{Listing, or_none, time};
 use super::{Failure, inputs};
 use crate::cluster::ErrorKind;
 use crate::dedup::identity::typed::Typed;
@@ -39,13 +37,8 @@ pub struct Args {
     #[command(flatten)]
     inputs: inputs::Inputs,
 
-    /// Only those that may have happened, and that nobody finds out about by itself
-    #[arg(long)]
-    in_doubt: bool,
-
-    /// One JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 /// A line for scripts.
@@ -67,19 +60,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let (loaded, config) = inputs::load(&args.inputs)?;
     let topology = named(&loaded, &args.name)?;
     let mut effects = Vec::new();
-    let wanted = |effect: &Effect| effect.is_in_doubt || !args.in_doubt;
+    let wanted = |effect: &Effect| effect.is_in_doubt || !args.listing.in_doubt;
     list(&config, topology, |effect| effects.extend(Some(effect).filter(wanted))).map_err(failure)?;
     let typed = Typed::of(&topology.rules.identity);
-    let text = match (args.json, effects.is_empty()) {
-        (true, false) => effects.iter().map(|effect| line(effect, &typed) + "\n").collect(),
-        (_, true) => {
-            say(if args.in_doubt { "nothing is in doubt\n" } else { "nothing but what is done\n" });
-            String::new()
-        }
-        (false, false) => table(HEADS, effects.iter().map(|effect| cells(effect, &typed))),
-    };
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
+    let table = (HEADS, |effect: &Effect| cells(effect, &typed));
+    args.listing.print(&effects, "nothing but what is done", |effect| line(effect, &typed), table)
 }
 
 /// The topology with this name.
@@ -131,35 +116,12 @@ fn cells(effect: &Effect, typed: &Typed) -> [String; 7] {
     ]
 }
 
-/// What stands in a column where there is nothing.
-pub(super) fn or_none(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".to_owned())
-}
-
-/// A time, in UTC; `None` if it is beyond what can be written.
-pub(super) fn time(ms: i64) -> Option<String> {
-    jiff::Timestamp::from_millisecond(ms).ok().map(|time| time.to_string())
-}
-
-/// Rows below their heads; all columns but the last are as wide as they have to be.
-pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows: Vec<[String; N]> = [heads.map(str::to_owned)].into_iter().chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     //! Goal: what is listed can be read by people and by scripts, and typed again.
 
     use super::*;
+    use crate::cli::listing::table;
     use crate::dedup::{Identity, Path};
     use crate::record::TopicPartition;
 

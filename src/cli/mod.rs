@@ -18,6 +18,7 @@ mod effects;
 mod failure;
 mod infer;
 mod inputs;
+mod listing;
 mod proxy;
 mod replay;
 mod requests;

@@ -1,12 +1,11 @@
 //! `ratchet requests`: lists HTTP requests in doubt, and decides by hand what has become of one.
 
 use std::future::Future;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::effects::{or_none, table, time};
+use super::listing::{Listing, or_none, time};
 use super::stderr::say;
 use super::{Failure, inputs};
 use crate::format;
@@ -23,10 +22,10 @@ Examples:
   # what waits for somebody to decide?
   ratchet requests list --in-doubt --config proxy.yaml
 
-  # it was carried out; who asks again is told so
+  # the service carried it out: record that as its answer
   ratchet requests settle 8f14e45fceea done --status 201 --config proxy.yaml
 
-Both look where a proxy remembers requests, whether proxies run or not.
+Both ask the store of a proxy, whether proxies run or not.
 Exit codes: 0 fine, 1 it failed, 2 the input is wrong.";
 
 const LIST_EXAMPLES: &str = "\
@@ -37,8 +36,8 @@ Examples:
   # everything that is not answered, for scripts
   ratchet requests list --json --store postgres --url '${env:DATABASE_URL}'
 
-It changes nothing. Logs call a request by the digits that are listed, and
-a client that is refused is told all of them (`instance`).
+It changes nothing. Logs name a request by the digits shown here; the problem
+that a refused client gets has all of them (`instance`).
 `ratchet requests settle` takes a request as it is shown here.
 Exit codes: 0 listed, 1 it failed, 2 the input is wrong.";
 
@@ -81,13 +80,8 @@ struct ListArgs {
     #[command(flatten)]
     of: Where,
 
-    /// Only those that may have been carried out, and that nobody finds out about by itself
-    #[arg(long)]
-    in_doubt: bool,
-
-    /// One JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 /// A line for scripts.
@@ -100,7 +94,7 @@ struct Line<'a> {
     remembered_until: i64,
 }
 
-/// Runs one of the two.
+/// Runs a subcommand.
 pub fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List(args) => list(args),
@@ -133,7 +127,7 @@ impl Where {
             let text = format!("{}: {error}", config.store.describe());
             match error {
                 Error::Unavailable(_) => Failure::run_with_help(text, "run the command again"),
-                Error::Refused(_) => Failure::input(text, "is this where the proxy remembers requests?"),
+                Error::Refused(_) => Failure::input(text, "check that this is where the proxy remembers requests"),
             }
         })
     }
@@ -145,17 +139,8 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     if seen.len() == LISTED_MAX {
         say(format_args!("these are {LISTED_MAX}; there may be more\n"));
     }
-    seen.retain(|seen| seen.state == SeenAs::InDoubt || !args.in_doubt);
-    let text = match (args.json, seen.is_empty()) {
-        (true, false) => seen.iter().map(|seen| line(seen) + "\n").collect(),
-        (_, true) => {
-            say(if args.in_doubt { "nothing is in doubt\n" } else { "nothing but what is answered\n" });
-            String::new()
-        }
-        (false, false) => table(HEADS, seen.iter().map(cells)),
-    };
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
+    seen.retain(|seen| seen.state == SeenAs::InDoubt || !args.listing.in_doubt);
+    args.listing.print(&seen, "nothing but what is answered", line, (HEADS, cells))
 }
 
 fn line(seen: &Seen) -> String {
@@ -193,6 +178,7 @@ mod tests {
     //! Goal: what is listed can be read by people and by scripts, and typed again.
 
     use super::*;
+    use crate::cli::listing::table;
     use crate::http::request::Id;
 
     fn seen(byte: u8, state: SeenAs) -> Seen {

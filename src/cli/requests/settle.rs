@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{Where, digits};
 use crate::cli::Failure;
-use crate::cli::effects::{or_none, time};
+use crate::cli::listing::{or_none, time};
 use crate::format::{self, ByHand};
 use crate::http::request::by_hand::{Decision, Listed, SeenAs, Settled};
 use crate::http::request::{Answer, Id, Token};
@@ -16,19 +16,19 @@ use crate::http::{done_by_hand, dropped_by_hand};
 
 const EXAMPLES: &str = "\
 Examples:
-  # it was carried out; who asks again is told so
+  # the service carried it out: record that as its answer
   ratchet requests settle 8f14e45fceea done --status 201 --config proxy.yaml
 
-  # it was not, and may be
+  # the service did not carry it out, and the next request may run
   ratchet requests settle 8f14e45fceea retry --config proxy.yaml
 
-done: it counts as answered, with --status and --body, or a note.
-drop: it is not carried out any more; who asks again is told so, with 409.
-retry: it is forgotten, so that the next one under its key is carried out.
-REQUEST: as `ratchet requests list` shows it, or all of its digits. What is
-answered already stays answered, except for retry.
-Exit codes: 0 carried out, 1 it failed, or somebody may be at work on the
-request, 2 the input is wrong, or nothing is known of the request.";
+done: the request gets this answer: --status and --body, or a note.
+drop: the request is not carried out; repeated requests get 409.
+retry: the request is forgotten, and the next one under its key runs.
+REQUEST: as `ratchet requests list` shows it, or all of its digits. A request
+that has an answer keeps it, except after retry.
+Exit codes: 0 settled, 1 it failed, or the request may be under way,
+2 the input is wrong, or the request is unknown.";
 
 /// The media type of a body of which nothing else is said.
 const JSON: &str = "application/json";
@@ -61,7 +61,7 @@ pub struct Args {
     content_type: String,
 }
 
-/// Settles it, and says what has come of that.
+/// Settles the request, and prints the outcome.
 pub fn run(args: &Args) -> Result<(), Failure> {
     const AS_SHOWN: &str = "write it as `ratchet requests list` shows it";
     let begins = digits(&args.request).ok_or_else(|| {
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
 }
 
-/// What is to become of the request.
+/// The decision on the request.
 fn decision(args: &Args) -> Result<Decision, Failure> {
     if args.by_hand != ByHand::Done && (args.status.is_some() || args.body.is_some()) {
         let text = format!("`--status` and `--body` are of an answer, and {} has none", args.by_hand.as_str());
@@ -123,7 +123,7 @@ fn done(args: &Args) -> Result<Answer, Failure> {
     Ok(done_by_hand(status, Some((Bytes::from(body), args.content_type.clone()))))
 }
 
-/// What has come of it, in a line; a failure if nothing has.
+/// The outcome in a line; a failure if nothing was changed.
 fn conclude(id: Id, settled: Settled, by_hand: ByHand) -> Result<String, Failure> {
     let request = id.short();
     match settled {
@@ -138,7 +138,7 @@ fn conclude(id: Id, settled: Settled, by_hand: ByHand) -> Result<String, Failure
         Settled::Already => Ok(format!("nothing to do: {request} is answered already")),
         Settled::UnderWay { lease_until_ms } => {
             let until = or_none(time(lease_until_ms));
-            let help = "somebody may be at work on it, or a service that was given up may be: run the command again after that";
+            let help = "the service may still be at work on it: run the command again after that";
             Err(Failure::run_with_help(format!("{request} is under way, until {until} at least"), help))
         }
         Settled::Unknown => Err(unknown(&format::hex(&id.0))),
@@ -146,13 +146,14 @@ fn conclude(id: Id, settled: Settled, by_hand: ByHand) -> Result<String, Failure
 }
 
 fn unknown(request: &str) -> Failure {
-    let help = "write it as `ratchet requests list` shows it; is this where the proxy remembers requests?";
+    let help =
+        "write it as `ratchet requests list` shows it, and check that this is where the proxy remembers requests";
     Failure::input(format!("nothing is known of {request}"), help)
 }
 
 #[cfg(test)]
 mod tests {
-    //! Goal: whatever has come of it, one line tells, in the words of `ratchet settle`.
+    //! Goal: one line tells the outcome, in the words of `ratchet settle`.
 
     use super::*;
 
