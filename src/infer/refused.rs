@@ -1,7 +1,7 @@
-//! Fields that would identify the records but for a few with the same id and other contents: why they are not proposed.
+//! Ids that are not proposed because a few records with the same id have other contents, and the reason in words.
 //!
-//! A mistake of a producer is enough for [`choose`](super::choose::choose) to give up an id, since it takes only what drops
-//! nothing that is new. Without a word on that, a field that everybody knows to be the id would be missing.
+//! A single mistake of a producer is enough for [`choose`](super::choose::choose) to give up an id, since it accepts only
+//! an identity that drops nothing new. Without a reason, users would miss the field that they know to be the id.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -16,9 +16,9 @@ use super::trial::Trial;
 use crate::capture;
 use crate::words::{agreeing, counted};
 
-/// Maximum number of fields that are told.
+/// Maximum number of fields that are named.
 const TOLD_MAX: usize = 2;
-/// One record in this many may say something else than the one whose id it has.
+/// One record in this many may contradict an earlier record with its id.
 const SHARE: usize = 10;
 /// The same, if the field is an event's own id by its name.
 const SHARE_OF_EVENTS: usize = 2;
@@ -97,13 +97,13 @@ impl Refused {
         let agree = caught + alike;
         let against = match agree {
             0 => format!(
-                "{} {} an earlier record's and {} something else, and none says the same",
+                "{} {} the id of an earlier record and {} something else, and none says the same",
                 counted(lost, "record"),
                 agreeing(lost, "has", "have"),
                 agreeing(lost, "says", "say")
             ),
             _ => format!(
-                "{} {} an earlier record's and {} the same, but {lost} {} something else",
+                "{} {} the id of an earlier record and {} the same, but {lost} {} something else",
                 counted(agree, "record"),
                 agreeing(agree, "has", "have"),
                 agreeing(agree, "says", "say"),
@@ -121,7 +121,7 @@ impl Refused {
             in_yaml(&path(self.identity)),
         ));
         body.unsure.push(format!(
-            "{named} would identify the records, but {} {} an earlier record's and {} something else: the first is {}; if \
+            "{named} would identify the records, but {} {} the id of an earlier record and {} something else: the first is {}; if \
              that is a mistake, name the field as `identity`, and write `on_conflict`",
             counted(lost, "record"),
             agreeing(lost, "has", "have"),

@@ -1,10 +1,10 @@
-//! How people look at the requests of an embedded store, and settle them, while a proxy has it: through a socket in its
-//! folder, which whoever may write there may connect to, and nobody else.
+//! Requests of an embedded store, listed and settled by hand while a proxy has the store open: through a socket in its
+//! folder, which only the proxy's user can enter.
 //!
-//! A client sends one question as a line of JSON and gets one line back. Questions are answered one after the other, each
-//! within [`WAIT`]: people ask them.
+//! A client sends a question as one line of JSON and gets one line back. Questions are answered one after the other, each
+//! within [`WAIT`].
 //!
-//! **Failure.** A proxy that cannot listen there says so in its log, and goes on without.
+//! **Failure.** A proxy that cannot open the socket logs that, and runs without it.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -25,11 +25,11 @@ use crate::http::request::{Answer, Error, Id, Reply, Token};
 const SOCKET: &str = "by-hand.sock";
 /// How long a question may take, from its connection to its answer.
 const WAIT: Duration = Duration::from_secs(30);
-/// The longest question: one with an answer of the largest kind, in hexadecimal digits.
+/// The longest question: a decision with the largest answer, in hexadecimal digits.
 const QUESTION_BYTES_MAX: u64 = 4 << 20;
-/// The longest answer: a list of as many requests as anybody asks for.
+/// The longest answer: the longest list.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// The pause after a connection that could not be taken.
+/// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What is asked.
@@ -81,20 +81,20 @@ pub async fn serve(dir: PathBuf, store: Arc<dyn Settle>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a question about requests could not be taken");
+                tracing::warn!(%error, "a connection of `ratchet requests` could not be accepted");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
         match tokio::time::timeout(WAIT, answer(stream, &*store)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "somebody has asked about requests, and is gone"),
-            Err(_) => tracing::debug!("a question about requests has taken too long"),
+            Ok(Err(error)) => tracing::debug!(%error, "`ratchet requests` closed its connection early"),
+            Err(_) => tracing::debug!("a question of `ratchet requests` took too long"),
         }
     }
 }
 
-/// Whoever has the folder's lock is alone: a socket that is there is one of a process that is gone.
+/// Opens the socket. This process has the folder's lock, so an existing socket is that of a former process.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -110,7 +110,7 @@ async fn answer(stream: UnixStream, store: &dyn Settle) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new(reader.take(QUESTION_BYTES_MAX)).read_line(&mut line).await?;
     if line.is_empty() {
-        // It was only looked whether anybody listens.
+        // The client only looked whether a proxy listens.
         return Ok(());
     }
     let said = match serde_json::from_str(&line) {
@@ -132,7 +132,7 @@ async fn carry_out(question: Question, store: &dyn Settle) -> Said {
             Some((id, token, decision)) => {
                 let request = id.short();
                 let settled = store.settle(id, &decision, token).await;
-                tracing::info!(request, ?settled, "somebody has settled a request by hand");
+                tracing::info!(request, ?settled, "a request was settled by hand");
                 settled.map(Said::Settled)
             }
             None => Err(Error::Refused("the proxy does not understand the question".to_owned())),

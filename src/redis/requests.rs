@@ -24,13 +24,13 @@ use crate::effect::lazy::{Asked, Lazy};
 use crate::format;
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply, Store, Wanted};
 
+mod by_hand;
+
 /// How long a connection may take, and an answer.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// What a replica says to a change, and one that has lost its master to any question.
 const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
-mod by_hand;
-
 const PREFIX: &str = "ratchet:request:";
 
 /// Answers in Redis.

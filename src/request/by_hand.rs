@@ -1,8 +1,7 @@
-//! What people do with requests in doubt: they list them, look up what has become of each, and say so.
+//! Requests in doubt, settled by people: they list them, look up the outcome of each in the service, and record it.
 //!
-//! **Only what nobody is at work on is settled.** A reservation whose lease lasts is somebody's, who may have an answer in a
-//! moment. Whoever settles a request writes a token of their own: a holder that was taken for dead and wakes is refused
-//! whatever it wants to write, and its client gets what was decided.
+//! **A request under way is not settled**: while the lease lasts, its holder may have an answer in a moment. A decision is
+//! written under a new token: a former holder that wakes up can no longer write, and its client gets the decision.
 //!
 //! The rules are in [`super::entry`], as those of all changes.
 
@@ -42,7 +41,7 @@ pub struct Seen {
     pub id: Id,
     /// What has become of it.
     pub state: SeenAs,
-    /// Until when its last holder's lease is, or was; of one that is answered nobody knows any more.
+    /// The end of its last holder's lease; `None` if it is answered.
     pub lease_until_ms: Option<i64>,
     /// Until when it is remembered.
     pub until_ms: i64,
@@ -54,7 +53,7 @@ pub struct Seen {
 pub enum SeenAs {
     /// Somebody carries it out, or its service was given up and may still be at work.
     UnderWay,
-    /// It may have been carried out, and nobody finds out about it any more.
+    /// It may have been carried out, and nothing will tell by itself.
     InDoubt,
     /// It has an answer.
     Answered,
@@ -71,22 +70,22 @@ impl SeenAs {
     }
 }
 
-/// What somebody says of a request.
+/// A decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// This is its answer from now on, for as long as it would have been remembered.
     Answer(Answer),
-    /// Nothing is known of it any more: the next one under its key is carried out.
+    /// It is forgotten: the next one under its key is carried out.
     Forget,
 }
 
-/// What has come of a decision.
+/// The outcome of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Settled {
     /// It was in doubt, and has that answer now.
     Answered,
-    /// It is forgotten, and was this before.
+    /// It is forgotten; its former state.
     Forgotten(SeenAs),
     /// It has an answer, which stays.
     Already,
@@ -95,7 +94,7 @@ pub enum Settled {
         /// Milliseconds since the epoch.
         lease_until_ms: i64,
     },
-    /// Nothing is known of it.
+    /// There is no such request.
     Unknown,
 }
 

@@ -27,7 +27,7 @@ fn id_that_one_record_contradicts_is_named_with_that_record() {
     has(
         &proposal,
         &[
-            "value.payment_id is not proposed as the identity: 2 records have an earlier record's and say the same, but 1 \
+            "value.payment_id is not proposed as the identity: 2 records have the id of an earlier record and say the same, but 1 \
              says something else. The first is in:0:4, which differs from in:0:1 in value.amount. If that is a mistake, and \
              value.payment_id identifies a thing all the same, write `identity: value.payment_id`, and with `on_conflict` \
              what becomes of such a record",
@@ -36,7 +36,7 @@ fn id_that_one_record_contradicts_is_named_with_that_record() {
     );
     doubts(
         &proposal,
-        "value.payment_id would identify the records, but 1 record has an earlier record's and says something else: the first \
+        "value.payment_id would identify the records, but 1 record has the id of an earlier record and says something else: the first \
          is in:0:4, which differs from in:0:1 in value.amount",
     );
 }
@@ -49,7 +49,7 @@ fn id_that_repeats_only_in_a_contradiction_is_named() {
     has(
         &proposal,
         &[
-            "value.payment_id is not proposed as the identity: 1 record has an earlier record's and says something else, and \
+            "value.payment_id is not proposed as the identity: 1 record has the id of an earlier record and says something else, and \
            none says the same. The first is in:0:19, which differs from in:0:7 in value.amount.",
         ],
     );
@@ -62,7 +62,7 @@ fn key_that_one_record_contradicts_is_named() {
     has(
         &proposal,
         &[
-            "key is not proposed as the identity: 1 record has an earlier record's and says the same, but 1 says something else. \
+            "key is not proposed as the identity: 1 record has the id of an earlier record and says the same, but 1 says something else. \
            The first is in:0:3, which differs from in:0:1 in value.celsius.",
             "write `identity: key`",
         ],
@@ -77,7 +77,7 @@ fn version_that_one_change_shares_with_another_is_named() {
     has(
         &proposal,
         &[
-            "value.id with the version value.version is not proposed as the identity: 1 record has an earlier record's and \
+            "value.id with the version value.version is not proposed as the identity: 1 record has the id of an earlier record and \
              says the same, but 1 says something else. The first is in:0:3, which differs from in:0:1 in value.name.",
             "write `identity: value.id`, `version: {of: value.version, as: integer}`, and with `on_conflict`",
         ],
@@ -93,7 +93,7 @@ fn id_that_needs_a_second_field_because_of_one_record_is_named() {
         &proposal,
         &[
             "\nidentity: [value.event_id, value.type]\n",
-            "value.event_id is not proposed as the identity: 2 records have an earlier record's and say the same, but 1 says \
+            "value.event_id is not proposed as the identity: 2 records have the id of an earlier record and say the same, but 1 says \
              something else. The first is in:0:4, which differs from in:0:3 in value.type.",
         ],
     );

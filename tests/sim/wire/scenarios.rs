@@ -190,7 +190,7 @@ fn start_behind_a_lost_tail_is_truncated() {
     assert_eq!(rig.troubles[1..], [(0, Trouble::UnknownEpoch { offset: 2, epoch: 9 })]);
 }
 
-/// WarpStream's brokers do not offer OffsetForLeaderEpoch: a restart must not stop there.
+/// Some brokers do not offer OffsetForLeaderEpoch: a restart must not stop there.
 #[test]
 fn broker_that_cannot_compare_epochs_is_read_unchecked() {
     let mut rig = Rig::new(settings(), 1);
