@@ -46,6 +46,8 @@ type Resolve = unsafe extern "C" fn(
 /// What all of a client's threads know.
 pub(super) struct Attempts {
     contact: Arc<Contact>,
+    /// Whether librdkafka has begun to create the client.
+    begun: AtomicBool,
     closing: AtomicBool,
 }
 
@@ -66,7 +68,8 @@ thread_local! {
 
 impl Attempts {
     pub fn new(contact: &Arc<Contact>) -> Arc<Self> {
-        Arc::new(Self { contact: Arc::clone(contact), closing: AtomicBool::new(false) })
+        let (begun, closing) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { contact: Arc::clone(contact), begun, closing })
     }
 
     /// What is known of the brokers.
@@ -88,6 +91,11 @@ impl Attempts {
             Code::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
             code => Err(Error::new(ErrorKind::Refused, format!("librdkafka rejects the interceptor: {code:?}"))),
         }
+    }
+
+    /// Whether librdkafka has begun to create the client: since then the interceptors of the configuration are the client's.
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// The client is about to be destroyed.
@@ -170,7 +178,10 @@ unsafe extern "C" fn on_new(
     _words_size: usize,
 ) -> Code {
     // SAFETY: the client is alive; `attempts` outlives it, by the promise of `add_to`.
-    unsafe { rd::rd_kafka_interceptor_add_on_response_received(client, NAME.as_ptr(), Some(on_response), attempts) }
+    unsafe {
+        (*attempts.cast::<Attempts>()).begun.store(true, Ordering::Relaxed);
+        rd::rd_kafka_interceptor_add_on_response_received(client, NAME.as_ptr(), Some(on_response), attempts)
+    }
 }
 
 /// Called for each request that has ended: by the thread of its broker if that has answered.

@@ -172,7 +172,7 @@ impl Client {
         }
         let attempts = Attempts::new(properties.contact());
         attempts.add_to(&mut conf)?;
-        let raw = Self::start(conf, properties)?;
+        let raw = Self::start(conf, properties, &attempts)?;
         if properties.role() == Role::Consumer {
             // All events of a group's member come through one queue; fails if there is no group.
             // SAFETY: the client is alive.
@@ -207,7 +207,8 @@ impl Client {
         Ok(client)
     }
 
-    fn start(conf: Conf, properties: &Properties) -> Result<NonNull<rd::rd_kafka_t>, Error> {
+    /// Creates the C client from `conf`, with which these attempts are registered.
+    fn start(conf: Conf, properties: &Properties, attempts: &Attempts) -> Result<NonNull<rd::rd_kafka_t>, Error> {
         let (kind, events) = match properties.role() {
             Role::Consumer => (rd::rd_kafka_type_t::RD_KAFKA_CONSUMER, rd::RD_KAFKA_EVENT_REBALANCE),
             Role::Producer => (rd::rd_kafka_type_t::RD_KAFKA_PRODUCER, rd::RD_KAFKA_EVENT_DR),
@@ -224,7 +225,11 @@ impl Client {
             rd::rd_kafka_new(kind, conf.0.as_ptr(), message.as_mut_ptr(), message.len())
         };
         NonNull::new(raw).ok_or_else(|| {
-            drop(std::mem::ManuallyDrop::into_inner(conf));
+            // A client that fails after it has begun frees the interceptors, which are still the configuration's, too
+            // (`rd_kafka_new`, behind `fail`). Destroying the configuration would free them again: it is leaked.
+            if !attempts.has_begun() {
+                drop(std::mem::ManuallyDrop::into_inner(conf));
+            }
             let message = properties.redact(&read_message(&message));
             Error::new(ErrorKind::Refused, format!("no kafka client can be created with these properties: {message}"))
         })
@@ -558,6 +563,24 @@ mod tests {
         let listening = Arc::downgrade(&held);
         let listener = Listener::new(|_, _| {}, move || drop(Arc::clone(&held)));
         (Client::with(&properties, Some(listener)).unwrap(), listening)
+    }
+
+    /// What librdkafka frees of a configuration when it cannot create the client must not be freed again.
+    #[test]
+    fn client_that_cannot_be_created_leaves_the_memory_of_others_alone() {
+        let given =
+            [("bootstrap.servers", "127.0.0.1:1"), ("security.protocol", "ssl"), ("ssl.ca.pem", "no certificate")];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let properties = Properties::consumer(&given, &BTreeMap::new()).unwrap();
+        for round in 0..100 {
+            let listener = Listener::new(|_, _| {}, || {});
+            let error = Client::with(&properties, Some(listener)).map(drop).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+            // The memory that was freed twice would be given out twice.
+            let blocks: Vec<Vec<usize>> = (0..200).map(|number| vec![number; 2 + number % 20]).collect();
+            let is_whole = |(number, block): (usize, &Vec<usize>)| block.iter().all(|word| *word == number);
+            assert!(blocks.iter().enumerate().all(is_whole), "after {round} clients");
+        }
     }
 
     #[test]
