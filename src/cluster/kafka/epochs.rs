@@ -41,7 +41,7 @@ impl Groups {
 
 /// The epochs known for each partition, for one group.
 #[derive(Default)]
-pub(super) struct Epochs(Mutex<HashMap<TopicPartition, Known>>);
+pub struct Epochs(Mutex<HashMap<TopicPartition, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -81,7 +81,7 @@ impl Epochs {
     }
 
     /// Records what was read since [`Epochs::begin`].
-    pub fn note_read(&self, partition: &TopicPartition, read: &mut EpochRanges) {
+    pub(super) fn note_read(&self, partition: &TopicPartition, read: &mut EpochRanges) {
         if !read.0.is_empty() {
             self.with(partition, |known| {
                 known.unknown = None;

@@ -21,7 +21,8 @@ use super::native::{self, Client, GroupMetadata, List, NO_OFFSET, Queue, Signal}
 use super::path::Batch;
 use super::properties::Properties;
 use super::slots::{self, Slots};
-use super::wired::{self, Reading};
+use super::wire::writer::Group;
+use super::wired::{self, Membership, Reading};
 use crate::cluster::{self, Error, ErrorKind, GroupEvent};
 use crate::record::TopicPartition;
 
@@ -94,15 +95,25 @@ pub struct Metadata {
     epochs: Arc<Epochs>,
 }
 
+impl Membership for Metadata {
+    fn group(&self) -> Group {
+        Group {
+            id: self.proof.group_id(),
+            generation: self.proof.generation(),
+            member: self.proof.member_id(),
+            instance: self.proof.group_instance_id(),
+        }
+    }
+
+    fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+}
+
 impl Metadata {
     /// librdkafka's proof.
     pub(super) fn proof(&self) -> &GroupMetadata {
         &self.proof
-    }
-
-    /// The epochs known for the group.
-    pub(super) fn epochs(&self) -> &Epochs {
-        &self.epochs
     }
 }
 

@@ -38,7 +38,8 @@ use crate::record::TopicPartition;
 
 mod admin;
 mod append;
-mod epochs;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod epochs;
 mod errors;
 mod fences;
 mod leaving;
@@ -58,7 +59,8 @@ mod slots;
 mod threads;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod wire;
-mod wired;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod wired;
 
 pub use member::{Member, Metadata};
 pub use misnamed::explained;

@@ -123,7 +123,7 @@ pub enum Producer {
     /// By librdkafka.
     Librdkafka(Box<producer::Producer>),
     /// On the wire.
-    Wire(Box<wired::Producer>),
+    Wire(Box<wired::Producer<Metadata>>),
 }
 
 impl cluster::Producer for Producer {

@@ -23,6 +23,7 @@ use super::native::{Client, List, Listener, SendBatch, Topic, c_string};
 use super::properties::Properties;
 use super::send::{Patience, SEND_RECORDS_MAX};
 use super::threads::{Caller, Pending, Reports, Watched};
+use super::wired::Membership as _;
 use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 

@@ -2,6 +2,7 @@
 //! calls them.
 //!
 //! - `settings`, `tls`: librdkafka's properties as the wire understands them, and which of them it does not
+//! - `network`: sockets and clocks, or a simulation's
 //! - `batch`: records, borrowed from brokers' responses
 //! - `reading`: what a member reads; `reader`: a changelog's; both are a fetcher and its connections
 //! - `producer`: a writer and its connections
@@ -15,10 +16,10 @@ use std::sync::Arc;
 
 use super::oauth::Source;
 use super::wire::brokers::{Address, Brokers, Settings};
-use super::wire::edge::{Edge, SocketSettings};
-use crate::cluster::Contact;
+use super::wire::edge::Edge;
 
 mod batch;
+mod network;
 mod producer;
 mod reader;
 mod reading;
@@ -27,37 +28,49 @@ mod tls;
 mod trouble;
 
 pub use batch::Batch;
-pub use producer::Producer;
+use network::Ground;
+pub use network::{Network, Networks};
+pub use producer::{Membership, Producer};
 pub use reader::Reader;
-pub(super) use reading::Reading;
+pub use reading::Reading;
 pub(super) use settings::{Unsupported, Wired, known_properties, wire};
 pub(super) use tls::{TlsProperties, config as tls_config};
-pub(super) use trouble::Accepted;
+pub use trouble::Accepted;
 
 /// How connections are made.
 #[derive(Clone)]
-pub(super) struct ClientSettings {
+pub struct ClientSettings {
     /// How a client of brokers behaves.
-    pub brokers: Arc<Settings>,
+    brokers: Arc<Settings>,
     /// The brokers to begin with.
-    pub bootstrap: Vec<Address>,
-    /// TLS, if it is spoken.
-    pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// How sockets are opened.
-    pub sockets: SocketSettings,
+    bootstrap: Vec<Address>,
+    /// What clients run on.
+    ground: Ground,
     /// Who gets tokens for logins that need them.
-    pub tokens: Option<Arc<Source>>,
-    /// What is known of the brokers.
-    pub contact: Arc<Contact>,
+    tokens: Option<Arc<Source>>,
 }
 
 impl ClientSettings {
+    /// Clients that run in a simulation.
+    pub fn simulated(brokers: Settings, bootstrap: Vec<Address>, networks: Arc<dyn Networks>) -> Self {
+        Self { brokers: Arc::new(brokers), bootstrap, ground: Ground::Simulated(networks), tokens: None }
+    }
+
     /// A client that has not connected yet.
-    pub fn open(&self) -> (Edge, Brokers) {
+    fn open(&self) -> (Box<dyn Network>, Brokers) {
         if let Some(tokens) = &self.tokens {
             tokens.begin();
         }
-        let edge = Edge::new(self.tls.clone(), self.sockets).sharing(&self.contact);
-        (edge, Brokers::new(Arc::clone(&self.brokers), self.bootstrap.clone()))
+        let (brokers, bootstrap) = (Arc::clone(&self.brokers), self.bootstrap.clone());
+        match &self.ground {
+            Ground::Sockets { tls, settings, contact } => {
+                let edge = Edge::new(tls.clone(), *settings).sharing(contact);
+                (Box::new(edge), Brokers::new(brokers, bootstrap))
+            }
+            Ground::Simulated(networks) => {
+                let (network, seed) = networks.open();
+                (network, Brokers::seeded(brokers, bootstrap, seed))
+            }
+        }
     }
 }

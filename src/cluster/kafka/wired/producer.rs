@@ -13,12 +13,12 @@
 //! is; what ends the transaction is never said of a single record.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::driven::Driven;
-use super::super::member::Metadata;
-use super::super::native::GroupMetadata;
+use super::super::epochs::Epochs;
 use super::super::wire::writer::{Group, Offset, WriteSettings};
 use super::{Accepted, ClientSettings};
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, Ticket};
@@ -29,30 +29,40 @@ mod driven;
 mod slots;
 mod words;
 
+/// What proves that whoever commits offsets is a member of their group.
+pub trait Membership: Send {
+    /// As the group's coordinator checks it.
+    fn group(&self) -> Group;
+
+    /// The epochs known for the group.
+    fn epochs(&self) -> &Epochs;
+}
+
 /// A transactional producer. See [`cluster::Producer`].
-pub struct Producer {
+pub struct Producer<M> {
     id: String,
+    member: PhantomData<fn(M)>,
     /// What asks for the state of deliveries has them looked at, since nobody else does.
     driven: RefCell<Driven>,
 }
 
-impl Producer {
+impl<M: Membership> Producer<M> {
     /// Opens a producer; whatever was open under its id has been aborted. Once a login was accepted, one that is refused
     /// is an error to retry.
-    pub(in super::super) fn open(
+    pub fn open(
         client: &ClientSettings,
         settings: &Arc<WriteSettings>,
         accepted: &Accepted,
         id: &str,
     ) -> Result<Self, Error> {
         let driven = Driven::open(client, settings, accepted, id)?;
-        Ok(Self { id: id.to_owned(), driven: RefCell::new(driven) })
+        Ok(Self { id: id.to_owned(), member: PhantomData, driven: RefCell::new(driven) })
     }
 
     fn commit_by(
         &mut self,
         offsets: &[OffsetCommit],
-        group: &Metadata,
+        group: &M,
         meanwhile: Option<&mut dyn FnMut(Duration)>,
     ) -> Result<(), Error> {
         let with_epoch = |OffsetCommit { partition, committed }: &OffsetCommit| {
@@ -67,23 +77,13 @@ impl Producer {
             }
         };
         let offsets = offsets.iter().map(with_epoch).collect();
-        let committed = self.driven.get_mut().commit(offsets, member_of(group.proof()), meanwhile);
+        let committed = self.driven.get_mut().commit(offsets, group.group(), meanwhile);
         committed.map_err(|error| words::doing("committing the transaction", &error))
     }
 }
 
-/// What librdkafka knows of the membership, as the wire says it.
-fn member_of(proof: &GroupMetadata) -> Group {
-    Group {
-        id: proof.group_id(),
-        generation: proof.generation(),
-        member: proof.member_id(),
-        instance: proof.group_instance_id(),
-    }
-}
-
-impl cluster::Producer for Producer {
-    type Metadata = Metadata;
+impl<M: Membership> cluster::Producer for Producer<M> {
+    type Metadata = M;
 
     fn id(&self) -> &str {
         &self.id
@@ -147,14 +147,14 @@ impl cluster::Producer for Producer {
         driven.writer.take_delivered()
     }
 
-    fn commit(&mut self, offsets: &[OffsetCommit], group: Metadata) -> Result<(), Error> {
+    fn commit(&mut self, offsets: &[OffsetCommit], group: M) -> Result<(), Error> {
         self.commit_by(offsets, &group, None)
     }
 
     fn commit_while(
         &mut self,
         offsets: &[OffsetCommit],
-        group: Metadata,
+        group: M,
         meanwhile: &mut dyn FnMut(Duration),
     ) -> Result<(), Error> {
         self.commit_by(offsets, &group, Some(meanwhile))

@@ -24,7 +24,7 @@ pub struct Reader {
 impl Reader {
     /// Reads `partition` from `offset` on. What is read for a group is checked against the `epochs` known for it,
     /// and recorded there.
-    pub(in super::super) fn open(
+    pub fn open(
         client: &ClientSettings,
         settings: &Arc<FetchSettings>,
         accepted: &Accepted,

@@ -18,11 +18,10 @@ use super::super::errors::{Code, Failure};
 use super::super::native::Budgeted;
 use super::super::slots::{too_large_fetched, too_large_unpacked, truncated, unreadable};
 use super::super::wire::brokers::Brokers;
-use super::super::wire::edge::Edge;
 use super::super::wire::fetcher::{FetchSettings, Fetcher, Trouble};
 use super::super::wire::records;
 use super::trouble::{Accepted, Loneliness};
-use super::{Batch, ClientSettings};
+use super::{Batch, ClientSettings, Network};
 use crate::cluster::{Error, ErrorKind, RecordBatch as _};
 use crate::record::TopicPartition;
 
@@ -32,8 +31,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Reads partitions.
-pub(in super::super) struct Reading {
-    edge: Edge,
+pub struct Reading {
+    network: Box<dyn Network>,
     brokers: Brokers,
     fetcher: Fetcher,
     unpack: Budgeted,
@@ -47,15 +46,15 @@ pub(in super::super) struct Reading {
 impl Reading {
     /// Reads nothing yet. Once a login was accepted, one that is refused is not reported.
     pub fn new(client: &ClientSettings, settings: &Arc<FetchSettings>, accepted: &Accepted) -> Self {
-        let (edge, brokers) = client.open();
+        let (network, brokers) = client.open();
         let fetcher = Fetcher::new(Arc::clone(settings));
         let loneliness = Loneliness::new(accepted);
-        Self { edge, brokers, fetcher, unpack: Budgeted, loneliness, truncated: HashMap::new(), reported: None }
+        Self { network, brokers, fetcher, unpack: Budgeted, loneliness, truncated: HashMap::new(), reported: None }
     }
 
     /// Ends a wait whenever something can be read from `bell`.
     pub fn wake_by(&mut self, bell: UnixStream) {
-        self.edge.wake_by(bell);
+        self.network.wake_by(bell);
     }
 
     /// Reads `partition` from `offset` on; the broker first compares the epoch of the record before, if it is known. A
@@ -64,7 +63,7 @@ impl Reading {
         if epoch_before.is_some() && self.truncated.get(partition) == Some(&offset) {
             return Err(truncated(partition, offset));
         }
-        let now = Instant::now();
+        let now = self.network.now();
         self.truncated.remove(partition);
         self.fetcher.start(partition, offset, epoch_before, now);
         self.ask(now);
@@ -94,12 +93,12 @@ impl Reading {
 
     /// How long ago the broker last answered that leads `partition`; `None` while nothing is asked of one.
     pub fn heard_ago(&self, partition: &TopicPartition) -> Option<Duration> {
-        self.fetcher.heard(partition).map(|at| at.elapsed())
+        self.fetcher.heard(partition).map(|at| self.network.now().saturating_duration_since(at))
     }
 
     /// Whether records are on their way that are known to be there.
     pub fn has_more(&self) -> bool {
-        self.fetcher.has_more(Instant::now())
+        self.fetcher.has_more(self.network.now())
     }
 
     /// Replaces what is in `batch` by what is there, up to `records_max`, waiting up to `wait` for a first record. What
@@ -111,7 +110,7 @@ impl Reading {
         wait: Duration,
         epochs: Option<&Epochs>,
     ) -> Result<(), Error> {
-        let began = Instant::now();
+        let began = self.network.now();
         // Whoever wants no records does not wait for any.
         let until = if records_max == 0 { began } else { began + wait };
         let mut now = began;
@@ -134,8 +133,8 @@ impl Reading {
                 return self.check(now);
             }
             let next = self.fetcher.next_tick().map_or(until, |tick| tick.min(until));
-            let rang = self.edge.drive(&mut self.brokers, next.saturating_duration_since(now));
-            now = Instant::now();
+            let rang = self.network.drive(&mut self.brokers, next.saturating_duration_since(now));
+            now = self.network.now();
             has_waited = true;
             if rang {
                 return Ok(());
@@ -146,7 +145,7 @@ impl Reading {
     /// Asks for what is due.
     fn ask(&mut self, now: Instant) {
         self.fetcher.poll(&mut self.brokers, now);
-        self.edge.drive(&mut self.brokers, Duration::ZERO);
+        self.network.drive(&mut self.brokers, Duration::ZERO);
     }
 
     /// Whether any broker can be reached and accepts this client; reported now and then.

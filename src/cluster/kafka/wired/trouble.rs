@@ -12,8 +12,8 @@ use super::super::wire::brokers::{Brokers, Trouble, TroubleKind};
 const ALONE_MAX: Duration = Duration::from_secs(1);
 
 /// What the cluster has accepted of this process before: it will be accepted again.
-#[derive(Clone)]
-pub(in super::super) struct Accepted {
+#[derive(Clone, Default)]
+pub struct Accepted {
     /// A login, also one of librdkafka's clients.
     login: Arc<Login>,
     /// A connection of the wire, with its own TLS.
@@ -22,7 +22,7 @@ pub(in super::super) struct Accepted {
 
 impl Accepted {
     /// Nothing yet on the wire; `login` is shared with librdkafka's clients.
-    pub fn new(login: &Arc<Login>) -> Self {
+    pub(in super::super) fn new(login: &Arc<Login>) -> Self {
         Self { login: Arc::clone(login), wire: Arc::default() }
     }
 

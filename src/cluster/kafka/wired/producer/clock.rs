@@ -1,6 +1,8 @@
 //! The time, looked at now and then: asking for it with each record would cost as much as writing small records does.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+use super::super::Network;
 
 /// After how many records at most it is looked at.
 const RECORDS_MAX: u32 = 64;
@@ -21,29 +23,25 @@ pub(super) struct Clock {
 
 impl Clock {
     /// The present.
-    pub fn new() -> Self {
-        let mut clock = Self { now: Instant::now(), wall_ms: 0, records: 1, left: 0 };
-        clock.look();
-        clock
+    pub fn new(network: &dyn Network) -> Self {
+        Self { now: network.now(), wall_ms: network.wall_ms(), records: 1, left: 0 }
     }
 
     /// Looks at it.
-    pub fn look(&mut self) -> Instant {
-        self.now = Instant::now();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.wall_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+    pub fn look(&mut self, network: &dyn Network) -> Instant {
+        (self.now, self.wall_ms) = (network.now(), network.wall_ms());
         self.now
     }
 
     /// Notes a record; whether the time was looked at.
     #[inline]
-    pub fn count(&mut self) -> bool {
+    pub fn count(&mut self, network: &dyn Network) -> bool {
         if self.left > 0 {
             self.left -= 1;
             return false;
         }
         let before = self.now;
-        let passed = self.look().saturating_duration_since(before);
+        let passed = self.look(network).saturating_duration_since(before);
         self.records = records_after(self.records, passed);
         self.left = self.records - 1;
         true
@@ -72,6 +70,7 @@ fn records_after(records: u32, passed: Duration) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::super::wire::edge::{Edge, SocketSettings};
     use super::*;
 
     #[test]
@@ -83,11 +82,12 @@ mod tests {
 
     #[test]
     fn time_is_looked_at_with_each_record_that_comes_late() {
-        let mut clock = Clock::new();
+        let network = Edge::new(None, SocketSettings::default());
+        let mut clock = Clock::new(&network);
         for _ in 0..3 {
             std::thread::sleep(FRESH * 2);
             let before = Instant::now();
-            assert!(clock.count() && clock.now() >= before);
+            assert!(clock.count(&network) && clock.now() >= before);
         }
         assert!(clock.wall_ms() > 1_700_000_000_000);
     }

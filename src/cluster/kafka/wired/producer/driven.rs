@@ -10,12 +10,11 @@ use super::super::super::errors::{Code, Failure};
 use super::super::super::producer::{INIT_DEADLINE, MEANWHILE_STEP};
 use super::super::super::wire;
 use super::super::super::wire::brokers::Brokers;
-use super::super::super::wire::edge::Edge;
 use super::super::super::wire::writer::{
     Group, NewRecord, Offset, Slot, WriteError, WriteErrorKind, WriteSettings, Writer,
 };
-use super::super::ClientSettings;
 use super::super::trouble::{Accepted, Loneliness};
+use super::super::{ClientSettings, Network};
 use super::clock::Clock;
 use super::slots::Slots;
 use super::words;
@@ -38,7 +37,7 @@ const PARTITION_WAIT: Duration = Duration::from_secs(2);
 
 /// A writer with its connections.
 pub(super) struct Driven {
-    edge: Edge,
+    network: Box<dyn Network>,
     brokers: Brokers,
     /// The writer.
     pub writer: Writer,
@@ -64,9 +63,10 @@ impl Driven {
         let what = || format!("opening the transactional id {id}");
         let writer = Writer::new(id, Arc::clone(settings))
             .map_err(|unsupported| Error::new(ErrorKind::Refused, format!("{}: {unsupported}", what())))?;
-        let ((edge, brokers), clock) = (client.open(), Clock::new());
+        let (network, brokers) = client.open();
+        let clock = Clock::new(&*network);
         let mut driven = Self {
-            edge,
+            network,
             brokers,
             writer,
             delivery_timeout: settings.delivery_timeout,
@@ -122,7 +122,7 @@ impl Driven {
     pub fn send(&mut self, ticket: Ticket, message: &Message<'_>) -> Result<(), Error> {
         let to = (message.topic, message.partition);
         let slot = self.slot(to)?;
-        let is_looked = self.clock.count();
+        let is_looked = self.clock.count(&*self.network);
         let record = NewRecord {
             timestamp: message.timestamp.unwrap_or(self.clock.wall_ms()),
             key: message.key,
@@ -157,7 +157,7 @@ impl Driven {
             if run.peek().is_none() {
                 return Ok(());
             }
-            self.clock.look();
+            self.clock.look(&*self.network);
             let mut waits_since = None;
             loop {
                 match self.writer.send_all(number, slot, self.clock.wall_ms(), &mut run, self.clock.now()) {
@@ -182,7 +182,7 @@ impl Driven {
     /// Waits for room, as long as a delivery may take.
     #[cold]
     fn wait_for_room(&mut self, since: &mut Option<Instant>, to: (&str, i32)) -> Result<(), Error> {
-        let now = self.clock.look();
+        let now = self.clock.look(&*self.network);
         let waited = now.saturating_duration_since(*since.get_or_insert(now));
         let Some(left) = self.delivery_timeout.checked_sub(waited).filter(|left| !left.is_zero()) else {
             let message = format!("{}: the queue has been full for too long", sending(to));
@@ -234,7 +234,7 @@ impl Driven {
     /// Whether a topic that is known may have this partition. It may have got more of them since they were heard of.
     fn may_have(&mut self, (topic, partition): (&str, i32)) -> bool {
         let Ok(partition_index) = usize::try_from(partition) else { return false };
-        let until = self.clock.look() + PARTITION_WAIT;
+        let until = self.clock.look(&*self.network) + PARTITION_WAIT;
         while self.brokers.partition_count(topic).is_some_and(|count| count <= partition_index) {
             let left = until.saturating_duration_since(self.clock.now());
             if left.is_zero() {
@@ -254,14 +254,14 @@ impl Driven {
         group: Group,
         meanwhile: Option<&mut dyn FnMut(Duration)>,
     ) -> Result<(), WriteError> {
-        let now = self.clock.look();
+        let now = self.clock.look(&*self.network);
         self.writer.commit(offsets, group, now);
         self.finish(meanwhile)
     }
 
     /// Ends the transaction without effect.
     pub fn abort(&mut self) -> Result<(), WriteError> {
-        let now = self.clock.look();
+        let now = self.clock.look(&*self.network);
         self.writer.abort(now);
         self.finish(None)
     }
@@ -312,14 +312,14 @@ impl Driven {
             None => wait,
         };
         let before = self.brokers.news();
-        self.edge.drive(&mut self.brokers, wait);
+        self.network.drive(&mut self.brokers, wait);
         self.take();
         self.brokers.news() != before
     }
 
     /// Has the writer take what was said, and say what is to be sent.
     fn take(&mut self) {
-        let now = self.clock.look();
+        let now = self.clock.look(&*self.network);
         self.writer.drive(&mut self.brokers, now);
     }
 }

@@ -59,6 +59,16 @@ fn refused(set: &[(&str, &str)]) -> String {
     plain(set).err().unwrap().to_string()
 }
 
+fn sockets(client: &ClientSettings) -> SocketSettings {
+    let Ground::Sockets { settings, .. } = &client.ground else { panic!("it is simulated") };
+    *settings
+}
+
+fn tls(client: &ClientSettings) -> Option<&Arc<rustls::ClientConfig>> {
+    let Ground::Sockets { tls, .. } = &client.ground else { panic!("it is simulated") };
+    tls.as_ref()
+}
+
 /// All that can be seen of it. `Debug` shows no password.
 fn shown(outcome: &Result<Wired, Unsupported>) -> String {
     let wired = match outcome {
@@ -78,8 +88,8 @@ fn shown(outcome: &Result<Wired, Unsupported>) -> String {
             "{:?} {:?} {:?} {:?} {password} {credentials:?}",
             client.brokers,
             client.bootstrap,
-            client.sockets,
-            client.tls.as_ref().map(|tls| &tls.alpn_protocols)
+            sockets(client),
+            tls(client).map(|tls| &tls.alpn_protocols)
         )
     };
     let clients = [&wired.member, &wired.reader, &wired.producer].map(client);
@@ -247,8 +257,8 @@ fn what_is_not_set_is_as_librdkafka_has_it() {
     assert_eq!(wired.member.brokers.connect_timeout, Duration::from_secs(30));
     assert_eq!(wired.member.brokers.metadata_max_age, Duration::from_secs(300));
     assert_eq!(wired.producer.brokers.request_timeout, Duration::from_millis(9900));
-    assert!(wired.member.tls.is_none());
-    assert_eq!(wired.member.sockets, SocketSettings { family: Family::Any, keepalive: false });
+    assert!(tls(&wired.member).is_none());
+    assert_eq!(sockets(&wired.member), SocketSettings { family: Family::Any, keepalive: false });
     let (fetch, write) = (&wired.fetch, &wired.write);
     assert_eq!([fetch.max_wait, wired.reader_fetch.max_wait].map(|wait| wait.as_millis()), [50, 10]);
     assert_eq!([fetch.max_bytes, fetch.partition_max_bytes], [4 << 20, 1 << 20]);
@@ -400,6 +410,6 @@ fn metadata_is_asked_for_as_often_as_either_interval_says() {
 #[test]
 fn authorities_are_read_once() {
     let wired = wired(BASE).unwrap();
-    let [member, reader, producer] = [wired.member, wired.reader, wired.producer].map(|client| client.tls.unwrap());
-    assert!(Arc::ptr_eq(&member, &reader) && Arc::ptr_eq(&member, &producer));
+    let [member, reader, producer] = [&wired.member, &wired.reader, &wired.producer].map(|client| tls(client).unwrap());
+    assert!(Arc::ptr_eq(member, reader) && Arc::ptr_eq(member, producer));
 }
