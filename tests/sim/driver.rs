@@ -44,6 +44,7 @@ enum Due {
     Task(usize),
     Tick,
     Marker,
+    Net,
 }
 
 impl Driver {
@@ -55,6 +56,7 @@ impl Driver {
         match due {
             Due::Task(at) => self.resume(at),
             Due::Tick => self.world.lock().broker.tick(),
+            Due::Net => self.world.lock().serve(),
             Due::Marker => {
                 let mut state = self.world.lock();
                 let markers = state.broker.markers();
@@ -74,7 +76,9 @@ impl Driver {
             self.marker_at = now + state.random.between(MS / 10, 20 * MS);
         }
         let tasks = self.strands.iter().enumerate().map(|(at, (task, _))| (state.tasks[*task].wake, Due::Task(at)));
-        let own = [(state.broker.next_tick().unwrap_or(Time::MAX), Due::Tick), (self.marker_at, Due::Marker)];
+        let net = state.links.next(now, state.broker.topics.is_touched);
+        let tick = state.broker.next_tick().unwrap_or(Time::MAX);
+        let own = [(tick, Due::Tick), (self.marker_at, Due::Marker), (net, Due::Net)];
         let (at, due) = tasks.chain(own).min_by_key(|(at, _)| *at).expect("there are two at least");
         assert!(at < Time::MAX, "all tasks wait for ever");
         (at.max(now), due)

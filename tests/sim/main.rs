@@ -37,6 +37,7 @@ mod judge;
 mod kafka;
 mod lies;
 mod mistakes;
+mod net;
 mod profile;
 mod provider;
 #[path = "../support/random.rs"]

@@ -291,6 +291,7 @@ impl Run<'_> {
                     }
                 }
                 Event::Marker => self.write_marker(),
+                Event::Net => self.world.lock().serve(),
                 Event::Later => {
                     let mut state = self.world.lock();
                     let (_, (what, request)) = state.later.pop_first().expect("checked before");
@@ -350,6 +351,7 @@ impl Run<'_> {
         }
         offer(state.broker.next_tick().unwrap_or(Time::MAX), Event::Tick);
         offer(self.marker_at, Event::Marker);
+        offer(state.links.next(now, state.broker.topics.is_touched), Event::Net);
         offer(state.later.keys().next().map_or(Time::MAX, |(at, _)| *at), Event::Later);
         offer(self.faults.last().map_or(Time::MAX, |(at, _)| *at), Event::Fault);
         offer(self.feed_at, Event::Feed);
@@ -433,6 +435,8 @@ enum Event {
     Task(usize),
     Tick,
     Marker,
+    /// Something arrives at the brokers, or can be answered.
+    Net,
     Later,
     Fault,
     Feed,

@@ -17,6 +17,7 @@ use crate::gate;
 use crate::judge::coverage::Memory;
 pub use crate::kafka::WALL_MS;
 use crate::kafka::{Broker, Code, MS, Protocol, SECOND, Time};
+use crate::net::Links;
 use crate::provider;
 use crate::random::Random;
 
@@ -35,7 +36,7 @@ pub fn is_poisonous(value: Option<&[u8]>) -> bool {
 }
 
 /// How long a client waits on a silent connection: longer than ending a transaction may take.
-const SILENCE: Time = 3 * SECOND + SECOND / 2;
+pub const SILENCE: Time = 3 * SECOND + SECOND / 2;
 
 /// What may go wrong on the wire, in thousandths of all requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +91,7 @@ pub struct ProcessState {
 /// The whole state of a world.
 pub struct State {
     pub broker: Broker,
+    pub links: Links,
     pub database: Server,
     pub provider: provider::Server,
     pub gate: gate::Server,
@@ -129,6 +131,7 @@ impl World {
     pub fn new(seed: u64, wire: Wire, verbose: bool) -> Self {
         Self(Arc::new(Mutex::new(State {
             broker: Broker::new(Protocol::V1),
+            links: Links::default(),
             database: Server::new(),
             provider: provider::Server::new(seed),
             gate: gate::Server::default(),
@@ -225,7 +228,7 @@ impl State {
     }
 
     /// How long one way over the wire takes: mostly some hundred microseconds.
-    fn latency(&mut self) -> Time {
+    pub fn latency(&mut self) -> Time {
         match self.random.below(100) {
             0..90 => self.random.between(50, 800),
             90..98 => self.random.between(MS, 10 * MS),
@@ -394,7 +397,7 @@ pub enum Fate {
 impl State {
     /// The fate of the next request, drawn from the seed and the request's number alone: leaving out one fault does
     /// not change the others.
-    fn fate(&mut self) -> Fate {
+    pub fn fate(&mut self) -> Fate {
         self.fate_of(self.wire)
     }
 

@@ -1,61 +1,47 @@
-//! Records as a client fetches them.
+//! Records as the client has fetched them.
 
 use ratchet::cluster::RecordBatch;
-use ratchet::record::{Headers, Record, TopicPartition};
-
-use crate::kafka;
+use ratchet::cluster::kafka::wired;
+use ratchet::record::{Record, TopicPartition};
 
 /// Records that were read.
 #[derive(Default)]
 pub struct Batch {
-    partitions: Vec<TopicPartition>,
-    records: Vec<(usize, i64, kafka::Record)>,
+    pub records: wired::Batch,
+    /// The records that are shown, if not all are.
+    kept: Option<Vec<usize>>,
 }
 
 impl Batch {
     pub fn clear(&mut self) {
-        self.partitions.clear();
         self.records.clear();
-    }
-
-    /// Adds `partition`, which the following records belong to.
-    pub fn open(&mut self, partition: &TopicPartition) {
-        self.partitions.push(partition.clone());
+        self.kept = None;
     }
 
     pub fn drop_tombstones(&mut self) {
-        self.records.retain(|(_, _, record)| record.value.is_some());
+        let has_value = |index: &usize| self.records.record(*index).value.is_some();
+        self.kept = Some((0..self.records.len()).filter(has_value).collect());
     }
 
-    pub fn push(&mut self, offset: i64, record: &kafka::Record) {
-        self.records.push((self.partitions.len() - 1, offset, record.clone()));
+    fn place(&self, index: usize) -> usize {
+        self.kept.as_ref().map_or(index, |kept| kept[index])
     }
 }
 
 impl RecordBatch for Batch {
     fn partitions(&self) -> &[TopicPartition] {
-        &self.partitions
+        self.records.partitions()
     }
 
     fn source(&self, index: usize) -> usize {
-        self.records[index].0
+        self.records.source(self.place(index))
     }
 
     fn len(&self) -> usize {
-        self.records.len()
+        self.kept.as_ref().map_or(self.records.len(), Vec::len)
     }
 
     fn record(&self, index: usize) -> Record<'_> {
-        let (source, offset, record) = &self.records[index];
-        let partition = &self.partitions[*source];
-        Record {
-            topic: &partition.topic,
-            partition: partition.partition,
-            offset: *offset,
-            timestamp: record.timestamp,
-            key: record.key.as_deref(),
-            value: record.value.as_deref(),
-            headers: Headers::from_bytes(&record.headers),
-        }
+        self.records.record(self.place(index))
     }
 }

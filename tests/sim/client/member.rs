@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet::cluster::kafka::epochs::Epochs;
+use ratchet::cluster::kafka::wire::writer::Group;
+use ratchet::cluster::kafka::wired::{Membership as Proof, Reading};
 use ratchet::cluster::{self, Error, ErrorKind, GroupEvent, OffsetCommit, RecordBatch};
 use ratchet::record::TopicPartition;
 
-use crate::kafka::{Code, Committed, Isolation, MS, Partition, SECOND, Time};
+use crate::kafka::{Committed, MS, Partition, SECOND, Time};
 use crate::world::Process;
 
 use super::group::{Event, Membership};
-use super::{Batch, errors, ours, theirs};
+use super::{Batch, ours, theirs};
 
 /// How long leaving the group may take.
 const LEAVE_DEADLINE: Time = 5 * SECOND;
@@ -18,20 +21,16 @@ const LEAVE_DEADLINE: Time = 5 * SECOND;
 /// An assigned partition.
 struct Slot {
     partition: TopicPartition,
-    started: bool,
-    /// The next offset to fetch, after any markers and gaps that were skipped.
-    next: i64,
-    /// Whether anything was read since the start.
-    passed: bool,
-    end: Option<i64>,
-    /// Its fetcher met an offset that does not exist, and has stopped for good.
-    stopped: bool,
+    /// Where it was started.
+    begin: i64,
 }
 
 /// A group's member.
 pub struct Member {
     process: Process,
     membership: Membership,
+    reading: Reading,
+    epochs: Arc<Epochs>,
     slots: Vec<Slot>,
     left: bool,
 }
@@ -41,12 +40,24 @@ pub struct Metadata {
     pub group: Arc<str>,
     pub member: Arc<str>,
     pub generation: i32,
+    pub epochs: Arc<Epochs>,
+}
+
+impl Proof for Metadata {
+    fn group(&self) -> Group {
+        let (id, member) = (self.group.to_string(), self.member.to_string());
+        Group { id, generation: self.generation, member, instance: None }
+    }
+
+    fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
 }
 
 impl Member {
-    pub fn join(process: Process, group: &str, topics: &[Arc<str>]) -> Self {
+    pub fn join(process: Process, group: &str, topics: &[Arc<str>], reading: Reading) -> Self {
         let membership = Membership::begin(process.clone(), group.into(), topics.to_vec());
-        Self { process, membership, slots: Vec::new(), left: false }
+        Self { process, membership, reading, epochs: Arc::default(), slots: Vec::new(), left: false }
     }
 
     fn slot(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
@@ -61,9 +72,7 @@ impl Member {
             Event::Assigned(partitions) => GroupEvent::Assigned(all(partitions)),
             Event::Revoked(partitions) | Event::Lost(partitions) => {
                 let partitions = all(partitions);
-                for slot in self.slots.iter_mut().filter(|slot| partitions.contains(&slot.partition)) {
-                    slot.started = false;
-                }
+                partitions.iter().for_each(|partition| self.reading.pause(partition));
                 if matches!(event, Event::Lost(_)) {
                     GroupEvent::Lost(partitions)
                 } else {
@@ -72,57 +81,6 @@ impl Member {
                 }
             }
         })
-    }
-
-    /// Fetches from the started partitions, starting with a random one.
-    fn fetch(&mut self, batch: &mut Batch, records_max: usize) -> Result<(), Error> {
-        let count = self.slots.len() as u64;
-        if count == 0 {
-            return Ok(());
-        }
-        let mut state = self.process.lock();
-        let first = state.random.below(count) as usize;
-        // Fetches return any number of records.
-        let bound = if state.backlogged {
-            state.random.between(1, 2) as usize
-        } else if state.random.permille(300) {
-            state.random.between(1, 8) as usize
-        } else {
-            64
-        };
-        let mut left = records_max.min(bound);
-        for step in 0..self.slots.len() {
-            let at = (first + step) % self.slots.len();
-            let slot = &mut self.slots[at];
-            if !slot.started || left == 0 {
-                continue;
-            }
-            batch.open(&slot.partition);
-            let before = batch.len();
-            let partition = theirs(&slot.partition);
-            let fetched = state
-                .broker
-                .fetch(&partition, slot.next, Isolation::Committed, left, |offset, record| batch.push(offset, record));
-            left -= batch.len() - before;
-            match fetched {
-                Ok((next, end)) => {
-                    slot.passed |= next > slot.next;
-                    (slot.next, slot.end) = (next, Some(end));
-                }
-                Err(Code::NotLeaderOrFollower) => {}
-                Err(code) => {
-                    slot.stopped |= code == Code::OffsetOutOfRange;
-                    slot.started = code != Code::OffsetOutOfRange;
-                    let message = format!("{} cannot be read at offset {}: {code:?}", slot.partition, slot.next);
-                    return Err(errors::plain(code, message).of(&slot.partition));
-                }
-            }
-        }
-        if !batch.is_empty() {
-            let len = batch.len();
-            state.note("poll", format_args!("{len} records"));
-        }
-        Ok(())
     }
 
     fn close(&mut self) -> Result<(), Error> {
@@ -161,17 +119,13 @@ impl cluster::Member for Member {
         if let Some(event) = self.event() {
             return Ok(Some(event));
         }
-        self.fetch(batch, records_max)?;
-        let wait = wait.as_micros() as Time;
-        if batch.is_empty() && wait > 0 {
-            let length = self.process.lock().random.between(wait / 4, wait);
-            self.process.sleep(length);
-            if let Some(event) = self.event() {
-                return Ok(Some(event));
-            }
-            self.fetch(batch, records_max)?;
+        self.reading.poll(&mut batch.records, records_max, wait, Some(&self.epochs))?;
+        let len = batch.len();
+        if len > 0 {
+            self.process.lock().note("poll", format_args!("{len} records"));
+            return Ok(None);
         }
-        Ok(None)
+        Ok(self.event())
     }
 
     fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {
@@ -188,7 +142,7 @@ impl cluster::Member for Member {
         for partition in partitions {
             if !self.slots.iter().any(|slot| slot.partition == *partition) {
                 let partition = partition.clone();
-                self.slots.push(Slot { partition, started: false, next: 0, passed: false, end: None, stopped: false });
+                self.slots.push(Slot { partition, begin: 0 });
             }
         }
         self.membership.lock().event = None;
@@ -198,6 +152,7 @@ impl cluster::Member for Member {
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.slots.retain(|slot| !partitions.contains(&slot.partition));
+        partitions.iter().for_each(|partition| self.reading.remove(partition));
         self.membership.lock().event = None;
         self.membership.wake();
         Ok(())
@@ -205,30 +160,27 @@ impl cluster::Member for Member {
 
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), Error> {
         self.process.pause();
-        let slot = self.slot(partition)?;
-        if slot.stopped {
-            return Err(Error::new(ErrorKind::Fenced, format!("{partition} can only be read again by a new member")));
-        }
-        (slot.next, slot.started, slot.passed) = (offset, true, false);
-        Ok(())
+        self.slot(partition)?.begin = offset;
+        self.reading.start(partition, offset, self.epochs.begin(partition, offset))
     }
 
     fn pause(&mut self, partition: &TopicPartition) -> Result<(), Error> {
-        self.slot(partition)?.started = false;
+        self.slot(partition)?;
+        self.reading.pause(partition);
         Ok(())
     }
 
     fn position(&self, partition: &TopicPartition) -> Option<i64> {
-        self.slots.iter().find(|slot| slot.partition == *partition && slot.passed).map(|slot| slot.next)
+        let slot = self.slots.iter().find(|slot| slot.partition == *partition)?;
+        self.reading.position(partition).filter(|position| *position > slot.begin)
     }
 
     fn end(&self, partition: &TopicPartition) -> Option<i64> {
-        self.slots.iter().find(|slot| slot.partition == *partition)?.end
+        self.reading.end(partition)
     }
 
-    /// As far as it knows. While a transaction is open on the input, it is wrong.
     fn has_more(&self) -> bool {
-        self.slots.iter().any(|slot| slot.started && slot.end.is_some_and(|end| end > slot.next))
+        self.reading.has_more()
     }
 
     fn metadata(&self) -> Result<Metadata, Error> {
@@ -237,7 +189,7 @@ impl cluster::Member for Member {
         if generation < 0 || member.is_empty() {
             return Err(Error::new(ErrorKind::Abort, "the member has not joined its group yet"));
         }
-        Ok(Metadata { group, member, generation })
+        Ok(Metadata { group, member, generation, epochs: Arc::clone(&self.epochs) })
     }
 
     fn leave(mut self) -> Result<(), Error> {

@@ -1,20 +1,26 @@
-//! librdkafka's part, on the simulated cluster: ratchet's cluster traits, by the rules of `src/cluster/kafka`.
+//! ratchet's cluster traits on the simulated cluster. Records are read and written by the client that lanes run on
+//! (`cluster::kafka::wired`); librdkafka's part, which is membership, takeovers and topics, is imitated by the rules of
+//! `src/cluster/kafka`.
 //!
 //! - `group`: librdkafka's main thread for a member; `assignor`: the leader's part; `member`: the lane's side
-//! - `producer`: a transactional producer; `sender`: its thread
-//! - `reader`, `settle`: the traits of the same names
+//! - `producer`, `reader`, `batch`: on the wire; `settle`: the trait of the same name
 //! - `errors`: the meaning of error codes
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ratchet::cluster::kafka::wire::brokers::{self, Address};
+use ratchet::cluster::kafka::wire::fetcher::FetchSettings;
+use ratchet::cluster::kafka::wire::writer::WriteSettings;
+use ratchet::cluster::kafka::wired::{Accepted, ClientSettings, Reading};
 use ratchet::cluster::{
     Cluster, CommittedOffset, Error, ErrorKind, Inquiry, Message, NewTopic, Rights, TopicDescription, TopicId,
 };
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, Record, SECOND, Settings, Time};
+use crate::net::{HOST, Nets, PORT};
 use crate::world::{Broken, Process};
 
 mod assignor;
@@ -24,7 +30,6 @@ mod group;
 mod member;
 mod producer;
 mod reader;
-mod sender;
 mod settle;
 
 pub use batch::Batch;
@@ -33,6 +38,12 @@ pub use producer::Producer;
 pub use reader::Reader;
 pub use settle::{Settling, Waits};
 
+/// How long a transaction may be open, and how long ending one may take.
+const TRANSACTION_TIMEOUT: Time = 3 * SECOND;
+/// How long taking an id may take.
+const INIT_TIMEOUT: Time = 30 * SECOND;
+/// Pause before it is tried again (`RD_KAFKA_IDEMP_PID_RETRY`...: 500 ms).
+const INIT_RETRY_PAUSE: Time = 500 * MS;
 /// How long a request about topics is retried.
 const PATIENCE: Time = 5 * SECOND;
 
@@ -58,7 +69,7 @@ impl Fences {
         process.lock().reach("an owner was fenced by its successor");
         let (fences, own, id): (Self, Process, Arc<str>) = (self.clone(), process.clone(), id.into());
         process.spawn(move || {
-            if producer::init(&own, &id).is_err() {
+            if init(&own, &id).is_err() {
                 fences.with(|ids| ids.remove(&*id));
             }
         });
@@ -69,16 +80,73 @@ impl Fences {
     }
 }
 
+/// Takes a transactional id, which aborts any transaction open under it.
+fn init(process: &Process, id: &Arc<str>) -> Result<(), Broken> {
+    let deadline = process.now() + INIT_TIMEOUT;
+    loop {
+        let name = id.clone();
+        let taken = process.ask("init producer", move |broker| broker.init_producer(&name, TRANSACTION_TIMEOUT));
+        match taken {
+            Ok(_) | Err(Broken::Code(Code::ProducerFenced | Code::InvalidProducerEpoch)) => {
+                return taken.map(drop);
+            }
+            Err(broken) if process.now() >= deadline || process.is_dead() => return Err(broken),
+            Err(_) => process.sleep(INIT_RETRY_PAUSE),
+        }
+    }
+}
+
+/// How lanes read and write.
+pub struct Clients {
+    pub brokers: ClientSettings,
+    pub fetch: Arc<FetchSettings>,
+    pub write: Arc<WriteSettings>,
+    pub accepted: Accepted,
+}
+
+impl Clients {
+    fn of(process: &Process) -> Self {
+        let millis = Duration::from_millis;
+        let brokers = brokers::Settings {
+            request_timeout: millis(1_000),
+            connect_timeout: millis(1_000),
+            reconnect_backoff_max: millis(500),
+            ..brokers::Settings::default()
+        };
+        let fetch = FetchSettings { request_timeout: millis(2_000), ..FetchSettings::default() };
+        let transaction_timeout = Duration::from_micros(TRANSACTION_TIMEOUT);
+        let write = WriteSettings {
+            transaction_timeout,
+            delivery_timeout: millis(2_000),
+            request_timeout: transaction_timeout - millis(100),
+            linger: millis(1),
+            batch_bytes: 1_000,
+            // The topics bound records.
+            message_bytes_max: 16 << 20,
+            ..WriteSettings::default()
+        };
+        let bootstrap = vec![Address { host: HOST.to_owned(), port: PORT }];
+        Self {
+            brokers: ClientSettings::simulated(brokers, bootstrap, Arc::new(Nets(process.clone()))),
+            fetch: Arc::new(fetch),
+            write: Arc::new(write),
+            accepted: Accepted::default(),
+        }
+    }
+}
+
 /// The simulated cluster, as seen by one process.
 #[derive(Clone)]
 pub struct Sim {
     pub process: Process,
     fences: Fences,
+    clients: Arc<Clients>,
 }
 
 impl Sim {
     pub fn new(process: Process) -> Self {
-        Self { process, fences: Fences::default() }
+        let clients = Arc::new(Clients::of(&process));
+        Self { process, fences: Fences::default(), clients }
     }
 
     /// Starts the queries of a takeover, with these waits.
@@ -204,16 +272,17 @@ impl Cluster for Sim {
     }
 
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
-        Ok(Member::join(self.process.clone(), group, topics))
+        let Clients { brokers, fetch, accepted, .. } = &*self.clients;
+        Ok(Member::join(self.process.clone(), group, topics, Reading::new(brokers, fetch, accepted)))
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
-        Producer::open(self.process.clone(), transactional_id)
+        Producer::open(self.process.clone(), &self.clients, transactional_id)
     }
 
     fn reader(&self, partition: &TopicPartition, offset: i64) -> Result<Reader, Error> {
         self.process.lock().reach("a changelog or an input was read outside of the group");
-        Ok(Reader::open(self.process.clone(), partition.clone(), offset))
+        Reader::open(self.process.clone(), &self.clients, partition, offset)
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {

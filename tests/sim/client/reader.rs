@@ -1,60 +1,37 @@
-//! Reads one partition, read_committed, outside any group: see `src/cluster/kafka/reader.rs`.
+//! Reads one partition outside of any group.
 
 use std::time::Duration;
 
-use ratchet::cluster::{self, Error, RecordBatch};
+use ratchet::cluster::kafka::wired;
+use ratchet::cluster::{self, Error};
 use ratchet::record::TopicPartition;
 
-use crate::kafka::{Code, Isolation, Time};
 use crate::world::Process;
 
-use super::{Batch, errors, theirs};
+use super::{Batch, Clients};
 
 /// A partition's reader.
 pub struct Reader {
     process: Process,
-    partition: TopicPartition,
-    position: i64,
+    reader: wired::Reader,
+    is_of_changelog: bool,
 }
 
 impl Reader {
-    pub fn open(process: Process, partition: TopicPartition, position: i64) -> Self {
-        let reader = Self { process, partition, position };
-        if reader.is_of_changelog() {
-            reader.process.lock().memory.starts_reading(reader.process.number);
+    pub fn open(process: Process, clients: &Clients, partition: &TopicPartition, position: i64) -> Result<Self, Error> {
+        let is_of_changelog = partition.topic.ends_with(".changelog");
+        let Clients { brokers, fetch, accepted, .. } = clients;
+        let reader = wired::Reader::open(brokers, fetch, accepted, (partition, position), None)?;
+        if is_of_changelog {
+            process.lock().memory.starts_reading(process.number);
         }
-        reader
-    }
-
-    fn is_of_changelog(&self) -> bool {
-        self.partition.topic.ends_with(".changelog")
-    }
-
-    fn fetch(&mut self, batch: &mut Batch, records_max: usize) -> Result<(), Error> {
-        let mut state = self.process.lock();
-        let bound = if state.random.permille(300) { state.random.between(1, 20) as usize } else { records_max };
-        batch.open(&self.partition);
-        let (partition, max) = (theirs(&self.partition), records_max.min(bound));
-        let fetched = state
-            .broker
-            .fetch(&partition, self.position, Isolation::Committed, max, |offset, record| batch.push(offset, record));
-        match fetched {
-            Ok((next, _)) => {
-                self.position = next;
-                Ok(())
-            }
-            Err(Code::NotLeaderOrFollower) => Ok(()),
-            Err(code) => {
-                let message = format!("{} cannot be read at offset {}: {code:?}", self.partition, self.position);
-                Err(errors::plain(code, message).of(&self.partition))
-            }
-        }
+        Ok(Self { process, reader, is_of_changelog })
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if self.is_of_changelog() {
+        if self.is_of_changelog {
             self.process.lock().memory.stops_reading(self.process.number);
         }
     }
@@ -67,16 +44,10 @@ impl cluster::Reader for Reader {
         batch.clear();
         self.process.maybe_panic();
         self.process.pause();
-        self.fetch(batch, records_max)?;
-        if batch.is_empty() && !wait.is_zero() {
-            self.process.sleep(wait.as_micros() as Time);
-            batch.clear();
-            self.fetch(batch, records_max)?;
-        }
-        Ok(())
+        self.reader.read(&mut batch.records, records_max, wait)
     }
 
     fn position(&self) -> i64 {
-        self.position
+        self.reader.position()
     }
 }

@@ -25,3 +25,32 @@ pub enum Code {
     ConcurrentTransactions,
     ProducerFenced,
 }
+
+impl Code {
+    /// Kafka's number.
+    pub fn number(self) -> i16 {
+        match self {
+            Self::OffsetOutOfRange => 1,
+            Self::UnknownTopicOrPartition => 3,
+            Self::NotLeaderOrFollower => 6,
+            Self::RecordTooLarge => 10,
+            Self::InvalidRecord => 87,
+            Self::NotEnoughReplicas => 19,
+            Self::NotCoordinator => 16,
+            Self::IllegalGeneration => 22,
+            Self::UnknownMemberId => 25,
+            Self::RebalanceInProgress => 27,
+            Self::MemberIdRequired => 79,
+            Self::UnstableOffsetCommit => 88,
+            Self::NonEmptyGroup => 68,
+            Self::GroupIdNotFound => 69,
+            Self::TopicAlreadyExists => 36,
+            Self::OutOfOrderSequence => 45,
+            Self::InvalidProducerEpoch => 47,
+            Self::InvalidTxnState => 48,
+            Self::InvalidProducerIdMapping => 49,
+            Self::ConcurrentTransactions => 51,
+            Self::ProducerFenced => 90,
+        }
+    }
+}

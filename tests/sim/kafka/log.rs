@@ -81,6 +81,15 @@ pub struct Log {
     aborted: Vec<Aborted>,
     /// The latest timestamp of a marker from the leader, milliseconds since the epoch.
     stamped: Option<i64>,
+    /// The leaders' epochs after the first one, 0, and where each begins.
+    epochs: Vec<(i32, i64)>,
+}
+
+/// What stands at an offset.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    Record(&'a Record),
+    Marker { commits: bool },
 }
 
 /// How many records the cleaner has removed.
@@ -98,9 +107,30 @@ impl Log {
         self.start
     }
 
+    /// The leader's epoch.
+    pub fn epoch(&self) -> i32 {
+        self.epochs.last().map_or(0, |(epoch, _)| *epoch)
+    }
+
+    /// The epoch of the leader that wrote what stands at an offset.
+    pub fn epoch_of(&self, offset: i64) -> i32 {
+        self.epochs.iter().rev().find(|(_, begin)| *begin <= offset).map_or(0, |(epoch, _)| *epoch)
+    }
+
+    /// Where an epoch ends; -1 for one that the leader does not know (`LeaderEpochFileCache.endOffsetFor`).
+    pub fn end_of_epoch(&self, epoch: i32) -> i64 {
+        if epoch > self.epoch() {
+            return -1;
+        }
+        self.epochs.iter().find(|(later, _)| *later > epoch).map_or(self.end, |(_, begin)| *begin)
+    }
+
     /// Loses everything from `offset` on, as when a replica that never had it becomes leader. Producer state is
     /// rebuilt from the remaining records (`ProducerStateManager.truncateAndReload`).
     pub fn lose_tail(&mut self, offset: i64) {
+        let epoch = self.epoch() + 1;
+        self.epochs.retain(|(_, begin)| *begin < offset);
+        self.epochs.push((epoch, self.end.min(offset)));
         self.entries.retain(|entry| entry.offset < offset);
         self.end = self.end.min(offset);
         self.aborted.retain(|aborted| aborted.last < offset);
@@ -283,6 +313,24 @@ impl Log {
         Ok(bound.max(from))
     }
 
+    /// What stands from `from` on, with its offset and its transactional writer.
+    pub fn entries(&self, from: i64) -> impl Iterator<Item = (i64, Option<i64>, Found<'_>)> {
+        let first = self.entries.partition_point(|entry| entry.offset < from);
+        self.entries.range(first..).map(|entry| {
+            let found = match &entry.body {
+                Body::Record(record) => Found::Record(record),
+                Body::Marker => Found::Marker { commits: !self.aborted.iter().any(|of| of.last == entry.offset) },
+            };
+            (entry.offset, entry.producer, found)
+        })
+    }
+
+    /// The aborted transactions that reach into these offsets: their writers, and where they begin.
+    pub fn aborted(&self, offsets: std::ops::Range<i64>) -> impl Iterator<Item = (i64, i64)> {
+        let overlaps = move |of: &&Aborted| of.last >= offsets.start && of.first < offsets.end;
+        self.aborted.iter().filter(overlaps).map(|of| (of.producer, of.first))
+    }
+
     /// For the judge: shows the records from `from` on below the last stable offset, with the writer of each and
     /// whether it was aborted. Returns where to continue.
     pub fn examine(&self, from: i64, mut show: impl FnMut(i64, Option<i64>, &Record, bool)) -> i64 {
@@ -355,6 +403,9 @@ impl Log {
                 let is_record = matches!(entry.body, Body::Record(_));
                 cleaned.superseded += usize::from(is_record && !stays);
                 cleaned.tombstones += usize::from(is_record && stays);
+                // A reader that was told of the transaction would wait for its marker
+                // (`CleanedTransactionMetadata.onControlBatchRead`).
+                self.aborted.retain(|aborted| is_record || aborted.last != entry.offset);
                 continue;
             }
             if let (Body::Record(_), Some(producer)) = (&entry.body, entry.producer) {

@@ -27,7 +27,7 @@ mod transactions;
 
 pub use code::Code;
 pub use groups::{Groups, Joined, Subscription};
-pub use log::{Isolation, Log, Record, Writer};
+pub use log::{Found, Isolation, Log, Record, Writer};
 pub use offsets::{Committed, Repeater};
 pub use requests::Identity;
 pub use topics::{Settings, Topics};

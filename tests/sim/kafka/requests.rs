@@ -20,7 +20,8 @@ impl Broker {
         if self.is_away(&role) { Err(code) } else { Ok(()) }
     }
 
-    fn leader(&self, partition: &Partition) -> Result<(), Code> {
+    /// Whether a partition's leader can be reached.
+    pub fn leader(&self, partition: &Partition) -> Result<(), Code> {
         if self.away.is_empty() { Ok(()) } else { self.at(Role::Leader(partition.clone())) }
     }
 
@@ -28,6 +29,12 @@ impl Broker {
     pub fn init_producer(&mut self, id: &Arc<str>, timeout: Time) -> Result<(i64, i16), Code> {
         self.at(Role::TransactionCoordinator)?;
         self.coordinator.init(id, timeout)
+    }
+
+    /// `InitProducerId` of whoever has the id already.
+    pub fn raise_producer(&mut self, who: &Identity, timeout: Time) -> Result<(i64, i16), Code> {
+        self.at(Role::TransactionCoordinator)?;
+        self.coordinator.raise(&who.id, (who.producer, who.epoch), timeout)
     }
 
     /// `AddPartitionsToTxn`.

@@ -31,6 +31,8 @@ pub struct Topic {
 pub struct Topics {
     topics: BTreeMap<Arc<str>, Topic>,
     created: u128,
+    /// Whether a log may have changed since this was last set to `false`.
+    pub is_touched: bool,
 }
 
 impl Topics {
@@ -47,6 +49,7 @@ impl Topics {
 
     /// Deletes a topic and its records.
     pub fn delete(&mut self, name: &str) -> Result<(), Code> {
+        self.is_touched = true;
         self.topics.remove(name).map(drop).ok_or(Code::UnknownTopicOrPartition)
     }
 
@@ -70,6 +73,7 @@ impl Topics {
     }
 
     pub fn log_mut(&mut self, partition: &Partition) -> Option<&mut Log> {
+        self.is_touched = true;
         self.topics.get_mut(&partition.topic)?.logs.get_mut(usize::try_from(partition.number).ok()?)
     }
 }

@@ -134,6 +134,19 @@ impl Coordinator {
         }
     }
 
+    /// Returns the producer with a new epoch to whoever knows the present one (KIP-360).
+    pub fn raise(&mut self, id: &Arc<str>, known: (i64, i16), timeout: Time) -> Result<(i64, i16), Code> {
+        if self.ids.get(id).is_some_and(|transaction| (transaction.producer, transaction.epoch) != known) {
+            return Err(Code::ProducerFenced);
+        }
+        self.init(id, timeout)
+    }
+
+    /// The id's producer with its epoch.
+    pub fn identity(&self, id: &str) -> Option<(i64, i16)> {
+        self.ids.get(id).map(|transaction| (transaction.producer, transaction.epoch))
+    }
+
     fn checked(&mut self, id: &str, producer: i64, epoch: i16) -> Result<&mut Transaction, Code> {
         let transaction = self.ids.get_mut(id).ok_or(Code::InvalidProducerIdMapping)?;
         if transaction.producer != producer {

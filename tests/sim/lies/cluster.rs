@@ -183,14 +183,15 @@ impl cluster::Member for Member {
 
     fn metadata(&self) -> Result<Metadata, Error> {
         if is_told(Lie::UnjoinedMembership) || settles_for_anybody() {
-            return Ok(Metadata { group: self.group.clone(), member: "".into(), generation: -1 });
+            let (group, member) = (self.group.clone(), "".into());
+            return Ok(Metadata { group, member, generation: -1, epochs: Arc::default() });
         }
-        let Metadata { group, member, generation } = self.inner.metadata()?;
+        let Metadata { group, member, generation, epochs } = self.inner.metadata()?;
         let (member, generation) = match is_told(Lie::StaleGeneration) {
             true => self.first.get_or_init(|| (member, generation)).clone(),
             false => (member, generation),
         };
-        Ok(Metadata { group, member, generation })
+        Ok(Metadata { group, member, generation, epochs })
     }
 
     fn leave(self) -> Result<(), Error> {
