@@ -17,7 +17,8 @@ pub mod pace;
 
 pub use health::{Check, Health};
 pub use metrics::{
-    BrokersSeen, CallMetrics, GateMetrics, KeptSeries, LaneMetrics, LongWork, Metrics, OneConnection, OneRequest,
-    Outcomes, Phase, RouteMetrics, Settled, SinkMetrics, StoreMetrics, TaskMetrics, TransactionResult, Work,
+    BoundMetrics, BrokersSeen, CallMetrics, GateMetrics, KeptSeries, LaneMetrics, LongWork, Metrics, OneConnection,
+    OneRequest, Outcomes, Phase, RouteMetrics, Settled, SinkMetrics, StoreMetrics, TaskMetrics, TransactionResult,
+    Work,
 };
 pub use pace::Pace;

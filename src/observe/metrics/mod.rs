@@ -27,7 +27,7 @@ pub use brokers::BrokersSeen;
 pub use calls::{CallMetrics, Settled};
 pub use gate::GateMetrics;
 pub use lane::{LaneMetrics, TransactionResult};
-pub use requests::{OneConnection, OneRequest, RouteMetrics, StoreMetrics};
+pub use requests::{BoundMetrics, OneConnection, OneRequest, RouteMetrics, StoreMetrics};
 pub use sink::{Outcomes, SinkMetrics};
 pub use task::{KeptSeries, LongWork, Phase, TaskMetrics, Work};
 
@@ -148,6 +148,11 @@ impl Metrics {
     /// What is counted of HTTP requests by one route of the proxy.
     pub fn route(&self, route: &str) -> RouteMetrics {
         self.families.requests.route(route)
+    }
+
+    /// What is counted of a bound on clients of the proxy, which is this.
+    pub fn bound(&self, name: &str, max: usize) -> BoundMetrics {
+        self.families.requests.bound(name, max)
     }
 
     /// What is counted of the store that remembers HTTP requests.

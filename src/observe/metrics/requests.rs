@@ -8,6 +8,7 @@ use super::{counter, exponential, histogram_by, int_gauge};
 
 const ROUTE: &[&str] = &["route"];
 const OPERATION: &[&str] = &["operation"];
+const BOUND: &[&str] = &["bound"];
 /// For what has no labels.
 const NONE: &[&str] = &[];
 
@@ -16,6 +17,9 @@ pub(super) struct Families {
     requests: IntCounterVec,
     at_work: IntGaugeVec,
     connections: IntGaugeVec,
+    bound_max: IntGaugeVec,
+    bound_used: IntGaugeVec,
+    bound_refusals: IntCounterVec,
     upstream_duration: HistogramVec,
     upstream_failures: IntCounterVec,
     store_duration: HistogramVec,
@@ -40,6 +44,19 @@ impl Families {
                 ROUTE,
             ),
             connections: int_gauge(registry, "ratchet_http_connections", "Open connections of clients.", NONE),
+            bound_max: int_gauge(
+                registry,
+                "ratchet_http_bound_max",
+                "How much there is for all clients together: what is set, or what the system has descriptors for.",
+                BOUND,
+            ),
+            bound_used: int_gauge(registry, "ratchet_http_bound_used", "How much of that is taken.", BOUND),
+            bound_refusals: counter(
+                registry,
+                "ratchet_http_bound_refusals_total",
+                "How often there was no room, or a client had its share.",
+                BOUND,
+            ),
             upstream_duration: histogram_by(
                 registry,
                 "ratchet_http_upstream_duration_seconds",
@@ -86,6 +103,12 @@ impl Families {
     pub fn store(&self) -> StoreMetrics {
         let removed = self.removed.with_label_values(NONE);
         StoreMetrics { duration: self.store_duration.clone(), errors: self.store_errors.clone(), removed }
+    }
+
+    pub fn bound(&self, bound: &str, max: usize) -> BoundMetrics {
+        self.bound_max.with_label_values(&[bound]).set(i64::try_from(max).unwrap_or(i64::MAX));
+        let used = self.bound_used.with_label_values(&[bound]);
+        BoundMetrics { used, refusals: self.bound_refusals.with_label_values(&[bound]) }
     }
 
     pub fn connection(&self) -> OneConnection {
@@ -143,6 +166,24 @@ pub struct OneConnection(IntGauge);
 impl Drop for OneConnection {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+/// What is counted of a bound on clients.
+pub struct BoundMetrics {
+    used: IntGauge,
+    refusals: IntCounter,
+}
+
+impl BoundMetrics {
+    /// So much of it is taken.
+    pub fn used(&self, used: usize) {
+        self.used.set(i64::try_from(used).unwrap_or(i64::MAX));
+    }
+
+    /// So many more were refused.
+    pub fn refused(&self, count: u64) {
+        self.refusals.inc_by(count);
     }
 }
 

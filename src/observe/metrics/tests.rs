@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documented names.
-const NAMES: [&str; 47] = [
+const NAMES: [&str; 50] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -48,6 +48,9 @@ const NAMES: [&str; 47] = [
     "ratchet_http_requests_total",
     "ratchet_http_requests_at_work",
     "ratchet_http_connections",
+    "ratchet_http_bound_max",
+    "ratchet_http_bound_used",
+    "ratchet_http_bound_refusals_total",
     "ratchet_http_upstream_duration_seconds",
     "ratchet_http_upstream_failures_total",
     "ratchet_http_store_duration_seconds",
@@ -106,6 +109,7 @@ fn exactly_the_documented_names_are_rendered() {
     route.upstream_answered(Duration::from_millis(7));
     route.upstream_failed("late");
     metrics.store().asked("reserve", Duration::from_millis(1), false);
+    metrics.bound("at_work_max", 8).used(3);
     let text = metrics.render();
     for name in NAMES {
         assert!(text.contains(name), "{name} is missing in\n{text}");
@@ -376,6 +380,12 @@ fn requests_at_work_and_connections_are_counted_until_they_end() {
     store.asked("reserve", Duration::from_millis(1), true);
     store.asked("reserve", Duration::from_millis(1), false);
     store.removed(5);
+    let bound = metrics.bound("at_work_max", 8);
+    bound.used(3);
+    bound.refused(2);
+    for (what, value) in [("max", 8.0), ("used", 3.0), ("refusals_total", 2.0)] {
+        assert_eq!(of(&format!(r#"ratchet_http_bound_{what}{{bound="at_work_max"}}"#)), Some(value));
+    }
     assert_eq!(of(r#"ratchet_http_store_duration_seconds_count{operation="reserve"}"#), Some(2.0));
     assert_eq!(of(r#"ratchet_http_store_errors_total{operation="reserve"}"#), Some(1.0));
     assert_eq!(of("ratchet_http_removed_entries_total"), Some(5.0));
