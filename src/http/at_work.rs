@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::shares::{Limit, Peer, Share, Shares};
 use crate::request::Id;
 
 /// How much is at work; all clones count together.
@@ -14,66 +16,52 @@ pub(super) struct AtWork(Arc<All>);
 
 #[derive(Debug, Default)]
 struct All {
-    counts: Mutex<Counts>,
+    /// Requests that are carried out, or wait to be.
+    requests: Arc<Shares>,
+    /// Bytes of bodies.
+    bodies: Arc<Shares>,
+    /// Answers whose digest is still to be remembered; that they were given is.
+    digests: AtomicUsize,
     /// Tells those who wait for it that nothing is at work.
     none: Notify,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    /// Requests that are carried out, or wait to be.
-    requests: usize,
-    /// Answers whose digest is still to be remembered; that they were given is.
-    digests: usize,
-    /// Bytes of requests' bodies.
-    body_bytes: usize,
-}
-
-/// What is counted until it is dropped.
+/// A request at work, or a digest that is to be remembered, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Counted {
+    /// The request's; `None` for a digest.
+    request: Option<Share>,
     all: AtWork,
-    one: Counts,
 }
 
 impl AtWork {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One request more, unless there are so many.
-    pub fn begin(&self, max: usize) -> Option<Counted> {
-        self.add(Counts { requests: 1, ..Counts::default() }, |all| all.requests <= max)
+    /// One request more, unless there are so many, or its client has its share of them.
+    pub fn begin(&self, peer: Option<Peer>, max: usize) -> Option<Counted> {
+        let mut share = self.0.requests.begin(peer);
+        let fits = share.grow(1, Limit { all: max, least: 1 });
+        fits.then(|| Counted { request: Some(share), all: self.clone() })
     }
 
     /// One digest more.
-    pub fn begin_digest(&self) -> Option<Counted> {
-        self.add(Counts { digests: 1, ..Counts::default() }, |_| true)
+    pub fn begin_digest(&self) -> Counted {
+        self.0.digests.fetch_add(1, Ordering::SeqCst);
+        Counted { request: None, all: self.clone() }
     }
 
     /// Nothing of a body yet.
-    pub fn begin_body(&self) -> Counted {
-        Counted { all: self.clone(), one: Counts::default() }
-    }
-
-    fn add(&self, one: Counts, fits: impl FnOnce(&Counts) -> bool) -> Option<Counted> {
-        let mut all = self.counts();
-        let sum = Counts {
-            requests: all.requests + one.requests,
-            digests: all.digests + one.digests,
-            body_bytes: all.body_bytes.saturating_add(one.body_bytes),
-        };
-        if !fits(&sum) {
-            return None;
-        }
-        *all = sum;
-        drop(all);
-        Some(Counted { all: self.clone(), one })
+    pub fn begin_body(&self, peer: Option<Peer>) -> Share {
+        self.0.bodies.begin(peer)
     }
 
     /// How many requests there are.
     pub fn requests(&self) -> usize {
-        self.counts().requests
+        self.0.requests.used()
+    }
+
+    /// What requests have, and what bodies.
+    #[cfg(feature = "program")]
+    pub fn shares(&self) -> [&Arc<Shares>; 2] {
+        [&self.0.requests, &self.0.bodies]
     }
 
     /// Waits until there is nothing.
@@ -82,38 +70,26 @@ impl AtWork {
             // Before it is looked at: an end in between is not missed.
             let mut none = pin!(self.0.none.notified());
             none.as_mut().enable();
-            if self.counts().is_none() {
+            if self.is_none() {
                 return;
             }
             none.await;
         }
     }
-}
 
-impl Counts {
     fn is_none(&self) -> bool {
-        self.requests == 0 && self.digests == 0
-    }
-}
-
-impl Counted {
-    /// So much of a body more; says whether that fits into this.
-    pub fn grow(&mut self, bytes: usize, max: usize) -> bool {
-        let more = Counts { body_bytes: bytes, ..Counts::default() };
-        let Some(mut more) = self.all.add(more, |all| all.body_bytes <= max) else { return false };
-        self.one.body_bytes += std::mem::take(&mut more.one.body_bytes);
-        true
+        // In this order: a request's digest begins before the request ends.
+        self.requests() == 0 && self.0.digests.load(Ordering::SeqCst) == 0
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut all = self.all.counts();
-        all.requests -= self.one.requests;
-        all.digests -= self.one.digests;
-        all.body_bytes -= self.one.body_bytes;
-        if all.is_none() {
-            drop(all);
+        match self.request.take() {
+            Some(request) => drop(request),
+            None => drop(self.all.0.digests.fetch_sub(1, Ordering::SeqCst)),
+        }
+        if self.all.is_none() {
             self.all.0.none.notify_waiters();
         }
     }
@@ -168,13 +144,13 @@ mod tests {
     #[test]
     fn what_is_at_work_is_bounded_and_counted_until_it_ends() {
         let all = AtWork::default();
-        let one = all.begin(2).unwrap();
-        let other = all.clone().begin(2).unwrap();
-        assert!(all.begin(2).is_none());
+        let one = all.begin(None, 2).unwrap();
+        let other = all.clone().begin(None, 2).unwrap();
+        assert!(all.begin(None, 2).is_none());
         drop(one);
         assert_eq!(all.requests(), 1);
-        let digest = all.begin_digest().unwrap();
-        assert!(all.begin(2).is_some(), "a digest takes nobody's place");
+        let digest = all.begin_digest();
+        assert!(all.begin(None, 2).is_some(), "a digest takes nobody's place");
         drop(other);
         let none = || futures_util::FutureExt::now_or_never(all.none());
         assert_eq!((all.requests(), none()), (0, None));
@@ -185,12 +161,13 @@ mod tests {
     #[test]
     fn bodies_are_bounded_together() {
         let all = AtWork::default();
-        let (mut one, mut other) = (all.begin_body(), all.begin_body());
-        assert!(one.grow(60, 100) && other.grow(30, 100) && one.grow(10, 100));
-        assert!(!other.grow(1, 100));
+        let limit = Limit { all: 100, least: 0 };
+        let (mut one, mut other) = (all.begin_body(None), all.begin_body(None));
+        assert!(one.grow(60, limit) && other.grow(30, limit) && one.grow(10, limit));
+        assert!(!other.grow(1, limit));
         drop(one);
-        assert!(other.grow(70, 100) && !other.grow(1, 100));
+        assert!(other.grow(70, limit) && !other.grow(1, limit));
         drop(other);
-        assert_eq!(all.counts().body_bytes, 0);
+        assert_eq!(all.0.bodies.used(), 0);
     }
 }

@@ -51,7 +51,7 @@
 //! | again, while the first one is at work | 409 and `Retry-After`, or after a [wait](Idempotency::wait) as the first one |
 //! | under a key that stands for another request | 422, whether that one is done or not |
 //! | while the store is down | 503, and the service is not run |
-//! | while as many are at work as [may be](Idempotency::at_work_max) | 503, and the service is not run |
+//! | while as many are at work as [may be](Idempotency::at_work_max), or there is no room for its body or its answer's | 503, and the service is not run |
 //!
 //! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 401, 425 or 429
 //! is not: the request is released, and the next one is carried out. After one of 408, or of 500 or more, the next one is
@@ -78,6 +78,7 @@ mod problem;
 mod remembering;
 mod serve;
 mod settings;
+mod shares;
 mod time;
 mod unstopped;
 mod work;
@@ -86,6 +87,7 @@ pub use body::{Body, BodyError};
 pub use layer::{Guard, Idempotency};
 pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome};
 pub use settings::OnStoreDown;
+pub use shares::Peer;
 // The proxy's, which is a part of the program.
 #[cfg(feature = "program")]
 pub(crate) use problem::INSTANCE;
@@ -93,6 +95,8 @@ pub(crate) use problem::INSTANCE;
 pub(crate) use remembering::{done_by_hand, dropped_by_hand};
 #[cfg(feature = "program")]
 pub(crate) use settings::{AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, may_be_released};
+#[cfg(feature = "program")]
+pub(crate) use shares::{Full, Limit, Share, Shares};
 pub use time::Surroundings;
 #[cfg(feature = "program")]
 pub(crate) use work::is_stream;

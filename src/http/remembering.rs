@@ -17,6 +17,7 @@ use super::outcome::Outcome;
 #[cfg(feature = "program")]
 use super::problem;
 use super::serve::Shared;
+use super::shares::Share;
 use crate::format;
 use crate::request::{Answer, AnswerBody, Held};
 
@@ -35,8 +36,8 @@ struct NotKept {
     sha256: Option<String>,
 }
 
-/// The answer as it is given again.
-pub(super) fn replay(answer: &Answer) -> Response<Body> {
+/// The answer as it is given again; its body holds this share.
+pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(answer.headers.len() + 2);
     let instead = match &answer.body {
         AnswerBody::Whole(_) => None,
@@ -60,7 +61,7 @@ pub(super) fn replay(answer: &Answer) -> Response<Body> {
         }
     }
     let body = match (&answer.body, instead) {
-        (AnswerBody::Whole(body), _) => body.clone(),
+        (AnswerBody::Whole(body), _) => share.hold(body.clone()),
         (_, instead) => {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             serde_json::to_vec(&instead).map(Bytes::from).unwrap_or_default()
@@ -103,7 +104,7 @@ pub(super) struct Digested {
     digest: Sha256,
     length: u64,
     /// What is to be remembered at the end.
-    end: Option<(Answer, Held, Arc<Shared>, Option<Counted>)>,
+    end: Option<(Answer, Held, Arc<Shared>, Counted)>,
 }
 
 impl Digested {

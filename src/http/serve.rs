@@ -16,16 +16,17 @@ use http_body_util::BodyExt;
 use tower_service::Service;
 
 use super::asked::{self, Fingerprints, Of};
-use super::at_work::{AtWork, Counted, Waiters};
+use super::at_work::{AtWork, Waiters};
 use super::body::{Body, BodyError};
 use super::outcome::Outcome;
 use super::problem::Problem;
 use super::settings::{OnStoreDown, Settings};
+use super::shares::{Limit, Peer, Share};
 use super::time::Surroundings;
 use super::unstopped::Unstopped;
 use super::{key, remembering};
 use crate::format;
-use crate::request::{Error, Fingerprint, Found, Held, Id, Store, Wanted};
+use crate::request::{Answer, AnswerBody, Error, Fingerprint, Found, Held, Id, Store, Wanted};
 
 /// How soon a request that waits for another process asks the store again, at first and at last.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -76,20 +77,41 @@ impl Shared {
     }
 
     /// How much all bodies may take together: one request's body always fits.
-    pub fn bodies_bytes_max(&self) -> usize {
-        self.settings.bodies_bytes_max.max(self.settings.request_bytes_max)
+    pub fn bodies(&self) -> Limit {
+        let least = self.settings.request_bytes_max;
+        Limit { all: self.settings.bodies_bytes_max.max(least), least }
+    }
+
+    /// How much of that those may take that clients can have as many of as they like: requests, and answers that are given
+    /// again. Nobody can so have the first answers of others be forgotten: some room is left for these.
+    fn wanted_bodies(&self) -> Limit {
+        let Limit { all, least } = self.bodies();
+        Limit { all: (all / 4 * 3).max(least), least }
+    }
+
+    /// The answer as it is given again, if there is room for its body.
+    pub fn replay(&self, answer: &Answer, peer: Option<Peer>) -> Result<Response<Body>, Problem> {
+        let mut share = self.at_work.begin_body(peer);
+        if let AnswerBody::Whole(body) = &answer.body {
+            let Limit { all, least } = self.wanted_bodies();
+            // One that is larger than all that there is, as it was remembered once, is given alone.
+            let limit = Limit { all: all.max(body.len()), least: least.max(body.len()) };
+            if !share.grow(body.len(), limit) {
+                return Err(Problem::TooMany);
+            }
+        }
+        Ok(remembering::replay(answer, share))
     }
 
     /// The whole body of a request, counted until what is returned with it is dropped.
-    async fn take<B>(&self, body: B) -> Result<(Bytes, Counted), Problem>
+    async fn take<B>(&self, body: B, peer: Option<Peer>) -> Result<(Bytes, Share), Problem>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BodyError>,
     {
         let bytes_max = self.settings.request_bytes_max;
-        // Whoever sends requests cannot have the answers of others be forgotten: some room is left for these.
-        let all_max = (self.bodies_bytes_max() / 4 * 3).max(bytes_max);
-        let (mut body, mut counted) = (pin!(body), self.at_work.begin_body());
+        let limit = self.wanted_bodies();
+        let (mut body, mut counted) = (pin!(body), self.at_work.begin_body(peer));
         // Put together at once: a body of many small pieces would take far more than its bytes.
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -98,7 +120,7 @@ impl Shared {
             if data.len() > bytes_max - whole.len() {
                 return Err(Problem::BodyTooLarge(bytes_max));
             }
-            if !counted.grow(data.len(), all_max) {
+            if !counted.grow(data.len(), limit) {
                 return Err(Problem::TooMany);
             }
             whole.extend_from_slice(&data);
@@ -166,11 +188,12 @@ where
     if settings.lacks(caller.as_deref()) {
         return problem(Problem::CallerMissing(settings.caller_header.as_ref().map(ToString::to_string)));
     }
-    let (body, counted) = match shared.take(body).await {
+    let peer = parts.extensions.get::<Peer>().copied();
+    let (body, counted) = match shared.take(body, peer).await {
         Ok(taken) => taken,
         Err(refused) => return problem(refused),
     };
-    let Some(one) = shared.at_work.begin(settings.at_work_max) else { return problem(Problem::TooMany) };
+    let Some(one) = shared.at_work.begin(peer, settings.at_work_max) else { return problem(Problem::TooMany) };
     shared.tidy_from_now_on();
     let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()));
     let request = whole(parts, body);
@@ -205,6 +228,8 @@ pub(super) struct Guarded {
     pub shared: Arc<Shared>,
     pub id: Id,
     fingerprint: Fingerprint,
+    /// Whose share of what there is it takes.
+    pub peer: Option<Peer>,
 }
 
 /// What is said to a request that is not carried out now.
@@ -224,7 +249,8 @@ impl Guarded {
         let of = Of { scope: &settings.scope, host: host.as_deref(), caller };
         let id = asked::id(of, parts, key);
         let fingerprint = shared.fingerprints.of(parts, body);
-        Self { shared, id, fingerprint }
+        let peer = parts.extensions.get::<Peer>().copied();
+        Self { shared, id, fingerprint, peer }
     }
 
     async fn carry_out<S, R>(self, mut inner: S, mut request: Request<Body>) -> Result<Response<Body>, S::Error>
@@ -254,7 +280,10 @@ impl Guarded {
                 }
                 return Next::CarryOut(held);
             }
-            Ok(Found::Answered(answer)) => return Next::Answer(Box::new(remembering::replay(&answer))),
+            Ok(Found::Answered(answer)) => match self.shared.replay(&answer, self.peer) {
+                Ok(replayed) => return Next::Answer(Box::new(replayed)),
+                Err(problem) => problem,
+            },
             Ok(Found::Other) => Problem::OtherRequest,
             Ok(Found::InDoubt) => Problem::InDoubt(self.id),
             Ok(Found::InProgress) => Problem::InProgress,

@@ -17,13 +17,13 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use sha2::{Digest, Sha256};
 
-use super::at_work::Counted;
 use super::body::{Body, BodyError};
 use super::outcome::{GivenUp, MayHaveRun, NotRun, Outcome};
 use super::problem::Problem;
-use super::remembering::{self, Digested};
+use super::remembering::Digested;
 use super::serve::{Guarded, Shared};
 use super::settings::Becomes;
+use super::shares::{Limit, Peer, Share};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply};
 
 /// A lease is extended so many times before it would end.
@@ -53,19 +53,23 @@ enum Service {
     GivenUp,
 }
 
-/// What there is of an answer's body, counted among all bodies until it is remembered.
+/// What there is of an answer's body, counted among all bodies until it is sent, or nobody wants it any more.
 struct Taken {
     /// Put together at once, as a request's.
     bytes: BytesMut,
-    counted: Counted,
+    counted: Share,
 }
 
 impl Taken {
     /// Takes a piece more; says whether all of it may still be remembered, with at most so many bytes, and among all
     /// bodies so many.
-    fn take(&mut self, piece: &[u8], bytes_max: usize, all_max: usize) -> bool {
+    fn take(&mut self, piece: &[u8], bytes_max: usize, all: Limit) -> bool {
         self.bytes.extend_from_slice(piece);
-        self.bytes.len() <= bytes_max && self.counted.grow(piece.len(), all_max)
+        self.bytes.len() <= bytes_max && self.counted.grow(piece.len(), all)
+    }
+
+    fn bytes(self) -> Bytes {
+        self.counted.hold(self.bytes.freeze())
     }
 }
 
@@ -99,7 +103,7 @@ impl Guarded {
         let mut keeping = pin!(self.keep(held, &is_extending));
         let ran = tokio::select! {
             biased;
-            ran = AssertUnwindSafe(self.shared.answer(self.id, inner, request)).catch_unwind() => match ran {
+            ran = AssertUnwindSafe(self.shared.answer((self.id, self.peer), inner, request)).catch_unwind() => match ran {
                 Ok(ran) => ran,
                 Err(panicked) => Ran::InDoubt(Unknown::Panic(panicked), Service::Ended),
             },
@@ -155,10 +159,10 @@ impl Guarded {
         &self,
         held: Held,
         parts: Parts,
-        Taken { bytes, counted: _counted }: Taken,
+        taken: Taken,
         trailers: Option<HeaderMap>,
     ) -> Response<Body> {
-        let whole = bytes.freeze();
+        let whole = taken.bytes();
         // Without its trailers, in which gRPC has its status, it would be another answer.
         let body = match &trailers {
             None => AnswerBody::Whole(whole.clone()),
@@ -177,8 +181,7 @@ impl Guarded {
     /// That it was answered is remembered before the answer begins, its digest when it has ended.
     async fn remember_large(&self, held: Held, parts: Parts, taken: Taken, rest: Body) -> Response<Body> {
         let answer = self.shared.answer_of(&parts, AnswerBody::CutOff);
-        let Taken { bytes, counted: _counted } = taken;
-        let body = Body::begun(bytes.freeze(), None, Some(rest));
+        let body = Body::begun(taken.bytes(), None, Some(rest));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => {
                 let digested = Digested::new(body, answer, held, Arc::clone(&self.shared));
@@ -205,7 +208,12 @@ impl Guarded {
     async fn fenced(&self, answer: &Answer, given: Response<Body>) -> Response<Body> {
         let held = Held { id: self.id, token: self.shared.surroundings.token() };
         match self.find(held).await {
-            Ok(Found::Answered(first)) => remembering::replay(&first),
+            Ok(Found::Answered(first)) => {
+                // One of the two is held.
+                drop(given);
+                // What was carried out is not to be called not done: the client asks once more.
+                self.shared.replay(&first, self.peer).unwrap_or_else(|_| Problem::InProgress.answer())
+            }
             Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {
                 Ok(Kept::Yes) => with(Outcome::Done, given),
                 Ok(Kept::Fenced) => Problem::InProgress.answer(),
@@ -279,7 +287,7 @@ impl Shared {
     }
 
     /// Runs the service, and takes its answer as far as it is remembered.
-    async fn answer<S, R>(&self, id: Id, mut inner: S, request: Request<Body>) -> Ran<S::Error>
+    async fn answer<S, R>(&self, (id, peer): (Id, Option<Peer>), mut inner: S, request: Request<Body>) -> Ran<S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
         R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -313,7 +321,7 @@ impl Shared {
             }
         }
         let (parts, mut body) = answer.into_parts();
-        let mut taken = Taken { bytes: BytesMut::new(), counted: self.at_work.begin_body() };
+        let mut taken = Taken { bytes: BytesMut::new(), counted: self.at_work.begin_body(peer) };
         if is_stream(&parts.headers) {
             return Ran::Large(parts, taken, body);
         }
@@ -321,7 +329,7 @@ impl Shared {
         while let Some(frame) = body.frame().await {
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(data)) => {
-                    if !taken.take(&data, self.settings.answer_bytes_max, self.bodies_bytes_max()) {
+                    if !taken.take(&data, self.settings.answer_bytes_max, self.bodies()) {
                         return Ran::Large(parts, taken, body);
                     }
                 }

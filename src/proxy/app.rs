@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, Method, Request, Response};
+use http::{HeaderName, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::activity::Busy;
 use super::body::{Holding, Sent, Timed};
-use super::connections::{Busy, Place};
 use super::forward::{Forward, Known};
+use super::given::{Given, Taking};
 use super::head::{From, Heads};
+use super::places::Place;
 use super::problem;
 use super::routes::Pattern;
-use super::settings::{Config, KeyUse, Rule};
+use super::settings::{Bounds, Config, KeyUse, Rule};
 use super::upstream::Upstream;
-use crate::http::{Body, Guard, Idempotency, Outcome, Store};
+use super::usage::Bound;
+use crate::http::{Body, Guard, Idempotency, Limit, Outcome, Peer, Share, Shares, Store};
 use crate::observe::{Metrics, OneConnection, RouteMetrics};
 
 /// All routes.
@@ -24,9 +27,26 @@ pub struct App {
     routes: Vec<Served>,
     /// What the layers of all routes are set from: they count what is at work, and tidy the store, together.
     layer: Idempotency,
-    idle_wait: std::time::Duration,
+    bounds: Bounds,
+    /// All requests that are on their way, under a key or not.
+    requests: Arc<Shares>,
     metrics: Metrics,
 }
+
+/// The way that a request has come.
+pub struct Way {
+    /// What is known of the client.
+    pub from: From,
+    /// The connection's place.
+    pub place: Arc<Place>,
+    /// Its being at work there.
+    pub busy: Busy,
+    /// How the client takes the answer.
+    pub taking: Arc<Taking>,
+}
+
+/// What an answer holds until it has ended.
+type Held = (Busy, crate::observe::OneRequest, Option<Arc<Share>>);
 
 /// A route.
 struct Served {
@@ -34,12 +54,12 @@ struct Served {
     methods: Vec<Method>,
     metrics: RouteMetrics,
     forward: Forward,
-    /// `None` where keys mean nothing.
-    guard: Option<Guard<Forward>>,
+    /// The header of keys, and what carries requests under one out once; `None` where keys mean nothing.
+    guard: Option<(HeaderName, Guard<Forward>)>,
 }
 
 /// An answer on its way to the client.
-pub type Answer = Response<Holding<Body, (Busy, crate::observe::OneRequest)>>;
+pub type Answer = Response<Given<Held>>;
 
 impl App {
     /// All routes of a configuration, with this store.
@@ -66,11 +86,23 @@ impl App {
                 idle_wait: config.bounds.idle_wait,
                 metrics: metrics.clone(),
             };
-            let guard = (route.rule.key != KeyUse::Off).then(|| set(layer.clone(), &route.rule).layer(forward.clone()));
+            let guard = || (route.rule.header.clone(), set(layer.clone(), &route.rule).layer(forward.clone()));
+            let guard = (route.rule.key != KeyUse::Off).then(guard);
             Served { path: route.path.clone(), methods: route.methods.clone(), metrics, forward, guard }
         });
         let routes = routes.collect();
-        Self { heads, routes, layer, idle_wait: config.bounds.idle_wait, metrics: metrics.clone() }
+        Self { heads, routes, layer, bounds: config.bounds, requests: Arc::default(), metrics: metrics.clone() }
+    }
+
+    /// The bounds on requests and their bodies.
+    pub fn bounds(&self) -> [Bound; 3] {
+        let Bounds { requests_max, at_work_max, bodies_bytes_max, .. } = self.bounds;
+        let [at_work, bodies] = self.layer.shares();
+        [
+            Bound::new("requests_max", requests_max, &self.requests, &self.metrics),
+            Bound::new("at_work_max", at_work_max, at_work, &self.metrics),
+            Bound::new("bodies_bytes_max", bodies_bytes_max, bodies, &self.metrics),
+        ]
     }
 
     /// A client has connected.
@@ -79,24 +111,42 @@ impl App {
     }
 
     /// Answers a request.
-    pub async fn answer(&self, mut request: Request<Incoming>, from: From, place: Arc<Place>, busy: Busy) -> Answer {
+    pub async fn answer(&self, mut request: Request<Incoming>, way: Way) -> Answer {
+        let Way { from, place, busy, taking } = way;
+        let is_two = request.version() == Version::HTTP_2;
         // The last route fits every request.
         let route = self.routes.iter().find(|route| route.fits(request.method(), request.uri().path()));
         let route = route.unwrap_or(&self.routes[self.routes.len() - 1]);
         let one = route.metrics.begin();
+        let peer = self.bounds.has_shares.then(|| Peer::new(self.heads.client(&request, from)));
+        let mut share = self.requests.begin(peer);
+        let fits = share.grow(1, Limit { all: self.bounds.requests_max, least: 1 });
+        let share = fits.then(|| Arc::new(share));
         let answer = if let Some(refused) = problem::of_head(&request) {
             refused
-        } else {
+        } else if let Some(share) = &share {
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             let upgrade = self.heads.request(&mut request, from);
             let sent = Sent::default();
-            request.extensions_mut().insert(Known { upgrade, sent: sent.clone(), place });
-            let request = request.map(|body| Timed::new(body, self.idle_wait).telling(&sent));
+            let rate = route.holds(&request).then_some(self.bounds.body_rate_min);
+            // Any other request that goes on without its client has no connection any more.
+            let open = upgrade.is_some().then(|| (place, Arc::clone(share)));
+            let known = Known { upgrade, sent: sent.clone(), open };
+            request.extensions_mut().insert(known);
+            let timed = |body| Timed::new(body, self.bounds.idle_wait).at_least(rate).telling(&sent);
+            // A body may be on its way for longer than its answer is.
+            let request = request.map(|body| Holding::new(timed(body), Arc::clone(share)));
             route.answer(request).await
+        } else {
+            problem::too_many()
         };
         let outcome = answer.extensions().get::<Outcome>().copied().unwrap_or(Outcome::Passed).as_str();
         tracing::debug!(route = route.path.as_ref().map(Pattern::text), status = answer.status().as_u16(), outcome);
         route.metrics.answered(outcome);
-        answer.map(|body| Holding::new(body, (busy, one)))
+        let copied = share.clone().filter(|_| is_two);
+        answer.map(|body| Given::new(Holding::new(body, (busy, one, share)), taking, copied))
     }
 
     /// How many requests under a key are at work.
@@ -116,9 +166,15 @@ impl Served {
             && self.path.as_ref().is_none_or(|known| known.fits(path))
     }
 
-    async fn answer(&self, request: Request<Timed<Incoming>>) -> Response<Body> {
+    /// Whether a request's body is held in memory: it is one under a key.
+    fn holds<B>(&self, request: &Request<B>) -> bool {
+        let has_key = |(header, _): &(HeaderName, _)| request.headers().contains_key(header);
+        self.guard.as_ref().is_some_and(has_key) && !request.method().is_safe()
+    }
+
+    async fn answer(&self, request: Request<Holding<Timed<Incoming>, Arc<Share>>>) -> Response<Body> {
         let answered = match &self.guard {
-            Some(guard) => guard.clone().call(request).await,
+            Some((_, guard)) => guard.clone().call(request).await,
             None => self.forward.clone().call(request.map(Body::stream)).await,
         };
         match answered {

@@ -9,14 +9,24 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use super::given::per_rate;
 use crate::http::{BodyError, GivenUp};
 
-/// A body whose next piece may not take longer than so long.
+/// A body whose next piece may not take longer than so long, and that comes at such a rate if one is asked for.
 pub struct Timed<B> {
     body: B,
     wait: Duration,
+    rate: Option<Rate>,
     sleep: Option<Pin<Box<Sleep>>>,
     sent: Option<Sent>,
+}
+
+/// How fast a body has to come on the whole, after the wait for a piece.
+struct Rate {
+    /// Bytes in a second.
+    min: u64,
+    began: Instant,
+    bytes: u64,
 }
 
 /// How far a request's body has been taken.
@@ -26,7 +36,21 @@ pub struct Sent(Arc<Mutex<Option<(Instant, bool)>>>);
 impl<B> Timed<B> {
     /// This body, with so long for each piece.
     pub fn new(body: B, wait: Duration) -> Self {
-        Self { body, wait, sleep: None, sent: None }
+        Self { body, wait, rate: None, sleep: None, sent: None }
+    }
+
+    /// The same, with at least so many bytes in a second on the whole: a body that is held must not take a byte now and
+    /// then, and all of its memory for as long as its client likes.
+    pub fn at_least(self, rate: Option<usize>) -> Self {
+        let rate = rate.map(|min| Rate { min: min as u64, began: Instant::now(), bytes: 0 });
+        Self { rate, ..self }
+    }
+
+    /// Until when the next piece has to come.
+    fn until(&self) -> Instant {
+        let next = Instant::now() + self.wait;
+        let end = self.rate.as_ref().map(|rate| rate.began + self.wait + per_rate(rate.bytes, rate.min));
+        end.map_or(next, |end| end.min(next))
     }
 
     /// The same, and says how far it was taken.
@@ -74,12 +98,16 @@ where
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
             this.sleep = None;
+            if let (Some(rate), Some(Ok(frame))) = (&mut this.rate, &frame) {
+                rate.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+            }
             if let Some(sent) = &this.sent {
                 sent.set(!matches!(frame, Some(Ok(_))) || this.body.is_end_stream());
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.wait)));
+        let until = this.until();
+        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         std::task::ready!(sleep.as_mut().poll(context));
         Poll::Ready(Some(Err(GivenUp.into())))
     }
@@ -127,5 +155,38 @@ impl<B: http_body::Body + Unpin, T: Unpin> http_body::Body for Holding<B, T> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, StreamBody};
+
+    use super::*;
+
+    /// Whether a body goes on of which so much comes after each such pause.
+    async fn goes_on(piece: usize, pause: Duration, rate: Option<usize>) -> bool {
+        let pieces = futures_util::stream::unfold((), move |()| async move {
+            tokio::time::sleep(pause).await;
+            Some((Ok::<_, BodyError>(Frame::data(Bytes::from(vec![0; piece]))), ()))
+        });
+        let mut body = Box::pin(Timed::new(StreamBody::new(Box::pin(pieces)), WAIT).at_least(rate));
+        let began = Instant::now();
+        while began.elapsed() < 3 * WAIT {
+            if body.frame().await.is_some_and(|frame| frame.is_err()) {
+                return false;
+            }
+        }
+        true
+    }
+
+    const WAIT: Duration = Duration::from_secs(1);
+
+    #[tokio::test]
+    async fn body_that_trickles_is_given_up() {
+        assert!(!goes_on(1, 2 * WAIT, None).await, "no piece in time");
+        assert!(goes_on(1, WAIT / 8, None).await, "no rate is asked for: a stream goes on");
+        assert!(!goes_on(1, WAIT / 8, Some(1_024)).await);
+        assert!(goes_on(1_024, WAIT / 8, Some(1_024)).await, "as fast as it has to be");
     }
 }

@@ -1,52 +1,58 @@
 //! Clients' connections: a bounded number of them, each closed when it is silent for too long.
 //!
-//! **Invariant.** No more than [`Bounds::connections_max`] are open: whoever comes then waits in the system's queue until
-//! one is closed. A client has so long to begin a request, and so long without one; and so long in which it takes nothing
-//! of what there is for it.
+//! **Invariant.** No more than [`Bounds::connections_max`] are open, beside those that are being closed: [`places`] says
+//! which one gives way to another. A client has so long to begin a request, and so long without one; and so long in which
+//! it takes nothing of what there is for it, by HTTP/2 of each answer.
 //!
 //! **Failure**: an error on a connection ends that connection and affects no other.
+//!
+//! [`places`]: super::places
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Version;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
-use super::app::App;
+use super::activity::Activity;
+use super::app::{App, Way};
+use super::given::{Lateness, PIECE_BYTES, Streams, Taking};
 use super::head::From;
+use super::places::{Place, Places};
 use super::settings::Bounds;
-use crate::observe::OneConnection;
 use crate::tls::TWO;
 
 /// How long the proxy waits after it could not accept a connection, as when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long a connection that was silent has to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// The same for one that has given its place to another one: it takes a descriptor beyond the bound.
+const GIVE_WAY_WAIT: Duration = Duration::from_millis(20);
+/// How often is said at most that connections cannot be taken.
+const WARN_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a client is asked by HTTP/2 whether it is still there, and how long that may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
-/// How many requests a client may have at work on one connection by HTTP/2.
+/// How many requests a client may have at work on one connection by HTTP/2. Clients take it for 100 until they have heard
+/// of it, and what they have sent beyond it is refused; how many a client has by all of its connections is another bound.
 const STREAMS_MAX: u32 = 100;
 /// How much of a body may be on its way over HTTP/2, for one request and for all of a connection.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
-
-/// A connection's place among those that may be open; it is given up when the last one that holds it is dropped.
-pub struct Place {
-    _permit: OwnedSemaphorePermit,
-    _counted: OneConnection,
-}
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// How much of an answer HTTP/2 takes before it is sent.
+const UNSENT_BYTES: usize = 2 * PIECE_BYTES;
 
 /// What listens, and serves whoever connects.
 pub struct Listening {
@@ -58,29 +64,32 @@ pub struct Listening {
     pub tls: Option<TlsAcceptor>,
     /// What clients may take.
     pub bounds: Bounds,
+    /// The places that there are.
+    pub places: Arc<Places>,
 }
 
 impl Listening {
     /// Takes connections until `stop`, then waits until each has finished what it is at.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
-        let Self { listener, app, tls, bounds } = self;
-        let places = Arc::new(Semaphore::new(bounds.connections_max));
+        let Self { listener, app, tls, bounds, places } = self;
         let mut tasks = JoinSet::new();
+        let mut troubles = Troubles::default();
         loop {
             while tasks.try_join_next().is_some() {}
             let accepted = tokio::select! {
                 () = stopped(&mut stop) => break,
-                accepted = accept(&listener, &places) => accepted,
+                accepted = accept(&listener, &places, &app) => accepted,
             };
-            let (stream, permit, from) = match accepted {
-                Ok(accepted) => accepted,
+            let (stream, place, from) = match accepted {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be taken");
+                    troubles.tell(&error);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            let place = Arc::new(Place { _permit: permit, _counted: app.connected() });
+            let place = Arc::new(place);
             let from = From { address: from, is_tls: tls.is_some() };
             let one = One { app: Arc::clone(&app), place, from, bounds, stop: stop.clone() };
             match &tls {
@@ -93,14 +102,33 @@ impl Listening {
     }
 }
 
+/// A connection with its place; `None` for one that gets none.
 async fn accept(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit, std::net::IpAddr)> {
-    let permit = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    places: &Arc<Places>,
+    app: &App,
+) -> io::Result<Option<(TcpStream, Place, IpAddr)>> {
     let (stream, from) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, permit, from.ip()))
+    let place = places.take(from.ip(), app.connected()).await;
+    Ok(place.map(|place| (stream, place, from.ip())))
+}
+
+/// Connections that could not be taken.
+#[derive(Default)]
+struct Troubles {
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl Troubles {
+    fn tell(&mut self, error: &io::Error) {
+        self.untold += 1;
+        if self.told.is_none_or(|told| told.elapsed() >= WARN_INTERVAL) {
+            tracing::warn!(%error, count = self.untold, "connections could not be taken");
+            *self = Self { told: Some(Instant::now()), untold: 0 };
+        }
+    }
 }
 
 /// One connection.
@@ -114,7 +142,12 @@ struct One {
 
 impl One {
     async fn serve_tls(self, stream: TcpStream, tls: TlsAcceptor) {
-        match tokio::time::timeout(self.bounds.head_wait, tls.accept(stream)).await {
+        let activity = Arc::clone(&self.place.activity);
+        let accepted = tokio::select! {
+            accepted = tokio::time::timeout(self.bounds.head_wait, tls.accept(stream)) => accepted,
+            () = activity.silent(self.bounds.head_wait, self.bounds.idle_wait) => return,
+        };
+        match accepted {
             Ok(Ok(stream)) => {
                 let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
                 self.serve(stream, is_two).await;
@@ -126,26 +159,43 @@ impl One {
 
     async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: T, is_two: bool) {
         let Self { app, place, from, bounds, mut stop } = self;
-        let activity = Arc::new(Activity::new(is_two));
+        let activity = Arc::clone(&place.activity);
+        if is_two {
+            activity.is_two();
+        }
         let heard = Heard { stream, activity: Arc::clone(&activity), write_wait: bounds.idle_wait, blocked: None };
         let stream = TokioIo::new(heard);
         let answering = Arc::clone(&activity);
+        // By HTTP/1.1 the connection has one answer at a time, by HTTP/2 each stream has its own.
+        let taking = Taking::new(bounds.idle_wait, bounds.body_rate_min);
+        let taken = Arc::clone(&taking);
         let service = service_fn(move |request| {
             let busy = answering.begin(request.version() == Version::HTTP_2);
-            let (app, place) = (Arc::clone(&app), Arc::clone(&place));
-            async move { Ok::<_, std::convert::Infallible>(app.answer(request, from, place, busy).await) }
+            let (app, place, taken) = (Arc::clone(&app), Arc::clone(&place), Arc::clone(&taken));
+            async move {
+                let taking = Taking::of_stream().unwrap_or(taken);
+                Ok::<_, std::convert::Infallible>(app.answer(request, Way { from, place, busy, taking }).await)
+            }
         });
         let builder = builder(bounds);
         let connection = builder.serve_connection_with_upgrades(stream, service);
         tokio::pin!(connection);
         let mut stops = false;
+        let mut late = Lateness::default();
         let ended = loop {
             tokio::select! {
+                // What is late is known after the connection was looked at.
+                biased;
                 ended = connection.as_mut() => break Ok(ended),
+                () = std::future::poll_fn(|context| late.poll(&taking, context)) => {
+                    tracing::debug!("an answer is cut off that its client does not take");
+                    break Ok(Ok(()));
+                }
                 // Also during a stop: half a head must not hold that up.
                 () = activity.silent(bounds.head_wait, bounds.idle_wait) => {
                     connection.as_mut().graceful_shutdown();
-                    break tokio::time::timeout(CLOSE_WAIT, connection.as_mut()).await;
+                    let wait = if activity.closes() { GIVE_WAY_WAIT } else { CLOSE_WAIT };
+                    break tokio::time::timeout(wait, connection.as_mut()).await;
                 }
                 () = stopped(&mut stop), if !stops => {
                     connection.as_mut().graceful_shutdown();
@@ -153,6 +203,7 @@ impl One {
                 }
             }
         };
+        activity.end();
         log(ended.unwrap_or(Ok(())));
     }
 }
@@ -163,14 +214,15 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stops| *stops).await;
 }
 
-fn builder(bounds: Bounds) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn builder(bounds: Bounds) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(Streams { wait: bounds.idle_wait, rate_min: bounds.body_rate_min });
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(bounds.head_bytes_max);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(bounds.head_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(STREAMS_MAX)
+        .max_send_buf_size(UNSENT_BYTES)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_WAIT)
         .initial_stream_window_size(STREAM_WINDOW)
@@ -181,84 +233,6 @@ fn builder(bounds: Bounds) -> auto::Builder<TokioExecutor> {
 fn log(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection has ended");
-    }
-}
-
-/// What happens on a connection.
-pub struct Activity {
-    state: Mutex<State>,
-    changed: Notify,
-}
-
-struct State {
-    at_work: usize,
-    /// Since when a request's head comes.
-    head_since: Option<Instant>,
-    idle_since: Instant,
-    is_two: bool,
-}
-
-impl Activity {
-    /// From the beginning its first request is waited for.
-    fn new(is_two: bool) -> Self {
-        let now = Instant::now();
-        let state = State { at_work: 0, head_since: Some(now), idle_since: now, is_two };
-        Self { state: Mutex::new(state), changed: Notify::new() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A request is at work, until what is returned is dropped.
-    fn begin(self: &Arc<Self>, is_two: bool) -> Busy {
-        let mut state = self.state();
-        state.at_work += 1;
-        state.is_two = is_two;
-        state.head_since = None;
-        drop(state);
-        Busy(Arc::clone(self))
-    }
-
-    /// The client has sent something.
-    fn heard(&self) {
-        let mut state = self.state();
-        if state.at_work == 0 && state.head_since.is_none() {
-            state.head_since = Some(Instant::now());
-            self.changed.notify_one();
-        }
-    }
-
-    /// Until when something has to happen; `None` while a request is at work.
-    fn until(&self, head: Duration, idle: Duration) -> Option<Instant> {
-        let state = self.state();
-        // By HTTP/2 there is more to be heard than heads.
-        let head_since = state.head_since.filter(|_| !state.is_two);
-        (state.at_work == 0).then(|| head_since.map_or(state.idle_since + idle, |since| since + head))
-    }
-
-    /// Is ready when the client was silent for too long.
-    async fn silent(&self, head: Duration, idle: Duration) {
-        loop {
-            match self.until(head, idle) {
-                None => self.changed.notified().await,
-                Some(until) if until <= Instant::now() => return,
-                Some(until) => drop(tokio::time::timeout_at(until, self.changed.notified()).await),
-            }
-        }
-    }
-}
-
-/// A request at work on a connection.
-pub struct Busy(Arc<Activity>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.at_work -= 1;
-        state.idle_since = Instant::now();
-        drop(state);
-        self.0.changed.notify_one();
     }
 }
 

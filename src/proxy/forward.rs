@@ -19,11 +19,11 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::body::{Holding, Sent, Timed};
-use super::connections::Place;
+use super::places::Place;
 use super::upstream::Upstream;
 use super::{head, problem};
 use crate::http::request::Held;
-use crate::http::{Body, is_stream};
+use crate::http::{Body, Share, is_stream};
 use crate::observe::RouteMetrics;
 
 /// Hands requests of one route to the service.
@@ -46,9 +46,12 @@ pub struct Known {
     pub upgrade: Option<HeaderValue>,
     /// How far its body was taken.
     pub sent: Sent,
-    /// Its connection's.
-    pub place: Arc<Place>,
+    /// Its connection's place, and its own among all requests, if it wants to change the protocol.
+    pub open: Option<Open>,
 }
+
+/// What a request takes for as long as it is open.
+type Open = (Arc<Place>, Arc<Share>);
 
 impl Service<Request<Body>> for Forward {
     type Response = Response<Body>;
@@ -94,8 +97,8 @@ impl Forward {
         *answer.version_mut() = Version::HTTP_11;
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             let service = answer.extensions_mut().remove::<OnUpgrade>();
-            let place = known.map(|known| known.place);
-            return switch(answer.headers(), client.zip(service), place);
+            let open = known.and_then(|known| known.open);
+            return switch(answer.headers(), client.zip(service), open);
         }
         head::answer(answer.headers_mut());
         let is_timed = is_guarded && !is_stream(answer.headers());
@@ -108,7 +111,7 @@ impl Forward {
 }
 
 /// Both sides change to another protocol: what each of them sends is passed on, until one of them ends it.
-fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, place: Option<Arc<Place>>) -> Response<Body> {
+fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, open: Option<Open>) -> Response<Body> {
     let Some((client, service)) = sides else {
         // Nobody has asked for it.
         let failure = super::upstream::Failure::Lost("it changes to another protocol".to_owned());
@@ -122,8 +125,8 @@ fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, place: Option
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     upgrade.into_iter().for_each(|protocol| drop(answer.headers_mut().insert(UPGRADE, protocol)));
     tokio::spawn(async move {
-        // Its client's connection counts for as long as it is open.
-        let _place = place;
+        // Its client's connection, and the service's, count for as long as they are open.
+        let _open = open;
         let (client, service) = match tokio::try_join!(client, service) {
             Ok(both) => both,
             Err(error) => return tracing::debug!(%error, "a change to another protocol has failed"),

@@ -74,6 +74,14 @@ impl Heads {
         upgrade
     }
 
+    /// The client whose request it is: where another proxy says so truly, the one that it names, before the head is
+    /// changed.
+    pub fn client<B>(&self, request: &Request<B>, from: From) -> IpAddr {
+        let mut said = request.headers().get_all(FORWARDED_FOR).iter().filter(|_| self.trusts_forwarded);
+        let last = said.next_back().and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
+        last.unwrap_or(from.address)
+    }
+
     /// Says for whom is asked.
     fn forward(&self, headers: &mut HeaderMap, from: From) {
         if !self.trusts_forwarded {
@@ -218,6 +226,18 @@ mod tests {
         assert_eq!(value(&trusted, "x-forwarded-proto"), Some("https"));
         assert_eq!(value(&trusted, "x-forwarded-host"), Some("other.example"));
         assert_eq!(value(&trusted, "forwarded"), Some("for=203.0.113.1"));
+    }
+
+    #[test]
+    fn client_is_the_one_that_a_trusted_proxy_names() {
+        let of = |trusts: bool, lines: &[(&str, &str)]| {
+            let from = From { address: IpAddr::from([192, 0, 2, 7]), is_tls: false };
+            heads(trusts).client(&request(lines), from).to_string()
+        };
+        let said = [("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.9, 203.0.113.1")];
+        assert_eq!(of(true, &said), "203.0.113.1", "what came before was said by somebody else");
+        assert_eq!(of(false, &said), "192.0.2.7");
+        assert_eq!((of(true, &[]), of(true, &[("x-forwarded-for", "me")])), ("192.0.2.7".into(), "192.0.2.7".into()));
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! - `settings`: a proxy's file, with its schema
 //! - `store`: where requests are remembered; the one place that knows which kinds there are
 //! - `by_hand`: `ratchet requests`, where the store is a folder that this process has
-//! - `connections`, `app`, `head`, `body`: the side of clients
+//! - `connections`, `activity`, `app`, `head`, `body`, `given`: the side of clients
+//! - `places`, `descriptors`, `usage`: how much of them there may be
 //! - `forward`, `upstream`, `connect`, `problem`: the side of the service
 //!
 //! **Invariant.** What has no key, or needs none, passes as it comes: bodies are not held back, streams and trailers and
@@ -35,24 +36,31 @@ use crate::observe::http::{self, Server};
 use crate::observe::{Health, Metrics};
 use crate::words::{agreeing, counted};
 
+mod activity;
 mod app;
 mod body;
 mod by_hand;
 mod connect;
 mod connections;
+mod descriptors;
 mod forward;
+mod given;
 mod head;
+mod places;
 mod problem;
 mod routes;
 mod settings;
 pub mod store;
 mod upstream;
+mod usage;
 
 pub use settings::{Bounds, Config, KeyUse, Route, Rule, load, load_text, schema};
 
 use app::App;
 use connections::Listening;
+use places::Places;
 use store::Opened;
+use usage::Bound;
 
 /// How often the store is asked whether it would answer.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -112,6 +120,7 @@ where
     S: Future<Output = C>,
     C: Future<Output = ()>,
 {
+    let config = Config { bounds: descriptors::fitted(config.bounds), ..config };
     let (metrics, health) = (Metrics::new(), Health::new());
     health.condition("listening", false, "does not listen yet");
     health.condition("store", false, "was not asked yet");
@@ -128,7 +137,8 @@ where
     let checking = tokio::spawn(check(store, config.store.describe(), health.clone(), config.store_wait));
     let (stopping, stopped) = watch::channel(false);
     let tls = config.tls.map(TlsAcceptor::from);
-    let listening = Listening { listener, app: Arc::clone(&app), tls, bounds: config.bounds };
+    let (places, watching) = places(&config.bounds, config.trusts_forwarded, &app, &metrics);
+    let listening = Listening { listener, app: Arc::clone(&app), tls, bounds: config.bounds, places };
     let mut serving = tokio::spawn(listening.serve(stopped));
     let cut_off = tokio::select! {
         cut_off = stop => cut_off,
@@ -159,9 +169,19 @@ where
         count => Err(Error::CutOff(count)),
     };
     checking.abort();
+    watching.abort();
     asking.iter().for_each(JoinHandle::abort);
     server.into_iter().for_each(Server::stop);
     ended
+}
+
+/// The places for connections, and what watches over all bounds.
+fn places(bounds: &Bounds, is_behind_others: bool, app: &App, metrics: &Metrics) -> (Arc<Places>, JoinHandle<()>) {
+    // Behind proxies of one's own all connections are those of a few addresses.
+    let places = Places::new(bounds.connections_max, bounds.has_shares && !is_behind_others);
+    let connections = Bound::new("connections_max", bounds.connections_max, places.shares(), metrics);
+    let all = std::iter::once(connections).chain(app.bounds()).collect();
+    (places, tokio::spawn(usage::watch(all)))
 }
 
 fn observe(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option<Server>, Error> {

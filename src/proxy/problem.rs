@@ -5,7 +5,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::upstream::Failure;
-use crate::http::{Body, GivenUp, MayHaveRun, NotRun};
+use crate::http::{Body, GivenUp, MayHaveRun, NotRun, Outcome};
 
 #[derive(Serialize)]
 struct Text<'a> {
@@ -47,6 +47,18 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
             ),
         ),
     }
+}
+
+/// The answer to a request while there are as many as may be, or its client has its share.
+pub fn too_many() -> Response<Body> {
+    let mut answer = problem(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "urn:ratchet:proxy:too-many",
+        "Too many requests are on their way",
+        "nothing was done; send it again later",
+    );
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    saying(Outcome::TooMany, answer)
 }
 
 /// The answer to a request that is not passed on, by its head; `None` if it is.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::client::{begin, charge, metric, request, send};
+use super::client::{charge, metric, request, send};
+use super::crowd::slow;
 use super::service::Service;
 use crate::program::Room;
 
@@ -92,17 +93,20 @@ async fn client_that_takes_nothing_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_beyond_the_bound_wait_their_turn() {
-    let (room, service) = (Room::new(), Service::counting().await);
-    let proxy = room.start(&service.url(), "connections_max: 2\nidle_timeout: 60s\nhead_timeout: 60s");
-    let open = [TcpStream::connect(proxy.address).await.unwrap(), TcpStream::connect(proxy.address).await.unwrap()];
+async fn connections_beyond_the_bound_wait_while_all_are_at_work() {
+    let (room, service) = (Room::new(), slow(Duration::from_secs(3)).await);
+    let proxy = room.start(&service.url(), "shares: none\nconnections_max: 2\nidle_timeout: 60s\nhead_timeout: 60s");
+    let asked = || tokio::spawn(send(proxy.address, request("POST", "/", &[], "")));
+    let at_work = [asked(), asked()];
     let start = Instant::now();
-    while metric(proxy.metrics, "ratchet_http_connections").await < 2.0 {
+    while service.runs() < 2 {
         assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let third = tokio::spawn(begin(proxy.address, request("POST", "/", &[], "")));
+    let third = asked();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(service.runs(), 0);
-    drop(open);
-    assert_eq!(third.await.unwrap().unwrap().status(), 201);
+    assert_eq!(service.runs(), 2);
+    for answered in at_work.into_iter().chain([third]) {
+        assert_eq!(answered.await.unwrap().status(), 201);
+    }
 }

@@ -130,6 +130,10 @@ impl Proxy {
         self.log.lock().unwrap().join("\n")
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: i32) {
         kafka::signal(&self.child, signal);
     }

@@ -63,10 +63,16 @@ pub struct Config {
 pub struct Bounds {
     /// Open connections.
     pub connections_max: usize,
+    /// Requests that are on their way.
+    pub requests_max: usize,
     /// Requests under a key that are at work.
     pub at_work_max: usize,
-    /// Bytes of their bodies, and of their answers' until they are remembered, together.
+    /// Bytes of their bodies, and of their answers' until they are sent, together.
     pub bodies_bytes_max: usize,
+    /// Whether each address has its share of all these.
+    pub has_shares: bool,
+    /// Bytes in a second at which a body that is held has to come, and an answer to be taken.
+    pub body_rate_min: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
     /// How long a head may take.

@@ -25,6 +25,7 @@ const HEAD_BYTES: (u64, u64) = (8 << 10, 1 << 20);
 /// Of connections, and of requests at work.
 const COUNT_MAX: usize = 1_000_000;
 const BODIES_BYTES: u64 = 64 << 30;
+const BODY_RATE: u64 = 1 << 20;
 const SCOPE_BYTES_MAX: usize = 100;
 
 /// The whole file; `None` after mistakes, which are reported.
@@ -129,8 +130,11 @@ fn bounds(top: &Fields<'_>, reader: &mut Reader<'_>) -> Bounds {
     };
     Bounds {
         connections_max: count("connections_max", 1_024),
+        requests_max: count("requests_max", 2_048),
         at_work_max: count("at_work_max", AT_WORK_MAX),
         bodies_bytes_max: size(top, "bodies_bytes_max", (1, BODIES_BYTES), reader).unwrap_or(BODIES_BYTES_MAX),
+        has_shares: choice(top, "shares", &[("address", true), ("none", false)], reader).unwrap_or(true),
+        body_rate_min: size(top, "body_rate_min", (1, BODY_RATE), reader).unwrap_or(1 << 10),
         head_bytes_max: size(top, "head_bytes_max", HEAD_BYTES, reader).unwrap_or(64 << 10),
         head_wait: duration(top, "head_timeout", 10_000, reader),
         idle_wait: duration(top, "idle_timeout", 60_000, reader),

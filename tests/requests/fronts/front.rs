@@ -139,7 +139,8 @@ impl Front {
             Place::Proxy(keeps) => {
                 let (runs, room) = (Runs::default(), Room::new());
                 let upstream = serve(service(&runs)).await;
-                let lines: String = sets.iter().map(Set::line).collect();
+                // As in the layer, nobody is told apart by an address: all cases have the same one.
+                let lines: String = sets.iter().map(Set::line).chain(["shares: none\n".to_owned()]).collect();
                 let process = room.start_on(&keeps, &upstream, &lines);
                 let url = format!("http://{}", process.address);
                 Front::before(url, runs, Kind::Proxy { _process: process, _room: room })

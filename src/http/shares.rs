@@ -1,0 +1,256 @@
+//! Bounds that all clients share, and of which one of them gets no more than what is then left for all others.
+//!
+//! One client alone gets half of a bound, two that want all of it a third each, and so on: there is always room for another
+//! one. Clients are told apart by their addresses, which nobody can invent. Where it is not said whose a request is, there
+//! are no shares, and only the whole is bounded.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+/// Which client a request is from, among its extensions: then one client cannot take all that there is for
+/// [requests](super::Idempotency::at_work_max) and their [bodies](super::Idempotency::bodies_bytes_max).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(IpAddr);
+
+impl Peer {
+    /// The client at this address. By IPv6 a client has a whole network of 64 bits.
+    pub fn new(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            address => address,
+        })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(address) => write!(f, "{address}"),
+            IpAddr::V6(address) => write!(f, "{address}/64"),
+        }
+    }
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// For all together.
+    pub all: usize,
+    /// What one client may always have, if there is room for it at all.
+    pub least: usize,
+}
+
+/// Why there is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// All of it is taken.
+    All,
+    /// The client has its share.
+    Share,
+}
+
+/// How much of a bound is taken.
+#[derive(Debug, Default)]
+pub(crate) struct Shares(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    by: HashMap<Peer, usize>,
+    /// How often there was no room.
+    refused: u64,
+}
+
+/// How a bound is used.
+#[cfg(any(test, feature = "program"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// How much of it is taken.
+    pub used: usize,
+    /// How often there was no room.
+    pub refused: u64,
+    /// Who has the most of it, and how much that is.
+    pub largest: Option<(Peer, usize)>,
+}
+
+/// What one request, or one connection, has of a bound, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    shares: Arc<Shares>,
+    peer: Option<Peer>,
+    amount: usize,
+}
+
+impl Shares {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing yet, for this client.
+    pub fn begin(self: &Arc<Self>, peer: Option<Peer>) -> Share {
+        Share { shares: Arc::clone(self), peer, amount: 0 }
+    }
+
+    /// One more for this client, if there is room for it.
+    #[cfg(any(test, feature = "program"))]
+    pub fn take(self: &Arc<Self>, peer: Option<Peer>, limit: Limit) -> Result<Share, Full> {
+        let mut share = self.begin(peer);
+        share.try_grow(1, limit).map(|()| share)
+    }
+
+    /// Somebody was refused for want of room.
+    pub fn refuse(&self) {
+        self.state().refused += 1;
+    }
+
+    /// How much is taken.
+    pub fn used(&self) -> usize {
+        self.state().used
+    }
+
+    /// How it is used.
+    #[cfg(any(test, feature = "program"))]
+    pub fn usage(&self) -> Usage {
+        let state = self.state();
+        let largest = state.by.iter().max_by_key(|(_, amount)| **amount).map(|(peer, amount)| (*peer, *amount));
+        Usage { used: state.used, refused: state.refused, largest }
+    }
+}
+
+impl Share {
+    /// So much more; says whether there is room for it.
+    pub fn grow(&mut self, amount: usize, limit: Limit) -> bool {
+        let grown = self.try_grow(amount, limit).is_ok();
+        if !grown {
+            self.shares.refuse();
+        }
+        grown
+    }
+
+    fn try_grow(&mut self, amount: usize, limit: Limit) -> Result<(), Full> {
+        let mut state = self.shares.state();
+        let used = state.used.saturating_add(amount);
+        if used > limit.all {
+            return Err(Full::All);
+        }
+        if let Some(peer) = self.peer {
+            let own = state.by.get(&peer).copied().unwrap_or_default() + amount;
+            if own > limit.least.max(limit.all - used) {
+                return Err(Full::Share);
+            }
+            state.by.insert(peer, own);
+        }
+        state.used = used;
+        self.amount += amount;
+        Ok(())
+    }
+
+    /// These bytes, for which this is held until nobody has any of them.
+    pub fn hold(self, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() { bytes } else { Bytes::from_owner(Held { bytes, _share: self }) }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.amount == 0 {
+            return;
+        }
+        let mut state = self.shares.state();
+        state.used -= self.amount;
+        if let Some(peer) = self.peer
+            && let Some(own) = state.by.get_mut(&peer)
+        {
+            *own -= self.amount;
+            if *own == 0 {
+                state.by.remove(&peer);
+            }
+        }
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(last: u8) -> Option<Peer> {
+        Some(Peer::new(IpAddr::from([192, 0, 2, last])))
+    }
+
+    /// As many as this client gets.
+    fn all_of(shares: &Arc<Shares>, peer: Option<Peer>, all: usize) -> Vec<Share> {
+        std::iter::from_fn(|| shares.take(peer, Limit { all, least: 1 }).ok()).collect()
+    }
+
+    #[test]
+    fn nobody_gets_more_than_what_is_left_for_others() {
+        let shares = Arc::default();
+        let first = all_of(&shares, peer(1), 100);
+        let second = all_of(&shares, peer(2), 100);
+        assert_eq!((first.len(), second.len()), (50, 25), "half, and half of the rest");
+        assert_eq!(shares.usage().largest, peer(1).map(|peer| (peer, 50)));
+        drop(first);
+        assert_eq!(all_of(&shares, peer(3), 100).len(), 37);
+        drop(second);
+        assert_eq!(
+            (shares.used(), all_of(&shares, None, 100).len()),
+            (0, 100),
+            "without addresses there are no shares"
+        );
+        assert_eq!(shares.usage(), Usage::default());
+    }
+
+    #[test]
+    fn one_of_anything_is_always_given_while_there_is_room() {
+        let shares: Arc<Shares> = Arc::default();
+        let one = shares.take(peer(1), Limit { all: 2, least: 1 });
+        let limit = Limit { all: 2, least: 1 };
+        assert_eq!(shares.take(peer(1), limit).unwrap_err(), Full::Share);
+        let other = shares.take(peer(2), limit);
+        assert_eq!(shares.take(peer(3), limit).unwrap_err(), Full::All);
+        drop((one, other));
+    }
+
+    #[test]
+    fn bytes_are_held_until_the_last_of_them_is_gone() {
+        let shares: Arc<Shares> = Arc::default();
+        let mut share = shares.begin(peer(1));
+        assert!(share.grow(4, Limit { all: 10, least: 0 }) && !share.grow(4, Limit { all: 10, least: 0 }));
+        let mut bytes = share.hold(Bytes::from_static(b"body"));
+        let tail = bytes.split_off(3);
+        drop(bytes);
+        assert_eq!((shares.used(), shares.usage().refused), (4, 1));
+        drop(tail);
+        assert_eq!(shares.used(), 0);
+    }
+
+    #[test]
+    fn network_of_ipv6_is_one_client() {
+        let of = |text: &str| Peer::new(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(
+            (of("::ffff:192.0.2.1"), of("2001:db8::1").to_string()),
+            (of("192.0.2.1"), "2001:db8::/64".to_owned())
+        );
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}

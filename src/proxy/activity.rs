@@ -1,0 +1,165 @@
+//! What happens on a client's connection: when it is silent for too long, and since when nobody has needed it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// What happens on a connection.
+pub struct Activity {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    at_work: usize,
+    /// Since when a request's head comes.
+    head_since: Option<Instant>,
+    idle_since: Instant,
+    is_two: bool,
+    /// Whether it is closed as soon as no request is at work.
+    closes: bool,
+    /// Whether it speaks HTTP no more.
+    has_ended: bool,
+}
+
+impl Activity {
+    /// From the beginning its first request is waited for.
+    pub fn new() -> Self {
+        let now = Instant::now();
+        let head_since = Some(now);
+        let state = State { at_work: 0, head_since, idle_since: now, is_two: false, closes: false, has_ended: false };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It speaks HTTP/2, as TLS has agreed upon.
+    pub fn is_two(&self) {
+        self.state().is_two = true;
+    }
+
+    /// A request is at work, until what is returned is dropped.
+    pub fn begin(self: &Arc<Self>, is_two: bool) -> Busy {
+        let mut state = self.state();
+        state.at_work += 1;
+        state.is_two = is_two;
+        state.head_since = None;
+        drop(state);
+        Busy(Arc::clone(self))
+    }
+
+    /// The client has sent something.
+    pub fn heard(&self) {
+        let mut state = self.state();
+        if state.at_work == 0 && state.head_since.is_none() {
+            state.head_since = Some(Instant::now());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Since when it is of no use; `None` while a request is at work, and for a connection that is closed already.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let state = self.state();
+        let is_idle = state.at_work == 0 && !state.closes && !state.has_ended;
+        is_idle.then(|| state.head_since.map_or(state.idle_since, |head| head.max(state.idle_since)))
+    }
+
+    /// Has it closed, unless a request is at work by now; says whether it is.
+    pub fn close_if_idle(&self) -> bool {
+        let mut state = self.state();
+        if state.at_work > 0 || state.closes || state.has_ended {
+            return false;
+        }
+        state.closes = true;
+        drop(state);
+        self.changed.notify_one();
+        true
+    }
+
+    /// Whether it is closed for the sake of others.
+    pub fn closes(&self) -> bool {
+        self.state().closes
+    }
+
+    /// It speaks HTTP no more.
+    pub fn end(&self) {
+        self.state().has_ended = true;
+    }
+
+    /// Until when something has to happen; `None` while a request is at work.
+    fn until(&self, head: Duration, idle: Duration) -> Option<Instant> {
+        let state = self.state();
+        if state.at_work > 0 {
+            return None;
+        }
+        if state.closes {
+            return Some(state.idle_since);
+        }
+        // By HTTP/2 there is more to be heard than heads.
+        let head_since = state.head_since.filter(|_| !state.is_two);
+        Some(head_since.map_or(state.idle_since + idle, |since| since + head))
+    }
+
+    /// Is ready when the client was silent for too long, or the connection's place is wanted by another one.
+    pub async fn silent(&self, head: Duration, idle: Duration) {
+        loop {
+            match self.until(head, idle) {
+                None => self.changed.notified().await,
+                Some(until) if until <= Instant::now() => return,
+                Some(until) => drop(tokio::time::timeout_at(until, self.changed.notified()).await),
+            }
+        }
+    }
+}
+
+/// A request at work on a connection.
+pub struct Busy(Arc<Activity>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.at_work -= 1;
+        state.idle_since = Instant::now();
+        drop(state);
+        self.0.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn idle_connection_closes_when_its_place_is_wanted() {
+        let activity = Arc::new(Activity::new());
+        let length = Duration::from_secs(60);
+        let busy = activity.begin(false);
+        assert_eq!((activity.idle_since(), activity.close_if_idle()), (None, false), "a request is at work");
+        drop(busy);
+        assert!(activity.idle_since().is_some());
+        assert!(activity.close_if_idle() && !activity.close_if_idle(), "once");
+        let closes = tokio::time::timeout(length / 2, activity.silent(length, length)).await;
+        assert_eq!((closes.is_ok(), activity.idle_since()), (true, None));
+    }
+
+    #[tokio::test]
+    async fn connection_is_idle_since_it_was_last_of_use() {
+        let activity = Arc::new(Activity::new());
+        let at_first = activity.idle_since();
+        let pause = || tokio::time::sleep(Duration::from_millis(5));
+        pause().await;
+        assert_eq!(activity.idle_since(), at_first);
+        drop(activity.begin(false));
+        let used = activity.idle_since();
+        assert!(used > at_first);
+        pause().await;
+        activity.heard();
+        assert!(activity.idle_since() > used, "another request begins");
+        activity.end();
+        assert_eq!((activity.idle_since(), activity.close_if_idle()), (None, false), "it is a web socket by now");
+    }
+}

@@ -1,0 +1,195 @@
+//! Places for clients' connections: a bounded number of them, of which one client gets no more than what is then left for
+//! all others.
+//!
+//! A connection that has no request at work gives its place up when there is none for a new one: the one that has been
+//! idle for the longest, of the client's own if it has its share. A client all of whose connections are at work gets no more
+//! than its share; if all places are taken by connections at work, a new one waits until one of them has ended.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::activity::Activity;
+use crate::http::{Full, Limit, Peer, Share, Shares};
+use crate::observe::OneConnection;
+
+/// How soon is looked again whether a connection is idle, while all places are taken.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// All places.
+pub struct Places {
+    max: usize,
+    /// Whether each address has its share.
+    has_shares: bool,
+    shares: Arc<Shares>,
+    open: Mutex<Open>,
+    /// Tells whoever waits for a place that one is free.
+    freed: Notify,
+}
+
+#[derive(Default)]
+struct Open {
+    last: u64,
+    all: HashMap<u64, Taken>,
+}
+
+/// A place that is taken.
+struct Taken {
+    peer: Option<Peer>,
+    activity: Arc<Activity>,
+    /// `None` once it is another's.
+    share: Option<Share>,
+}
+
+/// A connection's place; it is given up when the last one that holds it is dropped.
+pub struct Place {
+    number: u64,
+    places: Arc<Places>,
+    /// What happens on the connection.
+    pub activity: Arc<Activity>,
+    _counted: OneConnection,
+}
+
+impl Places {
+    /// So many.
+    pub fn new(max: usize, has_shares: bool) -> Arc<Self> {
+        let (shares, open, freed) = (Arc::default(), Mutex::default(), Notify::new());
+        Arc::new(Self { max, has_shares, shares, open, freed })
+    }
+
+    /// How they are used.
+    pub fn shares(&self) -> &Arc<Shares> {
+        &self.shares
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a connection from this address, waited for if need be; `None` if the client has its share already.
+    pub async fn take(self: &Arc<Self>, address: IpAddr, counted: OneConnection) -> Option<Place> {
+        let peer = self.has_shares.then(|| Peer::new(address));
+        let limit = Limit { all: self.max, least: 1 };
+        let mut was_refused = false;
+        loop {
+            // Before it is looked at: a place that is given up in between is not missed.
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            let full = match self.shares.take(peer, limit) {
+                Ok(share) => return Some(self.put(peer, share, counted)),
+                Err(full) => full,
+            };
+            if !was_refused {
+                self.shares.refuse();
+                was_refused = true;
+            }
+            let is_closed = match full {
+                Full::Share => self.close_longest_idle(|taken| taken.peer == peer),
+                Full::All => self.close_longest_idle(|_| true),
+            };
+            match full {
+                _ if is_closed => {}
+                Full::Share => return None,
+                Full::All => drop(tokio::time::timeout(LOOK_AGAIN, freed).await),
+            }
+        }
+    }
+
+    fn put(self: &Arc<Self>, peer: Option<Peer>, share: Share, counted: OneConnection) -> Place {
+        let activity = Arc::new(Activity::new());
+        let taken = Taken { peer, activity: Arc::clone(&activity), share: Some(share) };
+        let mut open = self.open();
+        open.last += 1;
+        let number = open.last;
+        open.all.insert(number, taken);
+        drop(open);
+        Place { number, places: Arc::clone(self), activity, _counted: counted }
+    }
+
+    /// Has the connection closed that has been idle for the longest of these, and takes its place away: closing takes it a
+    /// moment. Says whether there is one.
+    fn close_longest_idle(&self, is_meant: impl Fn(&Taken) -> bool) -> bool {
+        let mut open = self.open();
+        let idle = open.all.values_mut().filter(|taken| is_meant(taken));
+        let longest =
+            idle.filter_map(|taken| Some((taken.activity.idle_since()?, taken))).min_by_key(|(since, _)| *since);
+        let Some((_, taken)) = longest else { return false };
+        // A request may have come in between: then another one is looked for.
+        if taken.activity.close_if_idle() {
+            taken.share = None;
+        }
+        true
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let taken = self.places.open().all.remove(&self.number);
+        drop(taken);
+        self.places.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::observe::Metrics;
+
+    struct Room(Arc<Places>, Metrics);
+
+    impl Room {
+        fn new(max: usize, has_shares: bool) -> Self {
+            Self(Places::new(max, has_shares), Metrics::new())
+        }
+
+        async fn place(&self, last: u8) -> Option<Place> {
+            self.0.take(IpAddr::from([192, 0, 2, last]), self.1.connection()).await
+        }
+    }
+
+    #[tokio::test]
+    async fn longest_idle_connection_is_closed_when_all_places_are_taken() {
+        let room = Room::new(3, false);
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            all.push(room.place(1).await.unwrap());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let busy = all[0].activity.begin(false);
+        let fourth = room.place(2).await.unwrap();
+        let closed: Vec<bool> = all.iter().map(|place| place.activity.closes()).collect();
+        assert_eq!(closed, [false, true, false], "the first one is at work");
+        assert_eq!((room.0.shares.used(), room.0.shares.usage().refused), (3, 1));
+        let all_busy = [&all[2], &fourth].map(|place| place.activity.begin(false));
+        assert!(room.place(2).now_or_never().is_none(), "all are at work");
+        let (fifth, ()) = tokio::join!(room.place(2), async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            drop(all.remove(0));
+        });
+        assert!(fifth.is_some());
+        drop((busy, all_busy, all, fourth, fifth));
+        assert_eq!((room.0.shares.used(), room.0.open().all.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn client_with_its_share_closes_its_own_connections() {
+        let room = Room::new(8, true);
+        let (mut all, mut busy) = (Vec::new(), Vec::new());
+        for _ in 0..4 {
+            all.push(room.place(1).await.unwrap());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let other = room.place(2).await.unwrap();
+        all.push(room.place(1).await.unwrap());
+        assert!(all[0].activity.closes() && !other.activity.closes(), "its own longest idle one");
+        busy.extend(all[1..].iter().map(|place| place.activity.begin(false)));
+        assert!(room.place(1).await.is_none(), "all of its share is at work");
+        assert!(room.place(3).await.is_some(), "and there is room for others");
+    }
+}

@@ -1,0 +1,61 @@
+//! How the bounds on clients are used: as metrics, and as a warning for each that has refused anybody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::http::Shares;
+use crate::observe::{BoundMetrics, Metrics};
+
+/// How often is looked.
+const LOOK: Duration = Duration::from_secs(1);
+/// A bound is warned of so often at most.
+const WARN: Duration = Duration::from_secs(30);
+
+/// A bound, by the name that it is set by.
+pub struct Bound {
+    name: &'static str,
+    max: usize,
+    shares: Arc<Shares>,
+    metrics: BoundMetrics,
+    /// How many were refused when it was looked at last, and when it was warned of last.
+    counted: u64,
+    told: u64,
+    warned: Option<Instant>,
+}
+
+impl Bound {
+    /// This bound, of which these shares are taken.
+    pub fn new(name: &'static str, max: usize, shares: &Arc<Shares>, metrics: &Metrics) -> Self {
+        let metrics = metrics.bound(name, max);
+        Self { name, max, shares: Arc::clone(shares), metrics, counted: 0, told: 0, warned: None }
+    }
+
+    fn look(&mut self, now: Instant) {
+        let usage = self.shares.usage();
+        self.metrics.used(usage.used);
+        self.metrics.refused(usage.refused - std::mem::replace(&mut self.counted, usage.refused));
+        let may_warn = self.warned.is_none_or(|warned| now.duration_since(warned) >= WARN);
+        if usage.refused == self.told || !may_warn {
+            return;
+        }
+        let refused = usage.refused - std::mem::replace(&mut self.told, usage.refused);
+        self.warned = Some(now);
+        let (client, most) = match usage.largest {
+            Some((client, most)) => (Some(client.to_string()), Some(most)),
+            None => (None, None),
+        };
+        let (bound, max, used) = (self.name, self.max, usage.used);
+        tracing::warn!(bound, max, used, refused, client, most, "a bound is reached, or one client's share of it");
+    }
+}
+
+/// Looks again and again.
+pub async fn watch(mut bounds: Vec<Bound>) {
+    loop {
+        let now = Instant::now();
+        bounds.iter_mut().for_each(|bound| bound.look(now));
+        tokio::time::sleep(LOOK).await;
+    }
+}
