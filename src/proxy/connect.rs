@@ -19,16 +19,18 @@ use crate::http::Body;
 use crate::tls::TWO;
 use crate::words::said;
 
-/// The longest head of an answer.
-const HEAD_MAX: usize = 256 << 10;
+/// The longest head of an answer, and how much of an answer by HTTP/1.1 is read before somebody takes it.
+const HEAD_MAX: usize = 64 << 10;
 /// How often a connection by HTTP/2 that is used is asked whether it is still there, and how long that may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
 /// How many requests go by one connection of HTTP/2 at most.
-const STREAMS_MAX: usize = 1_000;
-/// How much of a body may be on its way over HTTP/2, for one answer and for all of a connection.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
+const STREAMS_MAX: u32 = 256;
+/// How much of an answer may be on its way over HTTP/2.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// The same for all answers on a connection: as much as all of them may have, so that clients who do not take theirs do not
+/// hold up those of others.
+const CONNECTION_WINDOW: u32 = STREAMS_MAX * STREAM_WINDOW;
 
 /// A connection that was made.
 pub enum Made {
@@ -98,7 +100,7 @@ async fn two<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> R
     let heard = Arc::clone(&allowed);
     tokio::spawn(std::future::poll_fn(move |context| {
         let ended = Pin::new(&mut connection).poll(context);
-        heard.store(connection.current_max_send_streams().clamp(1, STREAMS_MAX), Ordering::Relaxed);
+        heard.store(connection.current_max_send_streams().clamp(1, STREAMS_MAX as usize), Ordering::Relaxed);
         ended.map(drop)
     }));
     sender.ready().await.map_err(|error| format!("no HTTP/2: {}", said(&error)))?;

@@ -186,3 +186,19 @@ async fn streams_that_are_not_taken_hold_little() {
     println!("{each} bytes for each of {} streams", held.len());
     assert!(held.iter().all(|answer| answer.status() == StatusCode::OK) && each < 192 << 10, "{each}");
 }
+
+/// All answers on a connection to the service share a window.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_not_taken_do_not_hold_up_those_of_others() {
+    let (room, service) = (Room::new(), large().await);
+    let proxy = room.start(&service.url(), "upstream_protocol: http2\nkey: off");
+    // The connection to the service that all others share.
+    assert_eq!(send(proxy.address, charge("first", "{}")).await.status(), 201);
+    let sender = shut(proxy.address).await;
+    let held = heads(&sender, (0..16).map(|key| key.to_string())).await;
+    // They fill what there is for them.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let other = tokio::time::timeout(WAIT / 4, send(proxy.address, charge("a", "{}"))).await.expect("an answer");
+    assert_eq!((other.status(), other.body.len(), held.len()), (201, MEBIBYTE, 16));
+    assert_eq!(service.connections(), 1, "by one connection");
+}
