@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use ratchet::cluster::kafka::wire::mistakes::{self as wire, Mistake};
 use ratchet::sabotage::{self, Sabotage};
 
 use crate::lies::{self, Lie};
@@ -17,19 +18,21 @@ use crate::profile::{Draw, Profile};
 use crate::schedule::panic_message;
 use crate::{number, pages, play, stores};
 
-/// What is done wrongly: by the engine itself, or to it.
+/// What is done wrongly: by the engine itself, by the client that its lanes run on, or to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wrong {
     Done(Sabotage),
+    Wire(Mistake),
     Told(Lie),
 }
 
-use Wrong::{Done, Told};
+use Wrong::{Done, Told, Wire};
 
 impl Wrong {
     fn meaning(self) -> &'static str {
         match self {
             Done(act) => act.meaning(),
+            Wire(mistake) => mistake.meaning(),
             Told(lie) => lie.meaning(),
         }
     }
@@ -39,6 +42,7 @@ impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Done(act) => act.fmt(f),
+            Wire(mistake) => mistake.fmt(f),
             Told(lie) => lie.fmt(f),
         }
     }
@@ -53,6 +57,7 @@ thread_local! {
 pub fn begin() {
     match WANTED.get() {
         Some(Done(act)) => sabotage::switch_on(Some(act)),
+        Some(Wire(mistake)) => wire::switch_on(Some(mistake)),
         Some(Told(lie)) => lies::tell(Some(lie)),
         None => {}
     }
@@ -61,13 +66,14 @@ pub fn begin() {
 /// Makes no mistake any more.
 pub fn end() {
     sabotage::switch_on(None);
+    wire::switch_on(None);
     lies::tell(None);
 }
 
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 100] = [
+const CASES: [Case; 121] = [
     (Told(Lie::OwnMarkUnknown), "gated", 50),
     (Told(Lie::MarksNotAtOnce), "gated", 50),
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
@@ -168,6 +174,27 @@ const CASES: [Case; 100] = [
     (Done(Sabotage::CommandOverCall), "called", 300),
     (Done(Sabotage::CommandNotNoted), "called", 100),
     (Done(Sabotage::JudgedOverCommand), "called", 300),
+    (Wire(Mistake::AbortedPassedOn), "odd", 1_000),
+    (Wire(Mistake::StartedBatchTaken), "wild", 1_000),
+    (Wire(Mistake::MarkerAsRecord), "odd", 1_000),
+    (Wire(Mistake::LeaderEpochIgnored), "upset", 1_000),
+    (Wire(Mistake::ResponseMatchedWrongly), "falling", 1_000),
+    (Wire(Mistake::StartedBatchPassed), "wild", 1_000),
+    (Wire(Mistake::BufferedUsedAfterRestart), "falling", 1_000),
+    (Wire(Mistake::EmptinessBelieved), "wild", 1_000),
+    (Wire(Mistake::SequenceNotRaised), "stormy", 1_000),
+    (Wire(Mistake::FormerEpoch), "wild", 1_000),
+    (Wire(Mistake::EpochNotRaised), "stormy", 1_000),
+    (Wire(Mistake::TwoSequences), "stormy", 1_000),
+    (Wire(Mistake::NoGeneration), "falling", 1_000),
+    (Wire(Mistake::AddedBefore), "calm", 1_000),
+    (Wire(Mistake::WrongAnswer), "stormy", 1_000),
+    (Wire(Mistake::LastFirst), "stormy", 1_000),
+    (Wire(Mistake::UnknownIsSuccess), "stormy", 1_000),
+    (Wire(Mistake::RefusedIsSkipped), "wild", 1_000),
+    (Wire(Mistake::DoubtIgnored), "stormy", 1_000),
+    (Wire(Mistake::EndBeforeFlush), "wild", 1_000),
+    (Wire(Mistake::UnknownIsAbort), "stormy", 1_000),
 ];
 
 const INTRODUCTION: &str = "\
@@ -251,8 +278,11 @@ fn cell(text: &str) -> String {
 fn every_mistake_is_listed_once() {
     let mut listed: Vec<Wrong> = CASES.iter().map(|(wrong, ..)| *wrong).collect();
     listed.sort();
-    let all = Sabotage::ALL.iter().copied().map(Done).chain(Lie::ALL.iter().copied().map(Told));
-    assert!(listed.into_iter().eq(all), "each mistake must be listed exactly once");
+    let of_wire = Mistake::FETCHER.iter().chain(Mistake::WRITER).copied().map(Wire);
+    let mut all: Vec<Wrong> =
+        Sabotage::ALL.iter().copied().map(Done).chain(Lie::ALL.iter().copied().map(Told)).chain(of_wire).collect();
+    all.sort();
+    assert_eq!(listed, all, "each mistake must be listed exactly once");
 }
 
 #[test]

@@ -64,12 +64,12 @@ impl Fetch {
         broker.now >= self.until || self.asked.iter().any(is_due)
     }
 
-    /// The response, with at most `records_max` records, and the errors in it.
-    pub fn answer(&self, broker: &Broker, records_max: usize) -> (Vec<u8>, Vec<Code>) {
+    /// The response, with at most `records_max` records and about `bytes_max` bytes, and the errors in it.
+    pub fn answer(&self, broker: &Broker, (records_max, bytes_max): (usize, usize)) -> (Vec<u8>, Vec<Code>) {
         let (mut response, mut codes) = (FetchResponse::default(), Vec::new());
         let mut bytes_left = self.bytes_max;
         for asked in &self.asked {
-            let data = self.read(broker, asked, (records_max, bytes_left));
+            let data = self.read(broker, asked, (records_max, bytes_left.min(bytes_max)));
             bytes_left = bytes_left.saturating_sub(data.records.as_ref().map_or(0, Bytes::len));
             let away = Code::NotLeaderOrFollower;
             codes.extend((data.error_code == away.number()).then_some(away));
@@ -96,10 +96,12 @@ impl Fetch {
             return failed(Code::OffsetOutOfRange.number());
         }
         let bytes_max = asked.bytes_max.min(bytes_left);
-        let (bytes, end) = match bytes_max {
+        let (mut bytes, end) = match bytes_max {
             0 => (Vec::new(), asked.offset),
             _ => batches::read(log, asked.offset, self.isolation, (records_max, bytes_max)),
         };
+        // The first batch is whole however large it is (KIP-74), and the last one may be cut anywhere.
+        bytes.truncate(bytes_max.max(first_batch(&bytes)));
         let aborted = log.aborted(asked.offset..end).map(|(producer, first)| {
             AbortedTransaction::default().with_producer_id(ProducerId(producer)).with_first_offset(first)
         });
@@ -110,4 +112,10 @@ impl Fetch {
             .with_aborted_transactions((!aborted.is_empty()).then_some(aborted))
             .with_records(Some(Bytes::from(bytes)))
     }
+}
+
+/// The bytes of the first batch.
+fn first_batch(bytes: &[u8]) -> usize {
+    let length = bytes.get(8..12).and_then(|length| length.try_into().ok());
+    length.map_or(0, |length| 12 + u32::from_be_bytes(length) as usize)
 }

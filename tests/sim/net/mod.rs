@@ -208,7 +208,7 @@ impl State {
         }
     }
 
-    /// Fetches return any number of records.
+    /// Fetches return any number of records and bytes.
     fn answer_fetch(&mut self, end: End, fetch: &Fetch) {
         let records_max = if self.backlogged {
             self.random.between(1, 2)
@@ -217,7 +217,8 @@ impl State {
         } else {
             64
         };
-        let (bytes, codes) = fetch.answer(&self.broker, records_max as usize);
+        let bytes_max = if self.random.permille(300) { self.random.between(100, 2_000) } else { u64::from(u32::MAX) };
+        let (bytes, codes) = fetch.answer(&self.broker, (records_max as usize, bytes_max as usize));
         let process = self.links.clients[end.0].process;
         codes.into_iter().for_each(|code| self.rejected(process, "fetch", code));
         self.respond(end, bytes, false);

@@ -1,13 +1,13 @@
 //! Deliberate mistakes, by which the simulation's judges are judged: each has to be noticed.
 //!
-//! They are to the wire what `src/sabotage.rs` is to the engine, and apart from it: simulated brokers that
-//! speak bytes notice them, not the simulated cluster. They exist in tests and with the feature `sabotage` only; else
+//! They are to the wire what `src/sabotage.rs` is to the engine. The wire's own simulation notices all of them, the
+//! engine's those that can go wrong between a lane and one broker. They exist in tests and with the feature `sabotage` only; else
 //! `is_on` is `false` at compile time.
 
 macro_rules! mistakes {
     ($($(#[doc = $whose:literal])+ $all:ident { $($(#[doc = $meaning:literal])+ $name:ident,)+ })+) => {
         /// A deliberate mistake.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Mistake {
             $($($(#[doc = $meaning])+ $name,)+)+
         }
@@ -15,6 +15,13 @@ macro_rules! mistakes {
         impl Mistake {
             $($(#[doc = $whose])+
             pub const $all: &[Self] = &[$(Self::$name),+];)+
+
+            /// What goes wrong, in words.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $($(Self::$name => concat!($($meaning),+).trim_ascii(),)+)+
+                }
+            }
         }
     };
 }
