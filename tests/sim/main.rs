@@ -1,7 +1,8 @@
 //! Goal: run the shipped engine on a simulated cluster, under schedules that come from a seed alone.
 //!
-//! - `kafka`: a Kafka cluster as a state machine that knows nothing of ratchet; `client`: librdkafka's part
-//! - `world`: time, processes and the wire; `coroutine`: code that can wait; `random`
+//! - `kafka`: a Kafka cluster as a state machine that knows nothing of ratchet; `net`: its connections, and what is said
+//!   on them; `client`: the engine's cluster: the client that lanes run on, and librdkafka's part
+//! - `world`: time and processes; `coroutine`: code that can wait; `random`
 //! - `gate`: who is asked before records are passed on
 //! - `database`, `provider`: what sinks commit to and call; the driver's handlers run there, in simulated time
 //! - `instance`: the engine; `stores`: its storage; `input`: what it reads; `judge`: whether its output is right, and

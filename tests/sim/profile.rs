@@ -121,7 +121,7 @@ pub struct Profile {
     pub tombstones_go: bool,
     /// How much lanes do at once, and how much history is kept.
     pub limits: Limits,
-    /// The producers' transaction protocol: librdkafka speaks the first, other clients the second.
+    /// The transaction protocol: Kafka before 4.0 has the first, later releases have the second.
     pub protocol: Protocol,
     pub wire: Wire,
     /// What may go wrong at any statement to the database.
@@ -279,7 +279,7 @@ impl Profile {
     /// Crashes, freezes and rebalances; the wire is fine.
     pub fn falling(random: &mut Random) -> Self {
         let (crashes, freezes, departures) = (random.below(4), random.below(4), random.below(3));
-        let protocol = if random.permille(300) { Protocol::V2 } else { Protocol::V1 };
+        let protocol = if random.permille(500) { Protocol::V2 } else { Protocol::V1 };
         // From a separate generator, so that other draws stay the same.
         let mut separate = Random::new(random.clone().next());
         let backlogged = separate.permille(400);

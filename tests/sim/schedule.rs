@@ -56,6 +56,8 @@ pub struct Outcome {
     pub trace: (u64, u64),
     /// How long it took, in simulated time.
     pub took: Time,
+    /// How long reading everything took once all was calm and written; `None` if that was not done.
+    pub recovery: Option<Time>,
     /// Situations reached, and how often.
     pub reached: BTreeMap<&'static str, u64>,
     /// What could be left out.
@@ -158,6 +160,9 @@ struct Run<'a> {
     lives: Vec<judge::stores::Life>,
     /// Whether all stores were wiped after everything was read.
     wiped: bool,
+    /// Since when all is calm and written, and how long it took from then on until everything was read.
+    calm_since: Time,
+    recovery: Option<Time>,
 }
 
 /// A world with the topics that exist before the instances.
@@ -214,6 +219,8 @@ pub fn run(seed: u64, plans: &[Arc<Plan>], profile: Profile, cut: &Cut, verbose:
         started_with: vec![Vec::new(); profile.instances],
         lives: Vec::new(),
         wiped: false,
+        calm_since: 0,
+        recovery: None,
     };
     run.history.tombstones_go = profile.tombstones_go;
     run.history.starts_latest = profile.latest;
@@ -313,7 +320,14 @@ impl Run<'_> {
                 Event::Look => {
                     self.look_at = at + LOOK;
                     let fed = self.feed_at == Time::MAX && self.faults.is_empty();
-                    if self.look() && fed && !self.ledger.has_grown() && !self.wipe() {
+                    if !fed {
+                        self.calm_since = at;
+                    }
+                    let is_read = self.look() && fed;
+                    if is_read {
+                        self.recovery.get_or_insert(at - self.calm_since);
+                    }
+                    if is_read && !self.ledger.has_grown() && !self.wipe() {
                         return self.judge();
                     }
                 }

@@ -138,6 +138,13 @@ pub struct Situation {
     is_rare: bool,
 }
 
+impl Situation {
+    /// Whether it is a fault, which is caused and not only met.
+    pub fn is_fault(&self) -> bool {
+        ["the schedule does it", "the wire does it", "the link does it"].contains(&self.how)
+    }
+}
+
 const fn of(by: &'static str, name: &'static str, how: &'static str) -> Situation {
     Situation { name, how, by, is_rare: false }
 }
@@ -324,13 +331,15 @@ pub fn report(reached: &BTreeMap<&'static str, u64>) -> Vec<String> {
     listed.chain(others).collect()
 }
 
-/// Every listed situation with its count, as a table.
-pub fn table(reached: &BTreeMap<&'static str, u64>) -> String {
+/// Every listed situation with its count, and its `share` of a profile's seeds, as a table.
+pub fn table(reached: &BTreeMap<&'static str, u64>, share: impl Fn(&'static str, &'static str) -> f64) -> String {
     let row = |Situation { name, how, by, .. }: &Situation| {
-        format!("| {name} | {how} | `{by}` | {} |\n", reached.get(name).copied().unwrap_or_default())
+        let (times, percent) = (reached.get(name).copied().unwrap_or_default(), share(by, name) * 100.0);
+        format!("| {name} | {how} | `{by}` | {times} | {percent:.1} % |\n")
     };
     let rows: String = SITUATIONS.iter().map(row).collect();
-    format!("| situation | how it is recognised | meant for | times |\n|---|---|---|---:|\n{rows}")
+    let head = "| situation | how it is recognised | meant for | times | of its seeds |\n|---|---|---|---:|---:|\n";
+    format!("{head}{rows}")
 }
 
 /// What a world remembers to recognise situations.

@@ -31,6 +31,8 @@ pub struct Heard {
     pub start_refused: bool,
     /// Panics that the schedule did not inject.
     pub panics: Vec<String>,
+    /// What was said last of each task, as `topic:number`.
+    pub last: BTreeMap<String, String>,
 }
 
 thread_local! {
@@ -111,6 +113,9 @@ struct Said {
 
 impl Said {
     fn count(self, heard: &mut Heard) {
+        if !self.task.is_empty() {
+            heard.last.insert(self.task.clone(), format!("{}: {}", self.message, self.reason));
+        }
         let is_full = self.reason.contains("No space left");
         let situation = match &self.message[..] {
             "task stopped" => {

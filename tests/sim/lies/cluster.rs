@@ -339,7 +339,7 @@ impl cluster::Producer for Producer {
     }
 
     fn abort(&mut self) -> Result<(), Error> {
-        if is_told(Lie::AbortSkipped) { Ok(()) } else { self.inner.abort() }
+        self.inner.abort()
     }
 
     fn is_fit(&self) -> bool {

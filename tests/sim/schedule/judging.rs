@@ -122,7 +122,11 @@ impl Run<'_> {
         state.provider.advance(now);
         let called = self.called(state).map(|called| called.after_stops(heard.at_calls));
         self.history.calls(called);
-        let late = judge::liveness(&state.broker, &self.history);
+        let mut late = judge::liveness(&state.broker, &self.history);
+        for violation in &mut late {
+            let said = heard.last.get(&format!("{:?}", violation.partition)).map_or("nothing", String::as_str);
+            violation.found.push_str(&format!("; its task has said {said}"));
+        }
         let full = judge::bounds_met(&state.broker, &self.history);
         let full = full.into_iter().filter_map(|place| judge::stopped_at(&state.broker, &self.history, place));
         let full: Vec<_> = full.flatten().collect();
@@ -187,6 +191,7 @@ impl Run<'_> {
             records: self.profile.records,
         };
         let reached = std::mem::take(&mut state.reached);
-        Outcome { wrong: Vec::new(), trace: state.trace(), took: state.now(), reached, choices }
+        let (trace, took, recovery) = (state.trace(), state.now(), self.recovery);
+        Outcome { wrong: Vec::new(), trace, took, recovery, reached, choices }
     }
 }
