@@ -3,7 +3,7 @@
 //! The redo is played in a transaction of its own, under an id of its own, so that a topic that does not take it holds
 //! up nobody else's records. Nothing is decided again: the redo holds all that the transaction writes for this task, and
 //! a changed clock, other rules or a compacted input change none of it. Then the task restores, and finds Kafka and its
-//! row at the same transaction.
+//! row at the same transaction. Only a redo that the task can have written is played ([`own`]).
 //!
 //! **Failure**: the transaction is aborted and the task restores, which finds the row one ahead again. A record that Kafka
 //! refuses for good stops the task: the sink has committed it, so it cannot be decided otherwise any more.
@@ -23,6 +23,8 @@ use super::task::{Phase, Task};
 use super::transact::Transactor;
 
 use std::time::Duration;
+
+mod own;
 
 /// A redo being played.
 pub struct Redoing<C: Cluster> {
@@ -90,8 +92,9 @@ pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Result<bool, Se
 /// Claims the partition for the transactor's id and hands the records to its producer.
 fn send<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<C>) -> Result<bool, Setback> {
     let Means { context, cluster, tasks, member, metrics, .. } = means;
-    let Redoing { transactor, redo, .. } = redoing;
+    let Redoing { transactor, redo, token, .. } = redoing;
     let redo = Redo::decode(redo).map_err(Refusal::RedoUnreadable)?;
+    own::Own::of(context, &tasks[&id], *token).check(&redo)?;
     transactor.prepare(cluster)?;
     Ownership { context, tasks, member, transactor, metrics }.claim(id, |_| false)?;
     // From here on the store may lack what this task has committed: that the group names its transaction proves nothing.

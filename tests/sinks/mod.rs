@@ -2,6 +2,7 @@
 //! robbed of answers, and then the database's tables are compared with those of a sequential program.
 
 mod effects;
+mod forged;
 mod frozen;
 mod instances;
 mod online;

@@ -219,6 +219,17 @@ pub enum Refusal {
     /// What the sink keeps for Kafka cannot be read.
     #[error("the redo in the sink's row cannot be read: {0}; start the release that wrote it or a later one")]
     RedoUnreadable(format::Error),
+    /// What the sink keeps for Kafka is not what this task has written.
+    #[error(
+        "the redo in the sink's row is not one that this task can have written: {reason}; nothing of it was written to \
+         Kafka: if the topology's topics were renamed before Kafka had its last transaction, give them their former \
+         names until it has; otherwise somebody else writes ratchet's table position: take that right away, and \
+         {ANEW_WITH_SINK}"
+    )]
+    RedoForeign {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Kafka refuses what the sink has committed already.
     #[error(
         "the sink has committed a transaction whose records Kafka refuses: {message}; have the topic take them (by a \
@@ -273,6 +284,7 @@ impl Refusal {
             | Self::SinkBehind { .. }
             | Self::SinkAhead { .. }
             | Self::RedoUnreadable(_)
+            | Self::RedoForeign { .. }
             | Self::RedoRefused { .. }
             | Self::Undeliverable { .. } => false,
         }
