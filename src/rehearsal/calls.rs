@@ -203,9 +203,11 @@ impl Caller {
                     let answer;
                     (answer, answered) = self.attempt(at);
                     is_alive |= shows_life(&policy, &answer);
-                    // Nobody else is called, so nothing but this call's answers shows that the provider is alive.
+                    // Nobody else is called, so nothing but this call's answers shows that the provider is alive, and
+                    // nothing at all that it lets others in.
                     let holds = policy.on_unavailable == OnUnavailable::Hold && tried < ATTEMPTS_MAX;
-                    let is_down = holds && !is_alive;
+                    let class = policy.answers.read(&answer, policy.key.is_some()).class;
+                    let is_down = class == Class::Hold || holds && !is_alive;
                     step(call, Event::Answered { attempt, answer, is_down }, now(self.elapsed))
                 }
                 Some(Action::Settle(outcome)) => return (call, outcome, answered),

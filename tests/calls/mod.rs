@@ -7,6 +7,7 @@
 mod charges;
 mod counted;
 mod crashes;
+mod door;
 mod hostile;
 mod leaving;
 mod outages;

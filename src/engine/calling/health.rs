@@ -4,10 +4,16 @@
 //! and nothing else is sent before that one is answered. The waits between them grow, whichever call it is: each call has
 //! waits of its own, and a window of calls that have hardly waited yet would knock at the door all the time. A record
 //! whose attempts fail while others succeed is its own trouble.
+//!
+//! A call that is refused at the door ([`Class::Hold`]) may be its record's trouble alone. So the next one is tried at
+//! once, and only when a few were refused in a row does the lane wait.
 
 use std::time::Duration;
 
 use crate::effect::call::{Answer, Class, Policy};
+
+/// How many tries in a row are refused at the door before the lane waits as long as each of these calls does.
+const REFUSED_MAX: u32 = 3;
 use crate::effect::provider::CallNumber;
 
 /// What is known of the provider.
@@ -15,6 +21,8 @@ use crate::effect::provider::CallNumber;
 pub struct Health {
     /// When it last answered as one that is there, on the monotonic clock.
     alive_at: Option<Duration>,
+    /// When it last did what it was asked for, on the monotonic clock.
+    done_at: Option<Duration>,
     held: Option<Held>,
 }
 
@@ -89,12 +97,27 @@ impl Health {
             return false;
         }
         self.alive_at = Some(now);
+        if class == Class::Done {
+            self.done_at = Some(now);
+        }
         self.held.take().is_some()
     }
 
-    /// Whether nothing since then shows that the provider is there.
-    pub fn is_down_since(&self, since: Duration) -> bool {
-        self.alive_at.is_none_or(|alive_at| alive_at < since)
+    /// Whether nothing since then shows that the provider is there, or, for an answer that holds, that it lets others in:
+    /// it may refuse what it cannot read before it looks at who asks.
+    pub fn is_down_since(&self, since: Duration, class: Class) -> bool {
+        let seen_at = if class == Class::Hold { self.done_at } else { self.alive_at };
+        seen_at.is_none_or(|seen_at| seen_at < since)
+    }
+
+    /// Until when a call that was refused at the door, and is itself put off to `until`, keeps the others waiting. `wait`
+    /// is the wait after so many failures.
+    pub fn refused_until(&self, until: Duration, now: Duration, wait: impl FnOnce(u32) -> Duration) -> Duration {
+        match self.failed() {
+            0 => now,
+            failed if failed < REFUSED_MAX => now + wait(failed),
+            _ => until,
+        }
     }
 
     /// Nothing can be sent before then. Says whether that is news.
@@ -163,18 +186,44 @@ mod tests {
     #[test]
     fn only_an_answer_of_its_own_shows_that_it_is_alive() {
         let mut health = Health::default();
-        assert!(health.is_down_since(SECOND));
+        assert!(health.is_down_since(SECOND, Class::Again));
         let answers = [(201, true), (404, true), (422, true), (500, false), (503, false), (401, false)];
         for (at, (code, is_alive)) in (2_u32..).zip(answers) {
             health.answered(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * at);
-            assert_eq!(!health.is_down_since(SECOND * at), is_alive, "{code}");
+            assert_eq!(!health.is_down_since(SECOND * at, Class::Again), is_alive, "{code}");
         }
         // It repeats what it has answered before: alone in its lane, the call would be held for ever otherwise.
         let repeated = Status { is_replayed: true, ..Status::of(500) };
         health.answered(&policy(), 1, &Answer::Status(repeated), SECOND * 100);
-        assert!(!health.is_down_since(SECOND * 100));
+        assert!(!health.is_down_since(SECOND * 100, Class::Again));
         health.answered(&policy(), 1, &Answer::NotSent, SECOND * 900);
-        assert!(health.is_down_since(SECOND * 900));
+        assert!(health.is_down_since(SECOND * 900, Class::Again));
+    }
+
+    /// With a wrong secret everything is refused but what the provider does not even understand.
+    #[test]
+    fn only_what_is_done_shows_that_others_are_let_in() {
+        let mut health = Health::default();
+        for code in [404, 422, 409] {
+            health.answered(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * 2);
+            assert!(health.is_down_since(SECOND, Class::Hold) && !health.is_down_since(SECOND, Class::Again), "{code}");
+        }
+        health.answered(&policy(), 1, &Answer::Status(Status::of(201)), SECOND * 3);
+        assert!(!health.is_down_since(SECOND * 3, Class::Hold) && health.is_down_since(SECOND * 4, Class::Hold));
+    }
+
+    #[test]
+    fn one_refusal_at_the_door_keeps_nobody_waiting() {
+        let (mut health, until) = (Health::default(), SECOND * 90);
+        let wait = |failed| SECOND * failed;
+        let refused = Answer::Status(Status::of(403));
+        for (number, expected) in (0_u64..).zip([SECOND, SECOND * 2, SECOND * 3, until, until]) {
+            health.sent(number);
+            assert!(!health.answered(&policy(), number, &refused, SECOND));
+            let refused_until = health.refused_until(until, SECOND, wait);
+            assert_eq!(refused_until, expected, "{number}");
+            health.hold(refused_until);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::effect::call::{Action, Answer, Event, Now, Policy, Stage, Status};
+use crate::effect::call::{Action, Answer, Class, Event, Now, Policy, Stage, Status};
 use crate::effect::provider::{Asks, CallNumber, Heard, Told};
 use crate::engine::context::Context;
 use crate::engine::crash;
@@ -126,8 +126,11 @@ impl Calling {
     fn answered(&mut self, context: &Context, terms: &Terms, called: &mut Called, heard: Heard, now: Now) {
         let Heard { attempt, answer, body, message, .. } = heard;
         let answer = if sabotage::is_on(Sabotage::ReplayTakenForResult) { as_result(answer) } else { answer };
-        let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at));
+        let class = terms.policy.answers.read(&answer, terms.policy.key.is_some()).class;
+        let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at, class));
         let is_down = is_down && !sabotage::is_on(Sabotage::LetterWhileDown);
+        // Whoever says when it wants to be asked again means everybody.
+        let is_refused = class == Class::Hold && !matches!(answer, Answer::Status(Status { retry_after: Some(_), .. }));
         called.ended_at = Some(now.monotonic);
         // Its thread has ended in mid-attempt: the step is done again, under its key.
         called.steps.take_if(|steps| steps.written_ms.is_none());
@@ -149,24 +152,44 @@ impl Calling {
         called.heard = Some(HeardLast { status, body, message });
         match action {
             Some(Action::Hold(until)) => {
-                let wait = match self.health.failed() {
-                    0 => Duration::ZERO,
-                    failed => terms.policy.retry.wait(failed, &mut |most| self.random.up_to(most)),
-                };
-                self.health.hold(until.max(now.monotonic + wait));
                 let reason = called.heard.as_ref().and_then(HeardLast::words).unwrap_or_default();
-                if self.said.is_due(&reason, now.monotonic) {
-                    tracing::warn!(
-                        topology = context.topology.name,
-                        reason,
-                        "the provider is down; trying one call at a time"
-                    );
-                }
+                self.hold(context, terms, (until, is_refused), reason, now.monotonic);
             }
             // It was the one that was tried.
-            Some(Action::SendAt(at)) => self.health.put_off(at),
+            Some(Action::SendAt(at)) => {
+                let until = if is_refused { self.refused_until(terms, at, now.monotonic) } else { at };
+                self.health.put_off(until);
+            }
             _ => {}
         }
+    }
+
+    /// A call is put off to `until`, since the provider does not take it, or refuses it at the door: the others wait, too.
+    fn hold(
+        &mut self,
+        context: &Context,
+        terms: &Terms,
+        (until, is_refused): (Duration, bool),
+        reason: String,
+        now: Duration,
+    ) {
+        let failed = self.health.failed();
+        let others_until = match failed {
+            _ if is_refused => self.refused_until(terms, until, now),
+            0 => until.max(now),
+            failed => until.max(now + terms.policy.retry.wait(failed, &mut |most| self.random.up_to(most))),
+        };
+        self.health.hold(others_until);
+        // Of the first that is refused, nobody knows whether it is alone.
+        if !(is_refused && failed == 0) && self.said.is_due(&reason, now) {
+            tracing::warn!(topology = context.topology.name, reason, "the provider is down; trying one call at a time");
+        }
+    }
+
+    /// Until when a call that was refused at the door, and is put off to `until`, keeps the others waiting.
+    fn refused_until(&mut self, terms: &Terms, until: Duration, now: Duration) -> Duration {
+        let random = &mut self.random;
+        self.health.refused_until(until, now, |failed| terms.policy.retry.wait(failed, &mut |most| random.up_to(most)))
     }
 }
 
@@ -196,7 +219,6 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::effect::call::Class;
     use crate::effect::provider::{Body, Calls, OwnedHow, OwnedStep, Request};
     use crate::engine::calling::health::Health;
     use crate::engine::calling::judging::Round;

@@ -8,12 +8,16 @@ use crate::effect::call::{Answer, Class, Now, OnInDoubt, OnUnavailable, Policy, 
 
 /// How often an attempt may find another one of its key under way before the call is in doubt.
 pub const IN_PROGRESS_MAX: u32 = 5;
+/// How often at least a call has to be refused at the door while others are let in before that is its record's fault. Once
+/// it may be by chance: the others' last answers cross the first refusal after a secret has become invalid.
+const REFUSED_MIN: u32 = 2;
 
 /// What it takes to see what an attempt has come to.
 pub(super) struct Attempt<'a> {
     pub(super) policy: &'a Policy,
     pub(super) now: Now,
-    /// Whether no answer since the end of the attempt before shows that the provider is alive.
+    /// Whether no answer since the end of the attempt before shows that the provider is alive, or, where this one holds,
+    /// that it lets others in.
     pub(super) is_down: bool,
     pub(super) draw: Draw<'a>,
 }
@@ -85,9 +89,20 @@ impl Attempt<'_> {
         Call { not_before, ..call }.ready()
     }
 
+    /// The provider lets nothing in, as long as nothing else shows that it does. If others were let in since the attempt
+    /// before, it is this record that it does not let in, and that is not asked for ever.
     fn hold(self, call: Call, retry_after: Option<RetryAfter>) -> (Call, Action) {
-        let not_before = until(self.now, self.policy.retry.max, retry_after);
-        (Call { stage: Stage::Ready, not_before, ..call }, Action::Hold(not_before))
+        let (is_first, failed) = (call.failed == 0, call.failed.saturating_add(1));
+        if is_first || self.is_down {
+            let not_before = until(self.now, self.policy.retry.max, retry_after);
+            return (Call { stage: Stage::Ready, not_before, failed, ..call }, Action::Hold(not_before));
+        }
+        let call = Call { counted: call.counted.saturating_add(1), failed, ..call };
+        match call.counted < self.policy.retry.attempts.max(REFUSED_MIN) {
+            true => self.later(call, failed, retry_after),
+            false if call.may_have_acted => self.doubt(call),
+            false => call.decided(Outcome::Rejected),
+        }
     }
 }
 

@@ -335,12 +335,55 @@ fn provider_that_is_down_costs_no_attempts() {
 fn wrong_secret_holds_and_costs_no_attempts() {
     for policy in [keyed(), keyless()] {
         let mut driven = Driven::reserved(policy);
-        for _ in 0..10 {
-            let action = driven.answer(status(401), false);
+        for number in 0..10 {
+            // Whether others are let in is not known of the first one.
+            let action = driven.answer(status(401), number > 0);
             assert_eq!(action, Action::Hold(driven.now.monotonic + SECOND * 30));
         }
         assert_eq!((driven.call.attempts(), driven.call.may_have_acted()), (0, false));
         assert_eq!(driven.answer(status(200), false), Action::Settle(Outcome::Done));
+    }
+}
+
+#[test]
+fn record_that_is_refused_at_the_door_while_others_are_let_in_is_rejected() {
+    for policy in [keyed(), keyless()] {
+        for code in [401, 403, 407, 301, 307, 308] {
+            let mut driven = Driven::reserved(policy.clone());
+            assert!(matches!(driven.answer(status(code), false), Action::Hold(_)), "{code}");
+            // What happens while nobody is let in does not count.
+            assert!(matches!(driven.answer(status(code), true), Action::Hold(_)), "{code}");
+            let wait = SECOND * 4;
+            assert_eq!(driven.answer(status(code), false), Action::SendAt(driven.now.monotonic + wait), "{code}");
+            assert!(matches!(driven.answer(status(code), false), Action::SendAt(_)), "{code}");
+            assert_eq!(driven.answer(status(code), false), Action::Settle(Outcome::Rejected), "{code}");
+            assert_eq!(driven.call.kept(Outcome::Rejected), Kept::Failed);
+        }
+    }
+}
+
+/// A secret has become invalid, and the others' last answers cross the first refusal.
+#[test]
+fn one_refusal_beside_others_that_are_let_in_rejects_nothing() {
+    let mut driven = Driven::reserved(Policy { retry: Retry { attempts: 1, ..retry() }, ..keyed() });
+    assert!(matches!(driven.answer(status(401), false), Action::Hold(_)));
+    assert!(matches!(driven.answer(status(401), false), Action::SendAt(_)));
+    assert!(matches!(driven.answer(status(401), true), Action::Hold(_)));
+    assert_eq!(driven.answer(status(401), false), Action::Settle(Outcome::Rejected));
+}
+
+#[test]
+fn refusal_at_the_door_after_an_attempt_that_may_have_acted_is_in_doubt() {
+    for (policy, answer) in [(keyed(), Answer::Lost), (keyed(), status(303)), (retrying(keyless()), Answer::Lost)] {
+        let expected = match policy.on_in_doubt {
+            OnInDoubt::Retry => Outcome::Unavailable,
+            OnInDoubt::DeadLetter | OnInDoubt::Fail => Outcome::InDoubt,
+        };
+        let mut driven = Driven::reserved(policy);
+        driven.answer(answer, false);
+        let last = std::iter::repeat_with(|| driven.answer(status(403), false))
+            .find(|action| matches!(action, Action::Settle(_)));
+        assert_eq!(last, Some(Action::Settle(expected)), "{answer:?}");
     }
 }
 
