@@ -110,10 +110,11 @@ pub fn handler(
 
 fn statement(statement: &Statement) -> postgres::Statement {
     match &statement.command {
-        Command::Sql { text, returns } => postgres::Statement::Sql {
+        Command::Sql { text, returns, expect_rows } => postgres::Statement::Sql {
             text: text.reveal().to_owned(),
             parameters: statement.with.len(),
             returns: *returns,
+            expect_rows: *expect_rows,
         },
         Command::Upsert { table, key, columns } => {
             postgres::Statement::Upsert { table: table.quoted(), key: key.clone(), columns: columns.clone() }

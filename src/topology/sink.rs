@@ -143,6 +143,8 @@ pub enum Command {
         text: Text,
         /// Whether the rows that it returns are answers.
         returns: bool,
+        /// How many rows it has to change, or to return: with any other number its record is refused.
+        expect_rows: Option<u64>,
     },
     /// Inserts a row, or changes the one with the same key. Its one parameter is the row as a JSON object.
     Upsert {

@@ -5,6 +5,7 @@
 mod bundles;
 mod commit;
 mod decimals;
+mod expected;
 mod inbox;
 mod inspect;
 mod own_tables;

@@ -296,6 +296,7 @@ fn late_record_of_a_large_transaction_is_found() {
             text: "insert into t values ($1) returning v".to_owned(),
             parameters: 1,
             returns: true,
+            expect_rows: None,
         }],
         ..settings(&database, &[])
     };

@@ -29,7 +29,7 @@ pub fn with_inbox(settings: Settings, name: &str) -> Settings {
 }
 
 pub fn sql(text: &str, parameters: usize) -> Statement {
-    Statement::Sql { text: text.to_owned(), parameters, returns: false }
+    Statement::Sql { text: text.to_owned(), parameters, returns: false, expect_rows: None }
 }
 
 pub fn session(settings: &Settings) -> Box<dyn Session> {

@@ -78,8 +78,12 @@ impl Complete for Killing<'_> {
 fn terminated_process_leaves_nothing() {
     let database = Database::with("create table t (v int)");
     let mut settings = settings(&database, &[]);
-    settings.statements =
-        vec![Statement::Sql { text: "insert into t values ($1) returning v".to_owned(), parameters: 1, returns: true }];
+    settings.statements = vec![Statement::Sql {
+        text: "insert into t values ($1) returning v".to_owned(),
+        parameters: 1,
+        returns: true,
+        expect_rows: None,
+    }];
     let mut session = session(&settings);
     let mut task = Task::claim(&mut *session, 0);
     let all = each(&["1"]);
@@ -238,8 +242,12 @@ fn frozen_owner_is_given_up_by_the_server() {
 fn changed_table_is_prepared_anew() {
     let database = Database::with("create table t (v int)");
     let mut settings = settings(&database, &[]);
-    settings.statements =
-        vec![Statement::Sql { text: "insert into t values ($1) returning *".to_owned(), parameters: 1, returns: true }];
+    settings.statements = vec![Statement::Sql {
+        text: "insert into t values ($1) returning *".to_owned(),
+        parameters: 1,
+        returns: true,
+        expect_rows: None,
+    }];
     let mut session = session(&settings);
     let mut task = Task::claim(&mut *session, 0);
     assert!(task.commit(&mut *session, &each(&["1"])).is_ok());

@@ -188,6 +188,8 @@ pub(super) fn class(code: &str, routine: Option<&str>) -> Class {
         "08P01" => Class::Lasting,
         "55P03" | "55006" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => Class::Passing,
         "XX001" | "XX002" => Class::Lasting,
+        // What a policy of row-level security does not let in; a grant that is missing has the same code.
+        "42501" if routine == Some("ExecWithCheckOptions") => Class::Data,
         // Raised by a trigger or a function; a view's check option; a value too large for its index.
         "P0001" | "P0002" | "P0003" | "P0004" | "44000" | "54000" => Class::Data,
         _ if DOUBTFUL.contains(&code) => Class::Doubtful,
@@ -231,6 +233,9 @@ mod tests {
         }
         for (code, routine) in [("0A000", Some("RevalidateCachedQuery")), ("26000", None), ("25006", None)] {
             assert_eq!(class(code, routine), Class::Anew, "{code}");
+        }
+        for (routine, expected) in [("ExecWithCheckOptions", Class::Data), ("aclcheck_error", Class::Lasting)] {
+            assert_eq!(class("42501", Some(routine)), expected, "{routine}");
         }
     }
 

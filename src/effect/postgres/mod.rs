@@ -102,6 +102,8 @@ pub enum Statement {
         parameters: usize,
         /// Whether the rows that it returns are part of the answer.
         returns: bool,
+        /// How many rows it has to change, or to return; a record with which it does not is refused.
+        expect_rows: Option<u64>,
     },
     /// Inserts a row, or updates the one with its key. Has one parameter: the row as a JSON object.
     ///
@@ -137,6 +139,14 @@ impl Statement {
             Self::Sql { parameters, .. } => *parameters,
             Self::Upsert { .. } | Self::DeleteRow { .. } => 1,
             Self::Truncate { .. } => 0,
+        }
+    }
+
+    /// How many rows it has to change, or to return.
+    pub fn expect_rows(&self) -> Option<u64> {
+        match self {
+            Self::Sql { expect_rows, .. } => *expect_rows,
+            Self::Upsert { .. } | Self::DeleteRow { .. } | Self::Truncate { .. } => None,
         }
     }
 

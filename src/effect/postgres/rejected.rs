@@ -2,7 +2,8 @@
 //!
 //! The batch is taken once more in a transaction that is rolled back at its end. Savepoints stand before runs of
 //! records, not before each one. PostgreSQL's answers come in order, so the first error names the record: back to the
-//! last savepoint, that record is left out, and on from there.
+//! last savepoint, that record is left out, and on from there. Where a statement says how many rows it has to change,
+//! PostgreSQL goes on behind a record that is refused because of that: then each one is waited for.
 //!
 //! Some errors may be the record's fault or the statement's. Such a record is refused only where another one passes the
 //! same statements in the same transaction.
@@ -55,7 +56,8 @@ async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, Failed> {
     let mut refused: Vec<Option<Refusal>> = (0..count).map(unsendable).collect();
     run.begin(&[]).await?;
     run.pipeline.simple(What::Savepoint(0), SAVEPOINT);
-    let (mut at, mut window, mut between) = (0, WINDOW_RECORDS_MAX, RUN_RECORDS_MAX);
+    let window_max = if run.batch.expects_rows { 1 } else { WINDOW_RECORDS_MAX };
+    let (mut at, mut window, mut between) = (0, window_max, RUN_RECORDS_MAX);
     loop {
         let end = count.min(at + window);
         for (record, refusal) in refused.iter().enumerate().take(end).skip(at) {
@@ -71,7 +73,7 @@ async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, Failed> {
                 break;
             }
             run.pipeline.simple(What::Savepoint(end), NEXT_SAVEPOINT);
-            (at, window) = (end, WINDOW_RECORDS_MAX.min(window * 2));
+            (at, window) = (end, window_max.min(window * 2));
             between = RUN_RECORDS_MAX.min(between * 2);
             continue;
         };
@@ -81,7 +83,7 @@ async fn search(run: &mut Run<'_>) -> Result<Vec<Rejected>, Failed> {
         run.trouble = None;
         at = run.savepoint;
         between = RUN_RECORDS_MIN.max(between / 2);
-        window = between.max(window / 2);
+        window = window_max.min(between.max(window / 2));
         run.pipeline.simple(What::Savepoint(at), BACK);
     }
     named(run, &refused)

@@ -19,8 +19,18 @@ pub(super) struct Prepared {
     pub takes_texts: bool,
     /// Whether the rows that it returns are part of the answer; they come as one column of JSON.
     pub returns: bool,
+    /// How many rows it has to change, or to return.
+    pub expect_rows: Option<u64>,
     /// What carries out several calls at once, if they may be.
     pub many: Option<Many>,
+}
+
+impl Prepared {
+    /// Why its record is refused, if it has changed, or returned, so many rows.
+    pub fn refuses(&self, rows: u64) -> Option<String> {
+        let expected = self.expect_rows.filter(|expected| *expected != rows)?;
+        Some(format!("{}: {}, and expect_rows is {expected}", self.name, counted(rows, "row")))
+    }
 }
 
 /// Checks what can be checked without a database.
@@ -82,7 +92,9 @@ pub(super) async fn prepare(
     if has != given + usize::from(takes_texts) {
         return Err(Trouble::lasting(format!("it has {}, but is given {given}", counted(has, "parameter"))));
     }
-    Ok(Prepared { name: statement.named(number), sql: prepared, parameters: given, takes_texts, returns, many })
+    let expect_rows = statement.expect_rows();
+    let name = statement.named(number);
+    Ok(Prepared { name, sql: prepared, parameters: given, takes_texts, returns, expect_rows, many })
 }
 
 /// What to do about a statement that cannot be prepared, where PostgreSQL's words do not say it.
@@ -136,7 +148,7 @@ mod tests {
     use super::*;
 
     fn sql(text: &str) -> Statement {
-        Statement::Sql { text: text.to_owned(), parameters: 0, returns: false }
+        Statement::Sql { text: text.to_owned(), parameters: 0, returns: false, expect_rows: None }
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! Everything is sent as early as it may be. Only two things are waited for: the inbox's answers, where there is one,
 //! before the effects, and the counts of the rows' updates before COMMIT. What fails is seen in the order in which it
 //! was sent, so that the first error is the one that counts: PostgreSQL refuses whatever follows it.
+//!
+//! How many rows a statement has to change is compared here, and PostgreSQL knows nothing of it. So where one says that,
+//! all answers are waited for before COMMIT.
 
 use tokio::task::yield_now;
 
@@ -59,6 +62,8 @@ pub(super) struct Batch<'a> {
     rounds: Vec<Round<'a>>,
     /// Whether the sink answers for each record.
     answers: bool,
+    /// Whether a statement that is called says how many rows it has to change.
+    pub expects_rows: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -71,7 +76,8 @@ impl<'a> Batch<'a> {
             Some(_) => rounds(steps.iter().flat_map(|step| step.effects.iter())),
             None => Vec::new(),
         };
-        Self { steps, order, records, statements, rounds, answers: shared.answers() }
+        let expects_rows = statements.iter().any(|statement| statement.expect_rows.is_some());
+        Self { steps, order, records, statements, rounds, answers: shared.answers(), expects_rows }
     }
 
     pub fn record(&self, number: usize) -> Effect<'a> {
@@ -244,7 +250,12 @@ impl<'a> Run<'a> {
             What::Row(step) if answered.count == 0 => self.fenced.push(step),
             What::Round(number) => self.batch.rounds[number].mark(&answered, &mut self.is_new)?,
             What::Savepoint(record) => self.savepoint = record,
-            What::Record(record, _) => {
+            What::Record(record, number) => {
+                let rows = answered.count.max(answered.rows.len() as u64);
+                let statement = self.batch.statements.get(number as usize);
+                if let Some(message) = statement.and_then(|statement| statement.refuses(rows)) {
+                    return Err(Trouble::data(message));
+                }
                 for row in &answered.rows {
                     self.rows[record].push(row.try_get(0)?);
                 }
@@ -405,7 +416,8 @@ async fn carry_out<'a>(run: &mut Run<'a>, pieces: &[Piece<'a>], redos: &'a [Vec<
             yield_now().await;
         }
     }
-    if run.batch.answers { run.settle(0).await } else { run.settle_rows().await }
+    let waits = run.batch.answers || run.batch.expects_rows;
+    if waits { run.settle(0).await } else { run.settle_rows().await }
 }
 
 /// The redos, where they had to wait for the answers, and COMMIT.

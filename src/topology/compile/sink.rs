@@ -363,5 +363,6 @@ fn as_written(spec: &StatementSpec, kinds: Vec<Kind>) -> Statement {
     };
     let text = if spec.sql.value.is_secret() { Text::secret(text) } else { Text::plain(text) };
     let with = spec.with.iter().map(|places| Parameter::At(places.value.clone())).collect();
-    Statement { command: Command::Sql { text, returns: spec.returns }, with, kinds }
+    let expect_rows = spec.expect_rows.as_ref().map(|expected| expected.value);
+    Statement { command: Command::Sql { text, returns: spec.returns, expect_rows }, with, kinds }
 }

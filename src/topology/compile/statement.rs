@@ -87,6 +87,7 @@ impl Compiler<'_> {
         if spec.returns {
             self.check_returning(spec, &statement);
         }
+        self.check_expected(spec, &statement);
         if spec.with_complete {
             self.check_parameters(spec, &statement);
         }
@@ -139,6 +140,18 @@ impl Compiler<'_> {
         };
         let message = format!("`returns: true`, and this `{}` returns no rows", word.to_uppercase());
         self.mistake(spec.sql.place, message, label, help);
+    }
+
+    /// What is to have so many rows has any.
+    fn check_expected(&mut self, spec: &StatementSpec, statement: &sql::Statement) {
+        let Some(expected) = &spec.expect_rows else { return };
+        let word = statement.first.as_ref().map_or("", |(word, _)| word.as_str());
+        if matches!(word, "truncate" | "call" | "notify") {
+            let message =
+                format!("`expect_rows`, and of a `{}` nobody knows how many rows it changes", word.to_uppercase());
+            let help = "remove it, or have a function raise what is wrong: `select f($1)`";
+            self.mistake(expected.place, message, "it would never be true", help);
+        }
     }
 
     /// Each parameter of the statement is in `with`, and the other way round.

@@ -101,6 +101,10 @@ impl Compiler<'_> {
         let text = format!("insert into {} ({OUTBOX_COLUMNS}) values ($1, $2, $3, $4, $5)", table.quoted());
         let columns = spec.columns.clone()?.map(Parameter::At);
         let with = [Parameter::Digest].into_iter().chain(columns).collect();
-        Some(Statement { command: Command::Sql { text: Text::plain(text), returns: false }, with, kinds })
+        Some(Statement {
+            command: Command::Sql { text: Text::plain(text), returns: false, expect_rows: None },
+            with,
+            kinds,
+        })
     }
 }

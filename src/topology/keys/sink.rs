@@ -114,6 +114,9 @@ pub static POSTGRES: Mapping = Mapping {
     ])
 };
 
+/// The highest number of rows that a statement can expect.
+pub const EXPECT_ROWS_MAX: u64 = 1_000_000;
+
 /// A statement.
 pub static STATEMENT: Mapping = Mapping::of(&[
     Key::required(
@@ -132,6 +135,14 @@ pub static STATEMENT: Mapping = Mapping::of(&[
     .or(Omitted::Nothing),
     Key::optional("returns", Type::Boolean, "returns: true", "`true`: the rows that it returns go to `result.topic`")
         .or(Omitted::Is("false")),
+    Key::optional(
+        "expect_rows",
+        Type::Integer("a number from 0 to 1000000", 0, EXPECT_ROWS_MAX),
+        "expect_rows: 1",
+        "how many rows it has to change (a `select`: to return); a record with which it does not is refused \
+         (`on_rejected`)",
+    )
+    .or(Omitted::Words("any number")),
 ]);
 
 /// `on`.

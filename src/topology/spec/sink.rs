@@ -75,6 +75,7 @@ pub struct StatementSpec {
     /// Whether [`StatementSpec::with`] is complete.
     pub with_complete: bool,
     pub returns: bool,
+    pub expect_rows: Option<Placed<u64>>,
 }
 
 /// A table as written.
@@ -179,7 +180,10 @@ impl SpecReader<'_, '_> {
         let with: Vec<_> = items.iter().flatten().filter_map(|item| self.parameter(item)).collect();
         let returns = fields.get("returns").and_then(|field| self.reader.boolean(field));
         let with_complete = items.is_some_and(|items| items.len() == with.len()) && fields.misspelt("with").is_none();
-        Some(StatementSpec { sql: sql?, with, with_complete, returns: returns.is_some_and(|returns| returns.value) })
+        let returns = returns.is_some_and(|returns| returns.value);
+        let rows = |text: &str| text.parse::<u64>().ok().filter(|rows| *rows <= keys::EXPECT_ROWS_MAX);
+        let expect_rows = fields.get("expect_rows").and_then(|field| self.reader.parsed(field, rows));
+        Some(StatementSpec { sql: sql?, with, with_complete, returns, expect_rows })
     }
 
     /// A path, `{first_of: [...]}` or `{const: x}`.
