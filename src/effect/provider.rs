@@ -53,6 +53,11 @@ pub trait Calls: Send {
     /// the wall clock, in milliseconds since the epoch.
     fn journaled(&mut self, _number: CallNumber, _first_at_ms: i64) {}
 
+    /// The call whose handler keeps its thread from everything else, and for how long it has, if one does just now.
+    fn blocked(&self) -> Option<(CallNumber, Duration)> {
+        None
+    }
+
     /// Nobody waits for this call any more: what can be stopped of it is. It may be heard of all the same.
     fn abandon(&mut self, _number: CallNumber) {}
 }

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::call::KeyWindow;
 use super::http::WallClock;
@@ -116,7 +117,7 @@ impl Provider for Handler {
 
     fn calls(&self) -> Box<dyn Calls> {
         let (tell, told) = unbounded();
-        let runs = Arc::new(Runs { running: Mutex::default(), tell });
+        let runs = Arc::new(Runs { running: Mutex::default(), at_work: Mutex::default(), tell });
         let (handler, of_thread) = (self.clone(), Arc::clone(&runs));
         let work = move |jobs, stopped| {
             thread::run(BLOCKING_MAX, stopped, |tasks| {
@@ -172,6 +173,11 @@ impl Calls for HandlerCalls {
         }
     }
 
+    fn blocked(&self) -> Option<(CallNumber, Duration)> {
+        let at_work = *self.runs.at_work();
+        at_work.map(|(number, since)| (number, since.elapsed()))
+    }
+
     fn abandon(&mut self, number: CallNumber) {
         self.runs.running().remove(&number);
     }
@@ -180,6 +186,8 @@ impl Calls for HandlerCalls {
 /// The functions of a lane that are running.
 struct Runs {
     running: Mutex<HashMap<CallNumber, Running>>,
+    /// The function that has the thread just now, and since when: it gives it back at its next `await`.
+    at_work: Mutex<Option<(CallNumber, Instant)>>,
     tell: Sender<Told>,
 }
 
@@ -193,6 +201,10 @@ struct Running {
 impl Runs {
     fn running(&self) -> MutexGuard<'_, HashMap<CallNumber, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn at_work(&self) -> MutexGuard<'_, Option<(CallNumber, Instant)>> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

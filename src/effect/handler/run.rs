@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -191,13 +191,21 @@ pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit
     }
     job.written();
     let progress = Rc::clone(&attempt.progress);
+    let mut watched = poll_fn(|context| {
+        // For whoever looks from outside: nothing on this thread can while the function has it.
+        *lane.runs.at_work() = Some((request.number, Instant::now()));
+        let polled = Pin::new(&mut attempt).poll(context);
+        *lane.runs.at_work() = None;
+        polled
+    });
     let ended = tokio::select! {
         biased;
         // Nobody waits for it: the run is dropped where it is.
         _ = abandoned => return,
-        ended = &mut attempt => ended,
-        () = progress.overdue() => attempt.overdue(lane.handler.settings.timeout),
+        ended = &mut watched => Some(ended),
+        () = progress.overdue() => None,
     };
+    let ended = ended.unwrap_or_else(|| attempt.overdue(lane.handler.settings.timeout));
     // Before it is heard of: the next attempt has the same number.
     lane.runs.running().remove(&request.number);
     match ended {

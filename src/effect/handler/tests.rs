@@ -10,6 +10,7 @@ use super::super::provider::{Asks, Body, OwnedHow, OwnedStep, Work};
 use super::*;
 use crate::format::JournalWriter;
 
+mod blocking;
 mod ends;
 mod undoing;
 

@@ -43,6 +43,7 @@ impl Calling {
         }
         self.metrics.in_flight(self.calls.in_flight());
         self.metrics.held(self.health.is_held());
+        self.watch(context, windows);
         has_heard
     }
 
@@ -220,6 +221,7 @@ mod tests {
 
     use super::*;
     use crate::effect::provider::{Body, Calls, OwnedHow, OwnedStep, Request};
+    use crate::engine::calling::blocked::Blocked;
     use crate::engine::calling::health::Health;
     use crate::engine::calling::judging::Round;
     use crate::engine::calling::numbers::{Numbers, Random};
@@ -288,6 +290,7 @@ mod tests {
             under_way: HashMap::from([(number, (0, 0))]),
             random: Random(1),
             health: Health::default(),
+            blocked: Blocked::default(),
             secrets: Secrets::default(),
             has_hidden: false,
             has_enough: false,

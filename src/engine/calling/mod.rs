@@ -6,7 +6,7 @@
 //! - [`writing`] puts reservations, grants and settlements into the task's share of the open transaction
 //! - [`results`] writes what was answered, and [`secrets`] keeps answers back that repeat one
 //! - `sending` sends what may go and takes it back, `hearing` takes in what is said to it; calls have `numbers`
-//! - [`health`] knows whether the provider is there
+//! - [`health`] knows whether the provider is there, `blocked` whether a handler holds up the others
 //!
 //! What becomes of a call is decided by [`crate::effect::call`]; what is on the wire is the provider's driver's. A lane
 //! goes round ([`super::lane`]): it takes in what was read, hears answers, judges, writes and commits all that is due in
@@ -33,6 +33,7 @@ use super::crash;
 use super::share::TaskId;
 use super::sink_trouble::Said;
 
+mod blocked;
 pub mod grants;
 pub mod health;
 mod hearing;
@@ -46,6 +47,7 @@ pub mod writing;
 
 pub use numbers::Numbers;
 
+use blocked::Blocked;
 use health::Health;
 use judging::Round;
 use numbers::Random;
@@ -62,6 +64,7 @@ pub struct Calling {
     under_way: HashMap<CallNumber, (TaskId, i64)>,
     random: Random,
     health: Health,
+    blocked: Blocked,
     secrets: Secrets,
     has_hidden: bool,
     /// Whether there were enough calls when some were sent last.
@@ -93,6 +96,7 @@ impl Calling {
             under_way: HashMap::new(),
             random: Random(random),
             health: Health::default(),
+            blocked: Blocked::default(),
             secrets: context.topology.http().map(Secrets::of).unwrap_or_default(),
             has_hidden: false,
             has_enough: false,

@@ -49,6 +49,7 @@ pub struct CallMetrics {
     commands: Vec<IntCounter>,
     commands_waiting: Part,
     held: Part,
+    blocked: Part,
 }
 
 impl CallMetrics {
@@ -70,6 +71,7 @@ impl CallMetrics {
             commands: commands.iter().map(commanded).collect(),
             commands_waiting: Part::of(families.commands_waiting.with_label_values(&[topology])),
             held: Part::of(families.sink_held.with_label_values(&[topology])),
+            blocked: Part::of(families.handlers_blocked.with_label_values(&[topology])),
         }
     }
 
@@ -107,5 +109,10 @@ impl CallMetrics {
     /// Whether the lane waits for the provider.
     pub fn held(&mut self, is_held: bool) {
         self.held.set(i64::from(is_held));
+    }
+
+    /// Whether a function keeps the lane's handlers from their thread.
+    pub fn blocked(&mut self, is_blocked: bool) {
+        self.blocked.set(i64::from(is_blocked));
     }
 }

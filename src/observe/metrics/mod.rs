@@ -91,6 +91,7 @@ struct Families {
     commands: IntCounterVec,
     commands_waiting: IntGaugeVec,
     sink_held: IntGaugeVec,
+    handlers_blocked: IntGaugeVec,
     gate_answers: IntCounterVec,
     gate_duration: HistogramVec,
     gate_unasked: IntCounterVec,
@@ -388,6 +389,12 @@ impl Families {
                 &registry,
                 "ratchet_commands_waiting",
                 "Partitions whose next command waits.",
+                TOPOLOGY,
+            ),
+            handlers_blocked: int_gauge(
+                &registry,
+                "ratchet_handlers_blocked",
+                "Lanes whose handlers wait since one of them blocks their thread.",
                 TOPOLOGY,
             ),
             sink_held: int_gauge(

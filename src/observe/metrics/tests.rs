@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documented names.
-const NAMES: [&str; 50] = [
+const NAMES: [&str; 51] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -41,6 +41,7 @@ const NAMES: [&str; 50] = [
     "ratchet_commands_total",
     "ratchet_commands_waiting",
     "ratchet_sink_held",
+    "ratchet_handlers_blocked",
     "ratchet_gate_answers_total",
     "ratchet_gate_duration_seconds",
     "ratchet_gate_unasked_total",
@@ -206,6 +207,8 @@ fn calls_are_counted_by_outcome_and_class() {
     second.in_flight(4);
     second.held(true);
     assert_eq!((of("ratchet_effects_in_flight", ""), of("ratchet_sink_held", "")), (Some(6.0), Some(2.0)));
+    first.blocked(true);
+    assert_eq!(of("ratchet_handlers_blocked", ""), Some(1.0));
     first.command(1);
     second.command(1);
     first.commands_waiting(2);

@@ -1,0 +1,100 @@
+//! Watches the thread on which a lane's handlers run: a function that blocks it holds up all of them, and their timeouts,
+//! its own among them, which are looked at on the same thread. Nobody can end it, so somebody has to be told.
+
+use std::time::Duration;
+
+use crate::effect::provider::CallNumber;
+use crate::engine::context::Context;
+
+use super::{Calling, Windows};
+
+/// How long a function has to block its thread before that is said: what is shorter may be a machine that is busy.
+const BLOCKED_MIN: Duration = Duration::from_secs(5);
+/// How often it is said again.
+const SAY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// What was said of a thread that is blocked.
+#[derive(Debug, Default)]
+pub struct Blocked {
+    /// By which call, and when it was said last, on the monotonic clock.
+    said: Option<(CallNumber, Duration)>,
+}
+
+/// What there is to say.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    Nothing,
+    Blocks,
+    Over,
+}
+
+impl Blocked {
+    fn look(&mut self, blocked: Option<CallNumber>, now: Duration) -> Word {
+        match (blocked, self.said) {
+            (None, None) => Word::Nothing,
+            (None, Some(_)) => {
+                self.said = None;
+                Word::Over
+            }
+            (Some(number), Some((said, at))) if said == number && now.saturating_sub(at) < SAY_INTERVAL => {
+                Word::Nothing
+            }
+            (Some(number), _) => {
+                self.said = Some((number, now));
+                Word::Blocks
+            }
+        }
+    }
+}
+
+impl Calling {
+    /// Looks whether a handler blocks the lane's handlers, and says so.
+    pub(super) fn watch(&mut self, context: &Context, windows: &mut impl Windows) {
+        let blocked = self.calls.blocked().filter(|(_, since)| *since >= BLOCKED_MIN);
+        self.metrics.blocked(blocked.is_some());
+        let word = self.blocked.look(blocked.map(|(number, _)| number), context.clock.monotonic());
+        let topology = &context.topology.name;
+        match (word, blocked) {
+            (Word::Blocks, Some((number, since))) => {
+                let owner = self.under_way.get(&number).copied();
+                let place = owner.and_then(|(id, offset)| {
+                    let window = windows.window(id)?;
+                    Some(window.slot(window.find(offset)?).place())
+                });
+                tracing::warn!(
+                    topology,
+                    record = place,
+                    blocked_s = since.as_secs(),
+                    "the handler blocks its thread: all of the lane's work waits, and no timeout ends it; what takes long \
+                     or waits belongs into an await, or into tokio::task::spawn_blocking"
+                );
+            }
+            (Word::Over, _) => tracing::info!(topology, "the handler does not block its thread any more"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_that_is_blocked_is_said_once_then_again_and_so_is_its_end() {
+        let mut blocked = Blocked::default();
+        let second = Duration::from_secs;
+        let looks = [
+            (None, 0, Word::Nothing),
+            (Some(7), 5, Word::Blocks),
+            (Some(7), 34, Word::Nothing),
+            (Some(7), 35, Word::Blocks),
+            (Some(8), 36, Word::Blocks),
+            (None, 37, Word::Over),
+            (None, 38, Word::Nothing),
+            (Some(8), 39, Word::Blocks),
+        ];
+        for (number, at, expected) in looks {
+            assert_eq!(blocked.look(number, second(at)), expected, "{number:?} at {at}");
+        }
+    }
+}
