@@ -14,6 +14,7 @@ use crate::yaml::units::show_duration_ms;
 
 mod calls;
 mod online;
+mod peers;
 mod promise;
 
 /// Width at which a line of the summary is folded, in characters.
@@ -164,6 +165,7 @@ fn summary(topology: &Topology, notes: &[Note<'_>]) -> String {
     if !topology.tests.is_empty() {
         line("tests", &format!("{}, which `ratchet test` runs", topology.tests.len()));
     }
+    peers::notes(topology).iter().for_each(|note| line("note", note));
     for (note, _) in notes.iter().filter(|(_, names)| *names == [topology.name.as_str()]) {
         line("note", note);
     }

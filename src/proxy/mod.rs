@@ -202,11 +202,8 @@ async fn check(store: Arc<dyn Store>, called: String, health: Health, wait: Dura
             Err(_) => Some(format!("no answer within {} ms", wait.as_millis())),
         };
         match &problem {
-            // A message may go on with what somebody has to run.
-            Some(problem) => {
-                let line = problem.lines().next().unwrap_or_default();
-                health.condition("store", false, format!("does not answer: {line}"));
-            }
+            // Why not is for those who may read the log: it names the server and its user.
+            Some(_) => health.condition("store", false, "does not answer; the log says why"),
             None => health.condition("store", true, "answers"),
         }
         if is_first || problem != known {

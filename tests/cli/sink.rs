@@ -47,6 +47,7 @@ fn check_says_what_is_promised_and_what_is_stored_where() {
         "rejected dead_letter, what the database refuses",
         "promise exactly once: what a record causes and the row that says how far its partition has come are one \
          transaction of the database, and Kafka follows",
+        "note the database is not authenticated (sslmode=prefer",
     ]);
     ran.never_said("output ");
     run(&room(), "check accounts.yaml").ended(0).said(&[

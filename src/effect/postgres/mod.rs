@@ -243,6 +243,15 @@ pub fn shown_url(url: &str) -> Result<String, String> {
     url::Target::read(url).map(|target| target.shown()).map_err(|error| error.to_string())
 }
 
+/// Why nobody would notice another server in place of the one at a url, in words; `None` if somebody would, or if it is
+/// on this machine.
+///
+/// # Errors
+/// What is wrong with the url; never quotes it.
+pub fn unauthenticated(url: &str) -> Result<Option<String>, String> {
+    url::Target::read(url).map(|target| target.unauthenticated()).map_err(|error| error.to_string())
+}
+
 /// A name as SQL quotes it.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

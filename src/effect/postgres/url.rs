@@ -63,6 +63,11 @@ pub(super) enum Error {
     Parameter(usize),
     #[error("the url's sslmode is none of disable, prefer, require, verify-ca, verify-full")]
     Mode,
+    #[error(
+        "the url names an sslrootcert, and with sslmode=prefer, which counts where none is written, nobody looks at it: \
+         write sslmode=verify-full, or verify-ca where the server's name is not in its certificate"
+    )]
+    RootUnused,
     #[error("the url names only one of sslcert and sslkey, which belong together")]
     Certificate,
     #[error("the url names no host")]
@@ -110,6 +115,7 @@ impl Target {
         let (mode, check) = match tls.mode.as_deref() {
             // As libpq does: who names authorities wants them looked at, who names the system's also the host's name.
             None if system_root => (SslMode::Require, Check::Host),
+            None | Some("prefer") if tls.root.is_some() => return Err(Error::RootUnused),
             None | Some("prefer") => (SslMode::Prefer, Check::Nothing),
             Some("disable") => (SslMode::Disable, Check::Nothing),
             Some("require") if tls.root.is_some() => (SslMode::Require, Check::Authority),
@@ -131,6 +137,30 @@ impl Target {
 }
 
 impl Target {
+    /// Why nobody would notice another server in this one's place; `None` if somebody would, or all are on this machine.
+    pub fn unauthenticated(&self) -> Option<String> {
+        let Self { config, check, .. } = self;
+        let is_local = |address: &std::net::IpAddr| address.is_loopback();
+        let is_remote = match config.get_hostaddrs() {
+            [] => config.get_hosts().iter().any(|host| match host {
+                Host::Tcp(name) => name != "localhost" && !name.parse().is_ok_and(|address| is_local(&address)),
+                #[cfg(unix)]
+                Host::Unix(_) => false,
+            }),
+            addresses => addresses.iter().any(|address| !is_local(address)),
+        };
+        let why = match (check, config.get_ssl_mode()) {
+            (Check::Host, _) => return None,
+            (Check::Authority, _) => "sslmode=verify-ca takes any certificate of the authority for the server's",
+            (Check::Nothing, SslMode::Disable) => "sslmode=disable encrypts nothing",
+            (Check::Nothing, SslMode::Prefer) => {
+                "sslmode=prefer, which counts where none is written, looks at no certificate"
+            }
+            (Check::Nothing, _) => "sslmode=require without sslrootcert looks at no certificate",
+        };
+        is_remote.then(|| why.to_owned())
+    }
+
     /// The database, where it is and as whom, for messages: never the password.
     pub fn shown(&self) -> String {
         let Self { config, .. } = self;
@@ -316,9 +346,45 @@ mod tests {
             ("?sslmode=require", SslMode::Require, Check::Nothing),
             ("?sslmode=require&sslrootcert=ca.pem", SslMode::Require, Check::Authority),
             ("?sslrootcert=system", SslMode::Require, Check::Host),
+            ("?sslmode=disable&sslrootcert=ca.pem", SslMode::Disable, Check::Nothing),
         ] {
             let target = read(&format!("postgres://h/db{parameters}"));
             assert_eq!((target.config.get_ssl_mode(), target.check), (mode, check), "{parameters}");
+        }
+    }
+
+    /// libpq ignores it: whoever writes it believes that the server is authenticated.
+    #[test]
+    fn authorities_that_nobody_looks_at_are_refused() {
+        for parameters in
+            ["sslrootcert=ca.pem", "sslmode=prefer&sslrootcert=ca.pem", "sslmode=prefer&sslrootcert=system"]
+        {
+            let error = Target::read(&format!("postgres://h/db?{parameters}")).expect_err(parameters);
+            assert_eq!(error, Error::RootUnused, "{parameters}");
+        }
+    }
+
+    #[test]
+    fn servers_that_are_not_authenticated_are_told_from_others() {
+        for (url, why) in [
+            ("postgres://h/db", "sslmode=prefer"),
+            ("postgres://h/db?sslmode=disable", "encrypts nothing"),
+            ("postgres://h/db?sslmode=require", "sslmode=require"),
+            ("postgres://h/db?sslmode=require&sslrootcert=ca.pem", "verify-ca"),
+            ("postgres://localhost,h/db", "sslmode=prefer"),
+            ("host=localhost hostaddr=10.0.0.1", "sslmode=prefer"),
+        ] {
+            let said = read(url).unauthenticated();
+            assert!(said.as_ref().is_some_and(|said| said.contains(why)), "{url}: {said:?}");
+        }
+        for url in [
+            "postgres://h/db?sslmode=verify-full",
+            "postgres://h/db?sslrootcert=system",
+            "postgres://localhost,127.0.0.1/db",
+            "postgres:///db?host=/run/pg",
+            "host=db hostaddr=::1",
+        ] {
+            assert_eq!(read(url).unauthenticated(), None, "{url}");
         }
     }
 
