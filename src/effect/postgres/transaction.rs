@@ -62,7 +62,7 @@ pub(super) struct Batch<'a> {
     rounds: Vec<Round<'a>>,
     /// Whether the sink answers for each record.
     answers: bool,
-    /// Whether a statement that is called says how many rows it has to change.
+    /// Whether one of the statements says how many rows it has to change.
     pub expects_rows: bool,
 }
 
