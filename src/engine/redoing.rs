@@ -3,7 +3,7 @@
 //! The redo is played in a transaction of its own, under an id of its own, so that a topic that does not take it holds
 //! up nobody else's records. Nothing is decided again: the redo holds all that the transaction writes for this task, and
 //! a changed clock, other rules or a compacted input change none of it. Then the task restores, and finds Kafka and its
-//! row at the same transaction. Only a redo that the task can have written is played ([`own`]).
+//! row at the same transaction. Only a redo that the task can have written is played (`own`).
 //!
 //! **Failure**: the transaction is aborted and the task restores, which finds the row one ahead again. A record that Kafka
 //! refuses for good stops the task: the sink has committed it, so it cannot be decided otherwise any more.

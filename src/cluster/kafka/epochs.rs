@@ -8,7 +8,7 @@
 //! Each group has its own [`Epochs`]: another may have read the same partition before it lost records, or after.
 //!
 //! A broker that was replaced as the leader, and does not know it yet, does not know the epoch that it is asked for.
-//! Neither does any broker of a cluster that has gone back in time. So brokers are asked again for [`UNKNOWN_MAX`], by
+//! Neither does any broker of a cluster that has gone back in time. So brokers are asked again for `UNKNOWN_MAX`, by
 //! new clients, which look up the leader again, before that counts as a loss.
 //!
 //! Invariant: what is recorded for an offset holds for the partition as this group has read it. Where nothing is
