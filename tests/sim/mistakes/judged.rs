@@ -73,7 +73,7 @@ pub fn end() {
 /// A mistake, the profile whose seeds show it, and within how many of them it must be seen.
 type Case = (Wrong, &'static str, u64);
 
-const CASES: [Case; 121] = [
+const CASES: [Case; 118] = [
     (Told(Lie::OwnMarkUnknown), "gated", 50),
     (Told(Lie::MarksNotAtOnce), "gated", 50),
     (Done(Sabotage::StoreBeforeCommit), "falling", 100),
@@ -177,11 +177,8 @@ const CASES: [Case; 121] = [
     (Wire(Mistake::AbortedPassedOn), "odd", 1_000),
     (Wire(Mistake::StartedBatchTaken), "wild", 1_000),
     (Wire(Mistake::MarkerAsRecord), "odd", 1_000),
-    (Wire(Mistake::LeaderEpochIgnored), "upset", 1_000),
     (Wire(Mistake::ResponseMatchedWrongly), "falling", 1_000),
     (Wire(Mistake::StartedBatchPassed), "wild", 1_000),
-    (Wire(Mistake::BufferedUsedAfterRestart), "falling", 1_000),
-    (Wire(Mistake::EmptinessBelieved), "wild", 1_000),
     (Wire(Mistake::SequenceNotRaised), "stormy", 1_000),
     (Wire(Mistake::FormerEpoch), "wild", 1_000),
     (Wire(Mistake::EpochNotRaised), "stormy", 1_000),
@@ -196,6 +193,10 @@ const CASES: [Case; 121] = [
     (Wire(Mistake::EndBeforeFlush), "wild", 1_000),
     (Wire(Mistake::UnknownIsAbort), "stormy", 1_000),
 ];
+
+/// Mistakes of the wire that nothing shows between a lane and a single broker: its own simulation sees them.
+const SEEN_BY_WIRE: [Wrong; 3] =
+    [Wire(Mistake::LeaderEpochIgnored), Wire(Mistake::BufferedUsedAfterRestart), Wire(Mistake::EmptinessBelieved)];
 
 const INTRODUCTION: &str = "\
 # The judge is judged
@@ -276,7 +277,7 @@ fn cell(text: &str) -> String {
 
 #[test]
 fn every_mistake_is_listed_once() {
-    let mut listed: Vec<Wrong> = CASES.iter().map(|(wrong, ..)| *wrong).collect();
+    let mut listed: Vec<Wrong> = CASES.iter().map(|(wrong, ..)| *wrong).chain(SEEN_BY_WIRE).collect();
     listed.sort();
     let of_wire = Mistake::FETCHER.iter().chain(Mistake::WRITER).copied().map(Wire);
     let mut all: Vec<Wrong> =
