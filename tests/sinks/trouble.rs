@@ -212,7 +212,8 @@ fn writers_in_conflict_lose_nothing_of_each_other() {
         shop.database.name
     ));
     let mut load = Load::new(Random::seeded("conflicts"), 2, 12);
-    shop.job.send(load.records(200));
+    // Ten of them are refused, but for those that are duplicates or stale.
+    shop.job.send(load.records(1_000));
     let mut operator = Operator::start(&shop.job, "a");
     shop.check(DEADLINE);
     let rival = Rival::start(&shop.database.url);
