@@ -53,7 +53,7 @@ pub trait Calls: Send {
     /// the wall clock, in milliseconds since the epoch.
     fn journaled(&mut self, _number: CallNumber, _first_at_ms: i64) {}
 
-    /// The call whose handler keeps its thread from everything else, and for how long it has, if one does just now.
+    /// The call whose handler has the handlers' thread at present, and for how long.
     fn blocked(&self) -> Option<(CallNumber, Duration)> {
         None
     }

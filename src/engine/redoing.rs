@@ -94,7 +94,9 @@ fn send<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<
     let Means { context, cluster, tasks, member, metrics, .. } = means;
     let Redoing { transactor, redo, token, .. } = redoing;
     let redo = Redo::decode(redo).map_err(Refusal::RedoUnreadable)?;
-    own::Own::of(context, &tasks[&id], *token).check(&redo)?;
+    let mut own = own::Own::of(context, &tasks[&id], *token);
+    own.learn(&redo, |topic| Ok(cluster.describe_topic(topic)?.map(|described| described.partition_count)))?;
+    own.check(&redo)?;
     transactor.prepare(cluster)?;
     Ownership { context, tasks, member, transactor, metrics }.claim(id, |_| false)?;
     // From here on the store may lack what this task has committed: that the group names its transaction proves nothing.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Member, Message, OffsetCommit, Producer, Ticket};
 use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Redo, Token};
-use crate::observe::{LaneMetrics, Settled, TransactionResult};
+use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::{Headers, TopicPartition};
 use crate::sabotage::{self, Sabotage};
 use crate::state::Overlay;
@@ -22,11 +22,13 @@ use super::hold::Applied;
 use super::output::Added;
 use super::process::Capacity;
 use super::resume::Refusal;
-use super::share::{Position, Share, Stop, TaskId};
+use super::share::{Position, Share, TaskId};
 use super::task::{Task, Tasks};
 
+mod outcome;
 mod sink;
 
+pub use outcome::{Aborted, Committed};
 pub use sink::OpenSink;
 
 /// Records of this many bytes are read at once, even if the transaction has less room left.
@@ -74,41 +76,6 @@ struct Open<M> {
 /// What a lane does while a transaction is being committed, again and again: it should return within the time that it is
 /// given.
 pub type Meanwhile<'a, C> = &'a mut dyn FnMut(&mut Tasks<C>, Duration);
-
-/// What a commit means for individual tasks.
-#[derive(Debug, Default)]
-pub struct Committed {
-    /// Of tasks whose stores have failed; the transaction is committed nevertheless.
-    pub failures: Vec<Failure>,
-    /// The tasks that have stopped before a record.
-    pub stops: Vec<(TaskId, Stop)>,
-    /// Where the topology calls a provider: what became of its records.
-    pub settled: Settled,
-}
-
-/// What became of a transaction that could not be finished.
-pub struct Aborted {
-    /// What it would have changed.
-    pub shares: Vec<Share>,
-    /// The tasks for which it would only have committed an owner beside the offset.
-    pub named: Vec<TaskId>,
-    /// Whether it is certain to have ended without effect.
-    pub ended: bool,
-    /// Whether it is certain never to be committed; something that was sent for it may still arrive all the same, until
-    /// its producer is fenced.
-    pub never_commits: bool,
-    /// One failure for each task that has undelivered records; if any was refused for good, one of those.
-    pub undelivered: Vec<DeliveryFailure>,
-    /// The offsets of those changelog records whose delivery is reported.
-    pub delivered: Vec<(TaskId, ChangelogOffset)>,
-}
-
-impl Aborted {
-    /// The tasks that were in it.
-    pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
-        self.shares.iter().map(|share| share.task).chain(self.named.iter().copied())
-    }
-}
 
 impl<C: Cluster> Transactor<C> {
     /// A transactor without a producer yet.

@@ -58,7 +58,7 @@ impl AtWork {
         self.0.requests.used()
     }
 
-    /// What requests have, and what bodies.
+    /// The shares of requests, and of bodies.
     #[cfg(feature = "program")]
     pub fn shares(&self) -> [&Arc<Shares>; 2] {
         [&self.0.requests, &self.0.bodies]

@@ -180,8 +180,8 @@ impl Idempotency {
 
     /// How many requests under a key may be at work at once, in this layer and in clones of it: 1024 if nothing is said.
     /// More are refused with 503. A request goes on when its client is gone, so the bound on connections is none on these.
-    /// Where a [`Peer`](super::Peer) is among a request's extensions, one client gets no more of this than what is then left
-    /// for all others, and so of [`bodies_bytes_max`](Self::bodies_bytes_max).
+    /// If a request has a [`Peer`](super::Peer) among its extensions, its client gets at most as much of this bound, and of
+    /// [`bodies_bytes_max`](Self::bodies_bytes_max), as is left for all others.
     pub fn at_work_max(mut self, requests: usize) -> Self {
         self.settings.at_work_max = requests;
         self
@@ -189,9 +189,9 @@ impl Idempotency {
 
     /// How much the bodies of all requests under a key may take together while they come and while they are at work, and
     /// those of their answers until they are sent, in this layer and in clones of it: 256 MiB if nothing is said, and
-    /// never less than one request's body may. Requests, and answers that are given again, take three quarters of it at
-    /// most. A request that does not fit, or whose answer does not fit that is to be given again, is refused with 503; a
-    /// first answer that does not is passed on, and its digest is remembered, as if it were larger than
+    /// never less than one request's body may. Requests and replays take three quarters of it at most. A
+    /// request or a replay that does not fit is refused with 503; a first answer that does not fit is passed on, and only its
+    /// digest is remembered, as if it were larger than
     /// [`answer_bytes_max`](Self::answer_bytes_max).
     pub fn bodies_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.bodies_bytes_max = bytes;
@@ -232,7 +232,7 @@ impl Idempotency {
         self.at_work.requests()
     }
 
-    /// What requests at work have, and what bodies.
+    /// The shares of requests at work, and of bodies.
     #[cfg(feature = "program")]
     pub(crate) fn shares(&self) -> [&Arc<Shares>; 2] {
         self.at_work.shares()

@@ -16,29 +16,8 @@
 //! # Ok(app) }
 //! ```
 //!
-//! [`Requests`] keeps answers in a folder of one process's. Several processes share a store in PostgreSQL:
-//!
-//! ```no_run
-//! use ratchet::effect::postgres::requests::Requests;
-//! use ratchet::http::Idempotency;
-//!
-//! # fn layer() -> Result<Idempotency, Box<dyn std::error::Error>> {
-//! let store = Requests::new(&std::env::var("DATABASE_URL")?, "ratchet")?;
-//! let idempotency = Idempotency::new(store).required(true).caller_required(true);
-//! # Ok(idempotency) }
-//! ```
-//!
-//! Or in Redis:
-//!
-//! ```no_run
-//! use ratchet::http::Idempotency;
-//! use ratchet::redis::{Address, requests::Requests};
-//!
-//! # fn layer() -> Result<Idempotency, Box<dyn std::error::Error>> {
-//! let store = Requests::new(Address::read(&std::env::var("REDIS_URL")?)?);
-//! let idempotency = Idempotency::new(store).required(true).caller_required(true);
-//! # Ok(idempotency) }
-//! ```
+//! [`Requests`] keeps answers in a folder of one process's. Stores in PostgreSQL and in Redis, which several processes
+//! share, are beside the other drivers of these servers, each with its example.
 //!
 //! | a request | is answered |
 //! |---|---|
@@ -51,7 +30,7 @@
 //! | again, while the first one is at work | 409 and `Retry-After`, or after a [wait](Idempotency::wait) as the first one |
 //! | under a key that stands for another request | 422, whether that one is done or not |
 //! | while the store is down | 503, and the service is not run |
-//! | while as many are at work as [may be](Idempotency::at_work_max), or there is no room for its body or its answer's | 503, and the service is not run |
+//! | while a bound is reached ([requests](Idempotency::at_work_max), [bodies](Idempotency::bodies_bytes_max)) | 503, and the service is not run |
 //!
 //! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 401, 425 or 429
 //! is not: the request is released, and the next one is carried out. After one of 408, or of 500 or more, the next one is

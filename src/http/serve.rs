@@ -82,19 +82,19 @@ impl Shared {
         Limit { all: self.settings.bodies_bytes_max.max(least), least }
     }
 
-    /// How much of that those may take that clients can have as many of as they like: requests, and answers that are given
-    /// again. Nobody can so have the first answers of others be forgotten: some room is left for these.
+    /// The part of that for requests and replays, of which a client can have any number. The rest is kept for first answers,
+    /// so that nobody can prevent others' answers from being remembered.
     fn wanted_bodies(&self) -> Limit {
         let Limit { all, least } = self.bodies();
         Limit { all: (all / 4 * 3).max(least), least }
     }
 
-    /// The answer as it is given again, if there is room for its body.
+    /// The answer as a replay, if there is room for its body.
     pub fn replay(&self, answer: &Answer, peer: Option<Peer>) -> Result<Response<Body>, Problem> {
         let mut share = self.at_work.begin_body(peer);
         if let AnswerBody::Whole(body) = &answer.body {
             let Limit { all, least } = self.wanted_bodies();
-            // One that is larger than all that there is, as it was remembered once, is given alone.
+            // An answer larger than the bound, which was remembered under a larger bound, is replayed alone.
             let limit = Limit { all: all.max(body.len()), least: least.max(body.len()) };
             if !share.grow(body.len(), limit) {
                 return Err(Problem::TooMany);
@@ -195,7 +195,7 @@ where
     };
     let Some(one) = shared.at_work.begin(peer, settings.at_work_max) else { return problem(Problem::TooMany) };
     shared.tidy_from_now_on();
-    let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()));
+    let guarded = Guarded::of(Arc::clone(&shared), &parts, &body, (&key, caller.as_deref()), peer);
     let request = whole(parts, body);
     let work = async move {
         let _counted = (one, counted);
@@ -228,7 +228,7 @@ pub(super) struct Guarded {
     pub shared: Arc<Shared>,
     pub id: Id,
     fingerprint: Fingerprint,
-    /// Whose share of what there is it takes.
+    /// The client whose share of the bounds it takes.
     pub peer: Option<Peer>,
 }
 
@@ -243,13 +243,18 @@ enum Next {
 }
 
 impl Guarded {
-    fn of(shared: Arc<Shared>, parts: &Parts, body: &[u8], (key, caller): (&str, Option<&[u8]>)) -> Self {
+    fn of(
+        shared: Arc<Shared>,
+        parts: &Parts,
+        body: &[u8],
+        (key, caller): (&str, Option<&[u8]>),
+        peer: Option<Peer>,
+    ) -> Self {
         let settings = &shared.settings;
         let host = settings.by_host.then(|| asked::host(parts)).flatten();
         let of = Of { scope: &settings.scope, host: host.as_deref(), caller };
         let id = asked::id(of, parts, key);
         let fingerprint = shared.fingerprints.of(parts, body);
-        let peer = parts.extensions.get::<Peer>().copied();
         Self { shared, id, fingerprint, peer }
     }
 

@@ -1,8 +1,8 @@
-//! Bounds that all clients share, and of which one of them gets no more than what is then left for all others.
+//! Bounds that all clients share. A client gets at most as much of a bound as is left for all others.
 //!
-//! One client alone gets half of a bound, two that want all of it a third each, and so on: there is always room for another
-//! one. Clients are told apart by their addresses, which nobody can invent. Where it is not said whose a request is, there
-//! are no shares, and only the whole is bounded.
+//! A single client gets half of a bound, the next one half of the rest, and so on: there is always room for another client.
+//! Clients are told apart by their addresses, which they cannot invent. Requests without an address have no shares: only
+//! their total is bounded.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// Which client a request is from, among its extensions: then one client cannot take all that there is for
+/// A request's client, among its extensions: then one client cannot take the whole bound on
 /// [requests](super::Idempotency::at_work_max) and their [bodies](super::Idempotency::bodies_bytes_max).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(IpAddr);
@@ -38,25 +38,25 @@ impl fmt::Display for Peer {
     }
 }
 
-/// How much there is.
+/// A bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
-    /// For all together.
+    /// For all clients together.
     pub all: usize,
-    /// What one client may always have, if there is room for it at all.
+    /// A client may have this much whenever there is room for it.
     pub least: usize,
 }
 
-/// Why there is no more.
+/// Why a request for more is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// All of it is taken.
+    /// The whole bound is taken.
     All,
     /// The client has its share.
     Share,
 }
 
-/// How much of a bound is taken.
+/// The shares of a bound that are taken.
 #[derive(Debug, Default)]
 pub(crate) struct Shares(Mutex<State>);
 
@@ -64,23 +64,23 @@ pub(crate) struct Shares(Mutex<State>);
 struct State {
     used: usize,
     by: HashMap<Peer, usize>,
-    /// How often there was no room.
+    /// The number of refusals.
     refused: u64,
 }
 
-/// How a bound is used.
+/// The use of a bound.
 #[cfg(any(test, feature = "program"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// How much of it is taken.
     pub used: usize,
-    /// How often there was no room.
+    /// The number of refusals.
     pub refused: u64,
-    /// Who has the most of it, and how much that is.
+    /// The client with the largest share, and its share.
     pub largest: Option<(Peer, usize)>,
 }
 
-/// What one request, or one connection, has of a bound, until this is dropped.
+/// The part of a bound that one request or one connection has, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
@@ -93,7 +93,7 @@ impl Shares {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing yet, for this client.
+    /// An empty share for this client.
     pub fn begin(self: &Arc<Self>, peer: Option<Peer>) -> Share {
         Share { shares: Arc::clone(self), peer, amount: 0 }
     }
@@ -105,7 +105,7 @@ impl Shares {
         share.try_grow(1, limit).map(|()| share)
     }
 
-    /// Somebody was refused for want of room.
+    /// Counts a refusal.
     pub fn refuse(&self) {
         self.state().refused += 1;
     }
@@ -125,7 +125,7 @@ impl Shares {
 }
 
 impl Share {
-    /// So much more; says whether there is room for it.
+    /// Takes this amount more; `false` if there is no room for it.
     pub fn grow(&mut self, amount: usize, limit: Limit) -> bool {
         let grown = self.try_grow(amount, limit).is_ok();
         if !grown {
@@ -152,7 +152,7 @@ impl Share {
         Ok(())
     }
 
-    /// These bytes, for which this is held until nobody has any of them.
+    /// These bytes, which hold the share until the last of them is dropped.
     pub fn hold(self, bytes: Bytes) -> Bytes {
         if bytes.is_empty() { bytes } else { Bytes::from_owner(Held { bytes, _share: self }) }
     }
@@ -195,13 +195,13 @@ mod tests {
         Some(Peer::new(IpAddr::from([192, 0, 2, last])))
     }
 
-    /// As many as this client gets.
+    /// All shares of one that this client gets.
     fn all_of(shares: &Arc<Shares>, peer: Option<Peer>, all: usize) -> Vec<Share> {
         std::iter::from_fn(|| shares.take(peer, Limit { all, least: 1 }).ok()).collect()
     }
 
     #[test]
-    fn nobody_gets_more_than_what_is_left_for_others() {
+    fn client_gets_at_most_as_much_as_is_left_for_others() {
         let shares = Arc::default();
         let first = all_of(&shares, peer(1), 100);
         let second = all_of(&shares, peer(2), 100);

@@ -53,7 +53,7 @@ enum Service {
     GivenUp,
 }
 
-/// What there is of an answer's body, counted among all bodies until it is sent, or nobody wants it any more.
+/// The body of an answer so far, counted among all bodies until it is sent or dropped.
 struct Taken {
     /// Put together at once, as a request's.
     bytes: BytesMut,
@@ -209,9 +209,9 @@ impl Guarded {
         let held = Held { id: self.id, token: self.shared.surroundings.token() };
         match self.find(held).await {
             Ok(Found::Answered(first)) => {
-                // One of the two is held.
+                // Only one of the two answers is held in memory.
                 drop(given);
-                // What was carried out is not to be called not done: the client asks once more.
+                // It was carried out, so it must not be refused as not done: the client asks once more.
                 self.shared.replay(&first, self.peer).unwrap_or_else(|_| Problem::InProgress.answer())
             }
             Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {

@@ -1,4 +1,4 @@
-//! What happens on a client's connection: when it is silent for too long, and since when nobody has needed it.
+//! The activity on a client's connection: when it has been silent for too long, and since when it is idle.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What happens on a connection.
+/// The activity on a connection.
 pub struct Activity {
     state: Mutex<State>,
     changed: Notify,
@@ -20,7 +20,7 @@ struct State {
     is_two: bool,
     /// Whether it is closed as soon as no request is at work.
     closes: bool,
-    /// Whether it speaks HTTP no more.
+    /// Whether it no longer speaks HTTP.
     has_ended: bool,
 }
 
@@ -61,14 +61,14 @@ impl Activity {
         }
     }
 
-    /// Since when it is of no use; `None` while a request is at work, and for a connection that is closed already.
+    /// Since when it is idle; `None` while a request is at work, and once it is being closed.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         let is_idle = state.at_work == 0 && !state.closes && !state.has_ended;
         is_idle.then(|| state.head_since.map_or(state.idle_since, |head| head.max(state.idle_since)))
     }
 
-    /// Has it closed, unless a request is at work by now; says whether it is.
+    /// Closes it unless a request is at work by now; returns whether it is closed.
     pub fn close_if_idle(&self) -> bool {
         let mut state = self.state();
         if state.at_work > 0 || state.closes || state.has_ended {
@@ -80,12 +80,12 @@ impl Activity {
         true
     }
 
-    /// Whether it is closed for the sake of others.
+    /// Whether it is being closed to make room for another connection.
     pub fn closes(&self) -> bool {
         self.state().closes
     }
 
-    /// It speaks HTTP no more.
+    /// It no longer speaks HTTP.
     pub fn end(&self) {
         self.state().has_ended = true;
     }
@@ -104,7 +104,7 @@ impl Activity {
         Some(head_since.map_or(state.idle_since + idle, |since| since + head))
     }
 
-    /// Is ready when the client was silent for too long, or the connection's place is wanted by another one.
+    /// Is ready when the client has been silent for too long, or another connection needs the place.
     pub async fn silent(&self, head: Duration, idle: Duration) {
         loop {
             match self.until(head, idle) {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn idle_connection_closes_when_its_place_is_wanted() {
+    async fn idle_connection_closes_when_another_needs_its_place() {
         let activity = Arc::new(Activity::new());
         let length = Duration::from_secs(60);
         let busy = activity.begin(false);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connection_is_idle_since_it_was_last_of_use() {
+    async fn connection_is_idle_since_its_last_use() {
         let activity = Arc::new(Activity::new());
         let at_first = activity.idle_since();
         let pause = || tokio::time::sleep(Duration::from_millis(5));

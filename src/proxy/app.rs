@@ -28,12 +28,12 @@ pub struct App {
     /// What the layers of all routes are set from: they count what is at work, and tidy the store, together.
     layer: Idempotency,
     bounds: Bounds,
-    /// All requests that are on their way, under a key or not.
+    /// All requests in progress, under a key or not.
     requests: Arc<Shares>,
     metrics: Metrics,
 }
 
-/// The way that a request has come.
+/// The connection of a request.
 pub struct Way {
     /// What is known of the client.
     pub from: From,
@@ -41,7 +41,7 @@ pub struct Way {
     pub place: Arc<Place>,
     /// Its being at work there.
     pub busy: Busy,
-    /// How the client takes the answer.
+    /// How the client reads the answer.
     pub taking: Arc<Taking>,
 }
 
@@ -131,12 +131,12 @@ impl App {
             let upgrade = self.heads.request(&mut request, from);
             let sent = Sent::default();
             let rate = route.holds(&request).then_some(self.bounds.body_rate_min);
-            // Any other request that goes on without its client has no connection any more.
+            // Any other request that outlives its client has no connection any more.
             let open = upgrade.is_some().then(|| (place, Arc::clone(share)));
             let known = Known { upgrade, sent: sent.clone(), open };
             request.extensions_mut().insert(known);
             let timed = |body| Timed::new(body, self.bounds.idle_wait).at_least(rate).telling(&sent);
-            // A body may be on its way for longer than its answer is.
+            // A body may take longer than its answer.
             let request = request.map(|body| Holding::new(timed(body), Arc::clone(share)));
             route.answer(request).await
         } else {

@@ -9,10 +9,9 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::given::per_rate;
 use crate::http::{BodyError, GivenUp};
 
-/// A body whose next piece may not take longer than so long, and that comes at such a rate if one is asked for.
+/// A body with a time limit for each piece, and with a minimum rate if one is set.
 pub struct Timed<B> {
     body: B,
     wait: Duration,
@@ -21,12 +20,17 @@ pub struct Timed<B> {
     sent: Option<Sent>,
 }
 
-/// How fast a body has to come on the whole, after the wait for a piece.
+/// The minimum rate of a body on average, after the time limit of one piece.
 struct Rate {
     /// Bytes in a second.
     min: u64,
     began: Instant,
     bytes: u64,
+}
+
+/// How long so many bytes may take at this rate, in bytes a second.
+pub fn per_rate(bytes: u64, rate_min: u64) -> Duration {
+    Duration::from_millis(bytes.saturating_mul(1_000) / rate_min.max(1))
 }
 
 /// How far a request's body has been taken.
@@ -39,8 +43,8 @@ impl<B> Timed<B> {
         Self { body, wait, rate: None, sleep: None, sent: None }
     }
 
-    /// The same, with at least so many bytes in a second on the whole: a body that is held must not take a byte now and
-    /// then, and all of its memory for as long as its client likes.
+    /// The same with a minimum rate, in bytes a second: a client must not hold a body's memory for long by sending a byte now
+    /// and then.
     pub fn at_least(self, rate: Option<usize>) -> Self {
         let rate = rate.map(|min| Rate { min: min as u64, began: Instant::now(), bytes: 0 });
         Self { rate, ..self }
@@ -106,10 +110,10 @@ where
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let until = this.until();
-        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        std::task::ready!(sleep.as_mut().poll(context));
-        Poll::Ready(Some(Err(GivenUp.into())))
+        let mut sleep = this.sleep.take().unwrap_or_else(|| Box::pin(tokio::time::sleep_until(this.until())));
+        let is_late = sleep.as_mut().poll(context).is_ready();
+        this.sleep = Some(sleep);
+        if is_late { Poll::Ready(Some(Err(GivenUp.into()))) } else { Poll::Pending }
     }
 
     fn is_end_stream(&self) -> bool {
@@ -164,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a body goes on of which so much comes after each such pause.
+    /// Whether a body of such pieces, with such pauses between them, is read on.
     async fn goes_on(piece: usize, pause: Duration, rate: Option<usize>) -> bool {
         let pieces = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(pause).await;

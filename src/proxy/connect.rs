@@ -19,17 +19,16 @@ use crate::http::Body;
 use crate::tls::TWO;
 use crate::words::said;
 
-/// The longest head of an answer, and how much of an answer by HTTP/1.1 is read before somebody takes it.
+/// The longest head of an answer, and how much of an answer by HTTP/1.1 is buffered.
 const HEAD_MAX: usize = 64 << 10;
 /// How often a connection by HTTP/2 that is used is asked whether it is still there, and how long that may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
 /// How many requests go by one connection of HTTP/2 at most.
 const STREAMS_MAX: u32 = 256;
-/// How much of an answer may be on its way over HTTP/2.
+/// The window of one answer over HTTP/2.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// The same for all answers on a connection: as much as all of them may have, so that clients who do not take theirs do not
-/// hold up those of others.
+/// The window of all answers on a connection: the sum of theirs, so that unread answers do not hold up others.
 const CONNECTION_WINDOW: u32 = STREAMS_MAX * STREAM_WINDOW;
 
 /// A connection that was made.

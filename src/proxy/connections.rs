@@ -1,8 +1,8 @@
 //! Clients' connections: a bounded number of them, each closed when it is silent for too long.
 //!
-//! **Invariant.** No more than [`Bounds::connections_max`] are open, beside those that are being closed: [`places`] says
-//! which one gives way to another. A client has so long to begin a request, and so long without one; and so long in which
-//! it takes nothing of what there is for it, by HTTP/2 of each answer.
+//! **Invariant.** No more than [`Bounds::connections_max`] are open, beside those that are being closed: [`places`] chooses
+//! the one that makes room for another. There are time limits for the head of a request, for a connection without a request,
+//! and for a client that reads nothing, with HTTP/2 nothing of an answer.
 //!
 //! **Failure**: an error on a connection ends that connection and affects no other.
 //!
@@ -38,20 +38,20 @@ use crate::tls::TWO;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long a connection that was silent has to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
-/// The same for one that has given its place to another one: it takes a descriptor beyond the bound.
+/// The same for one that makes room for another: it uses a descriptor beyond the bound.
 const GIVE_WAY_WAIT: Duration = Duration::from_millis(20);
-/// How often is said at most that connections cannot be taken.
+/// The shortest interval between two warnings that connections could not be accepted.
 const WARN_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a client is asked by HTTP/2 whether it is still there, and how long that may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
-/// How many requests a client may have at work on one connection by HTTP/2. Clients take it for 100 until they have heard
-/// of it, and what they have sent beyond it is refused; how many a client has by all of its connections is another bound.
+/// How many requests a client may have at work on one connection by HTTP/2. Clients assume 100 until they receive the
+/// settings, and their streams beyond a lower number would be refused; all of a client's requests have a bound of their own.
 const STREAMS_MAX: u32 = 100;
 /// How much of a body may be on its way over HTTP/2, for one request and for all of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// How much of an answer HTTP/2 takes before it is sent.
+/// How much of an answer HTTP/2 buffers before it is sent.
 const UNSENT_BYTES: usize = 2 * PIECE_BYTES;
 
 /// What listens, and serves whoever connects.
@@ -64,7 +64,7 @@ pub struct Listening {
     pub tls: Option<TlsAcceptor>,
     /// What clients may take.
     pub bounds: Bounds,
-    /// The places that there are.
+    /// The places for connections.
     pub places: Arc<Places>,
 }
 
@@ -102,7 +102,7 @@ impl Listening {
     }
 }
 
-/// A connection with its place; `None` for one that gets none.
+/// A connection with its place; `None` if it gets no place.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Places>,
@@ -114,7 +114,7 @@ async fn accept(
     Ok(place.map(|place| (stream, place, from.ip())))
 }
 
-/// Connections that could not be taken.
+/// Connections that could not be accepted.
 #[derive(Default)]
 struct Troubles {
     told: Option<Instant>,
@@ -125,7 +125,7 @@ impl Troubles {
     fn tell(&mut self, error: &io::Error) {
         self.untold += 1;
         if self.told.is_none_or(|told| told.elapsed() >= WARN_INTERVAL) {
-            tracing::warn!(%error, count = self.untold, "connections could not be taken");
+            tracing::warn!(%error, count = self.untold, "connections could not be accepted");
             *self = Self { told: Some(Instant::now()), untold: 0 };
         }
     }
@@ -184,11 +184,11 @@ impl One {
         let mut late = Lateness::default();
         let ended = loop {
             tokio::select! {
-                // What is late is known after the connection was looked at.
+                // Lateness is known only after the connection was polled.
                 biased;
                 ended = connection.as_mut() => break Ok(ended),
                 () = std::future::poll_fn(|context| late.poll(&taking, context)) => {
-                    tracing::debug!("an answer is cut off that its client does not take");
+                    tracing::debug!("an answer is cut off: its client does not read it");
                     break Ok(Ok(()));
                 }
                 // Also during a stop: half a head must not hold that up.

@@ -1,17 +1,17 @@
-//! How many file descriptors this process may have open, and what is left of the bounds on clients with so few.
+//! The limit of open files, and bounds on clients that fit into it.
 //!
-//! A client's connection takes one, and each request that is passed on may take another one, for the service: those that
-//! are on their way to clients, and those under a key, which go on when their clients are gone. Without a descriptor
-//! nothing could be taken, nothing passed on, and the store could not open its files.
+//! A client's connection uses a descriptor, and each request in progress may use another for the service; a request under a
+//! key is in progress even when its client is gone. Without descriptors no connection could be accepted, no request passed
+//! on, and the store could not open its files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::settings::Bounds;
 
-/// What the store, the log, metrics and connections that are being closed need.
+/// Descriptors for the store, the log, metrics and connections that are being closed.
 const OTHERS: usize = 512;
 
-/// These bounds, as far as the system has descriptors for them: as many as this process is allowed.
+/// These bounds, reduced to fit into the limit of open files, which is raised as far as possible.
 pub fn fitted(bounds: Bounds) -> Bounds {
     let Some(allowed) = allowed() else { return bounds };
     let fitted = fit(bounds, allowed);
@@ -32,7 +32,7 @@ pub fn fitted(bounds: Bounds) -> Bounds {
     fitted
 }
 
-/// Asks for all that the system gives; how many that are, if that is limited.
+/// Raises the limit as far as possible; returns it, `None` if there is no limit.
 fn allowed() -> Option<usize> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -44,7 +44,7 @@ fn allowed() -> Option<usize> {
     getrlimit(Resource::Nofile).current.map(|allowed| usize::try_from(allowed).unwrap_or(usize::MAX))
 }
 
-/// All bounds are made smaller by the same part.
+/// Reduces all bounds in proportion.
 fn fit(bounds: Bounds, allowed: usize) -> Bounds {
     let wanted = bounds.connections_max + bounds.requests_max + bounds.at_work_max;
     let there = allowed.saturating_sub(OTHERS).max(allowed / 4);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_fit_into_the_descriptors_that_there_are() {
+    fn bounds_fit_into_the_limit_of_open_files() {
         let left = |allowed| {
             let left = fit(bounds([1_024, 2_048, 1_024]), allowed);
             [left.connections_max, left.requests_max, left.at_work_max]

@@ -1,12 +1,11 @@
-//! Answers on their way to clients: in small pieces, and cut off if a client does not take them.
+//! Answers on their way to clients: in small pieces, and cut off if a client does not read them.
 //!
-//! By HTTP/2 a client opens a window for each answer. One that keeps it shut, or takes a byte now and then, would hold the
-//! answer, and a connection to the service, for as long as it likes, without the connection being silent. Such a
-//! stream alone is reset: others on the connection may be somebody else's.
+//! With HTTP/2 a client opens a window for each answer. A client that keeps the window shut, or reads a byte now and then,
+//! could hold the answer, and a connection to the service, indefinitely on a connection that is not silent. Only that stream
+//! is reset: other streams of the connection may belong to other clients behind a gateway.
 //!
-//! What HTTP/2 has been given it holds until it is sent, after the end of the answer too. So it gets copies of small pieces
-//! ([`PIECE_BYTES`]), for each of which its request counts among those on their way: nothing large stays behind, and nothing
-//! that does not count.
+//! HTTP/2 keeps a piece until it is sent, even after the answer has ended. So it gets copies of small pieces
+//! ([`PIECE_BYTES`]), and each copy keeps its request counted as in progress: no large buffer stays behind uncounted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,18 +17,18 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::body::Holding;
+use super::body::{Holding, per_rate};
 use crate::http::{Body, BodyError, Share};
 
 /// How much is given at once.
 pub const PIECE_BYTES: usize = 16 << 10;
 
 tokio::task_local! {
-    /// How the answer is taken that is given by this task.
+    /// How the client of this task's stream reads its answer.
     static TAKING: Arc<Taking>;
 }
 
-/// How a client takes an answer.
+/// How a client reads an answer.
 pub struct Taking {
     wait: Duration,
     /// Bytes in a second.
@@ -39,20 +38,20 @@ pub struct Taking {
 
 #[derive(Default)]
 struct State {
-    /// Since when the client has something to take.
+    /// Since when a piece waits for the client.
     since: Option<Instant>,
-    /// How long it has taken for what it has taken.
+    /// How long the client took for the pieces that it has read.
     took: Duration,
     bytes: u64,
 }
 
 impl Taking {
-    /// A client has so long for each piece, and takes so many bytes in a second, after such a time.
+    /// With this time limit for each piece, and this minimum rate in bytes a second after the first such time.
     pub fn new(wait: Duration, rate_min: usize) -> Arc<Self> {
         Arc::new(Self { wait, rate_min: rate_min as u64, state: Mutex::default() })
     }
 
-    /// That of the stream that this task is, by HTTP/2.
+    /// That of this task's stream, with HTTP/2.
     pub fn of_stream() -> Option<Arc<Self>> {
         TAKING.try_with(Arc::clone).ok()
     }
@@ -61,12 +60,12 @@ impl Taking {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer begins: its head is to be taken.
+    /// An answer begins: its head waits for the client.
     fn begin(&self) {
         *self.state() = State { since: Some(Instant::now()), ..State::default() };
     }
 
-    /// The client has taken what there was, and wants more.
+    /// The client has read everything so far, and asks for more.
     fn asked(&self) {
         let mut state = self.state();
         if let Some(since) = state.since.take() {
@@ -74,14 +73,14 @@ impl Taking {
         }
     }
 
-    /// It gets so much.
+    /// A piece of this size waits for the client.
     fn gives(&self, bytes: usize) {
         let mut state = self.state();
         state.bytes += bytes as u64;
         state.since = Some(Instant::now());
     }
 
-    /// Until when it has to ask for more; `None` while the answer is waited for.
+    /// Until when it has to ask for more; `None` while the service has not sent more.
     fn until(&self) -> Option<Instant> {
         let state = self.state();
         let since = state.since?;
@@ -90,17 +89,12 @@ impl Taking {
     }
 }
 
-/// How long so many bytes may take at this rate.
-pub fn per_rate(bytes: u64, rate_min: u64) -> Duration {
-    Duration::from_millis(bytes.saturating_mul(1_000) / rate_min.max(1))
-}
-
 /// An answer's body, which holds something until it has ended.
 pub struct Given<T> {
     body: Holding<Body, T>,
     rest: Bytes,
     taking: Arc<Taking>,
-    /// What copies of pieces hold by HTTP/2; `None` by HTTP/1.1, which has but one answer at a time.
+    /// Held by the copies of pieces with HTTP/2; `None` with HTTP/1.1, which has one answer at a time.
     copied: Option<Arc<Share>>,
 }
 
@@ -117,7 +111,7 @@ impl AsRef<[u8]> for Piece {
 }
 
 impl<T> Given<T> {
-    /// This body, whose head is given now; by HTTP/2 it is copied, and each copy holds something.
+    /// This body, whose head is sent now. With HTTP/2 its pieces are copied, and each copy holds `copied`.
     pub fn new(body: Holding<Body, T>, taking: Arc<Taking>, copied: Option<Arc<Share>>) -> Self {
         taking.begin();
         Self { body, rest: Bytes::new(), taking, copied }
@@ -174,7 +168,7 @@ impl<T> Drop for Given<T> {
     }
 }
 
-/// Whether a client has not taken an answer in time. Polled after what gives it: what has changed since then is not heard.
+/// Whether a client has not read an answer in time. To be polled after the answer itself: it registers for no other change.
 #[derive(Default)]
 pub struct Lateness(Option<Pin<Box<Sleep>>>);
 
@@ -193,13 +187,13 @@ impl Lateness {
     }
 }
 
-/// Runs the streams of connections by HTTP/2, each until its answer has ended or was not taken in time: one that is dropped
-/// is reset, and what it has left behind is forgotten.
+/// Runs the streams of HTTP/2 connections, each until its answer has ended or was not read in time: a dropped stream is
+/// reset, and its buffers are freed.
 #[derive(Clone)]
 pub struct Streams {
-    /// How long a client may take nothing.
+    /// How long a client may read nothing.
     pub wait: Duration,
-    /// How many bytes it takes in a second at least.
+    /// The minimum rate, in bytes a second.
     pub rate_min: usize,
 }
 
@@ -218,7 +212,7 @@ where
                     return Poll::Ready(());
                 }
                 std::task::ready!(late.poll(&told, context));
-                tracing::debug!("an answer is cut off that its client does not take");
+                tracing::debug!("an answer is cut off: its client does not read it");
                 Poll::Ready(())
             })
             .await;
@@ -235,7 +229,7 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(1);
 
-    /// Whether a client is late that takes so many bytes after each such pause.
+    /// Whether a client that reads this many bytes after each such pause is late.
     async fn is_late(bytes: usize, pause: Duration) -> bool {
         let (taking, mut late) = (Taking::new(WAIT, 1_024), Lateness::default());
         let began = Instant::now();
@@ -252,14 +246,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_that_takes_nothing_or_next_to_nothing_is_late() {
+    async fn client_that_reads_nothing_or_hardly_anything_is_late() {
         assert!(is_late(0, 2 * WAIT).await);
         assert!(is_late(1, WAIT / 8).await, "a byte now and then is not enough");
         assert!(!is_late(1_024, WAIT / 8).await, "one that is slow gets all");
     }
 
     #[tokio::test]
-    async fn what_the_service_takes_is_not_its_clients_time() {
+    async fn time_of_the_service_does_not_count_for_its_client() {
         let (taking, mut late) = (Taking::new(WAIT, 1_024), Lateness::default());
         taking.begin();
         taking.asked();

@@ -74,8 +74,7 @@ impl Heads {
         upgrade
     }
 
-    /// The client whose request it is: where another proxy says so truly, the one that it names, before the head is
-    /// changed.
+    /// The client of a request whose head is not changed yet: the one that a trusted proxy names, or the connection's.
     pub fn client<B>(&self, request: &Request<B>, from: From) -> IpAddr {
         let mut said = request.headers().get_all(FORWARDED_FOR).iter().filter(|_| self.trusts_forwarded);
         let last = said.next_back().and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());

@@ -10,7 +10,7 @@
 //! - `store`: where requests are remembered; the one place that knows which kinds there are
 //! - `by_hand`: `ratchet requests`, where the store is a folder that this process has
 //! - `connections`, `activity`, `app`, `head`, `body`, `given`: the side of clients
-//! - `places`, `descriptors`, `usage`: how much of them there may be
+//! - `places`, `descriptors`, `usage`: the bounds on clients
 //! - `forward`, `upstream`, `connect`, `problem`: the side of the service
 //!
 //! **Invariant.** What has no key, or needs none, passes as it comes: bodies are not held back, streams and trailers and
@@ -175,9 +175,9 @@ where
     ended
 }
 
-/// The places for connections, and what watches over all bounds.
+/// The places for connections, and the task that reports the use of all bounds.
 fn places(bounds: &Bounds, is_behind_others: bool, app: &App, metrics: &Metrics) -> (Arc<Places>, JoinHandle<()>) {
-    // Behind proxies of one's own all connections are those of a few addresses.
+    // Behind proxies of the operator's own, all connections come from a few addresses.
     let places = Places::new(bounds.connections_max, bounds.has_shares && !is_behind_others);
     let connections = Bound::new("connections_max", bounds.connections_max, places.shares(), metrics);
     let all = std::iter::once(connections).chain(app.bounds()).collect();
@@ -202,7 +202,7 @@ async fn check(store: Arc<dyn Store>, called: String, health: Health, wait: Dura
             Err(_) => Some(format!("no answer within {} ms", wait.as_millis())),
         };
         match &problem {
-            // Why not is for those who may read the log: it names the server and its user.
+            // The reason names the server and its user, so only the log has it.
             Some(_) => health.condition("store", false, "does not answer; the log says why"),
             None => health.condition("store", true, "answers"),
         }

@@ -1,9 +1,8 @@
-//! Places for clients' connections: a bounded number of them, of which one client gets no more than what is then left for
-//! all others.
+//! Places for clients' connections: a bounded number, of which a client gets at most as many as are left for all others.
 //!
-//! A connection that has no request at work gives its place up when there is none for a new one: the one that has been
-//! idle for the longest, of the client's own if it has its share. A client all of whose connections are at work gets no more
-//! than its share; if all places are taken by connections at work, a new one waits until one of them has ended.
+//! If a new connection finds no place, the connection without a request at work that has been idle longest is closed, one of
+//! the client's own if the client has its share. A client whose share is at work gets no more; if all places are taken by
+//! connections at work, a new one waits until one of them has ended.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +16,7 @@ use super::activity::Activity;
 use crate::http::{Full, Limit, Peer, Share, Shares};
 use crate::observe::OneConnection;
 
-/// How soon is looked again whether a connection is idle, while all places are taken.
+/// The interval between two looks for an idle connection while all places are taken.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// All places.
@@ -27,7 +26,7 @@ pub struct Places {
     has_shares: bool,
     shares: Arc<Shares>,
     open: Mutex<Open>,
-    /// Tells whoever waits for a place that one is free.
+    /// Notifies a connection that waits for a place.
     freed: Notify,
 }
 
@@ -41,7 +40,7 @@ struct Open {
 struct Taken {
     peer: Option<Peer>,
     activity: Arc<Activity>,
-    /// `None` once it is another's.
+    /// `None` once another connection has it.
     share: Option<Share>,
 }
 
@@ -49,19 +48,19 @@ struct Taken {
 pub struct Place {
     number: u64,
     places: Arc<Places>,
-    /// What happens on the connection.
+    /// The activity on the connection.
     pub activity: Arc<Activity>,
     _counted: OneConnection,
 }
 
 impl Places {
-    /// So many.
+    /// This many places.
     pub fn new(max: usize, has_shares: bool) -> Arc<Self> {
         let (shares, open, freed) = (Arc::default(), Mutex::default(), Notify::new());
         Arc::new(Self { max, has_shares, shares, open, freed })
     }
 
-    /// How they are used.
+    /// The shares of the places.
     pub fn shares(&self) -> &Arc<Shares> {
         &self.shares
     }
@@ -70,13 +69,13 @@ impl Places {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection from this address, waited for if need be; `None` if the client has its share already.
+    /// A place for a connection from this address, after a wait if necessary; `None` if the client's share is at work.
     pub async fn take(self: &Arc<Self>, address: IpAddr, counted: OneConnection) -> Option<Place> {
         let peer = self.has_shares.then(|| Peer::new(address));
         let limit = Limit { all: self.max, least: 1 };
         let mut was_refused = false;
         loop {
-            // Before it is looked at: a place that is given up in between is not missed.
+            // Enabled before the look at the places, so that a place freed in between is not missed.
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
             let full = match self.shares.take(peer, limit) {
@@ -110,8 +109,8 @@ impl Places {
         Place { number, places: Arc::clone(self), activity, _counted: counted }
     }
 
-    /// Has the connection closed that has been idle for the longest of these, and takes its place away: closing takes it a
-    /// moment. Says whether there is one.
+    /// Closes the connection among these that has been idle longest, and frees its place at once, since closing takes a
+    /// moment. Returns whether there is an idle one.
     fn close_longest_idle(&self, is_meant: impl Fn(&Taken) -> bool) -> bool {
         let mut open = self.open();
         let idle = open.all.values_mut().filter(|taken| is_meant(taken));

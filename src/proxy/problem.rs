@@ -49,12 +49,12 @@ pub fn of_failure(failure: &Failure) -> Response<Body> {
     }
 }
 
-/// The answer to a request while there are as many as may be, or its client has its share.
+/// The answer to a request beyond `requests_max`, or beyond its client's share of it.
 pub fn too_many() -> Response<Body> {
     let mut answer = problem(
         StatusCode::SERVICE_UNAVAILABLE,
         "urn:ratchet:proxy:too-many",
-        "Too many requests are on their way",
+        "Too many requests are in progress",
         "nothing was done; send it again later",
     );
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -1,4 +1,4 @@
-//! How the bounds on clients are used: as metrics, and as a warning for each that has refused anybody.
+//! Reports the use of the bounds on clients: as metrics, and by a warning for each bound that has refused a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use tokio::time::Instant;
 use crate::http::Shares;
 use crate::observe::{BoundMetrics, Metrics};
 
-/// How often is looked.
+/// The interval between two looks.
 const LOOK: Duration = Duration::from_secs(1);
-/// A bound is warned of so often at most.
+/// The shortest interval between two warnings about a bound.
 const WARN: Duration = Duration::from_secs(30);
 
-/// A bound, by the name that it is set by.
+/// A bound, with the name of its setting.
 pub struct Bound {
     name: &'static str,
     max: usize,
     shares: Arc<Shares>,
     metrics: BoundMetrics,
-    /// How many were refused when it was looked at last, and when it was warned of last.
+    /// The refusals until the last look, and until the last warning.
     counted: u64,
     told: u64,
     warned: Option<Instant>,
 }
 
 impl Bound {
-    /// This bound, of which these shares are taken.
+    /// A bound with these shares.
     pub fn new(name: &'static str, max: usize, shares: &Arc<Shares>, metrics: &Metrics) -> Self {
         let metrics = metrics.bound(name, max);
         Self { name, max, shares: Arc::clone(shares), metrics, counted: 0, told: 0, warned: None }
@@ -51,7 +51,7 @@ impl Bound {
     }
 }
 
-/// Looks again and again.
+/// Reports until it is aborted.
 pub async fn watch(mut bounds: Vec<Bound>) {
     loop {
         let now = Instant::now();

@@ -1,5 +1,15 @@
 //! What is remembered of HTTP requests, in Redis: a [`request::Store`](Store) that processes share.
 //!
+//! ```no_run
+//! use ratchet::http::Idempotency;
+//! use ratchet::redis::{Address, requests::Requests};
+//!
+//! # fn layer() -> Result<Idempotency, Box<dyn std::error::Error>> {
+//! let store = Requests::new(Address::read(&std::env::var("REDIS_URL")?)?);
+//! let idempotency = Idempotency::new(store).required(true).caller_required(true);
+//! # Ok(idempotency) }
+//! ```
+//!
 //! A request is a hash under `ratchet:request:` and its id in hex digits, with the fields `token`, `fingerprint`,
 //! `lease` (until when, in milliseconds since the epoch), and once it is answered `answer` and `whole` instead of
 //! `lease`. Each change is a script, which Redis carries out alone: so what it reads of the token is still true when it

@@ -1,5 +1,5 @@
-//! Goal: a record that the provider refuses at the door, as it refuses a wrong secret, ends as rejected while others are
-//! let in, and keeps neither its lane nor its partition waiting.
+//! Goal: a record whose calls are always refused like a wrong secret is rejected while other calls succeed, and delays
+//! neither its lane nor its partition.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::until::{DEADLINE, within};
 const PUT_OFF: Duration = Duration::from_secs(6);
 
 #[test]
-fn record_that_is_refused_at_the_door_while_others_are_let_in_is_rejected() {
+fn record_that_is_always_refused_while_other_calls_succeed_is_rejected() {
     let retry = "retry: {first: 50ms, max: 6s, attempts: 3}";
     let payments = Payments::new("door", 1, &[KEYED, retry]);
     let codes = [401, 403, 301, 308];

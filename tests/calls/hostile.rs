@@ -86,7 +86,7 @@ fn wrong_secret_empties_no_topic() {
     payments.provider.always(Move::answer(401));
     payments.job.send(charges(0, 0..200));
     let mut operator = Operator::start(&payments.job, "a");
-    operator.await_line(&["the provider is down", "401"], DEADLINE);
+    operator.await_line(&["no call gets through", "401"], DEADLINE);
     // Those that were on their way when the first one was answered are no tries of one that is known to be down.
     for (metric, value) in [("ratchet_sink_held", 1.0), ("ratchet_effects_in_flight", 0.0)] {
         within(DEADLINE, metric, || (operator.metric(metric, &[]) == value).then_some(()));

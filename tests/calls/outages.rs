@@ -17,7 +17,7 @@ fn provider_that_is_down_costs_nothing_but_time() {
     within(DEADLINE, "calls", || (payments.provider.requests() > 10).then_some(()));
     payments.provider.kill();
     (0..2).for_each(|partition| payments.job.send(charges(partition, 30..700)));
-    operator.await_line(&["the provider is down"], DEADLINE);
+    operator.await_line(&["no call gets through"], DEADLINE);
     let lines = operator.log().len();
     let (since, before) = (Instant::now(), processor_time(operator.pid()));
     std::thread::sleep(Duration::from_secs(6));
@@ -33,7 +33,7 @@ fn provider_that_is_down_costs_nothing_but_time() {
     operator.await_line(&["the provider works again"], DEADLINE);
     let said = |words: &str| operator.log().iter().filter(|line| line.to_string().contains(words)).count();
     // Once when calls under way were lost, once when nothing listened any more.
-    assert!(said("the provider is down") <= 2, "{}", operator.tail());
+    assert!(said("no call gets through") <= 2, "{}", operator.tail());
     assert_eq!(said("the provider works again"), 1, "{}", operator.tail());
     operator.stop();
 }
@@ -44,7 +44,7 @@ fn provider_that_was_never_there_is_waited_for() {
     payments.provider.kill();
     payments.job.send(charges(0, 0..300));
     let mut operator = Operator::start(&payments.job, "a");
-    operator.await_line(&["the provider is down"], DEADLINE);
+    operator.await_line(&["no call gets through"], DEADLINE);
     std::thread::sleep(Duration::from_secs(2));
     payments.provider.restart();
     payments.found(DEADLINE).assert_each_acted_once(false);

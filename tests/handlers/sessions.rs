@@ -1,16 +1,12 @@
 //! Goal: a step's transaction finds the session as it was begun, whatever the step before has left there: connections are
 //! used by one step after the other.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use ratchet::cluster::embedded::Embedded;
-use ratchet::cluster::{Cluster, Message, NewTopic};
-use ratchet::record::Headers;
-use ratchet::{Database, Record, StepError, Steps, Worker};
+use ratchet::{Database, Record, StepError, Steps};
 
 use crate::database;
-use crate::kafka;
+use crate::handlers::embedded;
 
 /// What a session can be left with, beside a role.
 const LEAVE: &str = "
@@ -40,28 +36,8 @@ fn run<F>(theme: &str, database: &database::Database, values: &[&str], function:
 where
     F: AsyncFn(&Record, &mut Steps) -> Result<(), StepError> + Send + Sync + 'static,
 {
-    let folder = kafka::run_folder().join(theme);
-    std::fs::create_dir_all(&folder).expect("the run's folder is writable");
-    let topology = "name: sessions\ninput: {topics: [in]}\nidentity: value.id\npartitioned_by_identity: true\n\
-                    retention: 30d\nsink: {handler: {in_flight: 1, on_in_doubt: dead_letter, \
-                    retry: {first: 10ms, max: 20ms, attempts: 3}}}\n";
-    std::fs::write(folder.join("topology.yaml"), topology).expect("the run's folder is writable");
-    let topics = folder.join("topics");
-    {
-        let cluster = Embedded::open(&topics, 1).expect("nobody else has it");
-        let topic = NewTopic { name: "in", partition_count: 1, replication_factor: 1, settings: &[] };
-        cluster.create_topic(&topic).expect("a topic");
-        let (topic, partition, key, headers, timestamp) = ("in", 0, None, Headers::default(), Some(1));
-        let values = values.iter().map(|value| Some(value.as_bytes()));
-        let messages: Vec<_> =
-            values.map(|value| Message { topic, partition, key, value, headers, timestamp }).collect();
-        cluster.append("in", 0, &messages).expect("the folder is writable");
-    }
-    let set = |name: &str, path: &Path| format!("{name}={}", path.display());
     let one = Database::new(&database.url).expect("an address").connections(1);
-    let worker = Worker::new().set("cluster=embedded").set("http=off").set(set("embedded.dir", &topics));
-    let worker = worker.set(set("state_dir", &folder.join("state"))).set("topics.create=all");
-    let worker = worker.handler(folder.join("topology.yaml"), function).postgres(one).until_drained();
+    let worker = embedded::worker(theme, "off", values, function).postgres(one).until_drained();
     worker.run().expect("it ends well");
 }
 

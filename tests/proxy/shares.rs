@@ -1,4 +1,4 @@
-//! What one client may take: bodies, requests, connections and descriptors are left for others, whatever it does.
+//! Goal: whatever one client does, bodies, requests, connections and descriptors are left for others.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ async fn connect(address: SocketAddr, last: u8) -> TcpStream {
     socket.connect(address).await.unwrap()
 }
 
-/// The answer to somebody else than 127.0.0.1.
+/// The answer to a client other than 127.0.0.1.
 async fn by_other(proxy: &Proxy, request: Request<Full<bytes::Bytes>>) -> Got {
     let stream = connect(proxy.address, 2).await;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -33,7 +33,7 @@ fn refusals(bound: &str) -> String {
     format!("ratchet_http_bound_refusals_total{{bound=\"{bound}\"}}")
 }
 
-/// Waits until the proxy has counted somebody who was refused, and has warned of it, once.
+/// Waits until the proxy has counted a refusal, and has warned about it once.
 async fn warned(proxy: &Proxy, bound: &str) {
     let start = Instant::now();
     while metric(proxy.metrics, &refusals(bound)).await == 0.0 {

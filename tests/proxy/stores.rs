@@ -39,8 +39,8 @@ fn proxies_share_redis() {
     run(shared(Keeps::Redis(redis_server::Server::shared().url(""))));
 }
 
-/// What is wrong with the store is said in the log, once for each reason, and without the password. Whoever may ask for
-/// readiness is not told where the store is, nor as whom it is asked.
+/// The log names the trouble with the store, once for each reason, and without the password. `/readyz` names neither the
+/// store's server nor its user.
 #[test]
 fn store_that_refuses_says_why_in_the_log() {
     let server = redis_server::Server::start(&["--requirepass s3cret"]);

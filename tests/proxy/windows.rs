@@ -1,4 +1,4 @@
-//! Clients by HTTP/2 that ask for answers and do not take them.
+//! Goal: clients with HTTP/2 that do not read their answers neither exhaust memory nor hold up others.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::program::{Proxy, Room, WAIT};
 const MEBIBYTE: usize = 1 << 20;
 const USED: &str = r#"ratchet_http_bound_used{bound="bodies_bytes_max"}"#;
 
-/// A connection by which answers have only their heads taken.
+/// A connection on which only the heads of answers are read.
 async fn shut(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(address).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -28,7 +28,7 @@ async fn shut(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     sender
 }
 
-/// The heads of the answers to so many requests, which are not taken.
+/// The heads of the answers to these requests, whose bodies are not read.
 async fn heads(
     sender: &http2::SendRequest<Full<Bytes>>,
     keys: impl Iterator<Item = String>,

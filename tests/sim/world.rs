@@ -330,16 +330,15 @@ impl Process {
             // have no owner until the next rebalance. That is a weakness of Kafka's own, and not tested here.
             let fate = match state.fate() {
                 Fate::Late if what == "join" => Fate::RequestLost,
-                Fate::Silenced if what != "end commit" => Fate::ResponseLost,
+                Fate::Silenced => Fate::ResponseLost,
                 fate => fate,
             };
             let delay = state.random.between(MS, 3 * SECOND);
             (there, back, fate, delay)
         };
         self.sleep(if fate == Fate::Slow { there + delay / 3 } else { there });
-        let (result, decided) = {
+        let result = {
             let mut state = self.lock();
-            let mut done = false;
             if fate == Fate::Late {
                 let (at, copy) = (state.now() + delay, request.clone());
                 state.later(at, what, Box::new(move |broker| drop(copy(broker))));
@@ -347,38 +346,19 @@ impl Process {
             let result = match fate {
                 Fate::RequestLost | Fate::Late => Err(Broken::Lost),
                 Fate::ResponseLost | Fate::Silenced => {
-                    done = request(&mut state.broker).is_ok();
+                    let _ = request(&mut state.broker);
                     Err(Broken::Lost)
                 }
                 Fate::Fine | Fate::Slow => request(&mut state.broker).map_err(Broken::Code),
             };
-            match result {
-                Err(Broken::Lost) if what == "end commit" => match fate {
-                    Fate::ResponseLost if done => {
-                        state.reach("the end of a transaction was decided, but the response was lost")
-                    }
-                    Fate::Silenced if done => {
-                        state.reach("the end of a transaction was decided, but its connection fell silent");
-                    }
-                    Fate::ResponseLost | Fate::Silenced => {}
-                    _ => state.reach("the end of a transaction did not arrive, or not yet"),
-                },
-                Err(Broken::Code(code)) => state.rejected(self.number, what, code),
-                _ => {}
-            }
-            // The response is on its way, or lost.
-            let decided = what == "end commit" && (done || result.is_ok());
-            if decided {
-                state.memory.decide(self.number);
-                state.memory.sinks(self.number);
+            if let Err(Broken::Code(code)) = result {
+                state.rejected(self.number, what, code);
             }
             state.note(what, format_args!("{:?} {:?}", fate, result.as_ref().map(drop)));
-            (result, decided)
+            result
         };
-        self.sleep(if fate == Fate::Silenced { SILENCE } else { back });
-        if decided {
-            self.lock().memory.responded(self.number);
-        }
+        // The response is on its way, or lost.
+        self.sleep(back);
         result
     }
 }

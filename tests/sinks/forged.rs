@@ -1,5 +1,4 @@
-//! Goal: whoever can write ratchet's table in the database cannot make ratchet write to Kafka topics that are not the
-//! topology's.
+//! Goal: write access to ratchet's table in the database gives no access to Kafka topics of others.
 
 use ratchet::format::{POSITION_KEY, PositionRecord, RedoRecord, RedoWriter, Token};
 use ratchet::record::Headers;
@@ -47,7 +46,7 @@ fn forged_redo_reaches_no_topic_of_others() {
 
     forge(&shop, &victim);
     let mut operator = Operator::start(&shop.job, "a");
-    operator.await_error(&["not one that this task can have written", &victim]);
+    operator.await_error(&["this task cannot have written the redo", &victim]);
     operator.kill();
     assert_eq!(shop.job.kafka.bounds(&victim, 0).end, 0, "{:?}", shop.job.kafka.read(&victim));
 

@@ -1,5 +1,4 @@
-//! Whom a topology talks to besides Kafka without knowing that it is them: servers on other machines whose certificate
-//! nobody looks at. Of an address that is secret, nothing is shown.
+//! A topology's servers besides Kafka that are on other machines and not authenticated. Notes never show a secret address.
 
 use std::net::IpAddr;
 
@@ -8,12 +7,12 @@ use crate::topology::Topology;
 use crate::topology::sink::Sink;
 use crate::topology::sink::address::Address;
 
-/// A note for each of them.
+/// A note for each server that is not authenticated.
 pub fn notes(topology: &Topology) -> Vec<String> {
     let of_sink = topology.sink().and_then(|sink| match sink {
         Sink::Postgres(sink) => postgres::unauthenticated(sink.url.reveal()).ok().flatten().map(|why| {
             format!(
-                "the database is not authenticated ({why}): whoever gets in between can read and change what is sent; \
+                "the database is not authenticated ({why}): an attacker on the network can read and change the traffic; \
                  sslmode=verify-full, with sslrootcert for an authority of your own, prevents it"
             )
         }),
@@ -22,7 +21,7 @@ pub fn notes(topology: &Topology) -> Vec<String> {
             let hosts = address.host().map_or_else(|| http.hosts.clone(), |host| vec![host]);
             let is_remote = hosts.iter().any(|host| !is_local(host));
             (address.scheme() == "http" && is_remote).then(|| {
-                "the provider is not authenticated, and nothing is encrypted (http): whoever gets in between can read and \
+                "the provider is not authenticated, and nothing is encrypted (http): an attacker on the network can read and \
                  change requests, their secrets and answers; https prevents it"
                     .to_owned()
             })
@@ -34,8 +33,8 @@ pub fn notes(topology: &Topology) -> Vec<String> {
         let server = rest.split(['/', '?']).next()?;
         let host = server.rsplit_once('@').map_or(server, |(_, host)| host);
         (!is_local(host)).then(|| {
-            "the gate's Redis is not authenticated, and nothing is encrypted (redis): whoever gets in between can read and \
-             change what is said; rediss prevents it"
+            "the gate's Redis is not authenticated, and nothing is encrypted (redis): an attacker on the network can read \
+             and change the traffic; rediss prevents it"
                 .to_owned()
         })
     });
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn remote_peers_that_nobody_authenticates_are_named() {
+    fn remote_peers_that_are_not_authenticated_are_named() {
         let topology = |ending: &str| {
             let text = format!(
                 "name: t\ninput: {{topics: [in], value_format: json}}\nidentity: value.id\npartitioned_by_identity: true\n\

@@ -18,8 +18,8 @@
 //! - The provider knows a request that goes again by its key. Where it honours none, only what has certainly not happened
 //!   goes again.
 //! - A wrong secret, or an address that has moved, is the topology's mistake, not a record's: it must not empty a topic
-//!   into the dead letters. Where others are let in meanwhile, it is the record's after all: its attempts count, and once
-//!   they are exhausted it is rejected, or in doubt if one may have acted.
+//!   into the dead letters. If other calls succeed meanwhile, it is the record's after all: its attempts count, and once
+//!   they are exhausted the record is rejected, or in doubt if an attempt may have acted.
 //! - A 5xx that is replayed is what the first attempt was answered, for as long as the key is honoured (Stripe, for
 //!   example): another attempt would be answered the same, and nobody knows what the first has done.
 //! - 421 says that the request came to the wrong server, and that it may be sent again (RFC 9110, section 15.5.20).

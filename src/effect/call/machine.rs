@@ -153,8 +153,8 @@ pub enum Event {
         attempt: u32,
         /// What it has come to.
         answer: Answer,
-        /// Whether no answer since the end of this call's attempt before shows that the provider is alive, or, where this
-        /// answer holds, that it lets others in; false for its first attempt.
+        /// Whether no answer since the end of this call's previous attempt shows that the provider is alive, or, for a
+        /// refusal, that other calls succeed; false for its first attempt.
         is_down: bool,
     },
     /// The transaction that remembers what steps of the attempt under way have come to is committed. What acts from now

@@ -186,7 +186,7 @@ impl Calls for HandlerCalls {
 /// The functions of a lane that are running.
 struct Runs {
     running: Mutex<HashMap<CallNumber, Running>>,
-    /// The function that has the thread just now, and since when: it gives it back at its next `await`.
+    /// The function that is being polled, and since when: it has the thread until its next `await`.
     at_work: Mutex<Option<(CallNumber, Instant)>>,
     tell: Sender<Told>,
 }

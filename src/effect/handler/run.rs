@@ -192,7 +192,7 @@ pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit
     job.written();
     let progress = Rc::clone(&attempt.progress);
     let mut watched = poll_fn(|context| {
-        // For whoever looks from outside: nothing on this thread can while the function has it.
+        // The lane's thread reads this: no timer of this thread runs while the function has it.
         *lane.runs.at_work() = Some((request.number, Instant::now()));
         let polled = Pin::new(&mut attempt).poll(context);
         *lane.runs.at_work() = None;

@@ -102,7 +102,7 @@ pub enum Statement {
         parameters: usize,
         /// Whether the rows that it returns are part of the answer.
         returns: bool,
-        /// How many rows it has to change, or to return; a record with which it does not is refused.
+        /// How many rows it has to change, or to return; with any other number its record is refused.
         expect_rows: Option<u64>,
     },
     /// Inserts a row, or updates the one with its key. Has one parameter: the row as a JSON object.
@@ -243,8 +243,7 @@ pub fn shown_url(url: &str) -> Result<String, String> {
     url::Target::read(url).map(|target| target.shown()).map_err(|error| error.to_string())
 }
 
-/// Why nobody would notice another server in place of the one at a url, in words; `None` if somebody would, or if it is
-/// on this machine.
+/// Why the server at a url is not authenticated, in words; `None` if it is, or if it is on this machine.
 ///
 /// # Errors
 /// What is wrong with the url; never quotes it.

@@ -2,8 +2,8 @@
 //!
 //! The batch is taken once more in a transaction that is rolled back at its end. Savepoints stand before runs of
 //! records, not before each one. PostgreSQL's answers come in order, so the first error names the record: back to the
-//! last savepoint, that record is left out, and on from there. Where a statement says how many rows it has to change,
-//! PostgreSQL goes on behind a record that is refused because of that: then each one is waited for.
+//! last savepoint, that record is left out, and on from there. PostgreSQL does not stop at a
+//! record that `expect_rows` refuses: if a statement has it, each record is awaited.
 //!
 //! Some errors may be the record's fault or the statement's. Such a record is refused only where another one passes the
 //! same statements in the same transaction.

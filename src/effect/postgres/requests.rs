@@ -1,5 +1,15 @@
 //! What is remembered of HTTP requests, in a table of PostgreSQL: a [`request::Store`](Store) that processes share.
 //!
+//! ```no_run
+//! use ratchet::effect::postgres::requests::Requests;
+//! use ratchet::http::Idempotency;
+//!
+//! # fn layer() -> Result<Idempotency, Box<dyn std::error::Error>> {
+//! let store = Requests::new(&std::env::var("DATABASE_URL")?, "ratchet")?;
+//! let idempotency = Idempotency::new(store).required(true).caller_required(true);
+//! # Ok(idempotency) }
+//! ```
+//!
 //! `request` is a table of ratchet's own, a row for each request. Each change is one statement with the token in its
 //! condition, so the database itself refuses what is not its holder's. Leases and retention pass on the database's clock.
 //!

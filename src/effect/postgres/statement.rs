@@ -26,7 +26,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Why its record is refused, if it has changed, or returned, so many rows.
+    /// The refusal of a record for which the statement has changed, or returned, this number of rows; `None` if the number is
+    /// right.
     pub fn refuses(&self, rows: u64) -> Option<String> {
         let expected = self.expect_rows.filter(|expected| *expected != rows)?;
         Some(format!("{}: {}, and expect_rows is {expected}", self.name, counted(rows, "row")))

@@ -7,8 +7,8 @@
 //! before the effects, and the counts of the rows' updates before COMMIT. What fails is seen in the order in which it
 //! was sent, so that the first error is the one that counts: PostgreSQL refuses whatever follows it.
 //!
-//! How many rows a statement has to change is compared here, and PostgreSQL knows nothing of it. So where one says that,
-//! all answers are waited for before COMMIT.
+//! The number of rows that a statement has to change is compared here, not by PostgreSQL: if a statement has `expect_rows`, all
+//! answers are awaited before COMMIT.
 
 use tokio::task::yield_now;
 
@@ -62,7 +62,7 @@ pub(super) struct Batch<'a> {
     rounds: Vec<Round<'a>>,
     /// Whether the sink answers for each record.
     answers: bool,
-    /// Whether one of the statements says how many rows it has to change.
+    /// Whether one of the statements has `expect_rows`.
     pub expects_rows: bool,
 }
 

@@ -64,8 +64,8 @@ pub(super) enum Error {
     #[error("the url's sslmode is none of disable, prefer, require, verify-ca, verify-full")]
     Mode,
     #[error(
-        "the url names an sslrootcert, and with sslmode=prefer, which counts where none is written, nobody looks at it: \
-         write sslmode=verify-full, or verify-ca where the server's name is not in its certificate"
+        "the url names an sslrootcert, which sslmode=prefer, the default, ignores: write sslmode=verify-full, or verify-ca if \
+         the server's name is not in its certificate"
     )]
     RootUnused,
     #[error("the url names only one of sslcert and sslkey, which belong together")]
@@ -137,7 +137,7 @@ impl Target {
 }
 
 impl Target {
-    /// Why nobody would notice another server in this one's place; `None` if somebody would, or all are on this machine.
+    /// Why the server is not authenticated; `None` if it is, or if all hosts are this machine.
     pub fn unauthenticated(&self) -> Option<String> {
         let Self { config, check, .. } = self;
         let is_local = |address: &std::net::IpAddr| address.is_loopback();
@@ -151,12 +151,10 @@ impl Target {
         };
         let why = match (check, config.get_ssl_mode()) {
             (Check::Host, _) => return None,
-            (Check::Authority, _) => "sslmode=verify-ca takes any certificate of the authority for the server's",
+            (Check::Authority, _) => "sslmode=verify-ca accepts any certificate of the authority",
             (Check::Nothing, SslMode::Disable) => "sslmode=disable encrypts nothing",
-            (Check::Nothing, SslMode::Prefer) => {
-                "sslmode=prefer, which counts where none is written, looks at no certificate"
-            }
-            (Check::Nothing, _) => "sslmode=require without sslrootcert looks at no certificate",
+            (Check::Nothing, SslMode::Prefer) => "sslmode=prefer, the default, checks no certificate",
+            (Check::Nothing, _) => "sslmode=require without sslrootcert checks no certificate",
         };
         is_remote.then(|| why.to_owned())
     }
@@ -353,9 +351,9 @@ mod tests {
         }
     }
 
-    /// libpq ignores it: whoever writes it believes that the server is authenticated.
+    /// libpq ignores it, although its author meant to authenticate the server.
     #[test]
-    fn authorities_that_nobody_looks_at_are_refused() {
+    fn authorities_that_would_be_ignored_are_refused() {
         for parameters in
             ["sslrootcert=ca.pem", "sslmode=prefer&sslrootcert=ca.pem", "sslmode=prefer&sslrootcert=system"]
         {

@@ -1,5 +1,5 @@
-//! Watches the thread on which a lane's handlers run: a function that blocks it holds up all of them, and their timeouts,
-//! its own among them, which are looked at on the same thread. Nobody can end it, so somebody has to be told.
+//! Watches the thread on which a lane's handlers run. A function that blocks it stops all handlers and their timeouts, its
+//! own included, since timeouts run on the same thread. No timeout can end it, so it is reported.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use crate::engine::context::Context;
 
 use super::{Calling, Windows};
 
-/// How long a function has to block its thread before that is said: what is shorter may be a machine that is busy.
+/// How long a function has to block its thread before that is reported: a shorter time may be a busy machine.
 const BLOCKED_MIN: Duration = Duration::from_secs(5);
-/// How often it is said again.
+/// How often it is reported again.
 const SAY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What was said of a thread that is blocked.
+/// What was reported of a blocked thread.
 #[derive(Debug, Default)]
 pub struct Blocked {
-    /// By which call, and when it was said last, on the monotonic clock.
+    /// The call that blocks it, and when that was last reported, on the monotonic clock.
     said: Option<(CallNumber, Duration)>,
 }
 
-/// What there is to say.
+/// What there is to report.
 #[derive(Debug, PartialEq, Eq)]
 enum Word {
     Nothing,
@@ -48,7 +48,7 @@ impl Blocked {
 }
 
 impl Calling {
-    /// Looks whether a handler blocks the lane's handlers, and says so.
+    /// Reports a handler that blocks the lane's handlers, and its end.
     pub(super) fn watch(&mut self, context: &Context, windows: &mut impl Windows) {
         let blocked = self.calls.blocked().filter(|(_, since)| *since >= BLOCKED_MIN);
         self.metrics.blocked(blocked.is_some());
@@ -65,11 +65,11 @@ impl Calling {
                     topology,
                     record = place,
                     blocked_s = since.as_secs(),
-                    "the handler blocks its thread: all of the lane's work waits, and no timeout ends it; what takes long \
-                     or waits belongs into an await, or into tokio::task::spawn_blocking"
+                    "a handler has kept its thread since without an await: the lane's other handlers wait, and no timeout \
+                     ends it; move what blocks or computes for long into tokio::task::spawn_blocking"
                 );
             }
-            (Word::Over, _) => tracing::info!(topology, "the handler does not block its thread any more"),
+            (Word::Over, _) => tracing::info!(topology, "the handler has given its thread back"),
             _ => {}
         }
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thread_that_is_blocked_is_said_once_then_again_and_so_is_its_end() {
+    fn blocked_thread_is_reported_at_intervals_and_so_is_its_end() {
         let mut blocked = Blocked::default();
         let second = Duration::from_secs;
         let looks = [

@@ -5,23 +5,23 @@
 //! waits of its own, and a window of calls that have hardly waited yet would knock at the door all the time. A record
 //! whose attempts fail while others succeed is its own trouble.
 //!
-//! A call that is refused at the door ([`Class::Hold`]) may be its record's trouble alone. So the next one is tried at
-//! once, and only when a few were refused in a row does the lane wait.
+//! A refusal like 401 ([`Class::Hold`]) may be about its record alone. So the next call is tried at once, and the lane waits
+//! only after a few refusals in a row.
 
 use std::time::Duration;
 
 use crate::effect::call::{Answer, Class, Policy};
-
-/// How many tries in a row are refused at the door before the lane waits as long as each of these calls does.
-const REFUSED_MAX: u32 = 3;
 use crate::effect::provider::CallNumber;
+
+/// After how many refusals in a row the lane waits as long as each of the refused calls.
+const REFUSED_MAX: u32 = 3;
 
 /// What is known of the provider.
 #[derive(Debug, Default)]
 pub struct Health {
     /// When it last answered as one that is there, on the monotonic clock.
     alive_at: Option<Duration>,
-    /// When it last did what it was asked for, on the monotonic clock.
+    /// When a call last succeeded, on the monotonic clock.
     done_at: Option<Duration>,
     held: Option<Held>,
 }
@@ -103,15 +103,15 @@ impl Health {
         self.held.take().is_some()
     }
 
-    /// Whether nothing since then shows that the provider is there, or, for an answer that holds, that it lets others in:
-    /// it may refuse what it cannot read before it looks at who asks.
+    /// Whether nothing since then shows that the provider is alive, or, for a refusal, that other calls succeed: a provider
+    /// may reject an invalid request before it checks the secret.
     pub fn is_down_since(&self, since: Duration, class: Class) -> bool {
         let seen_at = if class == Class::Hold { self.done_at } else { self.alive_at };
         seen_at.is_none_or(|seen_at| seen_at < since)
     }
 
-    /// Until when a call that was refused at the door, and is itself put off to `until`, keeps the others waiting. `wait`
-    /// is the wait after so many failures.
+    /// Until when the other calls wait for a refused call, which itself waits until `until`. `wait` gives the wait after a
+    /// number of failures.
     pub fn refused_until(&self, until: Duration, now: Duration, wait: impl FnOnce(u32) -> Duration) -> Duration {
         match self.failed() {
             0 => now,
@@ -200,9 +200,9 @@ mod tests {
         assert!(health.is_down_since(SECOND * 900, Class::Again));
     }
 
-    /// With a wrong secret everything is refused but what the provider does not even understand.
+    /// With a wrong secret, invalid requests may still be answered as invalid.
     #[test]
-    fn only_what_is_done_shows_that_others_are_let_in() {
+    fn only_a_success_shows_that_other_calls_succeed() {
         let mut health = Health::default();
         for code in [404, 422, 409] {
             health.answered(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * 2);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn one_refusal_at_the_door_keeps_nobody_waiting() {
+    fn first_refusal_does_not_delay_other_calls() {
         let (mut health, until) = (Health::default(), SECOND * 90);
         let wait = |failed| SECOND * failed;
         let refused = Answer::Status(Status::of(403));

@@ -130,7 +130,7 @@ impl Calling {
         let class = terms.policy.answers.read(&answer, terms.policy.key.is_some()).class;
         let is_down = called.ended_at.is_some_and(|ended_at| self.health.is_down_since(ended_at, class));
         let is_down = is_down && !sabotage::is_on(Sabotage::LetterWhileDown);
-        // Whoever says when it wants to be asked again means everybody.
+        // `Retry-After` applies to all calls.
         let is_refused = class == Class::Hold && !matches!(answer, Answer::Status(Status { retry_after: Some(_), .. }));
         called.ended_at = Some(now.monotonic);
         // Its thread has ended in mid-attempt: the step is done again, under its key.
@@ -165,7 +165,7 @@ impl Calling {
         }
     }
 
-    /// A call is put off to `until`, since the provider does not take it, or refuses it at the door: the others wait, too.
+    /// A call waits until `until`, since the provider did not answer or refused it: the others wait as well.
     fn hold(
         &mut self,
         context: &Context,
@@ -181,13 +181,13 @@ impl Calling {
             failed => until.max(now + terms.policy.retry.wait(failed, &mut |most| self.random.up_to(most))),
         };
         self.health.hold(others_until);
-        // Of the first that is refused, nobody knows whether it is alone.
+        // The first refusal may be about its record alone.
         if !(is_refused && failed == 0) && self.said.is_due(&reason, now) {
-            tracing::warn!(topology = context.topology.name, reason, "the provider is down; trying one call at a time");
+            tracing::warn!(topology = context.topology.name, reason, "no call gets through; trying one at a time");
         }
     }
 
-    /// Until when a call that was refused at the door, and is put off to `until`, keeps the others waiting.
+    /// Until when the other calls wait for a refused call, which itself waits until `until`.
     fn refused_until(&mut self, terms: &Terms, until: Duration, now: Duration) -> Duration {
         let random = &mut self.random;
         self.health.refused_until(until, now, |failed| terms.policy.retry.wait(failed, &mut |most| random.up_to(most)))

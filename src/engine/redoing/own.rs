@@ -1,13 +1,13 @@
-//! Whether a redo is one that its task can have written.
+//! Whether a task can have written a redo.
 //!
 //! The row is in a database that others may write to, and a redo goes to Kafka as it stands, under ratchet's own rights
-//! there. So it is held against what is known without the row: the topology's topics, the task's input, and the
-//! transaction that the row claims to be of. Whoever forges a redo that passes can still write dead letters, results and
-//! entries of this one partition, as whoever may write its changelog can.
+//! there. So it is compared with facts from outside the row: the topology's topics, the task's input, and the
+//! transaction that the row claims. A forged redo that passes can still write dead letters, results and entries of this
+//! partition, as write access to its changelog can.
 //!
 //! **Failure**: the task stops, and nothing was written to Kafka.
 
-use crate::cluster::{Cluster, TopicId};
+use crate::cluster::{self, Cluster, TopicId};
 use crate::engine::context::Context;
 use crate::engine::resume::Refusal;
 use crate::engine::task::Task;
@@ -15,7 +15,7 @@ use crate::format::{
     KIND_IDENTITY, KIND_IDENTITY_DIGEST, OffsetMetadata, POSITION_KEY, PositionRecord, Redo, RedoRecord, Token,
 };
 
-/// What a task's redos are held against.
+/// The facts that a task's redos are compared with.
 #[derive(Clone, Debug)]
 pub struct Own<'a> {
     /// The topics that its transactions write to beside the changelog, and how many partitions each has.
@@ -31,7 +31,7 @@ pub struct Own<'a> {
 }
 
 impl<'a> Own<'a> {
-    /// Of a task whose row says that it is of the transaction `token`.
+    /// The facts of a task whose row claims the transaction `token`.
     pub fn of<C: Cluster>(context: &'a Context, task: &Task<C>, token: Token) -> Self {
         let (topology, known) = (&context.topology, &task.topic);
         let topics = [
@@ -46,6 +46,22 @@ impl<'a> Own<'a> {
             rules_digest: &context.rules_digest,
             task_count: known.task_count,
         }
+    }
+
+    /// Asks for a topic's present number of partitions if the redo names a partition beyond the known ones: the redo's
+    /// writer may have started after partitions were added.
+    pub fn learn(
+        &mut self,
+        redo: &Redo<'_>,
+        mut count: impl FnMut(&str) -> Result<Option<i32>, cluster::Error>,
+    ) -> Result<(), cluster::Error> {
+        for record in redo.records() {
+            let RedoRecord::Topic { topic, partition, .. } = record else { continue };
+            if let Some((_, known)) = self.topics.iter_mut().find(|(own, known)| *own == topic && partition >= *known) {
+                *known = count(topic)?.unwrap_or(0);
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a redo that the task cannot have written.
@@ -181,6 +197,26 @@ mod tests {
         }
         for partition in [-1, 4, i32::MAX] {
             assert!(reason(check(&[to("shop.results", partition)], &position())).contains("does not exist"));
+        }
+    }
+
+    #[test]
+    fn partitions_that_were_added_since_the_start_are_asked_for_once_they_are_named() {
+        let mut writer = RedoWriter::default();
+        writer.begin();
+        [to("shop.results", 3), to("shop.results", 5), to("payments", 9)].iter().for_each(|to| writer.push(*to));
+        writer.push(RedoRecord::Changelog { key: POSITION_KEY, value: Some(&position().encode()) });
+        let bytes = writer.finish(70, 77).to_vec();
+        let redo = Redo::decode(&bytes).unwrap();
+        for (count, names_it) in [(Some(6), false), (Some(4), true), (None, true)] {
+            let (mut own, mut asked) = (own(), Vec::new());
+            let learnt = own.learn(&redo, |topic| {
+                asked.push(topic.to_owned());
+                Ok(count)
+            });
+            assert!(learnt.is_ok() && asked.iter().all(|topic| topic == "shop.results"), "{asked:?}");
+            // The topic of others is refused in any case, but the partition is looked at first.
+            assert_eq!(reason(own.check(&redo)).contains("shop.results"), names_it, "{count:?}");
         }
     }
 

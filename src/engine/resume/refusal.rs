@@ -219,12 +219,11 @@ pub enum Refusal {
     /// What the sink keeps for Kafka cannot be read.
     #[error("the redo in the sink's row cannot be read: {0}; start the release that wrote it or a later one")]
     RedoUnreadable(format::Error),
-    /// What the sink keeps for Kafka is not what this task has written.
+    /// This task cannot have written what the sink keeps for Kafka.
     #[error(
-        "the redo in the sink's row is not one that this task can have written: {reason}; nothing of it was written to \
-         Kafka: if the topology's topics were renamed before Kafka had its last transaction, give them their former \
-         names until it has; otherwise somebody else writes ratchet's table position: take that right away, and \
-         {ANEW_WITH_SINK}"
+        "this task cannot have written the redo in the sink's row: {reason}; nothing of it was written to Kafka. If the \
+         topology's topics were renamed before Kafka had the last transaction, start once with the former names. If not, \
+         something else may have written ratchet's table position: revoke that right, and {ANEW_WITH_SINK}"
     )]
     RedoForeign {
         /// What is wrong with it.

@@ -111,7 +111,7 @@ impl CallMetrics {
         self.held.set(i64::from(is_held));
     }
 
-    /// Whether a function keeps the lane's handlers from their thread.
+    /// Whether a handler blocks the lane's handlers.
     pub fn blocked(&mut self, is_blocked: bool) {
         self.blocked.set(i64::from(is_blocked));
     }

@@ -151,7 +151,7 @@ impl Metrics {
         self.families.requests.route(route)
     }
 
-    /// What is counted of a bound on clients of the proxy, which is this.
+    /// The metrics of a bound on clients of the proxy.
     pub fn bound(&self, name: &str, max: usize) -> BoundMetrics {
         self.families.requests.bound(name, max)
     }
@@ -394,7 +394,7 @@ impl Families {
             handlers_blocked: int_gauge(
                 &registry,
                 "ratchet_handlers_blocked",
-                "Lanes whose handlers wait since one of them blocks their thread.",
+                "Lanes with a handler that blocks its thread.",
                 TOPOLOGY,
             ),
             sink_held: int_gauge(

@@ -47,14 +47,14 @@ impl Families {
             bound_max: int_gauge(
                 registry,
                 "ratchet_http_bound_max",
-                "How much there is for all clients together: what is set, or what the system has descriptors for.",
+                "The bound for all clients together, as set or as reduced to fit the limit of open files.",
                 BOUND,
             ),
-            bound_used: int_gauge(registry, "ratchet_http_bound_used", "How much of that is taken.", BOUND),
+            bound_used: int_gauge(registry, "ratchet_http_bound_used", "How much of the bound is taken.", BOUND),
             bound_refusals: counter(
                 registry,
                 "ratchet_http_bound_refusals_total",
-                "How often there was no room, or a client had its share.",
+                "Refusals because the bound, or a client's share of it, was taken.",
                 BOUND,
             ),
             upstream_duration: histogram_by(
@@ -169,19 +169,19 @@ impl Drop for OneConnection {
     }
 }
 
-/// What is counted of a bound on clients.
+/// Metrics of a bound on clients.
 pub struct BoundMetrics {
     used: IntGauge,
     refusals: IntCounter,
 }
 
 impl BoundMetrics {
-    /// So much of it is taken.
+    /// This much of it is taken.
     pub fn used(&self, used: usize) {
         self.used.set(i64::try_from(used).unwrap_or(i64::MAX));
     }
 
-    /// So many more were refused.
+    /// This many more refusals.
     pub fn refused(&self, count: u64) {
         self.refusals.inc_by(count);
     }

@@ -102,16 +102,16 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "connections_max",
         Type::Integer("a whole number from 1 to 1000000", 1, 1_000_000),
         "connections_max: 1024",
-        "how many connections of clients are open at once. For another one the connection is closed that has been idle for \
-         the longest; while all are at work it waits",
+        "how many connections of clients are open at once. Beyond that, the connection that has been idle longest is closed \
+         for a new one; while all are at work, new ones wait",
     )
     .or(Omitted::Is("1024")),
     Key::optional(
         "requests_max",
         Type::Integer("a whole number from 1 to 1000000", 1, 1_000_000),
         "requests_max: 2048",
-        "how many requests are on their way at once, until their answers have ended, with a key or without, web sockets \
-         included: each may take a connection to the service. More are refused with 503",
+        "how many requests are in progress at once, with a key or without, web sockets included: each may need a connection to \
+         the service. More are refused with 503",
     )
     .or(Omitted::Is("2048")),
     Key::optional(
@@ -126,26 +126,25 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "bodies_bytes_max",
         Type::Size("a size from 1B to 64GiB"),
         "bodies_bytes_max: 256MiB",
-        "how much the bodies of requests under a key, and of their answers until they are sent, take in memory together, \
-         requests and answers that are given again three quarters of it at most. A request that does not fit, or whose \
-         answer does not that is to be given again, is refused with 503, but at least one always fits; of a first answer \
-         that does not fit its digest is remembered",
+        "the memory for the bodies of requests under a key and of their answers until they are sent; requests and replays \
+         take three quarters of it at most. A request or a replay that does not fit is refused with 503, but one always \
+         fits. A first answer that does not fit is given, and only its digest is remembered",
     )
     .or(Omitted::Is("256MiB")),
     Key::optional(
         "shares",
         words!["address", "none"],
         "shares: none",
-        "who has a [share](#shares) of these four bounds: each client's `address`, with `trust_forwarded` the one that \
-         `X-Forwarded-For` names last, or nobody (`none`)",
+        "who has a [share](#shares) of these four bounds: each client's `address` (with `trust_forwarded`, the last address in \
+         `X-Forwarded-For`), or `none`",
     )
     .or(Omitted::Is("address")),
     Key::optional(
         "body_rate_min",
         Type::Size("a size from 1B to 1MiB"),
         "body_rate_min: 1KiB",
-        "how much of a body under a key has to come in a second, on average after the first `idle_timeout`, and how much of \
-         any answer its client has to take",
+        "how fast, in bytes a second on average after the first `idle_timeout`, a body under a key must arrive and a client \
+         must read an answer",
     )
     .or(Omitted::Is("1KiB")),
     Key::optional(
@@ -167,7 +166,7 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         Type::Duration,
         "idle_timeout: 60s",
         "how long a client's connection is kept without a request, how long the next piece of a request's body may take, \
-         and how long a client may take nothing of what is written to it, by HTTP/2 of each answer",
+         and how long a client may read nothing, with HTTP/2 nothing of an answer",
     )
     .or(Omitted::Is("60s")),
     Key::optional(

@@ -63,15 +63,15 @@ pub struct Config {
 pub struct Bounds {
     /// Open connections.
     pub connections_max: usize,
-    /// Requests that are on their way.
+    /// Requests in progress.
     pub requests_max: usize,
     /// Requests under a key that are at work.
     pub at_work_max: usize,
     /// Bytes of their bodies, and of their answers' until they are sent, together.
     pub bodies_bytes_max: usize,
-    /// Whether each address has its share of all these.
+    /// Whether each address has a share of these bounds.
     pub has_shares: bool,
-    /// Bytes in a second at which a body that is held has to come, and an answer to be taken.
+    /// The minimum rate, in bytes a second, at which a body under a key arrives and an answer is read.
     pub body_rate_min: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,

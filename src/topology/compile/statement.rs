@@ -142,15 +142,15 @@ impl Compiler<'_> {
         self.mistake(spec.sql.place, message, label, help);
     }
 
-    /// What is to have so many rows has any.
+    /// `expect_rows` needs a statement of which PostgreSQL reports the number of rows.
     fn check_expected(&mut self, spec: &StatementSpec, statement: &sql::Statement) {
         let Some(expected) = &spec.expect_rows else { return };
         let word = statement.first.as_ref().map_or("", |(word, _)| word.as_str());
         if matches!(word, "truncate" | "call" | "notify") {
             let message =
-                format!("`expect_rows`, and of a `{}` nobody knows how many rows it changes", word.to_uppercase());
-            let help = "remove it, or have a function raise what is wrong: `select f($1)`";
-            self.mistake(expected.place, message, "it would never be true", help);
+                format!("`expect_rows` with a `{}`, whose rows PostgreSQL does not count", word.to_uppercase());
+            let help = "remove it, or have a function raise an error: `select f($1)`";
+            self.mistake(expected.place, message, "there is no number to compare it with", help);
         }
     }
 

@@ -139,8 +139,7 @@ pub static STATEMENT: Mapping = Mapping::of(&[
         "expect_rows",
         Type::Integer("a number from 0 to 1000000", 0, EXPECT_ROWS_MAX),
         "expect_rows: 1",
-        "how many rows it has to change (a `select`: to return); a record with which it does not is refused \
-         (`on_rejected`)",
+        "how many rows it has to change (a `select`: to return); with any other number the record is rejected (`on_rejected`)",
     )
     .or(Omitted::Words("any number")),
 ]);

@@ -9,7 +9,8 @@ use kafka_protocol::messages::{BrokerId, ProducerId, TopicName};
 use kafka_protocol::protocol::StrBytes;
 
 use super::batches;
-use super::speech::{encode, leading};
+use super::frames::encode;
+use super::speech::leading;
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, Time};
 
 /// A partition to be read.

@@ -13,16 +13,21 @@ use std::collections::{BTreeMap, VecDeque};
 use ratchet::cluster::kafka::wire::brokers::Link;
 
 use self::fetching::Fetch;
-use self::speech::{Incoming, Reply};
+use self::frames::Incoming;
+use self::speech::Reply;
 use crate::kafka::{MS, SECOND, Time};
 use crate::world::{Fate, SILENCE, State};
 
+#[path = "../wire/answers.rs"]
+mod answers;
 #[path = "../wire/batch.rs"]
 #[allow(dead_code, reason = "shared with the wire's own simulation")]
 mod batch;
 mod batches;
 mod client;
 mod fetching;
+#[path = "../wire/frames.rs"]
+mod frames;
 mod speech;
 
 pub use client::Nets;
@@ -146,7 +151,7 @@ impl State {
             return;
         }
         let incoming = Incoming::read(&frame).expect("the client sends requests");
-        let (there, what, now) = (self.latency(), incoming.name(), self.now());
+        let (there, what, now) = (self.latency(), speech::name(&incoming), self.now());
         let fate = match self.fate() {
             Fate::Silenced if what != "end commit" => Fate::ResponseLost,
             Fate::Late if matches!(what, "fetch" | "find out" | "epoch ends") => Fate::RequestLost,
@@ -226,7 +231,7 @@ impl State {
 
     fn carry_out(&mut self, end: End, sent: &Sent) {
         let incoming = Incoming::read(&sent.frame).expect("it was read before");
-        let (what, process) = (incoming.name(), self.links.clients[end.0].process);
+        let (what, process) = (speech::name(&incoming), self.links.clients[end.0].process);
         let answer = speech::handle(&mut self.broker, &incoming).expect("the client's requests make sense");
         let bytes = match answer.reply {
             Reply::Now(bytes) => bytes,

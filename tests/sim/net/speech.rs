@@ -2,11 +2,6 @@
 //!
 //! All brokers are one here, which leads everything and coordinates everything. A role that is away is refused.
 
-use bytes::{Bytes, BytesMut};
-use kafka_protocol::messages::add_partitions_to_txn_response::{
-    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResponse, AddPartitionsToTxnTopicResult,
-};
-use kafka_protocol::messages::api_versions_response::{ApiVersion, ApiVersionsResponse, FinalizedFeatureKey};
 use kafka_protocol::messages::metadata_response::{
     MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -17,20 +12,17 @@ use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
 };
-use kafka_protocol::messages::txn_offset_commit_response::{
-    TxnOffsetCommitResponse, TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
-};
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, ApiKey, BrokerId, EndTxnRequest,
-    EndTxnResponse, FetchRequest, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest,
-    InitProducerIdResponse, MetadataRequest, OffsetForLeaderEpochRequest, ProduceRequest, ProducerId, RequestHeader,
-    ResponseHeader, TopicName, TxnOffsetCommitRequest,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ApiKey,
+    ApiVersionsResponse, BrokerId, EndTxnRequest, EndTxnResponse, FetchRequest, FindCoordinatorRequest,
+    FindCoordinatorResponse, InitProducerIdRequest, InitProducerIdResponse, MetadataRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, TopicName, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
 
 use super::batch::Batch;
-use super::batches;
 use super::fetching::Fetch;
+use super::frames::{Incoming, decode, encode, text};
+use super::{answers, batches};
 use crate::kafka::{Broker, Code, Committed, Identity, MS, Partition, Protocol, Time};
 use crate::lies::{Lie, is_told};
 
@@ -61,45 +53,19 @@ const OFFERED: &[(ApiKey, i16, i16)] = &[
     (ApiKey::TxnOffsetCommit, 0, 4),
 ];
 
-/// A request that was read from a connection.
-pub struct Incoming {
-    pub api: ApiKey,
-    version: i16,
-    pub correlation: i32,
-    body: Bytes,
-}
-
-impl Incoming {
-    /// A frame without its length; `None` if it is no request.
-    pub fn read(frame: &[u8]) -> Option<Self> {
-        let number = |at: usize| Some(i16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
-        let (api, version) = (ApiKey::try_from(number(0)?).ok()?, number(2)?);
-        let mut body = Bytes::copy_from_slice(frame);
-        let header = RequestHeader::decode(&mut body, api.request_header_version(version)).ok()?;
-        Some(Self { api, version, correlation: header.correlation_id, body })
-    }
-
-    /// Its body, if there is nothing else.
-    fn decode<R: Decodable>(&self) -> Option<R> {
-        let mut body = self.body.clone();
-        let request = R::decode(&mut body, self.version).ok()?;
-        body.is_empty().then_some(request)
-    }
-
-    /// What it asks for.
-    pub fn name(&self) -> &'static str {
-        match self.api {
-            ApiKey::InitProducerId => "init producer",
-            ApiKey::AddPartitionsToTxn => "add partitions",
-            ApiKey::AddOffsetsToTxn => "add offsets",
-            ApiKey::TxnOffsetCommit => "commit offsets",
-            ApiKey::Produce => "produce",
-            ApiKey::EndTxn if self.decode().is_some_and(|request: EndTxnRequest| request.committed) => "end commit",
-            ApiKey::EndTxn => "end abort",
-            ApiKey::Fetch => "fetch",
-            ApiKey::OffsetForLeaderEpoch => "epoch ends",
-            _ => "find out",
-        }
+/// What a request asks for.
+pub fn name(incoming: &Incoming) -> &'static str {
+    match incoming.api {
+        ApiKey::InitProducerId => "init producer",
+        ApiKey::AddPartitionsToTxn => "add partitions",
+        ApiKey::AddOffsetsToTxn => "add offsets",
+        ApiKey::TxnOffsetCommit => "commit offsets",
+        ApiKey::Produce => "produce",
+        ApiKey::EndTxn if decode(incoming).is_some_and(|request: EndTxnRequest| request.committed) => "end commit",
+        ApiKey::EndTxn => "end abort",
+        ApiKey::Fetch => "fetch",
+        ApiKey::OffsetForLeaderEpoch => "epoch ends",
+        _ => "find out",
     }
 }
 
@@ -115,19 +81,6 @@ pub enum Reply {
     Now(Vec<u8>),
     /// A fetch that waits for records.
     Later(Fetch),
-}
-
-/// A response with its header.
-pub fn encode<R: Encodable + HeaderVersion>(response: &R, correlation: i32, version: i16) -> Vec<u8> {
-    let mut bytes = BytesMut::new();
-    let header = ResponseHeader::default().with_correlation_id(correlation);
-    header.encode(&mut bytes, R::header_version(version)).expect("a header of this version");
-    response.encode(&mut bytes, version).expect("a response of this version");
-    bytes.to_vec()
-}
-
-fn text(text: &str) -> StrBytes {
-    StrBytes::from_string(text.to_owned())
 }
 
 /// Carries out one request, and notes what went wrong.
@@ -150,23 +103,23 @@ impl Speaker<'_> {
         let (correlation, version) = (incoming.correlation, incoming.version);
         let bytes = match incoming.api {
             ApiKey::ApiVersions => encode(&self.versions(), correlation, version),
-            ApiKey::Metadata => encode(&self.metadata(&incoming.decode()?), correlation, version),
-            ApiKey::OffsetForLeaderEpoch => encode(&self.epoch_ends(&incoming.decode()?), correlation, version),
+            ApiKey::Metadata => encode(&self.metadata(&decode(incoming)?), correlation, version),
+            ApiKey::OffsetForLeaderEpoch => encode(&self.epoch_ends(&decode(incoming)?), correlation, version),
             ApiKey::Fetch => {
-                let request = incoming.decode::<FetchRequest>()?;
+                let request = decode::<FetchRequest>(incoming)?;
                 return Some(Reply::Later(Fetch::of(&request, (correlation, version), self.broker.now)));
             }
-            ApiKey::Produce => encode(&self.produce(&incoming.decode()?), correlation, version),
+            ApiKey::Produce => encode(&self.produce(&decode(incoming)?), correlation, version),
             ApiKey::FindCoordinator => {
-                let _: FindCoordinatorRequest = incoming.decode()?;
+                let _: FindCoordinatorRequest = decode(incoming)?;
                 let found = FindCoordinatorResponse::default().with_node_id(BrokerId(NODE)).with_host(text(HOST));
                 encode(&found.with_port(PORT.into()), correlation, version)
             }
-            ApiKey::InitProducerId => encode(&self.init_producer(&incoming.decode()?), correlation, version),
-            ApiKey::AddPartitionsToTxn => encode(&self.add_partitions(&incoming.decode()?), correlation, version),
-            ApiKey::AddOffsetsToTxn => encode(&self.add_offsets(&incoming.decode()?), correlation, version),
-            ApiKey::TxnOffsetCommit => encode(&self.commit_offsets(&incoming.decode()?), correlation, version),
-            ApiKey::EndTxn => encode(&self.end_transaction(version, &incoming.decode()?), correlation, version),
+            ApiKey::InitProducerId => encode(&self.init_producer(&decode(incoming)?), correlation, version),
+            ApiKey::AddPartitionsToTxn => encode(&self.add_partitions(&decode(incoming)?), correlation, version),
+            ApiKey::AddOffsetsToTxn => encode(&self.add_offsets(&decode(incoming)?), correlation, version),
+            ApiKey::TxnOffsetCommit => encode(&self.commit_offsets(&decode(incoming)?), correlation, version),
+            ApiKey::EndTxn => encode(&self.end_transaction(version, &decode(incoming)?), correlation, version),
             _ => return None,
         };
         Some(Reply::Now(bytes))
@@ -187,18 +140,7 @@ impl Speaker<'_> {
     }
 
     fn versions(&self) -> ApiVersionsResponse {
-        let offered = |(api, from, to): &(ApiKey, i16, i16)| {
-            ApiVersion::default().with_api_key(*api as i16).with_min_version(*from).with_max_version(*to)
-        };
-        let level = if self.broker.coordinator.protocol == Protocol::V2 { 2 } else { 1 };
-        let feature = FinalizedFeatureKey::default()
-            .with_name(text("transaction.version"))
-            .with_max_version_level(level)
-            .with_min_version_level(level);
-        ApiVersionsResponse::default()
-            .with_api_keys(OFFERED.iter().map(offered).collect())
-            .with_finalized_features_epoch(1)
-            .with_finalized_features(vec![feature])
+        answers::versions(OFFERED.iter(), self.broker.coordinator.protocol == Protocol::V2)
     }
 
     fn metadata(&self, request: &MetadataRequest) -> MetadataResponse {
@@ -254,11 +196,8 @@ impl Speaker<'_> {
             ..0 => self.broker.init_producer(&id, timeout),
             producer => self.broker.raise_producer(&Identity { id, producer, epoch: request.producer_epoch }, timeout),
         };
-        let (producer, epoch) = made.unwrap_or((-1, -1));
-        InitProducerIdResponse::default()
-            .with_error_code(self.code(&made))
-            .with_producer_id(ProducerId(producer))
-            .with_producer_epoch(epoch)
+        let code = self.code(&made);
+        answers::opened(made.map_err(|_| code))
     }
 
     fn add_partitions(&mut self, request: &AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse {
@@ -273,16 +212,7 @@ impl Speaker<'_> {
             .flat_map(|topic| topic.partitions.iter().map(|number| Partition::new(topic.name.as_str(), *number)))
             .collect();
         let added = self.broker.add_partitions(&who, &partitions);
-        let code = self.code(&added);
-        let of = |number: &i32| {
-            AddPartitionsToTxnPartitionResult::default().with_partition_index(*number).with_partition_error_code(code)
-        };
-        let results = topics.iter().map(|topic| {
-            AddPartitionsToTxnTopicResult::default()
-                .with_name(topic.name.clone())
-                .with_results_by_partition(topic.partitions.iter().map(of).collect())
-        });
-        AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results.collect())
+        answers::added(request, self.code(&added))
     }
 
     fn add_offsets(&mut self, request: &AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse {
@@ -311,16 +241,7 @@ impl Speaker<'_> {
         let (offsets, membership): (Vec<_>, _) = (offsets.collect(), (&*request.member_id, request.generation_id));
         let group = request.group_id.as_str().into();
         let kept = self.broker.commit_offsets_transactional(&who, &group, membership, &offsets);
-        let code = self.code_of_write(&kept);
-        let topics = request.topics.iter().map(|topic| {
-            let partitions = topic.partitions.iter().map(|partition| {
-                TxnOffsetCommitResponsePartition::default()
-                    .with_partition_index(partition.partition_index)
-                    .with_error_code(code)
-            });
-            TxnOffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions.collect())
-        });
-        TxnOffsetCommitResponse::default().with_topics(topics.collect())
+        answers::kept(request, self.code_of_write(&kept))
     }
 
     fn end_transaction(&mut self, version: i16, request: &EndTxnRequest) -> EndTxnResponse {
@@ -333,10 +254,8 @@ impl Speaker<'_> {
             true => Ok(who.epoch),
             false => self.broker.end_transaction(&who, request.committed),
         };
-        let response = EndTxnResponse::default().with_error_code(self.code(&ended));
-        let known = ended.ok().filter(|_| version >= 5).map(|epoch| (who.producer, epoch));
-        let (producer, epoch) = known.unwrap_or((-1, -1));
-        response.with_producer_id(ProducerId(producer)).with_producer_epoch(epoch)
+        let next = ended.ok().filter(|_| version >= 5).map(|epoch| (who.producer, epoch));
+        answers::ended(self.code(&ended), next)
     }
 
     fn produce(&mut self, request: &ProduceRequest) -> ProduceResponse {

@@ -1,7 +1,5 @@
-//! A broker's requests and responses, as bytes.
+//! What becomes of a broker's requests.
 
-use bytes::{Bytes, BytesMut};
-use kafka_protocol::messages::api_versions_response::{ApiVersion, ApiVersionsResponse, FinalizedFeatureKey};
 use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse,
 };
@@ -12,14 +10,14 @@ use kafka_protocol::messages::offset_for_leader_epoch_response::{
     EpochEndOffset, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult,
 };
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, BrokerId, FetchRequest, FetchResponse, ListOffsetsRequest, MetadataRequest,
-    OffsetForLeaderEpochRequest, RequestHeader, ResponseHeader, TopicName,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, BrokerId, FetchRequest, FetchResponse, ListOffsetsRequest,
+    MetadataRequest, OffsetForLeaderEpochRequest, TopicName,
 };
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
 
 use super::cluster::{Cluster, LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED, Topic, UNKNOWN_TOPIC_OR_PARTITION};
 use super::fetching::Fetch;
-use super::transactions;
+use super::frames::{Incoming, decode, encode, text};
+use super::{answers, transactions};
 
 /// What the brokers offer: key and versions. Fetch begins where Kafka 4.0 does.
 pub const OFFERED: &[(ApiKey, i16, i16)] = &[
@@ -32,25 +30,6 @@ pub const OFFERED: &[(ApiKey, i16, i16)] = &[
 
 const UNSUPPORTED_VERSION: i16 = 35;
 
-/// A request that was read from a connection.
-pub struct Incoming {
-    pub api: ApiKey,
-    pub version: i16,
-    pub correlation: i32,
-    pub body: Bytes,
-}
-
-impl Incoming {
-    /// A frame without its length; `None` if it is no request: the broker closes the connection.
-    pub fn read(frame: &[u8]) -> Option<Self> {
-        let number = |at: usize| Some(i16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
-        let (api, version) = (ApiKey::try_from(number(0)?).ok()?, number(2)?);
-        let mut body = Bytes::copy_from_slice(frame);
-        let header = RequestHeader::decode(&mut body, api.request_header_version(version)).ok()?;
-        Some(Self { api, version, correlation: header.correlation_id, body })
-    }
-}
-
 /// What becomes of a request.
 pub enum Reply {
     /// A response, without its length.
@@ -59,27 +38,6 @@ pub enum Reply {
     Later(Fetch),
     /// The connection is closed.
     Close,
-}
-
-/// A response with its header.
-pub fn encode<R: Encodable + HeaderVersion>(response: &R, correlation: i32, version: i16) -> Vec<u8> {
-    let mut bytes = BytesMut::new();
-    let header = ResponseHeader::default().with_correlation_id(correlation);
-    header.encode(&mut bytes, R::header_version(version)).expect("a header of this version");
-    response.encode(&mut bytes, version).expect("a response of this version");
-    bytes.to_vec()
-}
-
-/// A request's body, if there is nothing else.
-pub fn decode<R: Decodable>(incoming: &Incoming) -> Option<R> {
-    let mut body = incoming.body.clone();
-    let request = R::decode(&mut body, incoming.version).ok()?;
-    // What follows a request is a mistake of the client's.
-    body.is_empty().then_some(request)
-}
-
-fn text(text: &str) -> StrBytes {
-    StrBytes::from_string(text.to_owned())
 }
 
 impl Cluster {
@@ -199,18 +157,7 @@ impl Cluster {
     }
 
     fn versions(&self) -> ApiVersionsResponse {
-        let offered = |(api, from, to): &(ApiKey, i16, i16)| {
-            ApiVersion::default().with_api_key(*api as i16).with_min_version(*from).with_max_version(*to)
-        };
-        let level = if self.transactions.coordinator.is_v2 { 2 } else { 1 };
-        let feature = FinalizedFeatureKey::default()
-            .with_name(text("transaction.version"))
-            .with_max_version_level(level)
-            .with_min_version_level(level);
-        ApiVersionsResponse::default()
-            .with_api_keys(self.offered().map(offered).collect())
-            .with_finalized_features_epoch(1)
-            .with_finalized_features(vec![feature])
+        answers::versions(self.offered(), self.transactions.coordinator.is_v2)
     }
 
     fn offered(&self) -> impl Iterator<Item = &'static (ApiKey, i16, i16)> {

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
-use super::broker::{Incoming, Reply, encode};
+use super::broker::Reply;
 use super::client::brokers::{Act, Brokers, Link};
 use super::cluster::Cluster;
 use super::fetching::Fetch;
+use super::frames::{Incoming, encode};
 use super::random::Random;
 
 /// A client of the brokers, and one of its links.

@@ -3,7 +3,8 @@
 //! - `batch`: record batches as brokers keep them, encoded and decoded apart from the client's own code
 //! - `log`: a partition: batches, markers, aborted transactions, leaders' epochs, compaction, retention, truncation
 //! - `cluster`: brokers, who leads what and who still believes it does
-//! - `broker`: requests and responses; `sessions`: fetch sessions; `fetching`: what a fetch reads
+//! - `frames`, `answers`: requests and responses as bytes, which the engine's simulation shares
+//! - `broker`: what becomes of requests; `sessions`: fetch sessions; `fetching`: what a fetch reads
 //! - `links`: between clients and brokers: delays, cuts at any byte, late copies of requests; `net`: one client on them
 //! - `scenarios`: single situations of the fetcher, on a `rig`
 //! - `reading`: seeds of the fetcher; `writing`: what is written meanwhile; `judge`: whether what is handed on is right
@@ -20,11 +21,13 @@ use std::ops::Range;
 /// The client under test.
 pub use crate::cluster::kafka::wire as client;
 
+pub mod answers;
 pub mod batch;
 pub mod broker;
 pub mod cluster;
 pub mod coordinator;
 pub mod fetching;
+pub mod frames;
 pub mod judge;
 pub mod links;
 pub mod log;

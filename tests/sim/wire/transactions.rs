@@ -4,24 +4,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kafka_protocol::messages::add_partitions_to_txn_response::{
-    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResponse, AddPartitionsToTxnTopicResult,
-};
-use kafka_protocol::messages::txn_offset_commit_response::{
-    TxnOffsetCommitResponse, TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
-};
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, ApiKey, BrokerId, EndTxnRequest,
-    EndTxnResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest, InitProducerIdResponse,
-    ProducerId, TxnOffsetCommitRequest,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ApiKey,
+    BrokerId, EndTxnRequest, EndTxnResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest,
+    InitProducerIdResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 
-use super::broker::{Incoming, decode, encode};
+use super::answers;
 use super::cluster::Cluster;
 use super::coordinator::{
     Coordinator, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, Marker, PRODUCER_FENCED, TRANSACTION_ABORTABLE, Target, Who,
 };
+use super::frames::{Incoming, decode, encode};
 use super::producing::LAGS;
 use super::random::Random;
 
@@ -257,12 +252,7 @@ impl Cluster {
         let init = transactions
             .seat(Seat::Transactions, node, now)
             .and_then(|()| transactions.coordinator.init(&id, known, timeout));
-        match init {
-            Ok(who) => InitProducerIdResponse::default()
-                .with_producer_id(ProducerId(who.producer))
-                .with_producer_epoch(who.epoch),
-            Err(code) => InitProducerIdResponse::default().with_error_code(code),
-        }
+        answers::opened(init.map(|who| (who.producer, who.epoch)))
     }
 
     fn add_partitions(
@@ -282,16 +272,7 @@ impl Cluster {
         let added = transactions
             .seat(Seat::Transactions, node, now)
             .and_then(|()| transactions.coordinator.add(&id, who, targets, now));
-        let code = added.err().unwrap_or(0);
-        let of = |number: &i32| {
-            AddPartitionsToTxnPartitionResult::default().with_partition_index(*number).with_partition_error_code(code)
-        };
-        let results = topics.iter().map(|topic| {
-            AddPartitionsToTxnTopicResult::default()
-                .with_name(topic.name.clone())
-                .with_results_by_partition(topic.partitions.iter().map(of).collect())
-        });
-        AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results.collect())
+        answers::added(request, added.err().unwrap_or(0))
     }
 
     fn add_offsets(&mut self, node: i32, request: &AddOffsetsToTxnRequest, now: u64) -> AddOffsetsToTxnResponse {
@@ -307,16 +288,7 @@ impl Cluster {
     fn commit_offsets(&mut self, node: i32, request: &TxnOffsetCommitRequest, now: u64) -> TxnOffsetCommitResponse {
         let transactions = &mut self.transactions;
         let kept = transactions.seat(Seat::Groups, node, now).and_then(|()| transactions.keep_offsets(request));
-        let code = kept.err().unwrap_or(0);
-        let topics = request.topics.iter().map(|topic| {
-            let partitions = topic.partitions.iter().map(|partition| {
-                TxnOffsetCommitResponsePartition::default()
-                    .with_partition_index(partition.partition_index)
-                    .with_error_code(code)
-            });
-            TxnOffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions.collect())
-        });
-        TxnOffsetCommitResponse::default().with_topics(topics.collect())
+        answers::kept(request, kept.err().unwrap_or(0))
     }
 
     fn end_txn(&mut self, node: i32, version: i16, request: &EndTxnRequest, now: u64) -> EndTxnResponse {
@@ -325,15 +297,8 @@ impl Cluster {
         let ended = transactions
             .seat(Seat::Transactions, node, now)
             .and_then(|()| transactions.coordinator.end(&request.transactional_id, who, request.committed));
-        match ended {
-            Ok(next) if version >= 5 => {
-                EndTxnResponse::default().with_producer_id(ProducerId(next.producer)).with_producer_epoch(next.epoch)
-            }
-            ended => EndTxnResponse::default()
-                .with_error_code(ended.err().unwrap_or(0))
-                .with_producer_id(ProducerId(-1))
-                .with_producer_epoch(-1),
-        }
+        let next = ended.ok().filter(|_| version >= 5).map(|next| (next.producer, next.epoch));
+        answers::ended(ended.err().unwrap_or(0), next)
     }
 
     /// Writes one of the markers that wait, if there is a leader to write it to. Whether one was written.

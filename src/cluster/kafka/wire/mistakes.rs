@@ -1,8 +1,8 @@
 //! Deliberate mistakes, by which the simulation's judges are judged: each has to be noticed.
 //!
-//! They are to the wire what `src/sabotage.rs` is to the engine. The wire's own simulation notices all of them, the
-//! engine's those that can go wrong between a lane and one broker. They exist in tests and with the feature `sabotage` only; else
-//! `is_on` is `false` at compile time.
+//! They are to the wire what `src/sabotage.rs` is to the engine. The wire's own simulation notices all of them, the engine's
+//! simulation those that show between a lane and a single broker. They exist only in tests and with the feature `sabotage`;
+//! otherwise `is_on` is `false` at compile time.
 
 macro_rules! mistakes {
     ($($(#[doc = $whose:literal])+ $all:ident { $($(#[doc = $meaning:literal])+ $name:ident,)+ })+) => {

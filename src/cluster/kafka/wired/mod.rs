@@ -28,7 +28,7 @@ mod tls;
 mod trouble;
 
 pub use batch::Batch;
-use network::Ground;
+use network::Transport;
 pub use network::{Network, Networks};
 pub use producer::{Membership, Producer};
 pub use reader::Reader;
@@ -44,16 +44,16 @@ pub struct ClientSettings {
     brokers: Arc<Settings>,
     /// The brokers to begin with.
     bootstrap: Vec<Address>,
-    /// What clients run on.
-    ground: Ground,
+    /// How clients reach them.
+    transport: Transport,
     /// Who gets tokens for logins that need them.
     tokens: Option<Arc<Source>>,
 }
 
 impl ClientSettings {
-    /// Clients that run in a simulation.
+    /// Settings of clients that run in a simulation.
     pub fn simulated(brokers: Settings, bootstrap: Vec<Address>, networks: Arc<dyn Networks>) -> Self {
-        Self { brokers: Arc::new(brokers), bootstrap, ground: Ground::Simulated(networks), tokens: None }
+        Self { brokers: Arc::new(brokers), bootstrap, transport: Transport::Simulated(networks), tokens: None }
     }
 
     /// A client that has not connected yet.
@@ -62,12 +62,12 @@ impl ClientSettings {
             tokens.begin();
         }
         let (brokers, bootstrap) = (Arc::clone(&self.brokers), self.bootstrap.clone());
-        match &self.ground {
-            Ground::Sockets { tls, settings, contact } => {
+        match &self.transport {
+            Transport::Sockets { tls, settings, contact } => {
                 let edge = Edge::new(tls.clone(), *settings).sharing(contact);
                 (Box::new(edge), Brokers::new(brokers, bootstrap))
             }
-            Ground::Simulated(networks) => {
+            Transport::Simulated(networks) => {
                 let (network, seed) = networks.open();
                 (network, Brokers::seeded(brokers, bootstrap, seed))
             }

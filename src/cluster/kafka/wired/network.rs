@@ -1,4 +1,4 @@
-//! What a client of brokers runs on: the time, and connections.
+//! Clocks and connections of a client of brokers: the machine's, or a simulation's.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::super::wire::brokers::Brokers;
 use super::super::wire::edge::{Edge, SocketSettings};
 use crate::cluster::Contact;
 
-/// What one client runs on.
+/// The clock and the connections of one client.
 pub trait Network: Send {
     /// The present.
     fn now(&self) -> Instant;
@@ -24,15 +24,15 @@ pub trait Network: Send {
     fn wake_by(&mut self, bell: UnixStream);
 }
 
-/// Gives each client what it runs on, and a seed for what it draws.
+/// Opens a [`Network`] for each client.
 pub trait Networks: Send + Sync {
-    /// For one client.
+    /// The network of a new client, and the seed of its random numbers.
     fn open(&self) -> (Box<dyn Network>, u64);
 }
 
-/// What clients run on.
+/// How clients reach brokers.
 #[derive(Clone)]
-pub(super) enum Ground {
+pub(super) enum Transport {
     /// The machine's sockets and clocks.
     Sockets {
         /// TLS, if it is spoken.

@@ -29,7 +29,7 @@ mod driven;
 mod slots;
 mod words;
 
-/// What proves that whoever commits offsets is a member of their group.
+/// Proof of membership in the group whose offsets are committed.
 pub trait Membership: Send {
     /// As the group's coordinator checks it.
     fn group(&self) -> Group;

@@ -24,7 +24,7 @@ use super::super::wire::login::Login;
 use super::super::wire::records::{Codec, Packer};
 use super::super::wire::writer::WriteSettings;
 use super::tls::{self, TlsProperties};
-use super::{Accepted, ClientSettings, Ground};
+use super::{Accepted, ClientSettings, Transport};
 use crate::cluster::MISSING_WAIT;
 
 mod given;
@@ -159,8 +159,8 @@ fn connecting(given: &Given<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) ->
     };
     let tls = if speaks_tls { Some(tls.by(tls_properties(given)?)?) } else { None };
     let tokens = given.tokens().filter(|_| matches!(brokers.login, Login::OAuth(_))).cloned();
-    let ground = Ground::Sockets { tls, settings: sockets(given)?, contact: Arc::clone(given.contact()) };
-    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, ground, tokens })
+    let transport = Transport::Sockets { tls, settings: sockets(given)?, contact: Arc::clone(given.contact()) };
+    Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, transport, tokens })
 }
 
 fn sockets(given: &Given<'_>) -> Result<SocketSettings, Unsupported> {

@@ -8,16 +8,16 @@ use crate::effect::call::{Answer, Class, Now, OnInDoubt, OnUnavailable, Policy, 
 
 /// How often an attempt may find another one of its key under way before the call is in doubt.
 pub const IN_PROGRESS_MAX: u32 = 5;
-/// How often at least a call has to be refused at the door while others are let in before that is its record's fault. Once
-/// it may be by chance: the others' last answers cross the first refusal after a secret has become invalid.
+/// The least number of refusals beside successes of other calls that make a refusal the record's fault. A single one may be
+/// chance: after a secret has become invalid, the last successes of other calls may arrive after the first refusal.
 const REFUSED_MIN: u32 = 2;
 
 /// What it takes to see what an attempt has come to.
 pub(super) struct Attempt<'a> {
     pub(super) policy: &'a Policy,
     pub(super) now: Now,
-    /// Whether no answer since the end of the attempt before shows that the provider is alive, or, where this one holds,
-    /// that it lets others in.
+    /// Whether no answer since the end of the previous attempt shows that the provider is alive, or, for a refusal, that
+    /// other calls succeed.
     pub(super) is_down: bool,
     pub(super) draw: Draw<'a>,
 }
@@ -89,8 +89,8 @@ impl Attempt<'_> {
         Call { not_before, ..call }.ready()
     }
 
-    /// The provider lets nothing in, as long as nothing else shows that it does. If others were let in since the attempt
-    /// before, it is this record that it does not let in, and that is not asked for ever.
+    /// Holds the lane while no other call succeeds. If another call has succeeded since this record's previous attempt, the
+    /// refusal is about this record, and the attempt counts.
     fn hold(self, call: Call, retry_after: Option<RetryAfter>) -> (Call, Action) {
         let (is_first, failed) = (call.failed == 0, call.failed.saturating_add(1));
         if is_first || self.is_down {

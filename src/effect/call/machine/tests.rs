@@ -336,7 +336,7 @@ fn wrong_secret_holds_and_costs_no_attempts() {
     for policy in [keyed(), keyless()] {
         let mut driven = Driven::reserved(policy);
         for number in 0..10 {
-            // Whether others are let in is not known of the first one.
+            // At the first refusal it is not known whether other calls succeed.
             let action = driven.answer(status(401), number > 0);
             assert_eq!(action, Action::Hold(driven.now.monotonic + SECOND * 30));
         }
@@ -346,12 +346,12 @@ fn wrong_secret_holds_and_costs_no_attempts() {
 }
 
 #[test]
-fn record_that_is_refused_at_the_door_while_others_are_let_in_is_rejected() {
+fn record_that_is_refused_while_other_calls_succeed_is_rejected() {
     for policy in [keyed(), keyless()] {
         for code in [401, 403, 407, 301, 307, 308] {
             let mut driven = Driven::reserved(policy.clone());
             assert!(matches!(driven.answer(status(code), false), Action::Hold(_)), "{code}");
-            // What happens while nobody is let in does not count.
+            // While no other call succeeds, an attempt does not count.
             assert!(matches!(driven.answer(status(code), true), Action::Hold(_)), "{code}");
             let wait = SECOND * 4;
             assert_eq!(driven.answer(status(code), false), Action::SendAt(driven.now.monotonic + wait), "{code}");
@@ -362,9 +362,9 @@ fn record_that_is_refused_at_the_door_while_others_are_let_in_is_rejected() {
     }
 }
 
-/// A secret has become invalid, and the others' last answers cross the first refusal.
+/// A secret has become invalid, and the last successes of other calls arrive after the first refusal.
 #[test]
-fn one_refusal_beside_others_that_are_let_in_rejects_nothing() {
+fn single_refusal_beside_successes_rejects_nothing() {
     let mut driven = Driven::reserved(Policy { retry: Retry { attempts: 1, ..retry() }, ..keyed() });
     assert!(matches!(driven.answer(status(401), false), Action::Hold(_)));
     assert!(matches!(driven.answer(status(401), false), Action::SendAt(_)));
@@ -373,7 +373,7 @@ fn one_refusal_beside_others_that_are_let_in_rejects_nothing() {
 }
 
 #[test]
-fn refusal_at_the_door_after_an_attempt_that_may_have_acted_is_in_doubt() {
+fn refusal_after_an_attempt_that_may_have_acted_is_in_doubt() {
     for (policy, answer) in [(keyed(), Answer::Lost), (keyed(), status(303)), (retrying(keyless()), Answer::Lost)] {
         let expected = match policy.on_in_doubt {
             OnInDoubt::Retry => Outcome::Unavailable,

@@ -60,12 +60,12 @@ fn refused(set: &[(&str, &str)]) -> String {
 }
 
 fn sockets(client: &ClientSettings) -> SocketSettings {
-    let Ground::Sockets { settings, .. } = &client.ground else { panic!("it is simulated") };
+    let Transport::Sockets { settings, .. } = &client.transport else { panic!("it is simulated") };
     *settings
 }
 
 fn tls(client: &ClientSettings) -> Option<&Arc<rustls::ClientConfig>> {
-    let Ground::Sockets { tls, .. } = &client.ground else { panic!("it is simulated") };
+    let Transport::Sockets { tls, .. } = &client.transport else { panic!("it is simulated") };
     tls.as_ref()
 }
 
