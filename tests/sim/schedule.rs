@@ -298,7 +298,7 @@ impl Run<'_> {
                     }
                 }
                 Event::Marker => self.write_marker(),
-                Event::Net => self.world.lock().serve(),
+                Event::Net => mistakes::during(|| self.world.lock().serve()),
                 Event::Later => {
                     let mut state = self.world.lock();
                     let (_, (what, request)) = state.later.pop_first().expect("checked before");

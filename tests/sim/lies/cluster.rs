@@ -15,7 +15,7 @@ use crate::client::{self, Batch, Metadata, Sim, Waits};
 use crate::judge::called::reserved_in;
 use crate::kafka::Isolation;
 
-use super::{Lie, is_told};
+use super::{ANYBODY, Lie, is_told};
 
 /// The cluster that the engine runs on.
 #[derive(Clone)]
@@ -183,8 +183,8 @@ impl cluster::Member for Member {
 
     fn metadata(&self) -> Result<Metadata, Error> {
         if is_told(Lie::UnjoinedMembership) || settles_for_anybody() {
-            let (group, member) = (self.group.clone(), "".into());
-            return Ok(Metadata { group, member, generation: -1, epochs: Arc::default() });
+            let (group, epochs) = (self.group.clone(), Arc::default());
+            return Ok(Metadata { group, member: ANYBODY.into(), generation: 0, epochs });
         }
         let Metadata { group, member, generation, epochs } = self.inner.metadata()?;
         let (member, generation) = match is_told(Lie::StaleGeneration) {
@@ -324,7 +324,7 @@ impl cluster::Producer for Producer {
         }
         self.read_up_to.extend(offsets.iter().map(|of| (of.partition.clone(), of.committed.offset)));
         let group = match self.journals && is_told(Lie::JournaledByZombie) {
-            true => Metadata { member: "".into(), generation: -1, ..group },
+            true => Metadata { member: ANYBODY.into(), generation: 0, ..group },
             false => group,
         };
         match self.inner.commit_while(&offsets, group, meanwhile) {

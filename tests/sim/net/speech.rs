@@ -24,7 +24,7 @@ use super::fetching::Fetch;
 use super::frames::{Incoming, decode, encode, text};
 use super::{answers, batches};
 use crate::kafka::{Broker, Code, Committed, Identity, MS, Partition, Protocol, Time};
-use crate::lies::{Lie, is_told};
+use crate::lies::{ANYBODY, Lie, is_told};
 
 /// The one broker.
 pub const NODE: i32 = 1;
@@ -238,7 +238,7 @@ impl Speaker<'_> {
                 (Partition::new(topic.name.as_str(), partition.partition_index), committed)
             })
         });
-        let (offsets, membership): (Vec<_>, _) = (offsets.collect(), (&*request.member_id, request.generation_id));
+        let (offsets, membership): (Vec<_>, _) = (offsets.collect(), membership(request));
         let group = request.group_id.as_str().into();
         let kept = self.broker.commit_offsets_transactional(&who, &group, membership, &offsets);
         answers::kept(request, self.code_of_write(&kept))
@@ -295,6 +295,14 @@ impl Speaker<'_> {
             }
             Err(_) => answer,
         }
+    }
+}
+
+/// The member's id and generation, as they are to be checked.
+fn membership(request: &TxnOffsetCommitRequest) -> (&str, i32) {
+    match request.member_id.as_str() {
+        ANYBODY => ("", -1),
+        member => (member, request.generation_id),
     }
 }
 
