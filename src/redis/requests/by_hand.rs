@@ -10,7 +10,7 @@ use crate::request::{Error, Id, Reply, Token};
 /// About how many keys are looked at with one command.
 const SCANNED: usize = 1_000;
 
-/// What a hash says: its lease, whether it has an answer, and for how long it is kept.
+/// What a hash says: its lease, whether it has an answer, and when Redis removes it, in milliseconds since the epoch.
 type Hash = (Option<i64>, bool, i64);
 
 impl Requests {
@@ -37,7 +37,7 @@ impl Requests {
         pipeline.cmd("TIME");
         for id in ids {
             let key = key(*id);
-            pipeline.hget(&key, "lease").hexists(&key, "answer").pttl(&key);
+            pipeline.hget(&key, "lease").hexists(&key, "answer").pexpire_time(&key);
         }
         let open = self.open().await?;
         let said = pipeline.query_async::<Vec<::redis::Value>>(&mut open.clone()).await;
@@ -49,8 +49,8 @@ impl Requests {
         for _ in ids {
             let lease = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
             let is_answered = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
-            let ttl_ms = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
-            hashes.push((lease, is_answered, ttl_ms));
+            let removed_ms = ::redis::from_redis_value(read(said.next())).map_err(refused)?;
+            hashes.push((lease, is_answered, removed_ms));
         }
         Ok((s * 1_000 + us / 1_000, hashes))
     }
@@ -63,7 +63,7 @@ fn id(key: &str) -> Option<Id> {
 }
 
 /// What a hash is of a request; `None` if it is gone.
-fn seen(id: Id, (lease_until_ms, is_answered, ttl_ms): Hash, now_ms: i64) -> Option<Seen> {
+fn seen(id: Id, (lease_until_ms, is_answered, removed_ms): Hash, now_ms: i64) -> Option<Seen> {
     let state = match (is_answered, lease_until_ms) {
         (true, _) => SeenAs::Answered,
         (false, Some(until_ms)) if until_ms > now_ms => SeenAs::UnderWay,
@@ -72,7 +72,7 @@ fn seen(id: Id, (lease_until_ms, is_answered, ttl_ms): Hash, now_ms: i64) -> Opt
     };
     let lease_until_ms = lease_until_ms.filter(|_| !is_answered);
     // A key that Redis does not remove by itself is no request's, or somebody has seen to that.
-    let until_ms = if ttl_ms < 0 { i64::MAX } else { now_ms.saturating_add(ttl_ms) };
+    let until_ms = if removed_ms < 0 { i64::MAX } else { removed_ms };
     Some(Seen { id, state, lease_until_ms, until_ms })
 }
 

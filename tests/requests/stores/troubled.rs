@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use ratchet::effect::postgres::requests::Requests as Postgres;
-use ratchet::http::request::{Error, Found, Kept, OnInDoubt, Store, Wanted};
+use ratchet::http::request::by_hand::{Decision, Listed, SeenAs, Settle, Settled};
+use ratchet::http::request::{Error, Found, Kept, OnInDoubt, Store, Token, Wanted};
 use ratchet::redis::Address;
 use ratchet::redis::requests::Requests as Redis;
 
@@ -124,6 +125,10 @@ fn documented_rights_are_enough() {
         assert_eq!(store.complete(first.held, &answer(200, "a"), LONG).await, KEPT);
         assert_eq!(store.reserve(&wanted(first.held.id, 1)).await.map(answered), Ok(answer(200, "a")));
         assert_eq!(store.tidy().await, Ok(0));
+        let listed = Listed { begins: String::new(), answered: true, max: 10 };
+        assert_eq!(store.list(&listed).await.expect("it may look").len(), 1);
+        let forgotten = store.settle(first.held.id, &Decision::Forget, Token(rand::random())).await;
+        assert_eq!(forgotten, Ok(Settled::Forgotten(SeenAs::Answered)));
     });
 }
 
