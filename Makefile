@@ -259,7 +259,7 @@ soak: setup-test ## Run on three real brokers for HOURS (1), with restarts and k
 fixtures: setup-build ## Write today's persisted formats to tests/fixtures/FORMAT
 	FORMAT=$(FORMAT) $(CARGO) test $(TESTED) --test formats -- --ignored --exact write::write_fixtures
 
-LINT := subjects fmt-check tiers clippy docs-check deny shell-check compose-check
+LINT := subjects fmt-check tiers clippy fuzz-check docs-check deny shell-check compose-check
 .PHONY: lint
 lint: setup-build ## Run all checks of the sources
 	@for part in $(LINT); do $(STEP) "$$part" $(MAKE) "$$part"; done
@@ -285,6 +285,11 @@ fmt: ## Format the sources
 fmt-check: ## Check the format of the sources
 	$(CARGO) fmt --all -- --check
 	rustfmt --edition 2024 --check fuzz/fuzz_targets/*.rs fuzz/src/world.rs
+
+# They include rooms of the crate by their files, so that a change there can break them.
+.PHONY: fuzz-check
+fuzz-check: ## Check that the fuzz targets compile
+	CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/fuzz $(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml
 
 # The last one checks the simulation and the sabotage in the library, the first two all else.
 .PHONY: clippy

@@ -5,6 +5,8 @@
 
 #[path = "../../src/dedup/mod.rs"]
 pub mod dedup;
+#[path = "../../src/encodings.rs"]
+pub mod encodings;
 #[path = "../../src/format.rs"]
 pub mod format;
 #[path = "../../src/cluster/kafka/native/unpack/frames.rs"]
