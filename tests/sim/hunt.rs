@@ -75,8 +75,8 @@ pub fn of_all(length: Duration) -> String {
     let rare: Vec<&str> = rare.map(|situation| situation.name).collect();
     assert_eq!(rare, Vec::<&str>::new(), "faults in less than a hundredth of their profile's seeds");
     let played = format!("{} seeds, from {first} on, in {} minutes.", found.seeds, began.elapsed().as_secs() / 60);
-    let slowest = format!("{} After the last fault and the last record, {}.", played, found.recovery());
-    format!("{INTRODUCTION}\n{slowest}\n\n{}\n{}", coverage::table(&found.reached, share), pages::colophon())
+    let slowest = format!("After the last fault and the last record, {}.", found.recovery());
+    format!("{INTRODUCTION}\n{played}\n{slowest}\n\n{}\n{}", coverage::table(&found.reached, share), pages::colophon())
 }
 
 impl Found {
@@ -84,7 +84,7 @@ impl Found {
     fn recovery(&self) -> String {
         let (took, profile, seed) = self.slowest;
         let (seconds, tenths) = (took / SECOND, took % SECOND / (100 * MS));
-        format!("reading everything took {seconds}.{tenths} s of simulated time at most ({profile}, seed {seed})")
+        format!("reading everything took at most {seconds}.{tenths} s of simulated time ({profile}, seed {seed})")
     }
 }
 

@@ -285,6 +285,24 @@ fn handled_seeds() {
     hunt::of_profile("handled", 40);
 }
 
+/// Many rebalances in the middle of transactions.
+#[test]
+fn restless_seeds() {
+    hunt::of_profile("restless", 40);
+}
+
+/// Calls in doubt, calls that were reserved and are not sent, and messages that are forgotten, while tasks change hands.
+#[test]
+fn called_unsure_seeds() {
+    hunt::of_profile("called_unsure", 40);
+}
+
+/// The same for a handler: many of its calls are in doubt, and soon given up.
+#[test]
+fn handled_unsure_seeds() {
+    hunt::of_profile("handled_unsure", 40);
+}
+
 /// New seeds of all profiles, for `SIM_SECONDS` and until there are enough; `make sim` sets it. The
 /// page of what they reach is written by `make sim-hunt`.
 #[test]

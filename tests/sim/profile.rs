@@ -181,9 +181,10 @@ fn limits(random: &mut Random) -> Limits {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by name.
-pub const PROFILES: [(&str, Draw); 20] = [
+pub const PROFILES: [(&str, Draw); 23] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
+    ("restless", Profile::restless),
     ("wild", Profile::wild),
     ("stormy", Profile::stormy),
     ("odd", Profile::odd),
@@ -201,7 +202,9 @@ pub const PROFILES: [(&str, Draw); 20] = [
     ("gated", Profile::gated),
     ("called", Profile::called),
     ("called_odd", Profile::called_odd),
+    ("called_unsure", Profile::called_unsure),
     ("handled", Profile::handled),
+    ("handled_unsure", Profile::handled_unsure),
 ];
 
 impl Profile {
@@ -287,6 +290,13 @@ impl Profile {
         // Alone, so that a task stops for this record and for no other reason.
         let poison = panics == 0 && separate.permille(60);
         Self { backlogged, crashes, freezes, departures, panics, poison, protocol, ..Self::calm(random) }
+    }
+
+    /// As `falling`, with many rebalances in the middle of transactions.
+    pub fn restless(random: &mut Random) -> Self {
+        let (freezes, departures) = (random.between(3, 8), random.between(3, 8));
+        let drawn = Self::falling(random);
+        Self { backlogged: true, instances: 3, poison: false, freezes, departures, ..drawn }
     }
 
     /// As `falling`, plus faults on the wire.
@@ -475,6 +485,44 @@ impl Profile {
         let coarse = [1, 12, 40, 60][random.below(4) as usize];
         let drawn = Self { provider, poison: false, outages: random.below(3), coarse, ..drawn };
         if random.permille(200) { drawn.undisturbed(random) } else { drawn }
+    }
+
+    /// As `called_odd`, in one of three ways. Messages are forgotten while clocks jump and tasks change hands. Calls with a
+    /// key are soon given up, and many are in doubt. Or calls are reserved and often not sent while tasks change hands,
+    /// and the group is reset.
+    pub fn called_unsure(random: &mut Random) -> Self {
+        let (coarse, departures) = ([3, 6, 12][random.below(3) as usize], random.between(3, 7));
+        let unsure = provider::Troubles::unsure(random);
+        let (way, throttled, outages, clocks) =
+            (random.below(3), random.between(300, 800), random.between(3, 9), random.between(3, 9));
+        let calls = match way {
+            0 => input::Calls::MESSAGES[random.below(2) as usize],
+            1 => input::Calls::GRANTED_SOON,
+            _ => input::Calls::RESERVED_SOON,
+        };
+        let input = input::InputKind::Called(calls);
+        let drawn =
+            Self { input, coarse, upheaval: None, vanishings: 0, trims: 0, conflicts: 0, ..Self::called_odd(random) };
+        match way {
+            0 => Self { clocks, departures, provider: unsure, ..drawn },
+            1 => Self { provider: unsure, ..drawn },
+            _ => {
+                let provider = provider::Troubles { throttled, ..provider::Troubles::default() };
+                let upheaval = Some(Upheaval::GroupReset);
+                Self { provider, departures, outages, upheaval, freezes: 0, records: 300, ..drawn }
+            }
+        }
+    }
+
+    /// As `handled`, with calls that are soon given up, and many in doubt.
+    pub fn handled_unsure(random: &mut Random) -> Self {
+        let all = input::Calls::HANDLED_SOON;
+        let input = input::InputKind::Called(all[random.below(all.len() as u64) as usize]);
+        let coarse = [12, 40, 60][random.below(3) as usize];
+        let provider = provider::Troubles::unsure(random).of_handlers(random);
+        let drawn = Self::handled(random);
+        let upheaval = drawn.upheaval.filter(|upheaval| *upheaval == Upheaval::GroupReset);
+        Self { input, provider, coarse, upheaval, vanishings: 0, conflicts: 0, ..drawn }
     }
 
     /// The same where nothing dies, freezes or gets lost, and instances only come and go.

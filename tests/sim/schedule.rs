@@ -37,7 +37,7 @@ const TROUBLE: Time = 8 * SECOND;
 /// Longest time that an input read from its end is idle at first: the group may be deleted meanwhile.
 const IDLE: Time = 6 * SECOND;
 /// How long reading everything may take afterwards.
-const RECOVERY: Time = 120 * SECOND;
+const RECOVERY: Time = 80 * SECOND;
 /// How long to keep running after a loss of state.
 const REFUSAL: Time = 20 * SECOND;
 /// The same where a record may stop its task.

@@ -98,6 +98,24 @@ impl Calls {
         of(Shape::Messages, Agreed::Reserved, Ends::Dropped),
     ];
 
+    /// With a key, and soon given up.
+    pub const GRANTED_SOON: Self = of(Shape::Versions, Agreed::Granted, Ends::Soon);
+    /// Reserved first, and soon given up.
+    pub const RESERVED_SOON: Self = of(Shape::Versions, Agreed::Reserved, Ends::Soon);
+
+    /// Messages that are forgotten.
+    pub const MESSAGES: [Self; 2] =
+        [of(Shape::Messages, Agreed::Granted, Ends::Answered), of(Shape::Messages, Agreed::Keyless, Ends::Answered)];
+
+    /// By handlers, soon given up.
+    pub const HANDLED_SOON: [Self; 5] = [
+        handled(Shape::Versions, Agreed::Granted, Ends::Soon),
+        handled(Shape::Versions, Agreed::Reserved, Ends::Soon),
+        handled(Shape::Versions, Agreed::Keyless, Ends::Soon),
+        handled(Shape::Versions, Agreed::Again, Ends::Soon),
+        handled(Shape::Versions, Agreed::Renewed, Ends::Soon),
+    ];
+
     /// By handlers.
     pub const HANDLED: [Self; 21] = [
         handled(Shape::Versions, Agreed::Granted, Ends::Usual),

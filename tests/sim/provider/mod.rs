@@ -73,6 +73,15 @@ impl Troubles {
         Self { link, busy, throttled, failing, broken, slow, ..Self::default() }
     }
 
+    /// Draws many that leave calls in doubt.
+    pub fn unsure(random: &mut Random) -> Self {
+        let mut upto = |most: u64| random.below(most);
+        let link =
+            Wire { request_lost: upto(60), response_lost: upto(300), late: upto(60), slow: upto(40), silenced: 0 };
+        let (busy, throttled, failing, slow) = (upto(100), upto(60), upto(200), upto(500));
+        Self { link, busy, throttled, failing, slow, ..Self::default() }
+    }
+
     /// The same for those that handlers call, who are themselves at fault at times.
     pub fn of_handlers(self, random: &mut Random) -> Self {
         if random.permille(400) {
