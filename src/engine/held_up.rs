@@ -2,6 +2,9 @@
 //! first open one, whatever follows it. A transaction that neither its producer nor a timeout ends, as brokers before
 //! Kafka 3.6 may leave behind, would hold up a task silently for good.
 //!
+//! Where no transaction is the reason, records that everybody may read do not arrive, as when brokers refuse each fetch:
+//! the task is starved, and its instance not ready.
+//!
 //! The lanes note which offset their tasks are at while there is more to read ([`HeldUp::note`]); for those that have
 //! been stuck for long, the watch checks whether a transaction is the reason.
 
@@ -37,6 +40,8 @@ struct Stuck {
     noted: Duration,
     looked_up: Option<Duration>,
     logged: Option<Duration>,
+    /// Whether no transaction is the reason.
+    is_starved: bool,
 }
 
 impl HeldUp {
@@ -45,17 +50,22 @@ impl HeldUp {
     }
 
     /// Notes the offset at which a task waits for records that exist and do not arrive; `None` if it is not waiting.
-    pub fn note(&self, partition: &TopicPartition, next: Option<i64>, now: Duration) {
+    /// Whether it was found that no transaction is the reason.
+    pub fn note(&self, partition: &TopicPartition, next: Option<i64>, now: Duration) -> bool {
         let mut all = self.all();
         let Some(next) = next else {
             all.remove(partition);
-            return;
+            return false;
         };
         match all.get_mut(partition).filter(|stuck| stuck.next == next) {
-            Some(stuck) => stuck.noted = now,
+            Some(stuck) => {
+                stuck.noted = now;
+                stuck.is_starved
+            }
             None => {
-                let stuck = Stuck { next, since: now, noted: now, looked_up: None, logged: None };
+                let stuck = Stuck { next, since: now, noted: now, looked_up: None, logged: None, is_starved: false };
                 all.insert(partition.clone(), stuck);
+                false
             }
         }
     }
@@ -77,9 +87,9 @@ impl HeldUp {
         Some((partition.clone(), *stuck))
     }
 
-    fn logged(&self, partition: &TopicPartition, now: Duration) {
+    fn logged(&self, partition: &TopicPartition, now: Duration, is_starved: bool) {
         if let Some(stuck) = self.all().get_mut(partition) {
-            stuck.logged = Some(now);
+            (stuck.logged, stuck.is_starved) = (Some(now), is_starved);
         }
     }
 }
@@ -90,8 +100,19 @@ pub fn check<C: Cluster>(cluster: &C, context: &Context) {
     let Some((partition, stuck)) = context.held_up.due(now) else { return };
     match cluster.open_transaction(&partition, LOOKUP_WAIT) {
         Ok(Some(open)) if open <= stuck.next => {
-            context.held_up.logged(&partition, now);
+            context.held_up.logged(&partition, now, false);
             log(&partition, open, now.saturating_sub(stuck.since));
+        }
+        // Only brokers that others use can refuse to hand records out.
+        Ok(_) if C::IS_SHARED => {
+            context.held_up.logged(&partition, now, true);
+            tracing::warn!(
+                task = %partition,
+                offset = stuck.next,
+                stood_s = now.saturating_sub(stuck.since).as_secs(),
+                "the task waits: records are there and no open transaction is in front of them, and the brokers do not hand \
+                 them out; their logs may say why they refuse to (Fetch)"
+            );
         }
         Ok(_) => tracing::debug!(task = %partition, "it is stuck, but behind no transaction"),
         Err(error) => tracing::debug!(task = %partition, reason = %error.message, "could not look up why it is stuck"),
@@ -132,11 +153,22 @@ mod tests {
             }
         }
         assert_eq!(looked_up, [60, 90, 120]);
-        held_up.logged(&partition, SECOND * 130);
+        held_up.logged(&partition, SECOND * 130, false);
         for at in 130..=740 {
             held_up.note(&partition, Some(7), SECOND * at);
             assert_eq!(due(&held_up, at), usize::from(at == 730), "at {at}");
         }
+    }
+
+    #[test]
+    fn task_is_starved_until_it_moves() {
+        let (held_up, partition) = (HeldUp::default(), TopicPartition::new("in", 0));
+        assert!(!held_up.note(&partition, Some(7), SECOND));
+        held_up.logged(&partition, SECOND, true);
+        assert!(held_up.note(&partition, Some(7), SECOND * 2));
+        assert!(!held_up.note(&partition, Some(8), SECOND * 3));
+        held_up.logged(&partition, SECOND * 3, true);
+        assert!(!held_up.note(&partition, None, SECOND * 4) && !held_up.note(&partition, Some(8), SECOND * 5));
     }
 
     #[test]
@@ -160,7 +192,9 @@ mod tests {
         let all: Vec<_> = (0..40).map(|partition| TopicPartition::new("in", partition)).collect();
         let mut looked_up = Vec::new();
         for at in (0..220).step_by(2) {
-            all.iter().for_each(|partition| held_up.note(partition, Some(7), SECOND * at));
+            for partition in &all {
+                held_up.note(partition, Some(7), SECOND * at);
+            }
             looked_up.extend(held_up.due(SECOND * at).map(|(partition, _)| partition));
         }
         // More than can be looked up before the first is due again: none is left out because of that.

@@ -55,6 +55,11 @@ impl Quarantine {
     pub fn may_try(&self, now: Duration) -> bool {
         now >= self.retry_at
     }
+
+    /// Whether the last try has failed.
+    pub fn has_failed(&self) -> bool {
+        self.attempts > 0
+    }
 }
 
 /// An isolated task's means.

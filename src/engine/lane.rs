@@ -316,9 +316,12 @@ impl<C: Cluster> Lane<C> {
             let wall_ms = self.context.clock.wall_ms();
             for task in self.tasks.values_mut() {
                 let end = self.member.end(&task.input);
-                self.context.held_up.note(&task.input, stuck_at(task, end), now);
+                // Of a partition that cannot be read at all, only its restore knows an end.
+                let stuck_at = stuck_at(task, end.max(Some(task.input_end)));
+                let is_starved = self.context.held_up.note(&task.input, stuck_at, now);
                 let heard_ago = self.member.end_heard_ago(&task.input);
                 gauge(task, end, (wall_ms, heard_ago));
+                task.note_failing(end, is_starved, now);
                 task.record_log.log_if_due(&task.input, &self.context.topology.dead_letter, now);
                 task.keyless.log_if_due(&task.input, now);
             }

@@ -38,6 +38,9 @@ mod presence;
 
 use presence::Presence;
 
+/// How long a task may fail without a commit before the instance is not ready: a restart of a broker takes less.
+const FAILING_MAX: Duration = Duration::from_secs(30);
+
 /// A lane's tasks.
 pub type Tasks<C> = BTreeMap<TaskId, Task<C>>;
 
@@ -178,6 +181,8 @@ pub struct Task<C: Cluster> {
     pub doubted: u32,
     /// How many times in a row the way back has failed.
     pub attempts: u32,
+    /// Since when it has failed without a commit, though there is something to commit.
+    pub failing_since: Option<Duration>,
     /// Its panics since it last got past the record in question.
     pub panics: Panics,
     /// What it knows about the present time.
@@ -235,6 +240,7 @@ impl<C: Cluster> Task<C> {
             lag: Lag::default(),
             doubted: 0,
             attempts: 0,
+            failing_since: None,
             panics: Panics::default(),
             present: Present::default(),
             metrics,
@@ -249,7 +255,7 @@ impl<C: Cluster> Task<C> {
     /// when it was assigned, why it is isolated, and its panics. It starts again at `until`.
     pub fn recreated(self, context: &Context, until: Duration) -> Self {
         let mut task = Self::new(context, self.input.clone(), self.topic, Phase::Waiting { until });
-        task.attempts = self.attempts;
+        (task.attempts, task.failing_since) = (self.attempts, self.failing_since);
         task.panics = self.panics;
         task.quarantine = self.quarantine;
         (task.assigned, task.taken_over) = (self.assigned, self.taken_over);
@@ -308,6 +314,18 @@ impl<C: Cluster> Task<C> {
     /// Reports whether the task waits for the topology's gate.
     pub fn report_gated(&self, gated: bool) {
         self.presence.health.gated(&self.presence.topology, &self.input, gated);
+    }
+
+    /// Notes whether it fails: it is on its way back or has more to read up to `end`, and has committed nothing since its
+    /// last failure. Reports it once that has lasted, or if it is starved. A sink that keeps it waiting is reported apart.
+    pub fn note_failing(&mut self, end: Option<i64>, is_starved: bool, now: Duration) {
+        let has_failed = self.attempts > 0 || self.quarantine.as_ref().is_some_and(Quarantine::has_failed);
+        let end = end.map_or(self.input_end, |end| end.max(self.input_end));
+        let is_at_rest = matches!(self.phase, Phase::Running) && end <= self.committed.next;
+        let fails = has_failed && !is_at_rest && self.waits_for_sink.is_none();
+        self.failing_since = fails.then(|| self.failing_since.unwrap_or(now));
+        let is_lasting = self.failing_since.is_some_and(|since| now.saturating_sub(since) >= FAILING_MAX);
+        self.presence.health.task_fails(&self.presence.topology, &self.input, is_lasting || is_starved);
     }
 
     /// Stops the task for good; `may_pass` says whether a later start may succeed without any change.

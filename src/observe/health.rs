@@ -1,8 +1,8 @@
 //! Whether this instance is ready: the basis of `/readyz`.
 //!
 //! Ready means: at least one lane was started, every lane has joined its group, some broker has answered lately, no task is
-//! being restored for the first time since it was assigned, none waits for clocks or for a gate, no topic that should be
-//! read was refused, every disk responds, and everything that panicked has restarted. The proxy of HTTP requests has no
+//! being restored for the first time since it was assigned, none waits for clocks or for a gate, none has failed for long
+//! without a commit, no topic that should be read was refused, every disk responds, and everything that panicked has restarted. The proxy of HTTP requests has no
 //! lanes, and says its own conditions. A restore after an aborted transaction does not make an instance unready: it is
 //! short, and nobody else could do the work meanwhile.
 
@@ -53,6 +53,8 @@ struct Task {
     clock_doubted: bool,
     /// It waits for its topology's gate.
     gated: bool,
+    /// It gets no further: it has failed for a while without a commit, or nothing can be read.
+    fails: bool,
     /// How many lanes hold it: two for a moment when it moves from one lane of this process to another.
     holders: usize,
 }
@@ -120,6 +122,7 @@ impl Health {
         task.stopped = false;
         task.clock_doubted = false;
         task.gated = false;
+        task.fails = false;
     }
 
     /// Whether a task waits until this host's clock and Kafka's agree.
@@ -133,6 +136,13 @@ impl Health {
     pub fn gated(&self, topology: &str, partition: &TopicPartition, gated: bool) {
         if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
             task.gated = gated;
+        }
+    }
+
+    /// Whether a task gets no further: it has failed for a while without a commit, or nothing can be read.
+    pub fn task_fails(&self, topology: &str, partition: &TopicPartition, fails: bool) {
+        if let Some(task) = self.known().tasks.get_mut(&(topology.to_owned(), partition.clone())) {
+            task.fails = fails;
         }
     }
 
@@ -193,13 +203,14 @@ impl Health {
         });
         let tasks = known.tasks.iter().map(|((topology, partition), task)| Check {
             name: format!("task {topology}/{partition}"),
-            ok: task.restored && !task.stopped && !task.clock_doubted && !task.gated,
+            ok: task.restored && !task.stopped && !task.clock_doubted && !task.gated && !task.fails,
             detail: match task {
                 Task { stopped: true, .. } => "has stopped; the log says why",
                 Task { clock_doubted: true, .. } => {
                     "waits: this host's clock or Kafka's is wrong; the log says by how much"
                 }
                 Task { gated: true, .. } => "waits: the gate does not answer; the log says why",
+                Task { fails: true, .. } => "gets no further; the log says why",
                 Task { restored: true, .. } => "restored",
                 Task { .. } => "is being restored for the first time",
             }
@@ -312,6 +323,19 @@ mod tests {
         health.gated("payments", &partition, true);
         health.task_assigned("payments", &partition);
         health.task_restored("payments", &partition);
+        assert!(is_ready(&health));
+    }
+
+    #[test]
+    fn task_that_fails_for_long_is_not_ready() {
+        let (health, partition) = (Health::new(), TopicPartition::new("in", 0));
+        health.lane_joined("payments", 0, true);
+        health.task_assigned("payments", &partition);
+        health.task_restored("payments", &partition);
+        health.task_fails("payments", &partition, true);
+        assert_eq!(health.ready()[1].detail, "gets no further; the log says why");
+        assert!(!is_ready(&health));
+        health.task_fails("payments", &partition, false);
         assert!(is_ready(&health));
     }
 

@@ -97,7 +97,9 @@ fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync +
         } else {
             began.push(at.monotonic());
             let tasks = (0..20).map(|partition| TopicPartition::new(INPUT, partition));
-            tasks.for_each(|task| shared.held_up.note(&task, Some(7), at.monotonic()));
+            tasks.for_each(|task| {
+                shared.held_up.note(&task, Some(7), at.monotonic());
+            });
         }
         if enough(began, asked) {
             ends.store(true, Ordering::Relaxed);
