@@ -47,6 +47,8 @@ pub enum Detail {
     InUse,
     /// A batch of a partition cannot be read as its leader has it: another replica may have it whole.
     Damaged,
+    /// The brokers do not offer what is needed.
+    Lacking,
 }
 
 /// What a client may not do with a topic.

@@ -3,7 +3,7 @@
 //!
 //! The engine is written once against these traits. [`kafka`] speaks to Apache Kafka and is the only
 //! room that knows rdkafka; [`embedded`] keeps topics in one folder. [`Contact`] is what a process knows of the
-//! brokers of a cluster.
+//! brokers of a cluster, [`Abilities`] what these can do.
 //!
 //! No call blocks for longer than the deadline it documents; whatever may take as long as another
 //! owner's transaction (settling a takeover) is started and then polled.
@@ -17,12 +17,14 @@ use std::time::Duration;
 use crate::format::ChangelogOffset;
 use crate::record::{Headers, Record, TopicPartition};
 
+mod abilities;
 mod contact;
 pub mod embedded;
 mod error;
 pub mod kafka;
 mod topic;
 
+pub use abilities::{Abilities, Without};
 pub use contact::{Admitted, Contact};
 pub use error::{Denied, Detail, Error, ErrorKind};
 pub use topic::{NewTopic, Rights, TopicDescription, TopicId, TopicOutline};
@@ -439,6 +441,12 @@ pub trait Cluster: Clone + Send + Sync + 'static {
 
     /// What is known of the brokers; `None` where there are none.
     fn contact(&self) -> Option<Arc<Contact>> {
+        None
+    }
+
+    /// What the brokers can do. They are asked until they have answered, for some seconds; `None` where there are none, or
+    /// where none has answered.
+    fn abilities(&self) -> Option<Abilities> {
         None
     }
 

@@ -275,7 +275,6 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     let state_dir = Arc::new(StateDir::lock(&config.state_dir)?);
     tracing::info!(folder = %state_dir.path().display(), "stores are kept here");
     let budget = budget(&config, &topologies);
-    let (commit, isolated_room) = budget.of_transactions(config.commit, cluster.record_overhead_bytes() as u64);
     let memory = Memory::new(budget.stores_bytes);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     if let Some(contact) = cluster.contact() {
@@ -313,6 +312,9 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             }
         };
         former_rules::keep(&state_dir, &topology);
+        // Only now is it known who reads and writes records with these brokers.
+        let overhead_bytes = cluster.record_overhead_bytes() as u64;
+        let (commit, isolated_room) = budget.of_transactions(config.commit, overhead_bytes);
         let context = Context {
             rules: topology.rules.clone(),
             rules_digest,
@@ -374,9 +376,14 @@ fn preflight_once_reached<C: Cluster>(
 ) -> Result<Admitted, cluster::Error> {
     let mut attempt = 0;
     let mut missed = None;
+    let mut is_reported = false;
     loop {
         let reached = reach::reach(preflight.cluster(), config, clock, stop).map_err(|error| described(config, error));
-        let admitted = reached.and_then(|()| preflight.begin());
+        let admitted = reached.and_then(|abilities| {
+            let news = abilities.filter(|_| !std::mem::replace(&mut is_reported, true));
+            news.iter().for_each(|abilities| reach::report(abilities, &topology.name));
+            preflight.begin()
+        });
         match admitted {
             Err(error) if error.kind != ErrorKind::Refused && !stop.load(Ordering::Relaxed) => {
                 tracing::warn!(topology = topology.name, reason = %error.message, "cannot start yet; trying again");

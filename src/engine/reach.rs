@@ -1,5 +1,8 @@
-//! The first query of a run. Without a broker the query fails only after a quarter of a minute, and a signal to stop does
+//! The first queries of a run: what the brokers can do, and whether they answer. Without a broker a query fails only after a quarter of a minute, and a signal to stop does
 //! not wait for it.
+//!
+//! Brokers that lack what is needed are refused before anything else is asked: a client may wait for ever for what they do
+//! not offer.
 //!
 //! **Failure**: an abandoned query ends on its own thread, and its answer is ignored.
 
@@ -10,7 +13,7 @@ use crossbeam_channel::RecvTimeoutError;
 
 use super::clock::Clock;
 use super::spawn;
-use crate::cluster::{self, Cluster, ErrorKind};
+use crate::cluster::{self, Abilities, Cluster, ErrorKind};
 use crate::config::Config;
 
 /// How often a wait checks whether to stop.
@@ -18,14 +21,23 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// After this time the log says that there is no answer; the reason is known only when the query fails.
 const SILENT_MAX: Duration = Duration::from_secs(2);
 
-/// Sends a query that any cluster can answer, so that trouble with the whole cluster, a wrong password for example, is
-/// reported once and not per topic. Returns soon after `stop` is set; says so if there is no answer for a while.
+/// Asks the brokers what they can do, then sends a query that any cluster can answer, so that trouble with the whole
+/// cluster, a wrong password for example, is reported once and not per topic.
+pub(super) fn ask<C: Cluster>(cluster: &C) -> Result<Option<Abilities>, cluster::Error> {
+    let abilities = cluster.abilities();
+    if let Some(problem) = abilities.as_ref().and_then(Abilities::problem) {
+        return Err(problem);
+    }
+    cluster.list_topics().map(|_| abilities)
+}
+
+/// The same, returning soon after `stop` is set; says so if there is no answer for a while.
 pub(super) fn reach<C: Cluster>(
     cluster: &C,
     config: &Config,
     clock: &dyn Clock,
     stop: &AtomicBool,
-) -> Result<(), cluster::Error> {
+) -> Result<Option<Abilities>, cluster::Error> {
     let began = clock.monotonic();
     let mut is_said = false;
     let later = |message: String| Err(cluster::Error::new(ErrorKind::Retry, message));
@@ -33,11 +45,11 @@ pub(super) fn reach<C: Cluster>(
     let asked = cluster.clone();
     let asking = move || {
         // The receiver is gone if the run was told to stop.
-        let _ = done.send(asked.list_topics().map(drop));
+        let _ = done.send(ask(&asked));
     };
     if spawn("reach".to_owned(), asking).is_err() {
         // Without a thread, `stop` has to wait for the query.
-        return cluster.list_topics().map(drop);
+        return ask(cluster);
     }
     loop {
         match answer.recv_timeout(LOOK_INTERVAL) {
@@ -52,5 +64,15 @@ pub(super) fn reach<C: Cluster>(
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
+    }
+}
+
+/// Logs what the brokers can do.
+pub(super) fn report(abilities: &Abilities, topology: &str) {
+    let Abilities { asked, silent, data_path, can, without, .. } = abilities;
+    let (silent, can) = (silent.join(", "), can.join(", "));
+    tracing::info!(topology, asked, silent, can, data_path, "the brokers have said what they can do");
+    for without in without {
+        tracing::warn!(topology, "{}: {}", without.what, without.so);
     }
 }

@@ -24,13 +24,22 @@ fn jaas_configuration_is_told_the_properties_to_use_instead() {
         let ran = with_properties(&property).run(CHECK).ended(2).said(&[
             "`sasl.jaas.config` is a property of Java's clients",
             "`sasl.username` and `sasl.password: ${env:NAME}`",
-            "`sasl.kerberos.keytab`",
+            "logins by Kerberos (GSSAPI) are not built in",
             "1 mistake",
         ]);
         ran.never_said("hunter2");
     }
     let set = format!("{CHECK} --set kafka.sasl.jaas.config=hunter2");
     with_properties("  client.id: x").run(&set).ended(2).said(&["`sasl.username`"]).never_said("hunter2");
+}
+
+#[test]
+fn kerberos_is_refused_by_name() {
+    let words = ["Kerberos", "not built into", "SCRAM-SHA-512", "security.protocol: ssl"];
+    let logins = ["security.protocol: sasl_ssl\n  sasl.mechanism: GSSAPI", "security.protocol: sasl_plaintext"];
+    for login in logins {
+        with_properties(&format!("  {login}")).run(CHECK).ended(2).said(&words);
+    }
 }
 
 #[test]

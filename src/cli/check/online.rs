@@ -8,7 +8,7 @@ use miette::{MietteDiagnostic, Severity as Shown};
 use crate::cli::Failure;
 use crate::cli::failure::render;
 use crate::cli::stderr::{is_colored, say};
-use crate::cluster::ErrorKind;
+use crate::cluster::{Abilities, ErrorKind};
 use crate::config::Config;
 use crate::effect::{Row, RowKey, postgres};
 use crate::engine::preflight::facts::Facts;
@@ -21,6 +21,7 @@ use crate::topology::gate::OnUnavailable;
 use crate::topology::sink::Command;
 use crate::topology::sink::address::Address;
 use crate::topology::{Loaded, Topology};
+use crate::words::counted;
 use crate::yaml::{Environment, Process};
 
 /// Queries databases and the cluster, and reports all findings.
@@ -35,11 +36,12 @@ pub fn run(loaded: &[Loaded], config: &Config) -> Result<(), Failure> {
     let before: Vec<_> = loaded.iter().map(|loaded| rows_of(&loaded.topology, config)).collect();
     let mut refused = 0;
     let topologies: Vec<&Topology> = loaded.iter().map(|loaded| &loaded.topology).collect();
-    let found = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
+    let (abilities, found) = online::ask(config, &topologies).map_err(|Unasked { kind, finding }| match kind {
         // Rights, a password, a property: `run` would be refused too.
         ErrorKind::Refused => Failure::input(finding.message, finding.help),
         _ => Failure::run_with_help(finding.message, finding.help),
     })?;
+    abilities.iter().for_each(show_abilities);
     for ((Loaded { topology, path, .. }, heard), before) in loaded.iter().zip(found).zip(before) {
         let Heard { mut findings, inputs } = heard;
         findings.extend(compare_rows(topology, config, &inputs, before));
@@ -170,6 +172,20 @@ fn resolve_provider(Loaded { topology, path, .. }: &Loaded, environment: &dyn En
 
 /// The variables that name a proxy.
 const PROXIES: &[&str] = &["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+
+/// Shows what the brokers can do.
+fn show_abilities(abilities: &Abilities) {
+    let Abilities { asked, silent, data_path, can, without, .. } = abilities;
+    say(format_args!("brokers: {} with {}\n", counted(*asked as u64, "broker"), can.join(", ")));
+    show(&Finding::note(format!("records are read and written {data_path}"), ""));
+    if !silent.is_empty() {
+        let help = "run does not wait for them either; what they can do shows when they are used";
+        show(&Finding::note(format!("not all brokers have answered: {}", silent.join(", ")), help));
+    }
+    for without in without {
+        show(&Finding::note(without.what.clone(), without.so));
+    }
+}
 
 /// Shows a finding to a person.
 fn show(finding: &Finding) {

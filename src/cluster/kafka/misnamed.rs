@@ -7,8 +7,7 @@ use crate::yaml::read::did_you_mean;
 
 const LOGIN: &str = "write `sasl.mechanism` with `sasl.username` and `sasl.password: ${env:NAME}` for PLAIN and SCRAM, with \
                      `sasl.oauthbearer.method: oidc` and `sasl.oauthbearer.client.id`, `.client.secret` and \
-                     `.token.endpoint.url` for OAUTHBEARER, with `sasl.kerberos.principal` and `sasl.kerberos.keytab` for \
-                     GSSAPI";
+                     `.token.endpoint.url` for OAUTHBEARER; logins by Kerberos (GSSAPI) are not built in";
 const AUTHORITIES: &str = "write `ssl.ca.location`, the path of the authorities' certificates as PEM (from a JKS: `keytool \
                            -list -rfc -keystore FILE`); without it the system's authorities count";
 const FORMATS: &str = "remove it; `input.key_format` and `input.value_format` in a topology say how records are read, and \

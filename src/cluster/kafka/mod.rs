@@ -6,6 +6,7 @@
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `epochs`: the leaders' epochs of what was read (KIP-320)
+//! - `abilities`: what is needed of brokers, and what can be done without
 //! - `path`: whether records are read and written by librdkafka or on the wire
 //! - `wire`: Kafka's protocol by the batch, without librdkafka; `wired`: lanes on it
 //! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
@@ -22,20 +23,22 @@
 #![expect(clippy::disallowed_methods, reason = "a real cluster answers by the real clock: calls to it have deadlines")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use self::abilities::Judgement;
 use self::epochs::{Epochs, Groups};
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{QueryClients, Stability};
-use self::wired::{Reading, Unsupported, Wired};
+use self::wired::{ClientSettings, Reading, Unsupported, Wired};
 use super::{
-    Cluster, CommittedOffset, Contact, Error, ErrorKind, Inquiry, Message, NewTopic, QUEUED_RECORD_BYTES, Queues,
-    Rights, TopicDescription, TopicOutline,
+    Abilities, Cluster, CommittedOffset, Contact, Error, ErrorKind, Inquiry, Message, NewTopic, QUEUED_RECORD_BYTES,
+    Queues, Rights, TopicDescription, TopicOutline,
 };
 use crate::record::TopicPartition;
 
+mod abilities;
 mod admin;
 mod append;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
@@ -81,8 +84,13 @@ struct Inner {
     clients: Arc<QueryClients>,
     epochs: Arc<Groups>,
     fences: Arc<Fences>,
-    /// What lanes on the wire are set up with, if they are.
+    path: DataPath,
+    /// What lanes on the wire are set up with, as far as properties allow for it.
     wire: Option<Wired>,
+    /// How brokers are asked what they can do; `None` where only librdkafka can log in.
+    asking: Option<ClientSettings>,
+    /// What they have answered.
+    judgement: OnceLock<Judgement>,
 }
 
 impl Kafka {
@@ -119,15 +127,23 @@ impl Kafka {
         let reader = of_queues(queues.of_reader(record_bytes))?.sharing(&member);
         let producer = Properties::producer(common, producer)?.sharing(&member);
         for properties in [&member, &reader, &producer] {
+            properties.check_login()?;
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
-        let wire = choose(path, || wired::wire(&member, &reader::with_eof_events(&reader), &producer))?;
+        let set_up = || wired::wire(&member, &reader::with_eof_events(&reader), &producer);
+        let wire = choose(path, set_up)?;
+        let asking = match &wire {
+            Some(wire) => Some(wire.member.clone()),
+            None => set_up().ok().map(|wire| wire.member),
+        };
         native::allow(queues.unpacked_bytes);
         let epochs = Arc::new(Groups::default());
         let clients = Arc::new(QueryClients::new(&member, &epochs));
         let fences = Arc::new(Fences::new(&producer));
-        Ok(Self { inner: Arc::new(Inner { member, reader, producer, clients, epochs, fences, wire }) })
+        let judgement = OnceLock::new();
+        let inner = Inner { member, reader, producer, clients, epochs, fences, path, wire, asking, judgement };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     fn open_reader(
@@ -136,14 +152,32 @@ impl Kafka {
         offset: i64,
         epochs: Option<Arc<Epochs>>,
     ) -> Result<Reader, Error> {
-        let Inner { reader, wire, .. } = &*self.inner;
-        let Some(wire) = wire else {
+        let reader = &self.inner.reader;
+        let Some(wire) = self.inner.wire() else {
             let reader = reader::Reader::open(reader, partition, offset, epochs)?;
             return Ok(Reader::Librdkafka(Box::new(reader)));
         };
         let at = (partition, offset);
         let reader = wired::Reader::open(&wire.reader, &wire.reader_fetch, &wire.accepted, at, epochs)?;
         Ok(Reader::Wire(Box::new(reader)))
+    }
+}
+
+impl Inner {
+    /// What lanes on the wire are set up with, if they are on it: with these properties, and these brokers.
+    fn wire(&self) -> Option<&Wired> {
+        let brokers_allow = self.judgement.get().is_none_or(|judgement| judgement.is_on_the_wire);
+        self.wire.as_ref().filter(|_| brokers_allow)
+    }
+
+    /// What the brokers can do, if they have ever answered.
+    fn judgement(&self) -> Option<&Judgement> {
+        if let Some(known) = self.judgement.get() {
+            return Some(known);
+        }
+        let offers = wired::ask(self.asking.as_ref()?)?;
+        let judgement = abilities::judge(&offers, self.path, self.wire.is_some());
+        Some(self.judgement.get_or_init(|| judgement))
     }
 }
 
@@ -187,6 +221,10 @@ impl Cluster for Kafka {
         Some(Arc::clone(self.inner.member.contact()))
     }
 
+    fn abilities(&self) -> Option<Abilities> {
+        self.inner.judgement().map(|judgement| judgement.abilities.clone())
+    }
+
     fn describe_topic(&self, topic: &str) -> Result<Option<TopicDescription>, Error> {
         admin::describe(&self.inner.clients.ends()?, topic)
     }
@@ -210,6 +248,9 @@ impl Cluster for Kafka {
     }
 
     fn group_rights(&self, group: &str) -> Result<Option<Rights>, Error> {
+        if self.inner.judgement.get().is_some_and(|judgement| !judgement.describes_groups) {
+            return Ok(None);
+        }
         admin::group(|| self.inner.clients.new_client(), group).map(|group| group.rights)
     }
 
@@ -232,13 +273,13 @@ impl Cluster for Kafka {
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Member, Error> {
         // The first partitions arrive in a moment: the connections for the queries should then be open.
         self.inner.clients.warm_up(group, topics);
-        let Inner { member, wire, .. } = &*self.inner;
-        let reading = wire.as_ref().map(|wire| Reading::new(&wire.member, &wire.fetch, &wire.accepted));
+        let member = &self.inner.member;
+        let reading = self.inner.wire().map(|wire| Reading::new(&wire.member, &wire.fetch, &wire.accepted));
         Member::join(&member.with("group.id", group), topics, self.inner.epochs.of(group), reading)
     }
 
     fn record_overhead_bytes(&self) -> usize {
-        match self.inner.wire {
+        match self.inner.wire() {
             // Records lie in batches, one after the other: what is left are the changelog's record in its batch and the
             // entry in the overlay, together some 345 bytes for the longest identity and a version that is a number.
             Some(_) => 384,
@@ -247,8 +288,8 @@ impl Cluster for Kafka {
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
-        let Inner { producer, wire, .. } = &*self.inner;
-        match wire {
+        let producer = &self.inner.producer;
+        match self.inner.wire() {
             Some(wire) => wired::Producer::open(&wire.producer, &wire.write, &wire.accepted, transactional_id)
                 .map(|producer| Producer::Wire(Box::new(producer))),
             None => producer::Producer::open(producer, transactional_id)
@@ -265,8 +306,10 @@ impl Cluster for Kafka {
     }
 
     fn settle(&self, inquiry: Inquiry) -> Settling {
-        let Inner { clients, fences, .. } = &*self.inner;
-        Settling::start(clients, fences, inquiry)
+        let Inner { clients, fences, asking, judgement, .. } = &*self.inner;
+        let tells_time = judgement.get().is_none_or(|judgement| judgement.tells_time);
+        let stamps = asking.as_ref().filter(|_| !tells_time).cloned();
+        Settling::start(clients, fences, stamps, inquiry)
     }
 
     fn fence(&self, transactional_id: &str) {

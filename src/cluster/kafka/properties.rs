@@ -135,9 +135,20 @@ const CONSUMER_OWNED: &[(&str, &str)] = &[
     ("partition.assignment.strategy", "cooperative-sticky"),
 ];
 
+/// The property that says how to log in, by both of its names.
+const MECHANISM: [&str; 2] = ["sasl.mechanism", "sasl.mechanisms"];
+/// The mechanism that librdkafka takes unless another is set.
+const KERBEROS: &str = "GSSAPI";
+const NO_KERBEROS: &str = "logins by Kerberos are not built into ratchet's librdkafka; set `sasl.mechanism` to \
+                           SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER, or `security.protocol: ssl` with a \
+                           client's certificate";
+
 /// Checks that librdkafka knows this property and accepts this value; no message contains it. How tokens are asked for is
 /// not librdkafka's business, and checked with all properties together.
 pub fn takes(property: &str, value: &str) -> Result<(), Error> {
+    if MECHANISM.contains(&property) && value.eq_ignore_ascii_case(KERBEROS) {
+        return Err(refused(format!("the kafka property {property} is GSSAPI: {NO_KERBEROS}")));
+    }
     if oauth::is_own(property) { Ok(()) } else { Conf::new().set(property, value) }
 }
 
@@ -252,8 +263,22 @@ impl Properties {
 
     /// Whether librdkafka has to make tokens itself, again and again.
     pub fn makes_tokens(&self) -> bool {
-        let mechanism = self.values.get("sasl.mechanism").or_else(|| self.values.get("sasl.mechanisms"));
-        self.tokens.is_none() && mechanism.is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
+        self.tokens.is_none() && self.mechanism().is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER"))
+    }
+
+    fn mechanism(&self) -> Option<&str> {
+        MECHANISM.iter().find_map(|name| self.values.get(*name)).map(String::as_str)
+    }
+
+    /// Checks that the way to log in is one that is built in: librdkafka itself says so only when it connects.
+    pub fn check_login(&self) -> Result<(), Error> {
+        let protocol = self.values.get("security.protocol").map_or("", String::as_str);
+        let is_kerberos = self.mechanism().is_none_or(|mechanism| mechanism.eq_ignore_ascii_case(KERBEROS));
+        if protocol.to_ascii_lowercase().starts_with("sasl") && is_kerberos {
+            let what = "the login is by GSSAPI, which librdkafka takes unless the kafka property sasl.mechanism is set";
+            return Err(refused(format!("{what}: {NO_KERBEROS}")));
+        }
+        Ok(())
     }
 
     /// The brokers to begin with, separated by commas.

@@ -27,6 +27,7 @@ use super::pool::{Next, Pool, Query};
 use super::properties::Properties;
 use super::reader::with_eof_events;
 use super::threads::spawn;
+use super::wired::{ClientSettings, last_stamp};
 use crate::cluster::{self, CommittedOffset, Detail, Error, ErrorKind, Inquiry, MISSING_WAIT, Settled, TopicId};
 use crate::format::{ChangelogOffset, OffsetMetadata};
 use crate::record::TopicPartition;
@@ -207,12 +208,18 @@ pub struct Settling {
 
 impl Settling {
     /// Starts the queries, and looks for an owner to fence.
-    pub(super) fn start(clients: &Arc<QueryClients>, fences: &Arc<Fences>, inquiry: Inquiry) -> Self {
+    pub(super) fn start(
+        clients: &Arc<QueryClients>,
+        fences: &Arc<Fences>,
+        stamps: Option<ClientSettings>,
+        inquiry: Inquiry,
+    ) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
         let takeover = Takeover {
             clients: Arc::clone(clients),
             fences: Arc::clone(fences),
+            stamps,
             inquiry,
             deadline: Instant::now() + DEADLINE,
             dropped: Arc::clone(&dropped),
@@ -251,6 +258,8 @@ impl Drop for Settling {
 struct Takeover {
     clients: Arc<QueryClients>,
     fences: Arc<Fences>,
+    /// How markers are read, where brokers do not name a partition's latest timestamp.
+    stamps: Option<ClientSettings>,
     inquiry: Inquiry,
     deadline: Instant,
     dropped: Arc<AtomicBool>,
@@ -337,8 +346,7 @@ impl Takeover {
         self.learnt.is_stable = true;
         let changelog_id = known(&mut self.learnt.changelog_id, || topic_id(&self.clients, &self.inquiry.changelog))?;
         // Only now: the markers of everything that was open are written.
-        let changelog_time =
-            if self.inquiry.wants_time { latest_time(&self.clients.ends()?, &self.inquiry.changelog)? } else { None };
+        let changelog_time = if self.inquiry.wants_time { self.changelog_time(changelog_end.0)? } else { None };
         let seen = self.inquiry.looks_from.map(|from| {
             let bounds = (changelog_start, changelog_end);
             look(&self.clients.stable_ends()?, &self.inquiry.changelog, from, bounds, self.patience)
@@ -354,6 +362,16 @@ impl Takeover {
             changelog_time,
             seen: seen.transpose()?,
         }))
+    }
+
+    /// The latest timestamp in the changelog; where brokers do not name it, that of its last marker.
+    fn changelog_time(&self, end: i64) -> Result<Option<i64>, Error> {
+        let changelog = &self.inquiry.changelog;
+        match &self.stamps {
+            None => latest_time(&self.clients.ends()?, changelog),
+            // It takes a connection of its own.
+            Some(client) => last_stamp(client, changelog, end, self.patience.max(LEADER_RESPONSE_MAX)),
+        }
     }
 
     /// Looks up the partitions' leaders. A client sticks to the leader it knows for as long as that broker responds,

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use crate::cluster::{self, Cluster, ErrorKind, embedded::Embedded, kafka::Kafka};
+use crate::cluster::{self, Abilities, Cluster, ErrorKind, Queues, embedded::Embedded};
 use crate::config::{ClusterKind, Config};
+use crate::engine::{kafka, reach};
 use crate::state::Survey;
 use crate::topology::Topology;
 use crate::topology::sink::Sink;
@@ -23,13 +24,13 @@ pub struct Heard {
     pub inputs: Vec<Facts>,
 }
 
-/// What the cluster says about each topology, in the given order.
-pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<Vec<Heard>, Unasked> {
+/// What the brokers can do, if there are any and they say so, and what the cluster says about each topology, in the given
+/// order.
+pub fn ask(config: &Config, topologies: &[&Topology]) -> Result<(Option<Abilities>, Vec<Heard>), Unasked> {
     match &config.cluster {
         ClusterKind::Kafka => {
-            let kafka = &config.kafka;
-            let cluster = Kafka::new(&kafka.for_admin(), &kafka.for_consumer(), &kafka.for_producer())
-                .map_err(|error| Unasked::with_help(error, PROPERTIES_HELP))?;
+            let cluster = kafka(config, Queues::default());
+            let cluster = cluster.map_err(|error| Unasked::with_help(error, PROPERTIES_HELP))?;
             ask_on(&cluster, config, topologies)
         }
         ClusterKind::Embedded { dir, partitions } => {
@@ -50,17 +51,21 @@ fn check_exists(dir: &Path) -> Result<(), cluster::Error> {
 }
 
 /// The same on a given cluster.
-fn ask_on<C: Cluster>(cluster: &C, config: &Config, topologies: &[&Topology]) -> Result<Vec<Heard>, Unasked> {
-    // Trouble with the whole cluster, a wrong password for example, is reported once and not per topic.
-    cluster.list_topics().map_err(|error| Unasked::of(config, &error))?;
+fn ask_on<C: Cluster>(
+    cluster: &C,
+    config: &Config,
+    topologies: &[&Topology],
+) -> Result<(Option<Abilities>, Vec<Heard>), Unasked> {
+    let abilities = reach::ask(cluster).map_err(|error| Unasked::of(config, &error))?;
     let asked = topologies.iter().map(|topology| ask_about(cluster, config, topology));
-    asked.collect::<Result<_, _>>().map_err(|error| {
+    let heard = asked.collect::<Result<_, _>>().map_err(|error| {
         let is_refused = error.kind == ErrorKind::Refused;
         Unasked::with_help(
             error,
             if is_refused { "run would be refused alike" } else { "check again; run keeps trying" },
         )
-    })
+    })?;
+    Ok((abilities, heard))
 }
 
 fn ask_about<C: Cluster>(cluster: &C, config: &Config, topology: &Topology) -> Result<Heard, cluster::Error> {

@@ -1,7 +1,7 @@
 //! What to say if the cluster cannot be queried or an input does not exist: what happened, and what to do. `run` and
 //! `check --online` say the same about a cluster that does not respond or rejects this client.
 
-use crate::cluster::{self, ErrorKind};
+use crate::cluster::{self, Detail, ErrorKind};
 use crate::config::{ClusterKind, Config};
 
 use super::finding::Finding;
@@ -33,7 +33,10 @@ fn unreached(config: &Config, error: &cluster::Error) -> Finding {
     match &config.cluster {
         ClusterKind::Kafka => Finding::refused(
             format!("the cluster at {:?} {happened}: {error}", config.kafka.addresses()),
-            kafka_help(&config.kafka.protocol(), error.kind),
+            match error.detail() {
+                Some(Detail::Lacking) => LACKING_HELP.to_owned(),
+                _ => kafka_help(&config.kafka.protocol(), error.kind),
+            },
         ),
         // The message names the folder itself.
         ClusterKind::Embedded { .. } => {
@@ -52,6 +55,9 @@ fn kafka_help(protocol: &str, kind: ErrorKind) -> String {
          correct `bootstrap.servers` or `security.protocol` under `kafka:` in the configuration"
     )
 }
+
+/// What to do about brokers that lack something.
+const LACKING_HELP: &str = "use brokers that offer it; docs/brokers.md says which are known to";
 
 /// What to do about a wrong property.
 pub const PROPERTIES_HELP: &str = "correct it under `kafka:` in the configuration";

@@ -3,9 +3,11 @@
 //!
 //! - `settings`, `tls`: librdkafka's properties as the wire understands them, and which of them it does not
 //! - `network`: sockets and clocks, or a simulation's
+//! - `asking`: which requests brokers know
 //! - `batch`: records, borrowed from brokers' responses
 //! - `reading`: what a member reads; `reader`: a changelog's; both are a fetcher and its connections
 //! - `producer`: a writer and its connections
+//! - `stamp`: when a broker last stamped what a partition holds
 //! - `trouble`: with connections, and when it is reported
 //!
 //! Invariant: nothing happens but in a call. While a lane is busy, brokers answer into sockets' buffers.
@@ -18,15 +20,18 @@ use super::oauth::Source;
 use super::wire::brokers::{Address, Brokers, Settings};
 use super::wire::edge::Edge;
 
+mod asking;
 mod batch;
 mod network;
 mod producer;
 mod reader;
 mod reading;
 mod settings;
+mod stamp;
 mod tls;
 mod trouble;
 
+pub(super) use asking::{Offer, Offers, ask};
 pub use batch::Batch;
 use network::Transport;
 pub use network::{Network, Networks};
@@ -34,6 +39,7 @@ pub use producer::{Membership, Producer};
 pub use reader::Reader;
 pub use reading::Reading;
 pub(super) use settings::{Unsupported, Wired, known_properties, wire};
+pub(super) use stamp::last_stamp;
 pub(super) use tls::{TlsProperties, config as tls_config};
 pub use trouble::Accepted;
 

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
+pub use self::answer::{METADATA, METADATA_VERSIONS};
 use self::hosts::Hosts;
 use self::metadata::Metadata;
 use self::place::Place;
@@ -201,6 +202,28 @@ impl Brokers {
         let node = self.pick(None, now);
         self.is_seeking = node.is_none();
         node
+    }
+
+    /// The brokers are asked at once who they are, also where no topic is watched.
+    pub fn ask_for_nodes(&mut self, now: Instant) {
+        self.at(now);
+        self.metadata.want_at_once(now);
+        self.pursue(now);
+    }
+
+    /// The brokers that metadata named last.
+    pub fn nodes(&self) -> Vec<i32> {
+        self.hosts.nodes_after(None).collect()
+    }
+
+    /// The numbers of the addresses that a client begins with.
+    pub fn bootstrap(&self) -> impl Iterator<Item = i32> {
+        self.hosts.bootstrap_after(None)
+    }
+
+    /// Where a broker is.
+    pub fn address(&self, node: i32) -> Option<&Address> {
+        self.hosts.address(node)
     }
 
     /// What happened, in order.

@@ -24,6 +24,14 @@ pub struct Versions {
 }
 
 impl Versions {
+    /// What a broker may offer.
+    #[cfg(test)]
+    pub fn offering(ranges: &[(i16, RangeInclusive<i16>)], features: &[(&str, i16)]) -> Self {
+        let mut ranges = ranges.to_vec();
+        ranges.sort_by_key(|(key, _)| *key);
+        Self { ranges, features: features.iter().map(|(name, level)| ((*name).to_owned(), *level)).collect() }
+    }
+
     /// The versions that the broker offers of a request; `None` if it does not know it.
     pub fn of(&self, api_key: i16) -> Option<RangeInclusive<i16>> {
         let at = self.ranges.binary_search_by_key(&api_key, |(key, _)| *key).ok()?;

@@ -20,7 +20,7 @@ use kafka_protocol::protocol::{Encodable, StrBytes};
 use super::super::brokers::{Brokers, RequestId, Use};
 use super::super::connection::Request;
 use super::super::mistakes::{Mistake, is_on};
-use super::ending::Commit;
+use super::ending::{Commit, END_V2};
 use super::partition::{Membership, Pace};
 use super::{WriteError, WriteErrorKind, Writer};
 
@@ -344,7 +344,7 @@ impl Writer {
             .with_producer_id(ProducerId(self.session.producer_id))
             .with_producer_epoch(self.session.epoch)
             .with_committed(commit);
-        let versions = if self.session.is_v2 { (5, 5) } else { (0, 4) };
+        let versions = if self.session.is_v2 { (END_V2, END_V2) } else { (0, 4) };
         self.call_seat(Kind::End { commit }, versions, &request, brokers, now)
     }
 

@@ -12,7 +12,10 @@
 
 use std::time::Instant;
 
+use kafka_protocol::messages::ApiKey;
+
 use super::super::brokers::{Brokers, Use};
+use super::super::connection::Versions;
 use super::super::mistakes::{Mistake, is_on};
 use super::calls::{Kind, Role, group_name};
 use super::fate::describe;
@@ -48,6 +51,8 @@ pub(super) struct Aborting {
 
 /// The feature by which brokers say which version of transactions the cluster has.
 const FEATURE: &str = "transaction.version";
+/// The version of EndTxn that ends such a transaction.
+pub(super) const END_V2: i16 = 5;
 
 impl Writer {
     /// Waits for the deliveries, adds the group's offsets and commits. The outcome `Ok` means that all of it is
@@ -134,8 +139,7 @@ impl Writer {
             return;
         }
         let Some(versions) = brokers.ready(node, Use::Control, now) else { return };
-        let has_v2 = versions.feature(FEATURE).is_some_and(|level| level >= 2);
-        self.session.is_v2 = has_v2 && self.settings.transactions == Transactions::V2;
+        self.session.is_v2 = speaks_v2(versions) && self.settings.transactions == Transactions::V2;
         self.call_init(false, brokers, now);
     }
 
@@ -383,4 +387,11 @@ impl Writer {
 
 fn is_find(kind: &Kind) -> bool {
     matches!(kind, Kind::Find(_))
+}
+
+/// Whether the coordinator knows transactions of the second version. Some brokers announce them without the request that
+/// ends one.
+fn speaks_v2(versions: &Versions) -> bool {
+    let ends = versions.pick(ApiKey::EndTxn as i16, END_V2..=END_V2).is_some();
+    ends && versions.feature(FEATURE).is_some_and(|level| level >= 2)
 }
