@@ -36,6 +36,8 @@ KAFKA_VERSIONS ?= 3.6.2 3.9.1 4.1.0 4.3.0
 # How long `make soak` and `make sim-hunt` run, and the load of `make soak`; empty for their own defaults.
 HOURS ?=
 RATE ?=
+# Which brokers `make brokers` runs, by a part of their names; empty for all.
+PROFILE ?=
 # The folder that `make fixtures` writes.
 FORMAT ?=
 
@@ -44,8 +46,8 @@ BUILD := --release --locked
 # incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.
 TESTED := $(BUILD) --config profile.release.package.ratchet.opt-level=1
 ifneq ($(QUICK),yes)
-check test models sim fixtures schema: export CARGO_INCREMENTAL ?= 1
-check test models sim fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
+check test brokers models sim fixtures schema: export CARGO_INCREMENTAL ?= 1
+check test brokers models sim fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
 else
 # As CI has it: the demos show the program that was tested.
 BUILD := $(TESTED)
@@ -117,7 +119,7 @@ OUTSIDE := outside
 SERVERS := services faults
 # Have recipes of their own, which `make test-all` runs; `cargo test` and `--all-targets` leave them out. `make test` has
 # the fixed seeds of the simulation, too.
-APART := cdc models sim soak
+APART := brokers cdc models sim soak
 
 # What `make check` leaves out: simulated seeds, and the formats in a server.
 NOT_CHECKED := wire::simulated table_of_requests hashes_of_requests todays_format_of_requests
@@ -148,7 +150,7 @@ endif
 
 # Goes on after a failure with -k. Some recipes write pages in docs.
 .PHONY: test-all
-test-all: test models sim test-librdkafka sim-mistakes bench-guard calls bounds fuzz cdc kafka-matrix faults soak ## Run every test there is, for hours
+test-all: test models sim test-librdkafka sim-mistakes bench-guard calls bounds fuzz cdc brokers kafka-matrix faults soak ## Run every test there is, for hours
 
 .PHONY: models
 models: setup-build ## Search the models of the protocols (RATCHET_MODELS=large for larger worlds)
@@ -182,6 +184,12 @@ kafka-matrix: setup-test ## Run the Kafka tests with each of KAFKA_VERSIONS
 .PHONY: cdc
 cdc: setup-cdc ## Run the tests of real change data capture
 	$(CARGO) test $(BUILD) --test cdc -- --nocapture $(ARGS)
+
+# PROFILE='no transactions' for those with such names.
+.PHONY: brokers
+brokers: setup-brokers ## Run on brokers that lack requests, or refuse them
+	@kfake=$$(scripts/kfake.sh) && RATCHET_TEST_KFAKE=$$kfake RATCHET_TEST_PROFILE='$(PROFILE)' \
+		$(CARGO) test $(TESTED) --test brokers -- --nocapture $(ARGS)
 
 # Each of the two random tests lasts for CALLS_SECONDS (120).
 .PHONY: calls
@@ -325,13 +333,15 @@ shell-check: ## Check the shell scripts
 	@scripts/shell-check.sh
 
 # The checks for single recipes.
-.PHONY: setup-build setup-test setup-cdc setup-bench setup-postgres setup-deploy
+.PHONY: setup-build setup-test setup-brokers setup-cdc setup-bench setup-postgres setup-deploy
 setup-build:
 	@scripts/setup.sh build
 setup-test:
 	@scripts/setup.sh build test
 setup-postgres:
 	@scripts/setup.sh build postgres
+setup-brokers:
+	@scripts/setup.sh build brokers
 setup-cdc:
 	@scripts/setup.sh build cdc
 setup-deploy:

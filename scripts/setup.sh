@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Checks for what building (build), testing (test), PostgreSQL (postgres), testing change data capture (cdc),
-# benchmarking (bench), linting (lint) and checking what is in deploy/ (deploy) need, and installs what is missing with apt-get if it may: as root, or
-# with sudo if that asks for no password. Otherwise it says exactly what to install and exits 1. SETUP_INSTALL=no
-# never installs. Silent if nothing is missing, unless called for linting too.
+# Checks for what building (build), testing (test), PostgreSQL (postgres), testing change data capture (cdc), testing on
+# brokers that lack requests (brokers), benchmarking (bench), linting (lint) and checking what is in deploy/ (deploy) need,
+# and installs what is missing with apt-get if it may: as root, or with sudo if that asks for no password. Otherwise it
+# says exactly what to install and exits 1. SETUP_INSTALL=no never installs. Silent if nothing is missing, unless called
+# for linting too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -125,14 +126,20 @@ check_bench() {
     fi
 }
 
-check_deploy() {
+check_go() { # WHAT IT BUILDS
     local go version=go0
     # Go itself fetches a later version where a module needs one.
     if go=$(go_program); then version=$("$go" env GOVERSION); fi
     if ! version_at_least "${version#go}" 1.21; then
-        fail "Go 1.21 or later is not there, which builds helm and kubeconform
+        fail "Go 1.21 or later is not there, which builds $1
 help: install it, as your system's golang-go if that is late enough"
     fi
+}
+
+check_brokers() { check_go "a broker that hides requests"; }
+
+check_deploy() {
+    check_go "helm and kubeconform"
     have systemd-analyze || need systemd "checks units"
     have python3 || need python3 "unpacks the schemas of Kubernetes"
     python3 -m pip --version >/dev/null 2>&1 || need python3-pip "fetches the schemas of Kubernetes"
@@ -179,10 +186,11 @@ for part in "$@"; do
         test) check_test ;;
         postgres) check_postgres ;;
         cdc) check_cdc ;;
+        brokers) check_brokers ;;
         bench) check_bench ;;
         deploy) check_deploy ;;
         lint) lint=yes ;;
-        *) fail "no such part: $part (build, test, postgres, cdc, bench, deploy, lint)" ;;
+        *) fail "no such part: $part (build, test, postgres, cdc, brokers, bench, deploy, lint)" ;;
     esac
 done
 wanted=("${packages[@]}")
