@@ -127,6 +127,7 @@ impl Where {
             let text = format!("{}: {error}", config.store.describe());
             match error {
                 Error::Unavailable(_) => Failure::run_with_help(text, "run the command again"),
+                Error::Full(_) => Failure::run_with_help(text, "make room, and run the command again"),
                 Error::Refused(_) => Failure::input(text, "check that this is where the proxy remembers requests"),
             }
         })

@@ -31,13 +31,15 @@ pub enum Outcome {
     InDoubt,
     /// The store does not answer.
     StoreDown,
+    /// The store has no room for it.
+    StoreFull,
     /// As many as may be are at work.
     TooMany,
 }
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Passed,
         Self::Unprotected,
         Self::Done,
@@ -52,6 +54,7 @@ impl Outcome {
         Self::BodyRefused,
         Self::InDoubt,
         Self::StoreDown,
+        Self::StoreFull,
         Self::TooMany,
     ];
 
@@ -72,6 +75,7 @@ impl Outcome {
             Self::BodyRefused => "body_refused",
             Self::InDoubt => "in_doubt",
             Self::StoreDown => "store_down",
+            Self::StoreFull => "store_full",
             Self::TooMany => "too_many",
         }
     }

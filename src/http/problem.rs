@@ -44,6 +44,8 @@ pub(super) enum Problem {
     AnswerLost,
     /// The store does not answer.
     StoreDown,
+    /// The store has no room for a request that it does not know.
+    StoreFull,
     /// As many as may be are at work.
     TooMany,
 }
@@ -73,6 +75,7 @@ impl Problem {
             #[cfg(feature = "program")]
             Self::Dropped => Outcome::Replayed,
             Self::StoreDown => Outcome::StoreDown,
+            Self::StoreFull => Outcome::StoreFull,
             Self::TooMany => Outcome::TooMany,
         }
     }
@@ -162,6 +165,12 @@ impl Problem {
                 "It cannot be told whether the request was carried out before",
                 "nothing was done; send it again later, with the same key".to_owned(),
             ),
+            Self::StoreFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "urn:ratchet:idempotency:store-full",
+                "There is no room to remember another request",
+                "nothing was done; send it again later, with the same key".to_owned(),
+            ),
         };
         let instance = match self {
             Self::InDoubt(id) => Some(format!("{INSTANCE}{}", format::hex(&id.0))),
@@ -181,7 +190,7 @@ impl Problem {
         let mut answer = Response::new(Body::whole(self.body()));
         *answer.status_mut() = status;
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
-        if matches!(self, Self::InProgress | Self::StoreDown | Self::TooMany) {
+        if matches!(self, Self::InProgress | Self::StoreDown | Self::StoreFull | Self::TooMany) {
             answer.headers_mut().insert(RETRY_AFTER, RETRY_S);
         }
         answer.extensions_mut().insert(self.outcome());

@@ -5,8 +5,8 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -34,6 +34,8 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_millis(500);
 /// How often is looked whether answers have been remembered for long enough, and the pause between two slices.
 const TIDY: Duration = Duration::from_secs(10);
 const TIDY_PAUSE: Duration = Duration::from_millis(50);
+/// The shortest interval between two warnings that the store is full.
+const FULL_PAUSE: Duration = Duration::from_secs(30);
 
 /// What all requests of a layer share.
 pub(super) struct Shared {
@@ -44,6 +46,8 @@ pub(super) struct Shared {
     pub waiters: Arc<Waiters>,
     fingerprints: Fingerprints,
     is_tidying: Arc<AtomicBool>,
+    /// When was last said that the store is full, and how many requests were refused since.
+    full: Mutex<(Option<Duration>, u64)>,
 }
 
 impl fmt::Debug for Shared {
@@ -61,7 +65,16 @@ impl Shared {
         is_tidying: Arc<AtomicBool>,
     ) -> Self {
         let fingerprints = Fingerprints::new(settings.fingerprint_headers.clone(), settings.fingerprint_except.clone());
-        Self { settings, store, surroundings, at_work, waiters: Arc::default(), fingerprints, is_tidying }
+        Self {
+            settings,
+            store,
+            surroundings,
+            at_work,
+            waiters: Arc::default(),
+            fingerprints,
+            is_tidying,
+            full: Mutex::default(),
+        }
     }
 
     /// A store's answer, if it comes in time.
@@ -101,6 +114,18 @@ impl Shared {
             }
         }
         Ok(remembering::replay(answer, share))
+    }
+
+    /// A request was refused because the store has no room for it. That goes into the log once in a while: whoever fills the
+    /// store must not fill the log.
+    fn store_full(&self, error: &Error) {
+        let now = self.surroundings.now();
+        let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+        full.1 += 1;
+        if full.0.is_none_or(|told| now.saturating_sub(told) >= FULL_PAUSE) {
+            tracing::warn!(%error, count = full.1, "requests could not be reserved");
+            *full = (Some(now), 0);
+        }
     }
 
     /// The whole body of a request, counted until what is returned with it is dropped.
@@ -344,14 +369,21 @@ impl Guarded {
         Wanted { held, fingerprint: self.fingerprint, lease, retention, on_in_doubt }
     }
 
-    /// The store did not answer whether it has reserved the request.
+    /// The store did not say that it has reserved the request.
     fn store_down(&self, held: Held, error: &Error) -> Next {
-        tracing::warn!(request = %self.id.short(), %error, "a request could not be reserved");
+        match error {
+            Error::Full(_) => self.shared.store_full(error),
+            _ => tracing::warn!(request = %self.id.short(), %error, "a request could not be reserved"),
+        }
         let shared = Arc::clone(&self.shared);
         // It may have: then nobody is at work under it. If that fails too, its lease ends.
         tokio::spawn(async move { shared.release(held).await });
         match self.shared.settings.on_store_down {
-            OnStoreDown::Refuse => Next::Answer(Box::new(Problem::StoreDown.answer())),
+            OnStoreDown::Refuse => {
+                let is_full = matches!(error, Error::Full(_));
+                let problem = if is_full { Problem::StoreFull } else { Problem::StoreDown };
+                Next::Answer(Box::new(problem.answer()))
+            }
             OnStoreDown::Pass => Next::Pass,
         }
     }

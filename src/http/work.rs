@@ -262,7 +262,7 @@ impl Shared {
             }
         };
         match self.in_time(change(self)).await {
-            Err(Error::Unavailable(_)) => {
+            Err(error) if error.may_pass() => {
                 let shared = Arc::clone(self);
                 tokio::spawn(async move { told(shared.again(|| change(&shared)).await) });
             }
@@ -270,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// Asks the store again and again while it is not available, for as long as it may take. Begun within that time, a
+    /// Asks the store again and again while that may help, for as long as it may take. Begun within that time, a
     /// question is waited for as long as any other.
     async fn again<'a>(&self, ask: impl Fn() -> Reply<'a, Kept> + Sync) -> Result<Kept, Error> {
         let Shared { settings, surroundings, .. } = self;
@@ -278,7 +278,8 @@ impl Shared {
         let mut pause = AGAIN;
         loop {
             let kept = self.in_time(ask()).await;
-            if !matches!(kept, Err(Error::Unavailable(_))) || surroundings.now() + pause >= until {
+            let may_pass = kept.as_ref().is_err_and(Error::may_pass);
+            if !may_pass || surroundings.now() + pause >= until {
                 return kept;
             }
             surroundings.sleep(pause).await;

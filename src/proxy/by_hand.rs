@@ -56,6 +56,7 @@ enum Said {
     Listed(Vec<Line>),
     Settled(Settled),
     Unavailable(String),
+    Full(String),
     Refused(String),
 }
 
@@ -140,6 +141,7 @@ async fn carry_out(question: Question, store: &dyn Settle) -> Said {
     };
     said.unwrap_or_else(|error| match error {
         Error::Unavailable(why) => Said::Unavailable(why),
+        Error::Full(why) => Said::Full(why),
         Error::Refused(why) => Said::Refused(why),
     })
 }
@@ -178,6 +180,7 @@ impl Remote {
         let said = tokio::time::timeout(WAIT, asked).await;
         match said.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut))) {
             Ok(Said::Unavailable(why)) => Err(Error::Unavailable(why)),
+            Ok(Said::Full(why)) => Err(Error::Full(why)),
             Ok(Said::Refused(why)) => Err(Error::Refused(why)),
             Ok(said) => Ok(said),
             Err(error) => {

@@ -95,7 +95,7 @@ pub enum Error {
 impl Error {
     /// Whether a later start may succeed without any change.
     pub fn may_pass(&self) -> bool {
-        !matches!(self, Self::Store(crate::http::request::Error::Refused(_)))
+        !matches!(self, Self::Store(error) if !error.may_pass())
     }
 }
 
@@ -126,7 +126,10 @@ where
     health.condition("store", false, "was not asked yet");
     let Opened { store, folder } = store::open(&config.store).map_err(Error::Store)?;
     let store: Arc<dyn Store> = Arc::new(store::Counted::new(store, metrics.store()));
-    let asking = folder.map(|(dir, store)| tokio::spawn(by_hand::serve(dir, store)));
+    let of_folder = folder.map(|folder| {
+        let measuring = tokio::spawn(folder.clone().measure(metrics.store()));
+        [measuring, tokio::spawn(by_hand::serve(folder.dir, folder.by_hand))]
+    });
     let app = Arc::new(App::new(&config, &store, &metrics));
     let address = config.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
@@ -170,7 +173,7 @@ where
     };
     checking.abort();
     watching.abort();
-    asking.iter().for_each(JoinHandle::abort);
+    of_folder.iter().flatten().for_each(JoinHandle::abort);
     server.into_iter().for_each(Server::stop);
     ended
 }

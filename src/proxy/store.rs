@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::by_hand;
+use super::settings::size;
 use crate::effect::postgres;
 use crate::http::request::by_hand::Settle;
 use crate::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
@@ -21,6 +22,10 @@ use crate::yaml::{Field, Placed, Reader, Text, secrets};
 /// The kinds, as they are called.
 pub const KINDS: &[&str] = &["embedded", "postgres", "redis"];
 const SCHEMA: &str = "ratchet";
+/// Less is taken by the log alone.
+const STORE_BYTES: (u64, u64) = (128 << 20, 16 << 40);
+/// How often the size of the embedded store is measured.
+const MEASURE: Duration = Duration::from_secs(1);
 
 /// `store`.
 pub static STORE: Mapping = Mapping {
@@ -30,7 +35,8 @@ pub static STORE: Mapping = Mapping {
             "embedded",
             Type::mapping(&EMBEDDED),
             "embedded: {dir: /var/lib/ratchet/requests}",
-            "in a folder, `dir`, of this process alone: a new or an empty one",
+            "in a folder, `dir`, of this process alone: a new or an empty one; `store_bytes_max` [bounds its \
+             size](#how-large-the-embedded-store-gets)",
         ),
         Key::optional(
             "postgres",
@@ -47,12 +53,15 @@ pub static STORE: Mapping = Mapping {
     ])
 };
 
-static EMBEDDED: Mapping = Mapping::of(&[Key::required(
-    "dir",
-    Type::Text("a folder's path, without `~`"),
-    "dir: /var/lib/ratchet/requests",
-    "the folder",
-)]);
+static EMBEDDED: Mapping = Mapping::of(&[
+    Key::required("dir", Type::Text("a folder's path, without `~`"), "dir: /var/lib/ratchet/requests", "the folder"),
+    Key::optional(
+        "store_bytes_max",
+        Type::Size("a size from 128MiB to 16TiB"),
+        "store_bytes_max: 10GiB",
+        "the bound on the size of its files. Beyond that, requests under new keys are refused with 503",
+    ),
+]);
 
 static POSTGRES: Mapping = Mapping::of(&[
     Key::required("url", Type::Text("an address"), "url: ${env:DATABASE_URL}", "the database's address"),
@@ -74,6 +83,8 @@ pub enum StoreConfig {
     Embedded {
         /// The folder.
         dir: PathBuf,
+        /// The bound on the size of its files, if there is one.
+        bytes_max: Option<usize>,
     },
     /// A table of PostgreSQL.
     Postgres {
@@ -93,7 +104,7 @@ impl StoreConfig {
     /// What it is and where, in words, without what is secret.
     pub fn describe(&self) -> String {
         match self {
-            Self::Embedded { dir } => format!("embedded, in {}", dir.display()),
+            Self::Embedded { dir, .. } => format!("embedded, in {}", dir.display()),
             Self::Postgres { url, schema } => {
                 let table = format!("postgres, in the table {schema}.request");
                 // It was read before.
@@ -135,8 +146,9 @@ pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
         "embedded" => {
             let fields = reader.fields(below, &EMBEDDED)?;
             let path = |text: &str| (!text.starts_with('~')).then(|| PathBuf::from(text));
-            let dir = fields.require("dir", reader).and_then(|field| reader.parsed(field, path))?;
-            Some(StoreConfig::Embedded { dir: dir.value })
+            let dir = fields.require("dir", reader).and_then(|field| reader.parsed(field, path));
+            let bytes_max = size(&fields, "store_bytes_max", STORE_BYTES, reader);
+            Some(StoreConfig::Embedded { dir: dir?.value, bytes_max })
         }
         "postgres" => {
             let fields = reader.fields(below, &POSTGRES)?;
@@ -198,8 +210,36 @@ pub fn written(kind: &str, dir: &str, url: Option<&str>) -> String {
 pub struct Opened {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Its folder, and what people ask of it through the one process that has it; `None` where they ask the server.
-    pub folder: Option<(PathBuf, Arc<dyn Settle>)>,
+    /// Its folder, where it has one; the others are servers'.
+    pub folder: Option<Folder>,
+}
+
+/// The folder of a store that one process has.
+#[derive(Clone)]
+pub struct Folder {
+    /// Where it is.
+    pub dir: PathBuf,
+    /// What people ask of it through that process.
+    pub by_hand: Arc<dyn Settle>,
+    requests: Arc<Requests>,
+    bytes_max: Option<usize>,
+}
+
+impl Folder {
+    /// Reports its size, and the bound on it, until this is aborted.
+    pub async fn measure(self, metrics: StoreMetrics) {
+        if let Some(bytes_max) = self.bytes_max {
+            metrics.bytes_max(bytes_max as u64);
+        }
+        loop {
+            let requests = Arc::clone(&self.requests);
+            // A disk may be slow to say.
+            if let Ok(bytes) = tokio::task::spawn_blocking(move || requests.bytes()).await {
+                metrics.bytes(bytes);
+            }
+            tokio::time::sleep(MEASURE).await;
+        }
+    }
 }
 
 /// Opens the store.
@@ -208,9 +248,15 @@ pub struct Opened {
 /// Why it cannot be opened.
 pub fn open(config: &StoreConfig) -> Result<Opened, Error> {
     Ok(match config {
-        StoreConfig::Embedded { dir } => {
-            let store = Arc::new(Requests::open(dir)?);
-            Opened { folder: Some((dir.clone(), Arc::clone(&store) as Arc<dyn Settle>)), store }
+        StoreConfig::Embedded { dir, bytes_max } => {
+            let requests = Requests::open(dir)?;
+            let requests = Arc::new(match bytes_max {
+                Some(bytes_max) => requests.bytes_max(*bytes_max as u64),
+                None => requests,
+            });
+            let (store, by_hand) = (Arc::clone(&requests) as Arc<dyn Store>, Arc::clone(&requests) as Arc<dyn Settle>);
+            let folder = Folder { dir: dir.clone(), by_hand, requests, bytes_max: *bytes_max };
+            Opened { store, folder: Some(folder) }
         }
         StoreConfig::Postgres { url, schema } => Opened { store: Arc::new(of_postgres(url, schema)?), folder: None },
         StoreConfig::Redis { url } => Opened { store: Arc::new(of_redis(url)?), folder: None },
@@ -224,7 +270,7 @@ pub fn open(config: &StoreConfig) -> Result<Opened, Error> {
 /// Why it cannot be opened.
 pub async fn open_by_hand(config: &StoreConfig) -> Result<Box<dyn Settle>, Error> {
     Ok(match config {
-        StoreConfig::Embedded { dir } => match by_hand::Remote::connect(dir).await {
+        StoreConfig::Embedded { dir, .. } => match by_hand::Remote::connect(dir).await {
             Some(remote) => Box::new(remote),
             None => Box::new(Requests::open_existing(dir)?),
         },

@@ -13,7 +13,7 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("MASTERDOWN", Passing, "it is a replica without its master"),
     ("READONLY", Passing, REPLICA),
     ("NOREPLICAS", Passing, "it lacks the replicas that min-replicas-to-write asks for"),
-    ("OOM", Passing, "it is full: raise its maxmemory, or shorten the retention"),
+    ("OOM", Passing, FULL),
     ("MISCONF", Passing, "it cannot write its data to disk, and so takes nothing: its log says why"),
     ("CLUSTERDOWN", Passing, "its cluster is down"),
     ("TRYAGAIN", Passing, "its cluster moves keys"),
@@ -24,6 +24,9 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("WRONGPASS", Lasting, "compare user and password in the url with the server's"),
     ("NOPERM", Lasting, "give the user of the url the right to it (ACL SETUSER)"),
 ];
+
+/// What is said of one that has no room.
+pub(super) const FULL: &str = "it is full: raise its maxmemory, or shorten the retention";
 
 /// What is said of one that takes no changes.
 pub(super) const REPLICA: &str = "it is a replica: name the master in the url, unless another one is taking over";

@@ -29,6 +29,7 @@ use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisError, Script, ScriptI
 use bytes::Bytes;
 
 use super::connection::{check, check_master};
+use super::error::FULL;
 use super::{Address, ErrorKind};
 use crate::effect::lazy::{Asked, Lazy};
 use crate::format;
@@ -138,6 +139,7 @@ fn key(id: Id) -> String {
 /// As the layer sees it.
 fn of(error: super::Error) -> Error {
     match error.kind {
+        ErrorKind::Passing if error.message.contains(FULL) => Error::Full(error.message),
         ErrorKind::Passing => Error::Unavailable(error.message),
         ErrorKind::Lasting => Error::Refused(error.message),
     }

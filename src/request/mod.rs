@@ -120,12 +120,25 @@ pub enum Kept {
 /// Why a store could not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It may come back by itself: down, cut off, slow, full.
+    /// It may come back by itself: down, cut off, slow.
     #[error("the store is not available: {0}")]
     Unavailable(String),
+    /// It has no room for what it would have to write. What it holds, it can still tell.
+    #[error("the store is full: {0}")]
+    Full(String),
     /// Somebody has to do something: no right, another's format, damage.
     #[error("the store refuses: {0}")]
     Refused(String),
+}
+
+impl Error {
+    /// Whether the same call may succeed later, without anybody's help.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unavailable(_) | Self::Full(_) => true,
+            Self::Refused(_) => false,
+        }
+    }
 }
 
 /// A store's answer, when it is there.

@@ -21,8 +21,13 @@
 //! **Failure.** After a write or a sync that failed nobody knows what is on the disk. The database is closed, all that
 //! waited are told that it is not available, and it is opened again after a pause: what is then there counts. Opening it
 //! writes what the log has into a file of its own, and syncs that: nothing is found that may still be lost.
+//!
+//! **A full disk** would not let it be opened again. So it stays open, and is only read: what is known is told, and what
+//! would have to be written is refused. What was written and could not be synced is told to nobody. Once there is room
+//! it is opened anew, and again what is then there counts. If the process ends meanwhile, the next one cannot open the
+//! folder before there is room: so it finds nothing either that may still be lost.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -39,6 +44,7 @@ use crate::request::{Answer, Error, Found, Held, Id, Kept, Reply, Store, Token, 
 mod database;
 mod folder;
 mod options;
+mod room;
 mod syncs;
 mod writer;
 
@@ -55,6 +61,7 @@ const THREADS: usize = 2;
 
 /// Answers in a folder.
 pub struct Requests {
+    dir: PathBuf,
     shared: Arc<Shared>,
     changes: Option<Sender<Waiting>>,
     threads: Vec<JoinHandle<()>>,
@@ -109,13 +116,25 @@ impl Requests {
         let writer = Mutex::new(Writer::open(dir.to_owned())?);
         let shared = Arc::new(Shared { turn: Mutex::default(), writer, syncs: Mutex::default(), _lock: lock });
         let (changes, waiting) = bounded(WAITING_MAX);
-        let mut store = Self { shared, changes: Some(changes), threads: Vec::new() };
+        let mut store = Self { dir: dir.to_owned(), shared, changes: Some(changes), threads: Vec::new() };
         for _ in 0..THREADS {
             let (shared, waiting) = (Arc::clone(&store.shared), waiting.clone());
             let thread = thread::Builder::new().name("requests".to_owned()).spawn(move || shared.serve(&waiting));
             store.threads.push(thread.map_err(|error| Error::Unavailable(format!("no thread: {error}")))?);
         }
         Ok(store)
+    }
+
+    /// Bounds the size of its files: beyond that it takes no new requests, and goes on with those that it knows.
+    #[must_use]
+    pub fn bytes_max(self, bytes: u64) -> Self {
+        self.shared.writer().room.set_bytes_max(bytes);
+        self
+    }
+
+    /// The size of its files.
+    pub fn bytes(&self) -> u64 {
+        room::bytes(&self.dir)
     }
 
     /// Opens a folder that is there already: of one that is not, nothing could be told.
@@ -176,6 +195,7 @@ impl Drop for Requests {
                 tracing::error!("a thread that keeps requests has panicked");
             }
         }
+        self.shared.writer().end();
     }
 }
 
@@ -285,6 +305,9 @@ impl Shared {
         let is_late = self.syncs().is_late();
         let done = writer.carry_out(all.iter().map(|waiting| &waiting.asked), is_late);
         let mut syncs = self.syncs();
+        if !writer.is_only_read() {
+            syncs.is_anew();
+        }
         match done {
             Ok(Done { said, to_sync, database }) => {
                 syncs.written(to_sync, &database);
@@ -320,8 +343,13 @@ impl Shared {
                     let mut writer = self.writer();
                     // Otherwise a write has failed meanwhile, and all have heard of it.
                     if writer.has(&database) {
-                        writer.fail(&error);
-                        let failed = self.syncs().fail();
+                        let failed = if writer.is_only_read() || matches!(error, Error::Full(_)) {
+                            writer.only_read(&error);
+                            self.syncs().lose()
+                        } else {
+                            writer.fail(&error);
+                            self.syncs().fail()
+                        };
                         drop(writer);
                         tell(failed.into_iter().map(|(reply, _)| (reply, Err(error.clone()))).collect());
                     }

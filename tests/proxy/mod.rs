@@ -8,6 +8,7 @@ mod clients;
 mod crashes;
 mod crowd;
 mod frozen;
+mod full;
 mod load;
 mod outcomes;
 mod passing;

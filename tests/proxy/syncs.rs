@@ -181,3 +181,47 @@ async fn answer_whose_sync_fails_is_not_told_again() {
     assert_eq!(again.text(), expected);
     assert!(got(scene.send("before")).await.is_replayed());
 }
+
+/// A disk that has no room for what was written: it is told to nobody, by the next process neither, until it is on the disk.
+/// What was on it before is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_whose_sync_has_no_room_is_told_once_it_is_on_the_disk() {
+    let Scene { shop, _service: service, mut proxy, disk, _room: room } =
+        Scene::new("store_timeout: 1s\nlease: 2s").await;
+    assert_eq!(send(proxy.address, charge("before", "{}")).await.status(), 201);
+    disk.refuse_syncs();
+    let first = send(proxy.address, charge("first", "{}")).await;
+    assert_eq!((first.status(), first.text()), (201, r#"{"run":1}"#), "it is true: {}", proxy.log());
+    assert_eq!(outcomes(proxy.metrics, "not_remembered").await, 1.0, "{}", proxy.log());
+    let until = tokio::time::Instant::now() + Duration::from_secs(4);
+    while tokio::time::Instant::now() < until {
+        let again = send(proxy.address, charge("first", "{}")).await;
+        assert_eq!(
+            (again.status(), again.problem().as_str()),
+            (503, "urn:ratchet:idempotency:store-full"),
+            "{again:?}"
+        );
+        let before = send(proxy.address, charge("before", "{}")).await;
+        assert!(before.is_replayed() && before.text() == r#"{"run":1}"#, "{before:?}");
+        assert_eq!(page(proxy.metrics, "/readyz").await.status(), 200);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // The next process finds it in the log, and cannot write that elsewhere.
+    proxy.signal(libc::SIGKILL);
+    assert!(proxy.ended(DEADLINE).is_some());
+    let start = || {
+        let mut command = room.command("proxy --config proxy.yaml");
+        command.envs(disk.variables());
+        command
+    };
+    let ended = start().output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(1) && said.contains("No space left on device"), "{said}");
+    disk.fail_syncs(false);
+    let proxy = Proxy::start(start());
+    let (first, before) =
+        tokio::join!(send(proxy.address, charge("first", "{}")), send(proxy.address, charge("before", "{}")));
+    assert!(first.is_replayed() && before.is_replayed(), "{first:?} {before:?}");
+    assert_eq!(shop.all(), (2, 2));
+    drop(service);
+}

@@ -1,7 +1,7 @@
 /* A disk that stalls, or is full: preloaded, it makes a process wait at each write to a file below a folder and at each
  * sync of such a file, and lets no such file grow. A file says so, which may change at any time: eight bytes, how long to
  * wait in milliseconds; eight bytes, other than 0 if it is full; eight bytes, other than 0 if no sync ends for now; eight
- * bytes, other than 0 if each sync fails.
+ * bytes, other than 0 if each sync fails: the error.
  *
  * BAD_FOLDER: the folder. BAD_DISK: the file. */
 #define _GNU_SOURCE
@@ -157,7 +157,7 @@ static int sync_fails(int fd)
 
 static int broken(void)
 {
-    errno = EIO;
+    errno = (int)disk->fails_syncs;
     return -1;
 }
 

@@ -48,7 +48,12 @@ impl Disk {
 
     /// Whether each sync fails from now on.
     pub fn fail_syncs(&self, fails: bool) {
-        self.set(24, i64::from(fails));
+        self.set(24, if fails { i64::from(libc::EIO) } else { 0 });
+    }
+
+    /// Has each sync fail from now on because there is no room.
+    pub fn refuse_syncs(&self) {
+        self.set(24, i64::from(libc::ENOSPC));
     }
 
     /// Written in place: processes have it mapped.

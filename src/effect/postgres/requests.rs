@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
 use super::class::{Class, Trouble};
@@ -150,6 +151,7 @@ fn said<T>(open: Asked<'_, Open, Error>, said: Result<T, Trouble>) -> Result<T, 
 /// As the layer sees it.
 fn of(trouble: Trouble) -> Error {
     match trouble.class {
+        _ if trouble.code == Some(SqlState::DISK_FULL) => Error::Full(trouble.message),
         Class::Passing | Class::Anew | Class::Lost => Error::Unavailable(trouble.message),
         Class::Lasting | Class::Data | Class::Doubtful => Error::Refused(trouble.message),
     }

@@ -25,6 +25,8 @@ pub(super) struct Families {
     store_duration: HistogramVec,
     store_errors: IntCounterVec,
     removed: IntCounterVec,
+    store_bytes: IntGaugeVec,
+    store_bytes_max: IntGaugeVec,
 }
 
 impl Families {
@@ -87,6 +89,18 @@ impl Families {
                 "Requests that were forgotten because they had been remembered for long enough.",
                 NONE,
             ),
+            store_bytes: int_gauge(
+                registry,
+                "ratchet_http_store_bytes",
+                "Size of the files of the embedded store of requests.",
+                NONE,
+            ),
+            store_bytes_max: int_gauge(
+                registry,
+                "ratchet_http_store_bytes_max",
+                "The bound on the size of the embedded store of requests, if there is one.",
+                NONE,
+            ),
         }
     }
 
@@ -102,7 +116,13 @@ impl Families {
 
     pub fn store(&self) -> StoreMetrics {
         let removed = self.removed.with_label_values(NONE);
-        StoreMetrics { duration: self.store_duration.clone(), errors: self.store_errors.clone(), removed }
+        StoreMetrics {
+            duration: self.store_duration.clone(),
+            errors: self.store_errors.clone(),
+            removed,
+            bytes: self.store_bytes.clone(),
+            bytes_max: self.store_bytes_max.clone(),
+        }
     }
 
     pub fn bound(&self, bound: &str, max: usize) -> BoundMetrics {
@@ -193,9 +213,22 @@ pub struct StoreMetrics {
     duration: HistogramVec,
     errors: IntCounterVec,
     removed: IntCounter,
+    // Families: a store that has no such size has no such series.
+    bytes: IntGaugeVec,
+    bytes_max: IntGaugeVec,
 }
 
 impl StoreMetrics {
+    /// The size of the store's files.
+    pub fn bytes(&self, bytes: u64) {
+        self.bytes.with_label_values(NONE).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// The bound on that.
+    pub fn bytes_max(&self, bytes: u64) {
+        self.bytes_max.with_label_values(NONE).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
     /// The store has answered after so long, or given an error.
     pub fn asked(&self, operation: &str, took: Duration, is_answered: bool) {
         self.duration.with_label_values(&[operation]).observe(took.as_secs_f64());

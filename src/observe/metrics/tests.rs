@@ -7,7 +7,7 @@ use crate::record::TopicPartition;
 use std::time::Duration;
 
 /// The documented names.
-const NAMES: [&str; 51] = [
+const NAMES: [&str; 53] = [
     "ratchet_records_total",
     "ratchet_lag_records",
     "ratchet_lag_seconds",
@@ -57,6 +57,8 @@ const NAMES: [&str; 51] = [
     "ratchet_http_store_duration_seconds",
     "ratchet_http_store_errors_total",
     "ratchet_http_removed_entries_total",
+    "ratchet_http_store_bytes",
+    "ratchet_http_store_bytes_max",
     "ratchet_panics_total",
     "ratchet_build_info",
 ];
@@ -110,6 +112,8 @@ fn exactly_the_documented_names_are_rendered() {
     route.upstream_answered(Duration::from_millis(7));
     route.upstream_failed("late");
     metrics.store().asked("reserve", Duration::from_millis(1), false);
+    metrics.store().bytes(7);
+    metrics.store().bytes_max(8);
     metrics.bound("at_work_max", 8).used(3);
     let text = metrics.render();
     for name in NAMES {

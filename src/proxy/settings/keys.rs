@@ -272,7 +272,7 @@ const ON_STORE_DOWN: Key = Key::optional(
     "on_store_down",
     words!["refuse", "pass"],
     "on_store_down: pass",
-    "the store does not answer: `refuse` with 503, or `pass` the request on, unprotected",
+    "the store does not answer, or has no room for a new key: `refuse` with 503, or `pass` the request on, unprotected",
 )
 .or(Omitted::Is("refuse"));
 const FINGERPRINT_OF: Key = Key::optional(

@@ -10,6 +10,8 @@ use std::time::Duration;
 use http::{HeaderName, Method, StatusCode};
 use rustls::ServerConfig;
 
+pub(super) use read::size;
+
 use super::routes::Pattern;
 use super::store::StoreConfig;
 use super::upstream::Origin;

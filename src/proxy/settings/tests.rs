@@ -158,6 +158,20 @@ fn callers_header_may_be_required() {
 }
 
 #[test]
+fn embedded_store_may_be_bounded() {
+    let bounded = |max: &str| SMALL.replace("{dir: requests}", &format!("{{dir: requests, store_bytes_max: {max}}}"));
+    let store = loaded(&format!("{}caller: none\n", bounded("10GiB"))).store;
+    assert_eq!(store, StoreConfig::Embedded { dir: PathBuf::from("requests"), bytes_max: Some(10 << 30) });
+    for wrong in ["64MiB", "17TiB", "134217727", "many"] {
+        let mistakes = load_text("proxy.yaml", &bounded(wrong), &Fake::default()).expect_err(wrong).render(false);
+        assert!(
+            mistakes.contains("`store.embedded.store_bytes_max` must be a size from 128MiB to 16TiB"),
+            "{mistakes}"
+        );
+    }
+}
+
+#[test]
 fn what_is_left_unprotected_or_of_no_use_is_warned_about() {
     let down = "while the store does not answer, requests are passed on unprotected";
     for (more, line) in [("on_store_down: pass\n", 4), ("routes:\n  - {path: /a, on_store_down: pass}\n", 5)] {
@@ -294,7 +308,7 @@ fn given(upstream: &str, caller: Option<&str>, store: (&str, &str, Option<&str>)
 fn what_the_command_line_says_reads_as_it_was_meant() {
     let text = given("http://[::1]:3000", Some("Authorization"), ("embedded", "a \"folder\": #1", None));
     let config = loaded(&text);
-    assert_eq!(config.store, StoreConfig::Embedded { dir: PathBuf::from("a \"folder\": #1") });
+    assert_eq!(config.store, StoreConfig::Embedded { dir: PathBuf::from("a \"folder\": #1"), bytes_max: None });
     assert_eq!((config.listen.port(), config.http, config.upstream.url().as_str()), (0, None, "http://[::1]:3000"));
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     let text = given("b", Some("none"), ("postgres", "d", Some("${env:NONE}")));

@@ -3,8 +3,11 @@
 //! An entry and the time at which it is to be forgotten are written together, so one is there if the other is.
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
+use rocksdb::properties::PropName;
 use rocksdb::{DB, IteratorMode, ReadOptions, ReadTier, WriteBatch, WriteOptions};
 
 use super::options;
@@ -13,6 +16,12 @@ use crate::request::{Error, Id};
 
 /// How many entries are removed at once.
 const TIDY_MAX: usize = 1_000;
+
+/// Whether it takes no writes for now, and whether it could not write its files.
+const STOPPED: &PropName = rocksdb::properties::IS_WRITE_STOPPED;
+const FAILED: &PropName = rocksdb::properties::BACKGROUND_ERRORS;
+/// The pause before it is asked again.
+const STOPPED_PAUSE: Duration = Duration::from_millis(2);
 
 /// The database's folder within the store's.
 pub(super) const DATABASE: &str = "requests";
@@ -110,6 +119,9 @@ impl Database {
     /// # Errors
     /// Nobody knows what is on the disk.
     pub fn write(&self, batch: WriteBatch, how: Writing) -> Result<bool, Error> {
+        if how == Writing::Patient {
+            self.wait_for_files()?;
+        }
         let options = match how {
             Writing::Patient => &self.patient,
             Writing::AtOnce => &self.at_once,
@@ -121,12 +133,40 @@ impl Database {
         }
     }
 
+    /// Waits as long as it takes no writes because its files are being written. If these cannot be written, a write would
+    /// wait until the disk has room.
+    #[expect(clippy::disallowed_methods, reason = "nothing tells when it takes writes again")]
+    fn wait_for_files(&self) -> Result<(), Error> {
+        while self.is(STOPPED) {
+            if self.is(FAILED) {
+                return Err(Error::Full(format!("{}: its files cannot be written", self.db.path().display())));
+            }
+            thread::sleep(STOPPED_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Whether a number that the database tells of itself is other than 0.
+    fn is(&self, property: &PropName) -> bool {
+        self.db.property_int_value(property).is_ok_and(|value| value.is_some_and(|value| value > 0))
+    }
+
     /// Syncs what was written before this is called, while more may be written.
     ///
     /// # Errors
     /// Nobody knows what is on the disk.
     pub fn sync(&self) -> Result<(), Error> {
         self.db.flush_wal(true).map_err(|error| from_rocksdb(self.db.path(), &error))
+    }
+
+    /// Gives back the room of what was removed, while more may be written.
+    pub fn compact(&self) {
+        self.db.compact_range::<&[u8], &[u8]>(None, None);
+    }
+
+    /// Ends what it does of its own accord, for good.
+    pub fn cancel(&self) {
+        self.db.cancel_all_background_work(true);
     }
 
     /// Times at which entries were to be forgotten, and which have come; the oldest first.
@@ -145,9 +185,13 @@ impl Database {
     }
 }
 
+/// What the system says where there is no room.
+const NO_ROOM: [&str; 3] = ["No space left", "Disk quota exceeded", "File too large"];
+
 fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Error {
     let text = format!("{}: {}", path.display(), error.as_ref());
     match error.kind() {
+        _ if NO_ROOM.iter().any(|words| text.contains(words)) => Error::Full(text),
         rocksdb::ErrorKind::Corruption | rocksdb::ErrorKind::NotSupported | rocksdb::ErrorKind::InvalidArgument => {
             Error::Refused(text)
         }

@@ -52,7 +52,7 @@ pub(super) fn take(dir: &Path) -> Result<FileLock, Error> {
 fn from_io(path: &Path, error: &io::Error) -> Error {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Unavailable(text),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => Error::Full(text),
         _ => Error::Refused(text),
     }
 }

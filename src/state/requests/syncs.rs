@@ -31,6 +31,8 @@ pub(super) struct Syncs {
     under_way: Portion,
     /// Whether somebody syncs. Whoever does goes on until nothing is left.
     is_syncing: bool,
+    /// Requests that were written, and whose sync had no room: nobody is told of them until the database was opened anew.
+    lost: HashSet<Id>,
 }
 
 /// When somebody is told something.
@@ -99,11 +101,16 @@ impl Syncs {
 
     /// Whether what stands under this request is still to be synced.
     pub fn has(&self, id: Id) -> bool {
-        self.next.ids.contains(&id) || self.under_way.ids.contains(&id)
+        self.next.ids.contains(&id) || self.under_way.ids.contains(&id) || self.lost.contains(&id)
     }
 
     /// Tells somebody when it is time; gives back what is to be told at once.
     pub fn tell(&mut self, when: When, reply: Reply, said: Said) -> Option<(Reply, Result<Said, Error>)> {
+        if let When::Synced(id) = when
+            && self.lost.contains(&id)
+        {
+            return Some((reply, Err(Error::Full("it is not known whether this is on the disk".to_owned()))));
+        }
         let is_for = |portion: &Portion| match when {
             When::Now => false,
             When::Synced(id) => portion.ids.contains(&id),
@@ -138,6 +145,18 @@ impl Syncs {
     /// The sync that was under way has succeeded; who is to be told now.
     pub fn end(&mut self) -> Vec<(Reply, Said)> {
         std::mem::take(&mut self.under_way).waiting
+    }
+
+    /// There is no room for what was written; who has to hear of it. Nobody is told of it until the database was opened anew:
+    /// what is found then is on the disk.
+    pub fn lose(&mut self) -> Vec<(Reply, Said)> {
+        self.lost.extend(self.next.ids.iter().chain(&self.under_way.ids));
+        self.fail()
+    }
+
+    /// The database is not the one that was only read.
+    pub fn is_anew(&mut self) {
+        self.lost.clear();
     }
 
     /// The database has failed; who has to hear of it. How a sync ends that is under way does not matter any more.
@@ -279,5 +298,27 @@ mod tests {
         syncs.written([id(3)], &database);
         assert!(syncs.begin(false).is_none(), "whoever syncs goes on");
         assert!(syncs.begin(true).is_some());
+    }
+
+    /// A full disk: what was not synced is told to nobody, by no later sync either, until the database was opened anew.
+    #[test]
+    fn what_was_lost_is_told_to_nobody_until_the_database_is_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut syncs, database) = (Syncs::default(), open(&folder));
+        syncs.written([id(1)], &database);
+        assert!(syncs.begin(false).is_some());
+        syncs.written([id(2)], &database);
+        let waiting = [wait(&mut syncs, 1), wait(&mut syncs, 2)];
+        assert_eq!(syncs.lose().len(), waiting.len());
+        for number in [1, 2] {
+            assert!(syncs.has(id(number)));
+            assert!(matches!(wait(&mut syncs, number).try_recv().unwrap(), Err(Error::Full(_))), "{number}");
+        }
+        assert!(wait(&mut syncs, 3).try_recv().unwrap().is_ok(), "it was synced before");
+        assert!(syncs.begin(true).is_none(), "nothing is left to be synced");
+        syncs.is_anew();
+        for number in [1, 2] {
+            assert!(!syncs.has(id(number)) && wait(&mut syncs, number).try_recv().unwrap().is_ok(), "{number}");
+        }
     }
 }

@@ -292,3 +292,49 @@ fn caller_reserves_where_nothing_has_to_be_waited_for() {
     drop(held);
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
 }
+
+/// Beyond the bound nothing new is taken, and what is known is told. Once enough is forgotten, there is room again, although
+/// nothing is written that would have the files compacted.
+#[test]
+fn store_that_has_reached_its_bound_goes_on_with_what_it_knows() {
+    const BOUND: u64 = 96 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Requests::open(&folder.path().join("requests")).unwrap().bytes_max(BOUND);
+    let body: Bytes = (0..1 << 20).map(|_| rand::random::<u8>()).collect();
+    let answer = Answer { body: AnswerBody::Whole(body), ..answer("") };
+    let at_work = wanted(255, 1);
+    assert_eq!(wait(store.reserve(&at_work)), Ok(Found::Reserved { taken_over: false }));
+    let is_kept = |id: u8| id % 8 == 0;
+    let full = (0..200).find(|id| match wait(store.reserve(&wanted(*id, 1))) {
+        Ok(found) => {
+            assert_eq!(found, Found::Reserved { taken_over: false });
+            let retention = if is_kept(*id) { LONG } else { Duration::ZERO };
+            assert_eq!(wait(store.complete(wanted(*id, 1).held, &answer, retention)), Ok(Kept::Yes));
+            false
+        }
+        Err(error) => {
+            assert!(matches!(&error, Error::Full(text) if text.contains("its bound of 100663296 bytes")), "{error}");
+            true
+        }
+    });
+    let full = full.expect("the bound is reached");
+    assert!(store.bytes() >= BOUND / 8 * 7 && store.bytes() < BOUND * 2, "{}", store.bytes());
+    for id in (0..full).filter(|id| is_kept(*id)) {
+        assert_eq!(wait(store.reserve(&wanted(id, 2))), Ok(Found::Answered(answer.clone())), "{id}");
+    }
+    assert_eq!(wait(store.extend(at_work.held, LONG)), Ok(Kept::Yes));
+    assert_eq!(wait(store.complete(at_work.held, &answer, LONG)), Ok(Kept::Yes), "it is carried out already");
+    assert_eq!(wait(store.check()), Ok(()));
+    assert!(matches!(wait(store.reserve(&wanted(full, 1))), Err(Error::Full(_))));
+    until_due();
+    assert!(wait(store.tidy()).unwrap() > usize::from(full) / 2);
+    let began = writer::start();
+    while wait(store.reserve(&wanted(full, 1))) != Ok(Found::Reserved { taken_over: false }) {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing has become of it: {}", store.bytes());
+        until_due();
+    }
+    assert!(store.bytes() < BOUND, "{}", store.bytes());
+    for id in (0..full).filter(|id| is_kept(*id)) {
+        assert_eq!(wait(store.reserve(&wanted(id, 3))), Ok(Found::Answered(answer.clone())), "{id}");
+    }
+}

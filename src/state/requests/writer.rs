@@ -1,6 +1,9 @@
 //! Applies the rules to what is asked, and writes what comes of it as one batch.
 //!
 //! Whoever has the [`Writer`] is alone with the database: changes need no locks among each other.
+//!
+//! **Without room** (the disk is full, or the bound is reached) what is known is still told. On a full disk nothing is
+//! written any more, and the database stays open to be read until there is room to open it anew.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -10,6 +13,7 @@ use ahash::AHashMap;
 use rocksdb::WriteBatch;
 
 use super::database::{Database, FORMAT_KEY, Reading, Writing, entry_key, until_key};
+use super::room::{self, Room};
 use super::syncs::When;
 use super::{Asked, Said};
 use crate::format::request::{RequestEntry, RequestState};
@@ -53,6 +57,10 @@ pub(super) struct Writer {
     /// The one that has failed: a sync of it may still be under way.
     closing: Weak<Database>,
     failed_at: Option<(Instant, Error)>,
+    /// Since when the disk is full, or when it was last tried, and what was said: then the database is only read.
+    no_room: Option<(Instant, Error)>,
+    /// What the database may take.
+    pub room: Room,
     clock: Clock,
     run: [u8; 16],
     /// How many of the last writes took less than [`AT_EASE`].
@@ -75,8 +83,19 @@ impl Writer {
     /// Opens the database in this folder.
     pub fn open(dir: PathBuf) -> Result<Self, Error> {
         let database = Some(Arc::new(Database::open(&dir)?));
-        let (clock, run, reserved) = (Clock::start(), rand::random(), AHashMap::new());
-        Ok(Self { dir, database, closing: Weak::new(), failed_at: None, clock, run, at_ease: 0, reserved })
+        let room = Room::new(dir.clone());
+        Ok(Self {
+            dir,
+            database,
+            closing: Weak::new(),
+            failed_at: None,
+            no_room: None,
+            room,
+            clock: Clock::start(),
+            run: rand::random(),
+            at_ease: 0,
+            reserved: AHashMap::new(),
+        })
     }
 
     /// Carries out some changes, as one batch. What is wrong with one request's entry is that one's trouble.
@@ -84,22 +103,39 @@ impl Writer {
     /// # Errors
     /// Nothing was carried out, or nobody knows; the database is closed.
     /// `is_late`: a sync takes too long, so that nobody is to begin with anything.
-    pub fn carry_out<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>, is_late: bool) -> Result<Done, Error> {
+    pub fn carry_out<'a>(
+        &mut self,
+        asked: impl Iterator<Item = &'a Asked> + Clone,
+        is_late: bool,
+    ) -> Result<Done, Error> {
+        self.make_room();
         self.reopen()?;
         let Some(database) = &self.database else { return Err(closed()) };
         let database = Arc::clone(database);
-        let mut open = self.begin(&database, Reading::Patient);
-        let said = asked.map(|asked| {
-            let said = open.carry_out(asked);
-            let when = said.as_ref().map_or(When::Now, |said| when(asked, said, is_late));
-            (said, when)
-        });
-        let said = said.collect();
-        let Open { batch, to_sync, written, .. } = open;
-        if !batch.is_empty() {
-            self.write(&database, (batch, written), Writing::Patient)?;
+        loop {
+            let refusal = self.room.refusal();
+            let mut open = Open { refusal, ..self.begin(&database, Reading::Patient) };
+            let said = asked.clone().map(|asked| {
+                let said = open.carry_out(asked);
+                let when = said.as_ref().map_or(When::Now, |said| when(asked, said, is_late));
+                (said, when)
+            });
+            let said = said.collect();
+            let Open { batch, to_sync, written, has_removed, .. } = open;
+            if !batch.is_empty() {
+                match self.write(&database, (batch, written), Writing::Patient) {
+                    Ok(_) => {}
+                    // Nothing of it was written. What needs no room is told all the same.
+                    Err(Error::Full(_)) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            if has_removed {
+                self.room.removed();
+            }
+            self.room.compact(&database);
+            return Ok(Done { said, to_sync, database });
         }
-        Ok(Done { said, to_sync, database })
     }
 
     /// Reserves a request if that takes no time: nothing has to be read from the disk, and what is written need not be
@@ -116,7 +152,8 @@ impl Writer {
         if self.at_ease < AT_EASE_MIN || wanted.on_in_doubt == OnInDoubt::Refuse {
             return None;
         }
-        let mut open = self.begin(&database, Reading::Cached);
+        let refusal = self.room.refusal();
+        let mut open = Open { refusal, ..self.begin(&database, Reading::Cached) };
         let Ok(found) = open.reserve(wanted) else { return None };
         if matches!(found, Found::Answered(_)) && is_unsynced(wanted.held.id) {
             return None;
@@ -127,7 +164,7 @@ impl Writer {
         }
         match self.write(&database, (batch, written), Writing::AtOnce) {
             Ok(true) => Some(Ok(found)),
-            Ok(false) => None,
+            Ok(false) | Err(Error::Full(_)) => None,
             Err(error) => Some(Err(error)),
         }
     }
@@ -137,6 +174,7 @@ impl Writer {
     /// # Errors
     /// It is closed.
     pub fn view(&mut self) -> Result<(Arc<Database>, [u8; 16], i64), Error> {
+        self.make_room();
         self.reopen()?;
         let Some(database) = &self.database else { return Err(closed()) };
         Ok((Arc::clone(database), self.run, self.clock.now_ms()))
@@ -149,9 +187,12 @@ impl Writer {
             reserved: &self.reserved,
             run: self.run,
             now_ms: self.clock.now_ms(),
+            no_room: self.no_room.as_ref().map(|(_, error)| error),
+            refusal: None,
             written: AHashMap::new(),
             batch: WriteBatch::default(),
             to_sync: Vec::new(),
+            has_removed: false,
         }
     }
 
@@ -162,13 +203,17 @@ impl Writer {
         (batch, entries): (WriteBatch, AHashMap<Id, Option<RequestEntry>>),
         how: Writing,
     ) -> Result<bool, Error> {
-        let began = start();
+        let (began, bytes) = (start(), batch.size_in_bytes());
         let written = database.write(batch, how);
         let is_light = matches!(written, Ok(true)) && began.elapsed() < AT_EASE;
         self.at_ease = if is_light { self.at_ease.saturating_add(1) } else { 0 };
         match &written {
-            Ok(true) => entries.into_iter().for_each(|(id, entry)| self.keep(id, entry)),
+            Ok(true) => {
+                self.room.wrote(bytes);
+                entries.into_iter().for_each(|(id, entry)| self.keep(id, entry));
+            }
             Ok(false) => {}
+            Err(error @ Error::Full(_)) => self.only_read(error),
             Err(error) => self.fail(error),
         }
         written
@@ -193,17 +238,63 @@ impl Writer {
         self.database.as_ref().is_some_and(|own| Arc::ptr_eq(own, database))
     }
 
+    /// There is no room for a write or a sync: from now on the database is only read.
+    pub fn only_read(&mut self, error: &Error) {
+        if !self.is_only_read() {
+            tracing::error!(%error, "the disk is full: the store takes no new requests, and goes on answering those that it knows");
+        }
+        self.no_room = Some((start(), error.clone()));
+        self.at_ease = 0;
+    }
+
+    /// Whether the disk is full, so that the database is only read.
+    pub fn is_only_read(&self) -> bool {
+        self.no_room.is_some()
+    }
+
+    /// Opens the database anew if its disk has room again. Until then it stays as it is: it could not be opened.
+    fn make_room(&mut self) {
+        let (Some((tried, error)), Some(database)) = (&mut self.no_room, &self.database) else { return };
+        if tried.elapsed() < REOPEN_PAUSE {
+            return;
+        }
+        *tried = start();
+        // A sync, a list or a compaction may be under way.
+        if Arc::strong_count(database) > 1 || !room::is_there(&self.dir) {
+            return;
+        }
+        let error = error.clone();
+        self.close(&error);
+        self.failed_at = None;
+        match Database::open(&self.dir) {
+            Ok(database) => {
+                tracing::info!("the disk has room again: the store takes new requests");
+                self.database = Some(Arc::new(database));
+            }
+            Err(error) => self.close(&error),
+        }
+    }
+
     /// A write or a sync has failed: nobody knows what is on the disk.
     pub fn fail(&mut self, error: &Error) {
         tracing::error!(%error, "requests could not be written: the store is closed, and opened again soon");
         self.close(error);
     }
 
+    /// Ends what nobody waits for.
+    pub fn end(&mut self) {
+        if let Some(database) = &self.database {
+            self.room.end(database);
+        }
+    }
+
     fn close(&mut self, error: &Error) {
         if let Some(database) = self.database.take() {
+            self.room.end(&database);
             self.closing = Arc::downgrade(&database);
         }
         self.failed_at = Some((start(), error.clone()));
+        self.no_room = None;
         self.at_ease = 0;
         self.reserved.clear();
     }
@@ -268,10 +359,16 @@ struct Open<'a> {
     reserved: &'a AHashMap<Id, RequestEntry>,
     run: [u8; 16],
     now_ms: i64,
+    /// Why nothing can be written.
+    no_room: Option<&'a Error>,
+    /// Why nothing is written of requests that are not known.
+    refusal: Option<Error>,
     /// What the batch writes: later changes see it.
     written: AHashMap<Id, Option<RequestEntry>>,
     batch: WriteBatch,
     to_sync: Vec<Id>,
+    /// Whether it removes entries.
+    has_removed: bool,
 }
 
 impl Open<'_> {
@@ -290,8 +387,9 @@ impl Open<'_> {
             Asked::Settle(id, decision, token) => {
                 let before = self.entry(*id)?;
                 let (settled, change) = entry::settle(before.as_ref(), decision, *token, self.run, self.now_ms);
-                self.to_sync.extend((change != Change::None).then_some(*id));
-                self.write(*id, before, change);
+                let is_to_sync = change != Change::None;
+                self.write(*id, before, change)?;
+                self.to_sync.extend(is_to_sync.then_some(*id));
                 Ok(Said::Settled(settled))
             }
             Asked::Check => self.database.get(FORMAT_KEY).map(|_| Said::Checked),
@@ -302,9 +400,13 @@ impl Open<'_> {
         let id = wanted.held.id;
         let before = self.entry(id)?;
         let (found, change) = entry::reserve(before.as_ref(), wanted, self.run, self.now_ms);
+        if let Some(refusal) = self.refusal.as_ref().filter(|_| entry::current(before.as_ref(), self.now_ms).is_none())
+        {
+            return Err(refusal.clone());
+        }
         let is_to_sync = wanted.on_in_doubt == OnInDoubt::Refuse && change != Change::None;
+        self.write(id, before, change)?;
         self.to_sync.extend(is_to_sync.then_some(id));
-        self.write(id, before, change);
         Ok(found)
     }
 
@@ -323,16 +425,18 @@ impl Open<'_> {
     ) -> Result<Said, Error> {
         let before = self.entry(held.id)?;
         let (kept, change) = rule(before.as_ref(), self.now_ms);
-        self.write(held.id, before, change);
+        self.write(held.id, before, change)?;
         Ok(Said::Kept(kept))
     }
 
-    fn write(&mut self, id: Id, before: Option<RequestEntry>, change: Change) {
+    fn write(&mut self, id: Id, before: Option<RequestEntry>, change: Change) -> Result<(), Error> {
         let after = match change {
-            Change::None => return,
+            Change::None => return Ok(()),
             Change::Put(entry) => Some(entry),
             Change::Remove => None,
         };
+        self.has_room()?;
+        self.has_removed |= after.is_none();
         let due = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| due_ms(entry.until_ms));
         // A reservation and its answer mostly have the same one: then it is not written again.
         if due(&before) != due(&after) {
@@ -348,6 +452,11 @@ impl Open<'_> {
             None => self.batch.delete(entry_key(id)),
         }
         self.written.insert(id, after);
+        Ok(())
+    }
+
+    fn has_room(&self) -> Result<(), Error> {
+        self.no_room.map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn is_of_this_run(&self, entry: &RequestEntry) -> bool {
@@ -360,6 +469,10 @@ impl Open<'_> {
     fn tidy(&mut self) -> Result<Said, Error> {
         let due = self.database.due(self.now_ms)?;
         let count = due.len();
+        if count > 0 {
+            self.has_room()?;
+            self.has_removed = true;
+        }
         for (until_ms, id) in due {
             self.batch.delete(until_key(until_ms, id));
             // This very batch may have written it anew, for longer.

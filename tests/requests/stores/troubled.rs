@@ -85,7 +85,7 @@ fn redis_that_is_full_takes_nothing_and_forgets_nothing() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(&refused, Error::Unavailable(text) if text.contains("full")), "{refused}");
+    assert!(matches!(&refused, Error::Full(text) if text.contains("raise its maxmemory")), "{refused}");
     assert!(kept.len() > 10, "{}", kept.len());
     for id in kept {
         assert_eq!(runtime.block_on(store.reserve(&wanted(id, 1))).map(|found| answered(found).status), Ok(200));

@@ -1,0 +1,164 @@
+//! The room that the database of requests has on its disk: a bound, if one is set, and whether a disk that was full has
+//! room again.
+//!
+//! **The bound** is on the size of the database's files. Between two measurements the bytes that were written are added,
+//! so that the bound is not exceeded unnoticed. What is removed gives room once the files are compacted, which needs new
+//! writes: a store that refuses these has itself compacted. It spends a tenth of the time on that at most.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::database::{DATABASE, Database};
+use super::writer::start;
+use crate::request::Error;
+
+/// How long a measurement is good for, where it says that the bound is reached.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// The shortest pause between two compactions; and how many times as long as the last one took.
+const COMPACT_PAUSE: Duration = Duration::from_secs(5);
+const COMPACT_PAUSE_TIMES: u32 = 9;
+/// A file that says whether there is room, and how much there has to be beside that of the log, which is written into
+/// another file when the database is opened.
+const TRIAL: &str = "room";
+const TRIAL_BYTES: u64 = 4 << 20;
+const TRIAL_PIECE: usize = 64 << 10;
+
+/// The bound, and how much of it is taken.
+pub(super) struct Room {
+    dir: PathBuf,
+    bytes_max: Option<u64>,
+    /// The size when it was last measured, and what was written since.
+    measured: u64,
+    written: u64,
+    looked: Option<Instant>,
+    is_full: bool,
+    /// Whether something was removed that is still in the files.
+    has_removed: bool,
+    compacting: Option<JoinHandle<Duration>>,
+    compact_after: Option<Instant>,
+}
+
+impl Room {
+    pub fn new(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            bytes_max: None,
+            measured: 0,
+            written: 0,
+            looked: None,
+            is_full: false,
+            // What came before is not known.
+            has_removed: true,
+            compacting: None,
+            compact_after: None,
+        }
+    }
+
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        (self.bytes_max, self.measured, self.looked) = (Some(bytes_max), bytes(&self.dir), None);
+    }
+
+    /// So many bytes were written.
+    pub fn wrote(&mut self, bytes: usize) {
+        self.written = self.written.saturating_add(bytes as u64);
+    }
+
+    /// Some entries were removed.
+    pub fn removed(&mut self) {
+        self.has_removed = true;
+    }
+
+    /// Why nothing new is taken; `None` if there is room. Says in the log when that changes.
+    pub fn refusal(&mut self) -> Option<Error> {
+        let max = self.bytes_max?;
+        let is_known = |looked: &Instant| looked.elapsed() < LOOK_PAUSE;
+        if self.measured.saturating_add(self.written) >= max && !self.looked.as_ref().is_some_and(is_known) {
+            (self.measured, self.written, self.looked) = (bytes(&self.dir), 0, Some(start()));
+        }
+        let is_full = self.measured.saturating_add(self.written) >= max;
+        if is_full != std::mem::replace(&mut self.is_full, is_full) {
+            let bytes = self.measured;
+            match is_full {
+                true => tracing::warn!(bytes, max, "the store has reached its bound: it takes no new requests"),
+                false => tracing::info!(bytes, max, "the store is below its bound: it takes new requests again"),
+            }
+        }
+        is_full.then(|| {
+            Error::Full(format!(
+                "{} has reached its bound of {max} bytes: raise the bound, or shorten the retention",
+                self.dir.display()
+            ))
+        })
+    }
+
+    /// Has the files compacted, if nothing new is taken and something was removed. Nobody waits for it.
+    pub fn compact(&mut self, database: &Arc<Database>) {
+        if self.compacting.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(took) = self.compacting.take().and_then(|ended| ended.join().ok())
+        {
+            self.compact_after = Some(start() + COMPACT_PAUSE.max(took * COMPACT_PAUSE_TIMES));
+        }
+        let is_due = self.compact_after.is_none_or(|after| start() >= after);
+        if !self.is_full || !self.has_removed || !is_due || self.compacting.is_some() {
+            return;
+        }
+        let database = Arc::clone(database);
+        let compact = move || {
+            let began = start();
+            database.compact();
+            began.elapsed()
+        };
+        match thread::Builder::new().name("requests-compact".to_owned()).spawn(compact) {
+            Ok(thread) => (self.compacting, self.has_removed) = (Some(thread), false),
+            Err(error) => tracing::warn!(%error, "the store could not be compacted: no thread"),
+        }
+    }
+
+    /// Ends a compaction.
+    pub fn end(&mut self, database: &Database) {
+        if let Some(thread) = self.compacting.take() {
+            database.cancel();
+            // One that has panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The size of the database's files, as far as they can be looked at.
+pub(super) fn bytes(dir: &Path) -> u64 {
+    let Ok(files) = fs::read_dir(dir.join(DATABASE)) else { return 0 };
+    // A file may be gone by now.
+    let sizes = files.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.blocks() * 512);
+    sizes.sum()
+}
+
+/// Whether there is room to open the database anew, which writes what its log holds. It is tried: what the system says of a
+/// disk's room need not be true of this user.
+pub(super) fn is_there(dir: &Path) -> bool {
+    let path = dir.join(TRIAL);
+    let is_there = try_to_fill(dir, &path).is_ok();
+    // If it cannot be removed, the next trial writes over it.
+    let _ = fs::remove_file(&path);
+    is_there
+}
+
+fn try_to_fill(dir: &Path, path: &Path) -> io::Result<()> {
+    let mut bytes = TRIAL_BYTES;
+    for file in fs::read_dir(dir.join(DATABASE))?.flatten() {
+        if file.path().extension().is_some_and(|kind| kind == "log") {
+            bytes += file.metadata()?.len();
+        }
+    }
+    // Zeros might take no room.
+    let piece: Vec<u8> = (0..TRIAL_PIECE).map(|_| rand::random()).collect();
+    let mut file = fs::File::create(path)?;
+    for _ in 0..bytes.div_ceil(TRIAL_PIECE as u64) {
+        file.write_all(&piece)?;
+    }
+    file.sync_all()
+}
