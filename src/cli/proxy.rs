@@ -11,8 +11,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::stderr::say;
 use super::{Failure, inputs};
-use crate::http::OnStoreDown;
 use crate::http::request::OnInDoubt;
+use crate::http::{OnStoreDown, is_failure};
 use crate::observe::logs;
 use crate::proxy::{self, Config, Given, KeyUse, Route, Rule};
 use crate::worker;
@@ -183,12 +183,18 @@ fn promise(route: &Route) -> String {
         KeyUse::Optional => "with a key",
     };
     let kept = show_duration(route.rule.retention);
+    let refusals = route.rule.released.iter().copied().filter(|status| !is_failure(*status));
+    let but = match refusals.map(|status| status.as_u16()).collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        all if (400..500).all(|status| status == 408 || all.contains(&status)) => ", unless that was 4xx".to_owned(),
+        some => format!(", unless that was {}", listed(&some)),
+    };
     let doubt = doubt(&route.rule);
     let down = match route.rule.on_store_down {
         OnStoreDown::Refuse => "",
         OnStoreDown::Pass => "; while the store does not answer neither is promised",
     };
-    format!("{methods}{key}, answered again for {kept} without being carried out; {doubt}{down}")
+    format!("{methods}{key}, answered again for {kept} without being carried out{but}; {doubt}{down}")
 }
 
 /// What becomes of a request that may have been carried out, and when that is so.
@@ -198,15 +204,20 @@ fn doubt(rule: &Rule) -> String {
         OnInDoubt::Refuse => ("refused where nobody knows (at most once)", rule.timeout),
     };
     let within = show_duration(within);
-    let released: Vec<&str> = rule.released.iter().map(StatusCode::as_str).collect();
+    let released = rule.released.iter().filter(|status| is_failure(**status));
+    let released: Vec<u16> = released.map(StatusCode::as_u16).collect();
     let but = match rule.on_in_doubt {
-        OnInDoubt::Refuse if !released.is_empty() => format!(", but for {},", released.join(" and ")),
+        OnInDoubt::Refuse if !released.is_empty() => format!(", but for {},", listed(&released)),
         OnInDoubt::Refuse | OnInDoubt::Run => String::new(),
     };
     format!(
         "{what}: if the proxy dies in mid-request, or if the service's answer is lost, is 408 or 5xx{but} or has not begun \
          within {within}"
     )
+}
+
+fn listed(statuses: &[u16]) -> String {
+    statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 #[cfg(test)]
@@ -245,6 +256,9 @@ mod tests {
             ("on_in_doubt: refuse", format!("{refuse} or has not begun within 1m")),
             ("on_in_doubt: refuse\nreleased: [503]", format!("{refuse}, but for 503, or has")),
             ("on_in_doubt: refuse\nreleased: [503, 408]", format!("{refuse}, but for 503 and 408, or has")),
+            ("on_in_doubt: refuse\nreleased: [4xx, 503]", format!("{refuse}, but for 408 and 503, or has")),
+            ("released: [4xx]", format!("without being carried out, unless that was 4xx; {run}")),
+            ("released: [422, 404]", format!("without being carried out, unless that was 422 and 404; {run}")),
             ("on_store_down: pass", format!("{run}; while the store does not answer neither is promised")),
         ] {
             assert!(of(more).contains(&words), "{more}: {}", of(more));

@@ -212,9 +212,9 @@ impl Idempotency {
         self
     }
 
-    /// Statuses, 408 or of 500 and more, by which the service says that it has done nothing: with [`OnInDoubt::Refuse`]
-    /// too the next request is carried out after these. None if nothing is said; others change nothing. An answer that
-    /// has [`NotRun`](super::NotRun) among its extensions needs no such status.
+    /// Statuses of 400 and more by which the service says that it has done nothing: these answers are not remembered, and the
+    /// next request is carried out, also with [`OnInDoubt::Refuse`]. None if nothing is said; others change nothing. An
+    /// answer that has [`NotRun`](super::NotRun) among its extensions needs no such status.
     pub fn released(mut self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         self.settings.released = statuses.into_iter().collect();
         self

@@ -33,9 +33,9 @@
 //! | while a bound is reached ([requests](Idempotency::at_work_max), [bodies](Idempotency::bodies_bytes_max)) | 503, and the service is not run |
 //!
 //! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 401, 425 or 429
-//! is not: the request is released, and the next one is carried out. After one of 408, or of 500 or more, the next one is
-//! carried out as well, unless nothing may run twice: then it is [in doubt](Idempotency::on_in_doubt), but for what is
-//! [listed](Idempotency::released). Whoever carries a request out has a reservation, with a token and a lease, which is
+//! is not: the request is released, and the next one is carried out. So it is after what is
+//! [listed](Idempotency::released). After one of 408, or of 500 or more, the next one is carried out as well, unless nothing
+//! may run twice: then it is [in doubt](Idempotency::on_in_doubt). Whoever carries a request out has a reservation, with a token and a lease, which is
 //! extended while it works. When it is frozen for longer and another one takes over, what it would remember is refused.
 //!
 //! **What is promised.** While the store keeps what it was told, a request under a key is not carried out again once it
@@ -73,7 +73,9 @@ pub(crate) use problem::INSTANCE;
 #[cfg(feature = "program")]
 pub(crate) use remembering::{done_by_hand, dropped_by_hand};
 #[cfg(feature = "program")]
-pub(crate) use settings::{AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, may_be_released};
+pub(crate) use settings::{
+    AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, is_failure, may_be_released,
+};
 #[cfg(feature = "program")]
 pub(crate) use shares::{Full, Limit, Share, Shares};
 pub use time::Surroundings;

@@ -64,7 +64,7 @@ pub(super) struct Settings {
     pub bodies_bytes_max: usize,
     pub on_store_down: OnStoreDown,
     pub on_in_doubt: OnInDoubt,
-    /// Statuses after which a request is released although nothing may run twice.
+    /// Statuses by which the service says that it has done nothing.
     pub released: Vec<StatusCode>,
 }
 
@@ -79,9 +79,14 @@ pub(super) enum Becomes {
     InDoubt,
 }
 
-/// Whether a list of statuses after which requests are released may have this one: those that say that the service has
-/// failed, and not whether it has done something before.
+/// Whether a list of statuses after which requests are released may have this one: no success, and nothing that comes before
+/// an answer.
 pub(crate) fn may_be_released(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
+}
+
+/// Whether this status says that the service has failed, and not whether it has done something before.
+pub(crate) fn is_failure(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT
 }
 
@@ -148,15 +153,15 @@ impl Settings {
     pub fn becomes(&self, status: StatusCode) -> Becomes {
         const NOT_YET: [StatusCode; 3] =
             [StatusCode::UNAUTHORIZED, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
-        if NOT_YET.contains(&status) {
+        if NOT_YET.contains(&status) || may_be_released(status) && self.released.contains(&status) {
             return Becomes::Released;
         }
-        if !may_be_released(status) && !status.is_informational() {
+        if !is_failure(status) && !status.is_informational() {
             return Becomes::Remembered;
         }
         match self.on_in_doubt {
-            OnInDoubt::Refuse if !self.released.contains(&status) => Becomes::InDoubt,
-            OnInDoubt::Refuse | OnInDoubt::Run => Becomes::Released,
+            OnInDoubt::Refuse => Becomes::InDoubt,
+            OnInDoubt::Run => Becomes::Released,
         }
     }
 }

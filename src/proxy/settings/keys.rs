@@ -10,15 +10,15 @@ const HEADER_NAME: Type = Type::Text("a header's name");
 const HEADER_NAMES: Type = Type::ListOrNone("a list of headers' names", &HEADER_NAME);
 const CALLERS: Type = Type::AnyOf("a header's name, `none`, or a mapping", &[HEADER_NAME, Type::mapping(&CALLER_OF)]);
 const FILE: Type = Type::Text("a file's path");
-const STATUS: Type = Type::AnyOf(
-    "408, or a status from 500 to 599",
-    &[Type::Integer("408", 408, 408), Type::Integer("a status from 500 to 599", 500, 599)],
-);
-
 /// A type of a few words.
 macro_rules! words {
     ($($word:literal),+) => { Type::Words(|| [$($word),+].map(str::to_owned).to_vec()) };
 }
+
+const STATUS: Type = Type::AnyOf(
+    "a status from 400 to 599, or `4xx`",
+    &[Type::Integer("a status from 400 to 599", 400, 599), words!["4xx"]],
+);
 
 /// Some keys, and after them those of a rule.
 macro_rules! with_rule {
@@ -262,10 +262,11 @@ const ON_IN_DOUBT: Key = Key::optional(
 .or(Omitted::Is("run"));
 const RELEASED: Key = Key::optional(
     "released",
-    Type::ListOrNone("a list of statuses, each 408 or from 500 to 599", &STATUS),
-    "released: [503]",
-    "with `on_in_doubt: refuse`: statuses, 408 or from 500 to 599, by which the service says that it has done nothing. After \
-     these a request is released, and the next one is carried out",
+    Type::ListOrNone("a list of statuses, each from 400 to 599, or `4xx` for all of these", &STATUS),
+    "released: [4xx, 503]",
+    "statuses from 400 to 599, or `4xx` for all of those, by which the service says that it has done nothing. After these a \
+     request is released: nothing is remembered, and the next one is carried out. 408 and those from 500 on matter with \
+     `on_in_doubt: refuse` alone",
 )
 .or(Omitted::Words("none"));
 const ON_STORE_DOWN: Key = Key::optional(

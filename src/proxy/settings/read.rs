@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 use super::rule::{defaults, rule};
 use super::{Bounds, Config, KeyUse, Route, Rule, keys};
 use crate::http::request::OnInDoubt;
-use crate::http::{AT_WORK_MAX, BODIES_BYTES_MAX};
+use crate::http::{AT_WORK_MAX, BODIES_BYTES_MAX, is_failure};
 use crate::observe::logs;
 use crate::proxy::COMMAND_LINE;
 use crate::proxy::routes::Pattern;
@@ -205,9 +205,10 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
     routes
 }
 
-/// Where all that fails is carried out again, a list of what is says nothing.
+/// Where all that fails is carried out again, a list of failures says nothing.
 fn uses_statuses(rule: &Rule) -> bool {
-    rule.key != KeyUse::Off && rule.on_in_doubt == OnInDoubt::Refuse
+    let has_others = rule.released.iter().any(|status| !is_failure(*status));
+    rule.key != KeyUse::Off && (rule.on_in_doubt == OnInDoubt::Refuse || has_others)
 }
 
 /// What is written in a rule, and used by none.

@@ -66,7 +66,7 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
         lease: lease.map_or(base.lease, |lease| millis(lease.value)),
         grace: given(fields, "grace", reader).unwrap_or(base.grace),
         on_in_doubt: choice(fields, "on_in_doubt", &doubt, reader).unwrap_or(base.on_in_doubt),
-        released: items(fields, "released", reader, status).unwrap_or_else(|| base.released.clone()),
+        released: items(fields, "released", reader, statuses).map_or_else(|| base.released.clone(), |all| all.concat()),
         on_store_down: choice(fields, "on_store_down", &down, reader).unwrap_or(base.on_store_down),
         request_bytes_max: size(fields, "request_bytes_max", (1, REQUEST_BYTES_MAX), reader)
             .unwrap_or(base.request_bytes_max),
@@ -166,9 +166,13 @@ fn check_together(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
     }
 }
 
-/// A status that does not say whether the service has done something.
-fn status(text: &str) -> Option<StatusCode> {
-    StatusCode::from_bytes(text.as_bytes()).ok().filter(|status| may_be_released(*status))
+/// A status by which a service may say that it has done nothing, or all that are errors of the client's.
+fn statuses(text: &str) -> Option<Vec<StatusCode>> {
+    if text == "4xx" {
+        return Some((400..500).filter_map(|status| StatusCode::from_u16(status).ok()).collect());
+    }
+    let status = StatusCode::from_bytes(text.as_bytes()).ok().filter(|status| may_be_released(*status));
+    status.map(|status| vec![status])
 }
 
 fn header_name(text: &str) -> Option<HeaderName> {

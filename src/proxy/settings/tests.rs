@@ -189,7 +189,7 @@ fn what_is_left_unprotected_or_of_no_use_is_warned_about() {
 
 /// An answer of these says that the service has failed, and some services fail only before they have done anything.
 #[test]
-fn statuses_that_release_a_request_are_those_of_failures() {
+fn statuses_that_release_a_request_are_those_of_errors() {
     let text = format!(
         "{SMALL}caller: none\non_in_doubt: refuse\nreleased: [503, 408]\nroutes:\n  - {{path: /a, released: []}}\n  - {{path: /b}}\n"
     );
@@ -198,12 +198,15 @@ fn statuses_that_release_a_request_are_those_of_failures() {
         config.routes.iter().map(|route| route.rule.released.iter().map(StatusCode::as_u16).collect()).collect();
     assert_eq!(all, [vec![], vec![503, 408], vec![503, 408]]);
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
-    for status in ["200", "404", "429", "600", "'503 '", "all"] {
+    for status in ["200", "302", "399", "600", "'503 '", "all", "5xx"] {
         refused(
             &format!("on_in_doubt: refuse\nreleased: [{status}]\n"),
-            "`released` must be a list of statuses, each 408 or from 500 to 599",
+            "`released` must be a list of statuses, each from 400 to 599, or `4xx`",
         );
     }
+    let all = &loaded(&format!("{SMALL}released: [503, 4xx]\n")).routes[0].rule.released;
+    let all: Vec<u16> = all.iter().map(StatusCode::as_u16).collect();
+    assert_eq!(all, [vec![503], (400..500).collect()].concat());
     refused("on_in_doubt: refuse\nreleased: 503\n", "`released` must be a list of statuses");
     assert!(loaded(SMALL).routes[0].rule.released.is_empty(), "none if nothing is said");
 }
@@ -212,6 +215,9 @@ fn statuses_that_release_a_request_are_those_of_failures() {
 fn statuses_that_release_nothing_more_are_warned_of() {
     for (more, line) in [
         ("released: [503]\n", Some(4)),
+        ("released: [503, 422]\n", None),
+        ("released: [4xx]\n", None),
+        ("released: [408]\n", Some(4)),
         ("released: [503]\nroutes: [{path: /a, on_in_doubt: refuse}]\n", None),
         ("routes:\n  - {path: /a, released: [503]}\n", Some(5)),
         ("on_in_doubt: refuse\nroutes:\n  - {path: /a, released: [503], on_in_doubt: run}\n", Some(6)),

@@ -137,6 +137,15 @@ pub async fn failure_that_is_listed_releases_where_nothing_may_run_twice(place: 
     assert_eq!((front.send(ask()).await.problem().as_str(), front.runs.count(&key)), ("in-doubt", 1));
 }
 
+/// Found by an audit: what clients without a login are refused fills the store.
+pub async fn refusal_that_is_listed_is_not_remembered(place: Place) {
+    let front = Front::set(place, &[Set::Released(&[404, 422])]).await;
+    are_not_remembered(&front, &[404, 422, 500]).await;
+    let ask = Ask::under(&new_key()).with("x-status", "400 201");
+    let (first, again) = (front.send(ask.clone()).await, front.send(ask).await);
+    assert_eq!((first.status.as_u16(), again.status.as_u16(), again.is_replayed()), (400, 400, true));
+}
+
 /// What follows an answer of these is carried out, and remembered.
 async fn are_not_remembered(front: &Front, statuses: &[u16]) {
     for status in statuses {

@@ -72,6 +72,7 @@ everywhere!(
     refusal_that_asks_to_come_again_is_not_remembered,
     failure_of_the_service_is_in_doubt_where_nothing_may_run_twice,
     failure_that_is_listed_releases_where_nothing_may_run_twice,
+    refusal_that_is_listed_is_not_remembered,
     other_request_under_a_key_is_refused,
     request_that_means_the_same_is_the_same,
     request_in_progress_is_a_conflict,
