@@ -3,6 +3,7 @@
 //! `stores` has one suite for all stores, `fronts` one for the layer and the proxy on each of them.
 
 mod fronts;
+mod rights;
 mod schedules;
 mod stores;
 mod transaction;

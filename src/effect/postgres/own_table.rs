@@ -5,8 +5,14 @@ use tokio_postgres::Client;
 use super::class::Trouble;
 use super::{constant, quoted};
 
-/// Creates the table `name` where it is missing. `ddl` does that in the schema, and may be run again.
-pub(super) async fn ensure(client: &Client, schema: &str, name: &str, ddl: &str) -> Result<(), Trouble> {
+/// Creates the table `name` where it is missing. `ddl` does that in the schema, and may be run again; `rights` are what
+/// the role `ROLE` needs then, if somebody else runs it.
+pub(super) async fn ensure(
+    client: &Client,
+    schema: &str,
+    name: &str,
+    (ddl, rights): (&str, &str),
+) -> Result<(), Trouble> {
     let table = format!("{}.{name}", quoted(schema));
     let is_there = async || -> Result<bool, Trouble> {
         let found = client.query_one("select to_regclass($1)::text is not null", &[&table]).await?;
@@ -22,8 +28,7 @@ pub(super) async fn ensure(client: &Client, schema: &str, name: &str, ddl: &str)
             let schema = quoted(schema);
             let message = format!(
                 "the table {table} is missing; let somebody who may create it run this, with this role's name:\n\
-                 create schema if not exists {schema};\n{ddl};\ngrant usage on schema {schema} to ROLE;\n\
-                 grant select, insert, update, delete on {table} to ROLE;"
+                 create schema if not exists {schema};\n{ddl};\n{rights}"
             );
             return Err(Trouble::lasting(message).of(&trouble.message));
         }

@@ -10,7 +10,8 @@
 //! # Ok(idempotency) }
 //! ```
 //!
-//! `request` is a table of ratchet's own, a row for each request. Each change is one statement with the token in its
+//! `request` is a table of ratchet's own, a row for each request. It is read and changed by functions alone, which run with
+//! their owner's rights: a store's role may execute them, and needs no right to the table. Each change has the token in its
 //! condition, so the database itself refuses what is not its holder's. Leases and retention pass on the database's clock.
 //!
 //! **The service's own transaction.** The function `answer_request` remembers an answer within the transaction in which
@@ -33,6 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
 use super::class::{Class, Trouble};
@@ -40,19 +42,15 @@ use super::connection::{FAREWELL_WAIT, answered, connect, greet};
 use super::url::Target;
 use super::{own_table, quoted};
 use crate::effect::lazy::{Asked, Lazy};
-use crate::request::{
-    Answer, AnswerBody, Error, Fingerprint, Found, Held, Kept, OnInDoubt, Reply, Store, Token, Wanted,
-};
+use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply, Store, Wanted};
 
 mod by_hand;
 mod sql;
 
-use sql::{ddl, function_body, function_ddl, statements};
+use sql::{For, SEARCH_PATH, ddl, functions, functions_ddl, rights};
 
 /// How many connections there are at most.
 const CONNECTIONS: usize = 4;
-/// How often a request is looked at again that others change at the same moment.
-const LOOKS_MAX: usize = 10;
 /// How often, and how soon at first, a row is looked at again that is locked where an answer is to be remembered; each
 /// pause is twice as long as the one before. Together more than a second.
 const LOCKED_LOOKS_MAX: usize = 9;
@@ -75,22 +73,11 @@ struct Place {
 struct Open {
     client: Client,
     task: JoinHandle<()>,
-    insert: Statement,
-    look: Statement,
-    take: Statement,
+    reserve: Statement,
     extend: Statement,
     complete: Statement,
     release: Statement,
     tidy: Statement,
-}
-
-/// What a row says.
-struct Row {
-    token: Token,
-    fingerprint: Fingerprint,
-    is_over: bool,
-    is_forgotten: bool,
-    answer: Option<Answer>,
 }
 
 impl Requests {
@@ -105,7 +92,7 @@ impl Requests {
         Ok(Self { place, connections: Default::default(), next: AtomicUsize::new(0) })
     }
 
-    /// The SQL that creates the table and the function, for somebody who may.
+    /// The SQL that creates the table and its functions, for somebody who may.
     pub fn ddl(schema: &str) -> String {
         ddl(&quoted(schema))
     }
@@ -164,91 +151,64 @@ impl Open {
         let prepared = answered(async {
             greet(&client).await?;
             check_writable(&client).await.map_err(|trouble| trouble.of(&target.shown()))?;
-            own_table::ensure(&client, schema, "request", &ddl(&quoted(schema))).await?;
-            renew_function(&client, schema).await?;
-            let mut all = Vec::with_capacity(7);
-            for sql in statements(&quoted(schema)) {
-                all.push(client.prepare(&sql).await?);
+            let quoted = quoted(schema);
+            own_table::ensure(&client, schema, "request", (&ddl(&quoted), &rights(&quoted))).await?;
+            renew_functions(&client, schema).await?;
+            let mut all = Vec::with_capacity(5);
+            for call in [
+                "outcome, remembered from {}.reserve_request($1, $2, $3, $4, $5, $6)",
+                "{}.extend_request($1, $2, $3)",
+                "{}.complete_request($1, $2, $3, $4, $5)",
+                "{}.release_request($1, $2)",
+                "{}.tidy_requests()",
+            ] {
+                all.push(client.prepare(&format!("select {}", call.replace("{}", &quoted))).await?);
             }
             Ok(all)
         });
-        let Ok([insert, look, take, extend, complete, release, tidy]) = <[Statement; 7]>::try_from(prepared.await?)
-        else {
+        let Ok([reserve, extend, complete, release, tidy]) = <[Statement; 5]>::try_from(prepared.await?) else {
             return Err(Trouble::lasting("a statement was not prepared"));
         };
-        Ok(Self { client, task, insert, look, take, extend, complete, release, tidy })
+        Ok(Self { client, task, reserve, extend, complete, release, tidy })
     }
 
     /// Reserves, or says why not.
     async fn reserve(&self, wanted: &Wanted) -> Result<Found, Trouble> {
-        for _ in 0..LOOKS_MAX {
-            if let Some(found) = self.try_to_reserve(wanted).await? {
-                return Ok(found);
-            }
-        }
-        // Somebody is at it, again and again.
-        Ok(Found::InProgress)
-    }
-
-    /// Tries to reserve; `None` if another has changed the row meanwhile.
-    async fn try_to_reserve(&self, wanted: &Wanted) -> Result<Option<Found>, Trouble> {
-        let Wanted { held, fingerprint, .. } = wanted;
-        let (id, token, fingerprint) = (&held.id.0[..], &held.token.0[..], &fingerprint.0[..]);
+        let Wanted { held, fingerprint, on_in_doubt, .. } = wanted;
         let (lease, until) = (wanted.lease.as_secs_f64(), wanted.retention.max(wanted.lease).as_secs_f64());
-        let inserted = self.client.execute(&self.insert, &[&id, &token, &fingerprint, &lease, &until]).await?;
-        if inserted == 1 {
-            return Ok(Some(Found::Reserved { taken_over: false }));
-        }
-        let Some(row) = self.look(held).await? else { return Ok(None) };
-        let taken_over = match row {
-            Row { is_forgotten: true, .. } => false,
-            Row { fingerprint, .. } if fingerprint != wanted.fingerprint => return Ok(Some(Found::Other)),
-            Row { answer: Some(answer), .. } => return Ok(Some(Found::Answered(answer))),
-            Row { token, .. } if token == held.token => false,
-            Row { is_over: false, .. } => return Ok(Some(Found::InProgress)),
-            Row { .. } if wanted.on_in_doubt == OnInDoubt::Refuse => return Ok(Some(Found::InDoubt)),
-            Row { .. } => true,
-        };
-        let former = &row.token.0[..];
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
-            [&id, &token, &fingerprint, &lease, &until, &former];
-        let taken = self.client.execute(&self.take, &parameters).await?;
-        Ok((taken == 1).then_some(Found::Reserved { taken_over }))
-    }
-
-    async fn look(&self, held: &Held) -> Result<Option<Row>, Trouble> {
-        let found = self.client.query_opt(&self.look, &[&&held.id.0[..]]).await?;
-        let Some(found) = found else { return Ok(None) };
-        let damaged = || Trouble::lasting("a row of the table `request` is not as it was written");
-        let bytes = |column| found.try_get::<_, &[u8]>(column);
-        let answer: Option<&[u8]> = found.try_get(4)?;
-        let answer = answer.map(|bytes| Answer::decode(&Bytes::copy_from_slice(bytes))).transpose();
-        Ok(Some(Row {
-            token: Token(bytes(0)?.try_into().map_err(|_| damaged())?),
-            fingerprint: Fingerprint(bytes(1)?.try_into().map_err(|_| damaged())?),
-            is_over: found.try_get(2)?,
-            is_forgotten: found.try_get(3)?,
-            answer: answer.map_err(|error| Trouble::lasting(error.to_string()))?,
-        }))
-    }
-
-    /// The row, if it is this holder's.
-    async fn look_for(&self, held: &Held) -> Result<Option<Row>, Trouble> {
-        Ok(self.look(held).await?.filter(|row| !row.is_forgotten && row.token == held.token))
+        let parameters: [&(dyn ToSql + Sync); 6] = [
+            &&held.id.0[..],
+            &&held.token.0[..],
+            &&fingerprint.0[..],
+            &lease,
+            &until,
+            &(*on_in_doubt == OnInDoubt::Refuse),
+        ];
+        let row = self.client.query_one(&self.reserve, &parameters).await?;
+        Ok(match row.try_get(0)? {
+            "reserved" => Found::Reserved { taken_over: false },
+            "taken_over" => Found::Reserved { taken_over: true },
+            "answered" => {
+                let answer = Answer::decode(&Bytes::copy_from_slice(row.try_get(1)?));
+                Found::Answered(answer.map_err(|error| Trouble::lasting(error.to_string()))?)
+            }
+            "in_progress" => Found::InProgress,
+            "in_doubt" => Found::InDoubt,
+            "other" => Found::Other,
+            other => return Err(said_something_else(other)),
+        })
     }
 
     async fn extend(&self, held: &Held, lease: Duration) -> Result<Kept, Trouble> {
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-            [&&held.id.0[..], &&held.token.0[..], &lease.as_secs_f64()];
-        let is_kept =
-            self.client.execute(&self.extend, &parameters).await? == 1 || self.look_for(held).await?.is_some();
+        let parameters: [&(dyn ToSql + Sync); 3] = [&&held.id.0[..], &&held.token.0[..], &lease.as_secs_f64()];
+        let is_kept = self.client.query_one(&self.extend, &parameters).await?.try_get(0)?;
         Ok(if is_kept { Kept::Yes } else { Kept::Fenced })
     }
 
     /// Remembers an answer: it must not be lost because the service's transaction still has the row.
     async fn complete(&self, held: &Held, answer: &Answer, retention: Duration) -> Result<Kept, Trouble> {
         let (bytes, is_whole) = (answer.encode(), answer.body != AnswerBody::CutOff);
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+        let parameters: [&(dyn ToSql + Sync); 5] =
             [&&held.id.0[..], &&held.token.0[..], &bytes, &is_whole, &retention.as_secs_f64()];
         let mut pause = LOCKED_PAUSE;
         for look in 0..LOCKED_LOOKS_MAX {
@@ -256,23 +216,32 @@ impl Open {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
-            if self.client.execute(&self.complete, &parameters).await? == 1 {
-                return Ok(Kept::Yes);
-            }
-            match self.look_for(held).await? {
-                None => return Ok(Kept::Fenced),
-                Some(Row { answer: Some(answer), .. }) if answer.body != AnswerBody::CutOff => return Ok(Kept::Yes),
-                // It should have been changed, and is locked.
-                Some(_) => {}
-            }
+            let row = self.client.query_one(&self.complete, &parameters).await?;
+            return Ok(match row.try_get(0)? {
+                "kept" => Kept::Yes,
+                "fenced" => Kept::Fenced,
+                // It should have been changed.
+                "locked" => continue,
+                other => return Err(said_something_else(other)),
+            });
         }
         Err(Trouble::passing("the request's row is locked: the service has not committed yet"))
     }
 
     async fn release(&self, held: &Held) -> Result<Kept, Trouble> {
-        let released = self.client.execute(&self.release, &[&&held.id.0[..], &&held.token.0[..]]).await?;
-        Ok(if released == 1 { Kept::Yes } else { Kept::Fenced })
+        let parameters: [&(dyn ToSql + Sync); 2] = [&&held.id.0[..], &&held.token.0[..]];
+        let is_released = self.client.query_one(&self.release, &parameters).await?.try_get(0)?;
+        Ok(if is_released { Kept::Yes } else { Kept::Fenced })
     }
+
+    async fn tidy(&self) -> Result<usize, Trouble> {
+        let removed: i64 = self.client.query_one(&self.tidy, &[]).await?.try_get(0)?;
+        Ok(usize::try_from(removed).unwrap_or(usize::MAX))
+    }
+}
+
+fn said_something_else(word: &str) -> Trouble {
+    Trouble::lasting(format!("a function of the table `request` says `{word}`: a later release has replaced it"))
 }
 
 impl Drop for Open {
@@ -337,8 +306,8 @@ impl Store for Requests {
     fn tidy(&self) -> Reply<'_, usize> {
         Box::pin(async {
             let open = self.any().await?;
-            let removed = open.client.execute(&open.tidy, &[]).await.map_err(Trouble::from);
-            said(open, removed).map(|removed| usize::try_from(removed).unwrap_or(usize::MAX))
+            let removed = open.tidy().await;
+            said(open, removed)
         })
     }
 
@@ -351,19 +320,42 @@ impl Store for Requests {
     }
 }
 
-/// Replaces a function that another release has left, or somebody has removed. One who may not is told what to run:
-/// the store itself does not need the function.
-async fn renew_function(client: &Client, schema: &str) -> Result<(), Trouble> {
+/// Creates the functions that are missing, and replaces those of another release. One who may not is told what to run.
+///
+/// # Errors
+/// The store's own functions are not there, or this role may not execute them.
+async fn renew_functions(client: &Client, schema: &str) -> Result<(), Trouble> {
     let quoted = quoted(schema);
-    let (name, body) = (format!("{quoted}.answer_request(text, integer, text, bytea)"), function_body(&quoted));
-    let is_current = "select exists (select from pg_catalog.pg_proc where oid = to_regprocedure($1) and prosrc = $2)";
-    if client.query_one(is_current, &[&name, &body]).await?.try_get(0)? {
-        return Ok(());
+    let path = format!("search_path={SEARCH_PATH}");
+    let look = "select f.name is not null, coalesce(p.prosrc = $2 and p.prosecdef and $3 = any (p.proconfig), false), \
+                coalesce(has_function_privilege(p.oid, 'execute'), false) \
+                from (select to_regprocedure($1) as name) f left join pg_catalog.pg_proc p on p.oid = f.name";
+    let look = client.prepare(look).await?;
+    let (mut is_current, mut is_usable) = (true, true);
+    for is_renewed in [false, true] {
+        (is_current, is_usable) = (true, true);
+        for function in functions(&quoted) {
+            let row = client.query_one(&look, &[&function.name, &function.body, &path]).await?;
+            let (is_there, is_this, is_allowed): (bool, bool, bool) =
+                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            is_current &= is_this;
+            is_usable &= is_there && is_allowed || function.of != For::Store;
+        }
+        // Another one may have done so meanwhile.
+        if is_current || is_renewed || own_table::replace(client, schema, &functions_ddl(&quoted)).await.is_err() {
+            break;
+        }
     }
-    let sql = function_ddl(&quoted);
-    if let Err(trouble) = own_table::replace(client, schema, &sql).await {
-        let error = trouble.message;
-        tracing::warn!(%error, "the function {name} is not this release's; let its owner run this:\n{sql};");
+    let sql = format!("{};\n{}", functions_ddl(&quoted), rights(&quoted));
+    let run = "let the table's owner run this, with this role's name";
+    if !is_usable {
+        let message = format!(
+            "functions of the table {quoted}.request are missing, or this role may not execute them; {run}:\n{sql}"
+        );
+        return Err(Trouble::lasting(message));
+    }
+    if !is_current {
+        tracing::warn!("the functions of the table {quoted}.request are not this release's; {run}:\n{sql}");
     }
     Ok(())
 }

@@ -166,7 +166,12 @@ impl Pool {
         answered(async {
             greet(&client).await?;
             if !self.is_ready.get() {
-                own_table::ensure(&client, &self.database.schema, "step", &ddl(&quoted(&self.database.schema))).await?;
+                let schema = quoted(&self.database.schema);
+                let rights = format!(
+                    "grant usage on schema {schema} to ROLE;\n\
+                     grant select, insert, update, delete on {schema}.step to ROLE;"
+                );
+                own_table::ensure(&client, &self.database.schema, "step", (&ddl(&schema), &rights)).await?;
                 self.is_ready.set(true);
             }
             Ok(())

@@ -5,7 +5,7 @@
 mod by_hand;
 mod cases;
 mod model;
-mod random_calls;
+pub mod random_calls;
 mod troubled;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -241,7 +241,7 @@ fn sessions_that_may_only_read_are_made_anew() {
     let (role, name) = (format!("reader_{}", database.name), &database.name);
     database.run(&format!(
         "create role {role} login; alter role {role} in database {name} set default_transaction_read_only = on;
-         grant usage on schema ratchet to {role}; grant all on ratchet.request to {role}"
+         grant usage on schema ratchet to {role}; grant execute on all functions in schema ratchet to {role}"
     ));
     let store = Postgres::new(&database.url.replace("postgres@", &format!("{role}@")), "ratchet").expect("an address");
     // So many that each connection has one.

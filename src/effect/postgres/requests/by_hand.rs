@@ -3,8 +3,7 @@
 
 use tokio_postgres::types::ToSql;
 
-use super::sql;
-use super::{LOCKED_LOOKS_MAX, LOCKED_PAUSE, Open, Requests, quoted, said};
+use super::{LOCKED_LOOKS_MAX, LOCKED_PAUSE, Open, Requests, quoted, said, said_something_else};
 use crate::effect::postgres::class::Trouble;
 use crate::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
 use crate::request::{Id, Reply, Token};
@@ -31,57 +30,37 @@ impl Open {
     async fn list(&self, schema: &str, wanted: &Listed) -> Result<Vec<Seen>, Trouble> {
         let max = i64::try_from(wanted.max).unwrap_or(i64::MAX);
         let parameters: [&(dyn ToSql + Sync); 3] = [&wanted.answered, &wanted.begins, &max];
-        let rows = self.client.query(&sql::list(schema), &parameters).await?;
+        let sql = format!("select * from {schema}.list_requests($1, $2, $3)");
+        let rows = self.client.query(&sql, &parameters).await?;
         rows.iter().map(seen).collect()
     }
 
     async fn settle(&self, schema: &str, id: Id, decision: &Decision, token: Token) -> Result<Settled, Trouble> {
+        let answer = match decision {
+            Decision::Answer(answer) => Some(answer.encode()),
+            Decision::Forget => None,
+        };
+        let parameters: [&(dyn ToSql + Sync); 3] = [&&id.0[..], &&token.0[..], &answer];
+        let sql = format!("select outcome, lease_until_ms from {schema}.settle_request($1, $2, $3)");
         let mut pause = LOCKED_PAUSE;
         for look in 0..LOCKED_LOOKS_MAX {
             if look > 0 {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
-            if let Some(settled) = self.change(schema, id, decision, token).await? {
-                return Ok(settled);
-            }
-            let row = self.client.query_opt(&sql::see(schema), &[&&id.0[..]]).await?;
-            let Some(row) = row else { return Ok(Settled::Unknown) };
-            let Seen { state, lease_until_ms, .. } = seen(&row)?;
-            match (state, decision) {
-                (SeenAs::UnderWay, _) => {
-                    return Ok(Settled::UnderWay { lease_until_ms: lease_until_ms.unwrap_or_default() });
-                }
-                (SeenAs::Answered, Decision::Answer(_)) => return Ok(Settled::Already),
-                // It should have been changed, and is locked.
-                (SeenAs::Answered, Decision::Forget) | (SeenAs::InDoubt, _) => {}
-            }
+            let row = self.client.query_one(&sql, &parameters).await?;
+            return Ok(match row.try_get(0)? {
+                "answered" => Settled::Answered,
+                "forgotten" => Settled::Forgotten(SeenAs::InDoubt),
+                "answer_forgotten" => Settled::Forgotten(SeenAs::Answered),
+                "already" => Settled::Already,
+                "under_way" => Settled::UnderWay { lease_until_ms: row.try_get(1)? },
+                "unknown" => Settled::Unknown,
+                "locked" => continue,
+                other => return Err(said_something_else(other)),
+            });
         }
         Err(Trouble::passing("the request's row is locked: a service's transaction has it"))
-    }
-
-    /// Changes the row, if it may be and nobody has it.
-    async fn change(
-        &self,
-        schema: &str,
-        id: Id,
-        decision: &Decision,
-        token: Token,
-    ) -> Result<Option<Settled>, Trouble> {
-        match decision {
-            Decision::Answer(answer) => {
-                let parameters: [&(dyn ToSql + Sync); 3] = [&&id.0[..], &&token.0[..], &answer.encode()];
-                let changed = self.client.execute(&sql::answer(schema), &parameters).await?;
-                Ok((changed == 1).then_some(Settled::Answered))
-            }
-            Decision::Forget => {
-                let Some(row) = self.client.query_opt(&sql::forget(schema), &[&&id.0[..]]).await? else {
-                    return Ok(None);
-                };
-                let was = if row.try_get(0)? { SeenAs::Answered } else { SeenAs::InDoubt };
-                Ok(Some(Settled::Forgotten(was)))
-            }
-        }
     }
 }
 

@@ -1,89 +1,116 @@
-//! The SQL of requests: their table, the function by which a service answers in its own transaction, and the statements.
+//! The SQL of requests: their table, and the functions by which it is read and changed.
+//!
+//! **Nobody needs a right to the table.** The functions run with the rights of their owner (`security definer`), with a
+//! search path of their own, and nobody may execute them without a grant. What a caller does not know it cannot reach: a
+//! request is found by its id, a digest of key, caller, scope and more, is changed with its token, and its answer is told
+//! to whoever also knows what it asks for. Only those for people list requests.
 
 /// How many rows are removed at once.
 const TIDY_ROWS_MAX: u32 = 1_000;
+/// How often a request is looked at again that others change at the same moment.
+const LOOKS_MAX: u32 = 10;
 
-/// Each statement, in the order of `Open`'s fields. The schema's name is quoted.
-pub(super) fn statements(schema: &str) -> [String; 7] {
-    let table = format!("{schema}.request");
-    let now = "clock_timestamp()";
-    // A row that another transaction has locked is passed over: its service is about to answer.
-    let locked =
-        |condition: &str| format!("id = (select id from {table} where id = $1 and {condition} for update skip locked)");
-    let kept = locked(&format!("token = $2 and until > {now} and lease_until is not null"));
-    [
-        // A row that is there is only read: an insert that finds it would wait for whoever has locked it.
+/// Who is to execute a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// The store: a proxy's role, or that of a program with the layer.
+    Store,
+    /// A service that answers in its own transaction.
+    Service,
+    /// People, who list requests and settle them.
+    People,
+}
+
+/// A function.
+pub(super) struct Function {
+    pub of: For,
+    /// Its name with its schema and the types of its parameters.
+    pub name: String,
+    /// What it does.
+    pub body: String,
+    declaration: String,
+}
+
+impl Function {
+    /// The SQL that creates it, or replaces it.
+    fn ddl(&self) -> String {
+        let Self { name, body, declaration, .. } = self;
         format!(
-            "insert into {table} (id, token, fingerprint, lease_until, until) select $1, $2, $3, \
-             {now} + make_interval(secs => $4), {now} + make_interval(secs => $5) \
-             where not exists (select from {table} where id = $1) on conflict (id) do nothing"
+            "create or replace function {declaration}\nlanguage plpgsql security definer set search_path = {SEARCH_PATH} as \
+             $ratchet${body}$ratchet$;\nrevoke all on function {name} from public"
+        )
+    }
+}
+
+/// Where the functions look for what has no schema: nowhere that others may write.
+pub(super) const SEARCH_PATH: &str = "pg_catalog, pg_temp";
+
+/// All functions in a schema, whose name is quoted.
+pub(super) fn functions(schema: &str) -> Vec<Function> {
+    let of = |of, name: &str, types: &str, declared: &str, body: String| Function {
+        of,
+        name: format!("{schema}.{name}({types})"),
+        body,
+        declaration: format!("{schema}.{name}{declared}"),
+    };
+    let (bytes, seconds) = ("bytea, bytea", "double precision");
+    vec![
+        of(
+            For::Store,
+            "reserve_request",
+            &format!("{bytes}, bytea, {seconds}, {seconds}, boolean"),
+            &format!("({bytes}, bytea, {seconds}, {seconds}, boolean, out outcome text, out remembered bytea)"),
+            reserve(schema),
         ),
-        format!(
-            "select token, fingerprint, coalesce(lease_until <= {now}, false), until <= {now}, answer from {table} where id = $1"
+        of(
+            For::Store,
+            "extend_request",
+            &format!("{bytes}, {seconds}"),
+            &format!("({bytes}, {seconds}) returns boolean"),
+            extend(schema),
         ),
-        format!(
-            "update {table} set token = $2, fingerprint = $3, lease_until = {now} + make_interval(secs => $4), \
-             until = {now} + make_interval(secs => $5), answer = null, is_whole = false where {}",
-            locked(&format!(
-                "token = $6 and (until <= {now} or (answer is null and (lease_until <= {now} or token = $2)))"
-            ))
+        of(
+            For::Store,
+            "complete_request",
+            &format!("{bytes}, bytea, boolean, {seconds}"),
+            &format!("({bytes}, bytea, boolean, {seconds}) returns text"),
+            complete(schema),
         ),
-        format!(
-            "update {table} set lease_until = {now} + make_interval(secs => $3), \
-             until = greatest(until, {now} + make_interval(secs => $3)) where {kept}"
+        of(For::Store, "release_request", bytes, &format!("({bytes}) returns boolean"), release(schema)),
+        of(For::Store, "tidy_requests", "", "() returns bigint", tidy(schema)),
+        of(
+            For::Service,
+            "answer_request",
+            "text, integer, text, bytea",
+            "(reservation text, status int, content_type text, body bytea) returns void",
+            answer(schema),
         ),
-        format!(
-            "update {table} set answer = $3, is_whole = $4, lease_until = null, until = {now} + make_interval(secs => $5) \
-             where {}",
-            locked(&format!("token = $2 and until > {now} and not is_whole"))
+        of(
+            For::People,
+            "list_requests",
+            "boolean, text, bigint",
+            "(boolean, text, bigint) returns table (request bytea, is_answered boolean, is_over boolean, lease_until_ms \
+             bigint, until_ms bigint)",
+            list(schema),
         ),
-        format!("delete from {table} where {kept}"),
-        format!(
-            "delete from {table} where id in (select id from {table} where until <= {now} \
-             order by until limit {TIDY_ROWS_MAX} for update skip locked)"
+        of(
+            For::People,
+            "settle_request",
+            "bytea, bytea, bytea",
+            "(bytea, bytea, bytea, out outcome text, out lease_until_ms bigint)",
+            settle(schema),
         ),
     ]
 }
 
-/// What people see of a row: its id, whether it is answered, whether its lease is over, until when that is or was, and until
-/// when it is remembered.
-const SEEN: &str = "id, answer is not null, coalesce(lease_until <= clock_timestamp(), false), \
-                    (extract(epoch from lease_until) * 1000)::bigint, (extract(epoch from until) * 1000)::bigint";
-
-/// The rows, of those that are answered too or not ($1), whose ids begin with these digits ($2), so many ($3).
-pub(super) fn list(schema: &str) -> String {
-    format!(
-        "select {SEEN} from {schema}.request where until > clock_timestamp() and ($1 or answer is null) \
-         and starts_with(encode(id, 'hex'), $2) order by lease_until nulls last, id limit $3"
-    )
+/// The SQL that creates all functions, or replaces them, in a schema whose name is quoted.
+pub(super) fn functions_ddl(schema: &str) -> String {
+    functions(schema).iter().map(Function::ddl).collect::<Vec<_>>().join(";\n")
 }
 
-/// One row.
-pub(super) fn see(schema: &str) -> String {
-    format!("select {SEEN} from {schema}.request where id = $1 and until > clock_timestamp()")
-}
-
-/// Settles a row in doubt with this token and answer.
-pub(super) fn answer(schema: &str) -> String {
-    let doubted = "until > clock_timestamp() and answer is null and lease_until <= clock_timestamp()";
-    format!(
-        "update {schema}.request set token = $2, answer = $3, is_whole = true, lease_until = null where id = \
-         (select id from {schema}.request where id = $1 and {doubted} for update skip locked)"
-    )
-}
-
-/// Forgets a row, unless it is under way; whether it was answered.
-pub(super) fn forget(schema: &str) -> String {
-    let idle = "until > clock_timestamp() and (answer is not null or lease_until <= clock_timestamp())";
-    format!(
-        "delete from {schema}.request where id = \
-         (select id from {schema}.request where id = $1 and {idle} for update skip locked) returning answer is not null"
-    )
-}
-
-/// The SQL that creates the table and the function in a schema, whose name is quoted.
+/// The SQL that creates the table and the functions in a schema, whose name is quoted.
 pub(super) fn ddl(schema: &str) -> String {
-    let function = function_ddl(schema);
+    let functions = functions_ddl(schema);
     format!(
         "create table if not exists {schema}.request (
     id bytea not null primary key,
@@ -95,23 +122,153 @@ pub(super) fn ddl(schema: &str) -> String {
     is_whole boolean not null default false
 );
 create index if not exists request_until on {schema}.request (until);
-{function}"
+{functions}"
     )
 }
 
-/// The SQL that creates the function alone, or replaces it.
-pub(super) fn function_ddl(schema: &str) -> String {
-    let body = function_body(schema);
+/// The rights that a store's role needs, as SQL; the schema's name is quoted.
+pub(super) fn rights(schema: &str) -> String {
+    let functions = functions(schema);
+    let names: Vec<&str> =
+        functions.iter().filter(|function| function.of == For::Store).map(|function| &*function.name).collect();
+    format!("grant usage on schema {schema} to ROLE;\ngrant execute on function {} to ROLE;", names.join(", "))
+}
+
+/// The row of the request `$1`, for a change on this condition. One that another transaction has locked is passed over: its
+/// service is about to answer.
+fn unlocked(schema: &str, condition: &str) -> String {
+    format!("id = (select id from {schema}.request where id = $1 and {condition} for update skip locked)")
+}
+
+/// The holder of the token `$2` still has the request.
+const HELD: &str = "token = $2 and until > clock_timestamp() and lease_until is not null";
+
+/// Request, token, fingerprint, lease, retention, whether one in doubt is refused. A row that is there is only read: an insert
+/// that finds it would wait for whoever has locked it.
+fn reserve(schema: &str) -> String {
+    let now = "clock_timestamp()";
+    let (lease, until) = (format!("{now} + make_interval(secs => $4)"), format!("{now} + make_interval(secs => $5)"));
+    let taken = unlocked(
+        schema,
+        &format!(
+            "token = known.token and (until <= {now} or (answer is null and (lease_until <= {now} or token = $2)))"
+        ),
+    );
     format!(
-        "create or replace function {schema}.answer_request(reservation text, status int, content_type text, body bytea) \
-         returns void
-language plpgsql as $ratchet${body}$ratchet$"
+        "
+declare
+    known record;
+begin
+    for look in 1..{LOOKS_MAX} loop
+        insert into {schema}.request (id, token, fingerprint, lease_until, until)
+            select $1, $2, $3, {lease}, {until}
+            where not exists (select from {schema}.request where id = $1) on conflict (id) do nothing;
+        if found then
+            outcome := 'reserved';
+            return;
+        end if;
+        select token, fingerprint, answer, coalesce(lease_until <= {now}, false) as is_over, until <= {now} as is_forgotten
+            into known from {schema}.request where id = $1;
+        continue when not found;
+        if known.is_forgotten then
+            outcome := 'reserved';
+        elsif known.fingerprint <> $3 then
+            outcome := 'other';
+            return;
+        elsif known.answer is not null then
+            outcome := 'answered';
+            remembered := known.answer;
+            return;
+        elsif known.token = $2 then
+            outcome := 'reserved';
+        elsif not known.is_over then
+            outcome := 'in_progress';
+            return;
+        elsif $6 then
+            outcome := 'in_doubt';
+            return;
+        else
+            outcome := 'taken_over';
+        end if;
+        update {schema}.request set token = $2, fingerprint = $3, lease_until = {lease}, until = {until},
+            answer = null, is_whole = false where {taken};
+        if found then
+            return;
+        end if;
+    end loop;
+    -- Somebody is at it, again and again.
+    outcome := 'in_progress';
+end
+"
     )
 }
 
-/// What `answer_request` does. An answer without a type has no such header; one without a body has an empty one. Each
-/// part has to be something: with one NULL among them the whole would be NULL, and no answer.
-pub(super) fn function_body(schema: &str) -> String {
+/// Request, token, lease.
+fn extend(schema: &str) -> String {
+    let end = "clock_timestamp() + make_interval(secs => $3)";
+    let held = unlocked(schema, HELD);
+    format!(
+        "
+begin
+    update {schema}.request set lease_until = {end}, until = greatest(until, {end}) where {held};
+    -- One that is locked, or has an answer, is still its holder's.
+    return found or exists (select from {schema}.request where id = $1 and token = $2 and until > clock_timestamp());
+end
+"
+    )
+}
+
+/// Request, token, answer, whether its body was not cut off, retention.
+fn complete(schema: &str) -> String {
+    let held = unlocked(schema, "token = $2 and until > clock_timestamp() and not is_whole");
+    format!(
+        "
+declare
+    is_done boolean;
+begin
+    update {schema}.request set answer = $3, is_whole = $4, lease_until = null,
+        until = clock_timestamp() + make_interval(secs => $5) where {held};
+    if found then
+        return 'kept';
+    end if;
+    select is_whole into is_done from {schema}.request where id = $1 and token = $2 and until > clock_timestamp();
+    return case when not found then 'fenced' when is_done then 'kept' else 'locked' end;
+end
+"
+    )
+}
+
+/// Request, token.
+fn release(schema: &str) -> String {
+    let held = unlocked(schema, HELD);
+    format!(
+        "
+begin
+    delete from {schema}.request where {held};
+    return found;
+end
+"
+    )
+}
+
+fn tidy(schema: &str) -> String {
+    format!(
+        "
+declare
+    removed bigint;
+begin
+    delete from {schema}.request where id in (select id from {schema}.request where until <= clock_timestamp()
+        order by until limit {TIDY_ROWS_MAX} for update skip locked);
+    get diagnostics removed = row_count;
+    return removed;
+end
+"
+    )
+}
+
+/// An answer without a type has no such header; one without a body has an empty one. Each part has to be something: with one
+/// NULL among them the whole would be NULL, and no answer.
+fn answer(schema: &str) -> String {
     format!(
         "
 declare
@@ -131,6 +288,60 @@ begin
         and until > clock_timestamp() and not is_whole;
     if not found then
         raise exception 'the request was taken over, or has an answer';
+    end if;
+end
+"
+    )
+}
+
+/// Whether those that are answered are among them, the digits that their ids begin with, how many.
+fn list(schema: &str) -> String {
+    format!(
+        "
+begin
+    return query select id, answer is not null, coalesce(lease_until <= clock_timestamp(), false),
+            (extract(epoch from lease_until) * 1000)::bigint, (extract(epoch from until) * 1000)::bigint
+        from {schema}.request where until > clock_timestamp() and ($1 or answer is null)
+        and starts_with(encode(id, 'hex'), $2) order by lease_until nulls last, id limit $3;
+end
+"
+    )
+}
+
+/// Request, token, answer: none to forget it.
+fn settle(schema: &str) -> String {
+    let remembered = "until > clock_timestamp()";
+    let doubted = unlocked(schema, &format!("{remembered} and answer is null and lease_until <= clock_timestamp()"));
+    let idle = unlocked(schema, &format!("{remembered} and (answer is not null or lease_until <= clock_timestamp())"));
+    format!(
+        "
+declare
+    was_answered boolean;
+    lease timestamptz;
+begin
+    if $3 is not null then
+        update {schema}.request set token = $2, answer = $3, is_whole = true, lease_until = null where {doubted};
+        if found then
+            outcome := 'answered';
+            return;
+        end if;
+    else
+        delete from {schema}.request where {idle} returning answer is not null into was_answered;
+        if found then
+            outcome := case when was_answered then 'answer_forgotten' else 'forgotten' end;
+            return;
+        end if;
+    end if;
+    select answer is not null, lease_until into was_answered, lease from {schema}.request where id = $1 and {remembered};
+    if not found then
+        outcome := 'unknown';
+    elsif was_answered and $3 is not null then
+        outcome := 'already';
+    elsif not was_answered and lease > clock_timestamp() then
+        outcome := 'under_way';
+        lease_until_ms := (extract(epoch from lease) * 1000)::bigint;
+    else
+        outcome := 'locked';
     end if;
 end
 "
