@@ -1,13 +1,19 @@
 //! Logs: one line per event to standard error, as text or as JSON.
 //!
-//! The other rooms write the events, and never put a secret into one.
+//! The other rooms write the events, and never put a secret into one. Of what other crates write in detail nobody knows
+//! that: a driver of a database writes the parameters of its statements. So their details are logged at no level.
 
 use std::io::{self, IsTerminal};
 
-use tracing::Subscriber;
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+/// Who may write details: this crate, and Kafka's client, which writes no records.
+const DETAILED: &[&str] = &["ratchet", "librdkafka", "rdkafka"];
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,9 +71,16 @@ where
     // closed: a closed log must not end a lane
     let events = events.log_internal_errors(false);
     Ok(match format {
-        Format::Text => Box::new(events.finish()),
-        Format::Json => Box::new(events.json().flatten_event(true).finish()),
+        Format::Text => Box::new(events.finish().with(filter_fn(is_harmless))),
+        Format::Json => Box::new(events.json().flatten_event(true).finish().with(filter_fn(is_harmless))),
     })
+}
+
+/// Whether an event has no details of another crate's.
+fn is_harmless(metadata: &Metadata<'_>) -> bool {
+    let is_of =
+        |name: &str| metadata.target().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    *metadata.level() <= Level::INFO || DETAILED.iter().any(|name| is_of(name))
 }
 
 #[cfg(test)]
@@ -101,6 +114,9 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(topology = "payments", records = 7, "transaction committed");
             tracing::debug!("a detail");
+            tracing::debug!(target: "ratchets", "another crate's detail");
+            tracing::trace!(target: "tokio_postgres::query", "executing with parameters");
+            tracing::info!(target: "tokio_postgres::connection", "a notice");
         });
         let bytes = kept.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -108,7 +124,7 @@ mod tests {
 
     #[test]
     fn text_has_one_line_per_event_with_its_fields() {
-        let text = logged(Format::Text, "info");
+        let text = logged(Format::Text, "info,tokio_postgres=off");
         assert_eq!(text.lines().count(), 1);
         assert!(text.contains("INFO"), "{text}");
         assert!(text.contains("transaction committed topology=\"payments\" records=7"), "{text}");
@@ -116,7 +132,7 @@ mod tests {
 
     #[test]
     fn json_has_one_flat_object_per_event() {
-        let text = logged(Format::Json, "debug");
+        let text = logged(Format::Json, "debug,tokio_postgres=off");
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["message"], "transaction committed");
@@ -127,7 +143,18 @@ mod tests {
     #[test]
     fn filter_may_name_a_room() {
         assert_eq!(logged(Format::Text, "error,ratchet::observe=debug").lines().count(), 2);
-        assert_eq!(logged(Format::Text, "info,ratchet::observe=off"), "");
+        assert_eq!(logged(Format::Text, "info,ratchet::observe=off,tokio_postgres=off"), "");
+    }
+
+    /// Found by an audit: a driver logs the parameters of statements, and so answers' bodies and tokens.
+    #[test]
+    fn details_of_other_crates_are_logged_at_no_level() {
+        for filter in ["trace", "tokio_postgres=trace,ratchets=trace,info", "tokio_postgres::query=trace,debug"] {
+            let text = logged(Format::Text, filter);
+            assert!(text.contains("a notice") && text.contains("transaction committed"), "{filter}: {text}");
+            assert!(!text.contains("parameters") && !text.contains("another crate's"), "{filter}: {text}");
+        }
+        assert!(logged(Format::Text, "trace").contains("a detail"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod crashes;
 mod crowd;
 mod frozen;
 mod full;
+mod hidden;
 mod load;
 mod outcomes;
 mod passing;
