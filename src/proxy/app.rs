@@ -78,6 +78,7 @@ impl App {
         // A service that is told another host than the client's is one service, whatever clients call it.
         let layer = layer.scope(config.scope.clone()).by_host(!config.sets_host);
         let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
+        let unread = Arc::default();
         let routes = config.routes.iter().map(|route| {
             let metrics = metrics.route(route.name());
             let forward = Forward {
@@ -85,6 +86,7 @@ impl App {
                 timeout: route.rule.timeout,
                 idle_wait: config.bounds.idle_wait,
                 metrics: metrics.clone(),
+                unread: Arc::clone(&unread),
             };
             let guard = || (route.rule.header.clone(), set(layer.clone(), &route.rule).layer(forward.clone()));
             let guard = (route.rule.key != KeyUse::Off).then(guard);

@@ -35,7 +35,16 @@ pub fn per_rate(bytes: u64, rate_min: u64) -> Duration {
 
 /// How far a request's body has been taken.
 #[derive(Clone, Default)]
-pub struct Sent(Arc<Mutex<Option<(Instant, bool)>>>);
+pub struct Sent(Arc<Mutex<Option<Progress>>>);
+
+/// When a piece of a body was last taken, and whether it was the last one.
+#[derive(Clone, Copy)]
+struct Progress {
+    at: Instant,
+    has_ended: bool,
+    /// Whether the body broke off, or did not come in time: its client's failure.
+    is_broken: bool,
+}
 
 impl<B> Timed<B> {
     /// This body, with so long for each piece.
@@ -64,12 +73,18 @@ impl<B> Timed<B> {
 }
 
 impl Sent {
-    fn set(&self, has_ended: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), has_ended));
+    fn set(&self, has_ended: bool, is_broken: bool) {
+        let progress = Progress { at: Instant::now(), has_ended, is_broken };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
     }
 
-    fn get(&self) -> Option<(Instant, bool)> {
+    fn get(&self) -> Option<Progress> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the client has not sent the whole body.
+    pub fn is_broken(&self) -> bool {
+        self.get().is_some_and(|progress| progress.is_broken)
     }
 
     /// Is ready when nothing has happened for so long since the request was sent; while its body is on its way, also
@@ -77,7 +92,8 @@ impl Sent {
     pub async fn late(self, wait: Duration, silent: Duration, has_body: bool) {
         let began = Instant::now();
         loop {
-            let (since, has_ended) = self.get().unwrap_or((began, !has_body));
+            let (since, has_ended) =
+                self.get().map_or((began, !has_body), |progress| (progress.at, progress.has_ended));
             let until = since + if has_ended { wait } else { wait + silent };
             if Instant::now() >= until {
                 return;
@@ -106,13 +122,17 @@ where
                 rate.bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
             }
             if let Some(sent) = &this.sent {
-                sent.set(!matches!(frame, Some(Ok(_))) || this.body.is_end_stream());
+                let has_ended = !matches!(frame, Some(Ok(_))) || this.body.is_end_stream();
+                sent.set(has_ended, matches!(frame, Some(Err(_))));
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let mut sleep = this.sleep.take().unwrap_or_else(|| Box::pin(tokio::time::sleep_until(this.until())));
         let is_late = sleep.as_mut().poll(context).is_ready();
         this.sleep = Some(sleep);
+        if let Some(sent) = this.sent.as_ref().filter(|_| is_late) {
+            sent.set(true, true);
+        }
         if is_late { Poll::Ready(Some(Err(GivenUp.into()))) } else { Poll::Pending }
     }
 

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 
 use super::activity::Activity;
@@ -31,6 +31,7 @@ use super::app::{App, Way};
 use super::given::{Lateness, PIECE_BYTES, Streams, Taking};
 use super::head::From;
 use super::places::{Place, Places};
+use super::seldom::Seldom;
 use super::settings::Bounds;
 use crate::tls::TWO;
 
@@ -40,8 +41,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// The same for one that makes room for another: it uses a descriptor beyond the bound.
 const GIVE_WAY_WAIT: Duration = Duration::from_millis(20);
-/// The shortest interval between two warnings that connections could not be accepted.
-const WARN_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a client is asked by HTTP/2 whether it is still there, and how long that may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
@@ -73,7 +72,7 @@ impl Listening {
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let Self { listener, app, tls, bounds, places } = self;
         let mut tasks = JoinSet::new();
-        let mut troubles = Troubles::default();
+        let troubles = Seldom::default();
         loop {
             while tasks.try_join_next().is_some() {}
             let accepted = tokio::select! {
@@ -84,7 +83,9 @@ impl Listening {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => continue,
                 Err(error) => {
-                    troubles.tell(&error);
+                    if let Some(count) = troubles.tell() {
+                        tracing::warn!(%error, count, "connections could not be accepted");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -112,23 +113,6 @@ async fn accept(
     stream.set_nodelay(true)?;
     let place = places.take(from.ip(), app.connected()).await;
     Ok(place.map(|place| (stream, place, from.ip())))
-}
-
-/// Connections that could not be accepted.
-#[derive(Default)]
-struct Troubles {
-    told: Option<Instant>,
-    untold: u64,
-}
-
-impl Troubles {
-    fn tell(&mut self, error: &io::Error) {
-        self.untold += 1;
-        if self.told.is_none_or(|told| told.elapsed() >= WARN_INTERVAL) {
-            tracing::warn!(%error, count = self.untold, "connections could not be accepted");
-            *self = Self { told: Some(Instant::now()), untold: 0 };
-        }
-    }
 }
 
 /// One connection.

@@ -20,6 +20,7 @@ use tower_service::Service;
 
 use super::body::{Holding, Sent, Timed};
 use super::places::Place;
+use super::seldom::Seldom;
 use super::upstream::Upstream;
 use super::{head, problem};
 use crate::http::request::Held;
@@ -37,6 +38,8 @@ pub struct Forward {
     pub idle_wait: Duration,
     /// What is counted.
     pub metrics: RouteMetrics,
+    /// Requests whose bodies broke off.
+    pub unread: Arc<Seldom>,
 }
 
 /// What the proxy knows of a request, among its extensions.
@@ -82,9 +85,19 @@ impl Forward {
         let has_body = !is_guarded && !request.body().is_end_stream();
         let sent = known.as_ref().filter(|_| !is_guarded).map(|known| known.sent.clone()).unwrap_or_default();
         let began = Instant::now();
-        let late = sent.late(self.timeout, self.idle_wait, has_body);
+        let late = sent.clone().late(self.timeout, self.idle_wait, has_body);
         let mut answered = match self.upstream.send(request, upgrade.is_some(), late).await {
             Ok(answered) => answered,
+            // Whether that is known or not, the service could only lose such a request.
+            Err(_) if sent.is_broken() => {
+                if let Some(count) = self.unread.tell() {
+                    tracing::warn!(
+                        count,
+                        "requests were not passed on whole: their clients broke off or sent no valid body"
+                    );
+                }
+                return problem::body_unread();
+            }
             Err(failure) => {
                 let name = held.map(|held| held.id.short());
                 tracing::warn!(request = name, %failure, "a request was not answered by the service");

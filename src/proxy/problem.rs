@@ -61,6 +61,17 @@ pub fn too_many() -> Response<Body> {
     saying(Outcome::TooMany, answer)
 }
 
+/// The answer to a request whose client has not sent the whole body.
+pub fn body_unread() -> Response<Body> {
+    let answer = problem(
+        StatusCode::BAD_REQUEST,
+        "urn:ratchet:proxy:body-unread",
+        "The request's body could not be read",
+        "the service may have seen a part of it; send all of the body, in time",
+    );
+    saying(Outcome::BodyRefused, answer)
+}
+
 /// The answer to a request that is not passed on, by its head; `None` if it is.
 pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
     let headers = request.headers();

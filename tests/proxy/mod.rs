@@ -1,6 +1,7 @@
 //! `ratchet proxy` from outside: the built program on free ports, a real service behind it, real clients before it.
 
 mod bounds;
+mod broken;
 mod by_hand;
 mod callers;
 mod client;
