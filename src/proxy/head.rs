@@ -1,6 +1,7 @@
 //! Heads of requests and answers on their way through: what is for one connection only is removed, and what the service
 //! has to know of the client's is added.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::{self, HeaderName};
@@ -18,6 +19,23 @@ const HOP_BY_HOP: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 const FORWARDED_PREFIX: &str = "x-forwarded-";
+/// Other headers by which proxies say for whom they ask.
+const FORWARDED: [&str; 14] = [
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "client-ip",
+    "fastly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-forwarded",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-real-ip",
+];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -61,7 +79,10 @@ impl Heads {
         }
         // It was answered already.
         headers.remove(header::EXPECT);
-        self.reserved.iter().for_each(|name| drop(headers.remove(name)));
+        remove_those(headers, |name| {
+            let spelled = spelled(name);
+            self.reserved.iter().any(|reserved| *reserved == *spelled)
+        });
         // The address that a request asks for counts before its `Host` (RFC 9112, 3.2.2).
         if let Some(host) = authority.and_then(|authority| HeaderValue::from_str(&authority).ok()) {
             headers.insert(header::HOST, host);
@@ -83,11 +104,12 @@ impl Heads {
 
     /// Says for whom is asked.
     fn forward(&self, headers: &mut HeaderMap, from: From) {
-        if !self.trusts_forwarded {
-            let said = |name: &&HeaderName| name.as_str().starts_with(FORWARDED_PREFIX) || **name == header::FORWARDED;
-            let said: Vec<HeaderName> = headers.keys().filter(said).cloned().collect();
-            said.iter().for_each(|name| drop(headers.remove(name)));
-        }
+        // No proxy writes them with `_`: where those are trusted, it is a client that does.
+        remove_those(headers, |name| {
+            let spelled = spelled(name);
+            let is_said = spelled.starts_with(FORWARDED_PREFIX) || FORWARDED.contains(&&*spelled);
+            is_said && (!self.trusts_forwarded || name.as_str().contains('_'))
+        });
         if let Ok(address) = HeaderValue::from_str(&from.address.to_canonical().to_string()) {
             append(headers, FORWARDED_FOR, &address);
         }
@@ -118,6 +140,17 @@ pub fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
 
 fn has_word(value: &HeaderValue, word: &str) -> bool {
     value.to_str().is_ok_and(|text| text.split(',').any(|one| one.trim().eq_ignore_ascii_case(word)))
+}
+
+/// A header's name as it is spelled with `-`: many a service takes `_` for the same.
+fn spelled(name: &HeaderName) -> Cow<'_, str> {
+    let name = name.as_str();
+    if name.contains('_') { Cow::Owned(name.replace('_', "-")) } else { Cow::Borrowed(name) }
+}
+
+fn remove_those(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
+    let those: Vec<HeaderName> = headers.keys().filter(|name| is_one(name)).cloned().collect();
+    those.iter().for_each(|name| drop(headers.remove(name)));
 }
 
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
@@ -225,6 +258,35 @@ mod tests {
         assert_eq!(value(&trusted, "x-forwarded-proto"), Some("https"));
         assert_eq!(value(&trusted, "x-forwarded-host"), Some("other.example"));
         assert_eq!(value(&trusted, "forwarded"), Some("for=203.0.113.1"));
+    }
+
+    /// Found by an audit: a service that reads `X-Real-IP`, or takes `_` for `-` as CGI and WSGI do, believed the client.
+    #[test]
+    fn clients_words_are_removed_however_they_are_spelled() {
+        let sent = [
+            ("host", "shop.example"),
+            ("x-real-ip", "203.0.113.1"),
+            ("x_forwarded_for", "203.0.113.1"),
+            ("x-forwarded_proto", "https"),
+            ("x_real_ip", "203.0.113.1"),
+            ("true-client-ip", "203.0.113.1"),
+            ("cf-connecting-ip", "203.0.113.1"),
+            ("x_reservation", "made up"),
+            ("x-forwardedness", "kept"),
+            ("x_own", "kept"),
+        ];
+        let names = |trusts| {
+            let mut names: Vec<String> = after(&heads(trusts), &sent).into_iter().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            names
+        };
+        let own =
+            ["host", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwardedness", "x_own"];
+        assert_eq!(names(false), own);
+        let passed = ["cf-connecting-ip", "true-client-ip", "x-real-ip"];
+        let mut trusted: Vec<&str> = own.into_iter().chain(passed).collect();
+        trusted.sort_unstable();
+        assert_eq!(names(true), trusted, "a proxy of one's own says so, and writes no `_`");
     }
 
     #[test]

@@ -249,3 +249,18 @@ async fn connections_to_the_service_are_used_again() {
     // One is kept for 4 s.
     assert!(service.connections() == 1 || started.elapsed() > Duration::from_secs(4), "{}", service.connections());
 }
+
+/// Found by an audit: a service behind CGI or WSGI takes `X_Forwarded_For` for `X-Forwarded-For`.
+#[tokio::test(flavor = "multi_thread")]
+async fn words_of_clients_about_themselves_reach_no_service() {
+    let (room, service) = (Room::new(), Service::start(echo).await);
+    let proxy = room.start(&service.url(), "reservation_header: x-reservation");
+    let asked = "POST / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 203.0.113.1\r\nX-Real-IP: 203.0.113.1\r\n\
+                 X_Reservation: made up\r\nX_Own: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert!(said(proxy.address, asked).await.starts_with("HTTP/1.1 200"));
+    let last = service.last().headers;
+    for name in ["x_forwarded_for", "x-real-ip", "x_reservation"] {
+        assert!(!last.contains_key(name), "{last:?}");
+    }
+    assert_eq!((&last["x-forwarded-for"], &last["x_own"]), (&"127.0.0.1".parse().unwrap(), &"1".parse().unwrap()));
+}
