@@ -64,7 +64,7 @@ mod work;
 
 pub use body::{Body, BodyError};
 pub use layer::{Guard, Idempotency};
-pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome};
+pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome, Own};
 pub use settings::OnStoreDown;
 pub use shares::Peer;
 // The proxy's, which is a part of the program.

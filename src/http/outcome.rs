@@ -97,3 +97,8 @@ pub struct GivenUp;
 /// that it gives because it could not reach the service. Such a request is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotRun;
+
+/// Says of an answer that it is neither the service's nor one that was remembered: the layer itself says why a request was
+/// not carried out, or was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own;

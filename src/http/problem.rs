@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::body::Body;
-use super::{Outcome, key};
+use super::{Outcome, Own, key};
 use crate::format;
 use crate::request::Id;
 
@@ -194,6 +194,7 @@ impl Problem {
             answer.headers_mut().insert(RETRY_AFTER, RETRY_S);
         }
         answer.extensions_mut().insert(self.outcome());
+        answer.extensions_mut().insert(Own);
         answer
     }
 }

@@ -103,6 +103,9 @@ impl Default for Settings {
             fingerprint_headers: Vec::new(),
             fingerprint_except: Vec::new(),
             remembered_headers: vec![
+                header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+                header::ACCESS_CONTROL_ALLOW_ORIGIN,
+                header::ACCESS_CONTROL_EXPOSE_HEADERS,
                 header::CONTENT_TYPE,
                 header::CONTENT_ENCODING,
                 header::CONTENT_LANGUAGE,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, Method, Request, Response, Version};
+use http::header::ORIGIN;
+use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -18,7 +19,7 @@ use super::routes::Pattern;
 use super::settings::{Bounds, Config, KeyUse, Rule};
 use super::upstream::Upstream;
 use super::usage::Bound;
-use crate::http::{Body, Guard, Idempotency, Limit, Outcome, Peer, Share, Shares, Store};
+use crate::http::{Body, Guard, Idempotency, Limit, Outcome, Own, Peer, Share, Shares, Store};
 use crate::observe::{Metrics, OneConnection, RouteMetrics};
 
 /// All routes.
@@ -124,7 +125,8 @@ impl App {
         let mut share = self.requests.begin(peer);
         let fits = share.grow(1, Limit { all: self.bounds.requests_max, least: 1 });
         let share = fits.then(|| Arc::new(share));
-        let answer = if let Some(refused) = problem::of_head(&request) {
+        let origin = route.origin(&request);
+        let mut answer = if let Some(refused) = problem::of_head(&request) {
             refused
         } else if let Some(share) = &share {
             if let Some(peer) = peer {
@@ -144,6 +146,9 @@ impl App {
         } else {
             problem::too_many()
         };
+        if let Some(origin) = origin.filter(|_| answer.extensions().get::<Own>().is_some()) {
+            problem::allow(answer.headers_mut(), origin);
+        }
         let outcome = answer.extensions().get::<Outcome>().copied().unwrap_or(Outcome::Passed).as_str();
         tracing::debug!(route = route.path.as_ref().map(Pattern::text), status = answer.status().as_u16(), outcome);
         route.metrics.answered(outcome);
@@ -172,6 +177,12 @@ impl Served {
     fn holds<B>(&self, request: &Request<B>) -> bool {
         let has_key = |(header, _): &(HeaderName, _)| request.headers().contains_key(header);
         self.guard.as_ref().is_some_and(has_key) && !request.method().is_safe()
+    }
+
+    /// The page that a browser sends a request under a key for. It does so only once the service has allowed that page such
+    /// requests: a browser asks first (`OPTIONS`) before it sends a header like that of the key to another origin.
+    fn origin<B>(&self, request: &Request<B>) -> Option<HeaderValue> {
+        request.headers().get(ORIGIN).filter(|_| self.holds(request)).cloned()
     }
 
     async fn answer(&self, request: Request<Holding<Timed<Incoming>, Arc<Share>>>) -> Response<Body> {

@@ -1,11 +1,14 @@
 //! What the proxy answers by itself: problems, as `application/problem+json` (RFC 9457).
 
-use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HOST,
+    RETRY_AFTER, TRANSFER_ENCODING, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::upstream::Failure;
-use crate::http::{Body, GivenUp, MayHaveRun, NotRun, Outcome};
+use crate::http::{Body, GivenUp, MayHaveRun, NotRun, Outcome, Own};
 
 #[derive(Serialize)]
 struct Text<'a> {
@@ -105,6 +108,14 @@ pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
     None
 }
 
+/// Lets the page at this origin read an answer, which the service has allowed to send the request.
+pub fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
+    headers.insert(VARY, HeaderValue::from_static("Origin"));
+}
+
 /// An answer that says this of the service.
 fn saying<T: Clone + Send + Sync + 'static>(what: T, mut answer: Response<Body>) -> Response<Body> {
     answer.extensions_mut().insert(what);
@@ -116,5 +127,6 @@ fn problem(status: StatusCode, kind: &str, title: &str, detail: &str) -> Respons
     let mut answer = Response::new(Body::whole(serde_json::to_vec(&text).unwrap_or_default()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    answer.extensions_mut().insert(Own);
     answer
 }

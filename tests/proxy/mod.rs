@@ -2,6 +2,7 @@
 
 mod bounds;
 mod broken;
+mod browsers;
 mod by_hand;
 mod callers;
 mod client;

@@ -290,7 +290,7 @@ const REMEMBERED: Key = Key::optional(
     "remember: {headers: [content-type, x-charge-id]}",
     "`headers` of answers that are remembered, and given again",
 )
-.or(Omitted::Words("`content-type`, `content-encoding`, `content-language`, `etag`, `link`, `location`"));
+.or(Omitted::Words("`content-type`, `content-encoding`, `content-language`, `etag`, `link`, `location`, and those of [CORS](#browsers)"));
 const REQUEST_BYTES_MAX: Key = Key::optional(
     "request_bytes_max",
     Type::Size("a size from 1B to 1GiB"),
