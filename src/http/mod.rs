@@ -50,6 +50,7 @@
 mod asked;
 mod at_work;
 mod body;
+mod grpc;
 mod key;
 mod layer;
 mod outcome;

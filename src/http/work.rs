@@ -13,11 +13,12 @@ use futures_util::FutureExt;
 use futures_util::future;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sha2::{Digest, Sha256};
 
 use super::body::{Body, BodyError};
+use super::grpc;
 use super::outcome::{GivenUp, MayHaveRun, NotRun, Outcome};
 use super::problem::Problem;
 use super::remembering::Digested;
@@ -308,19 +309,11 @@ impl Shared {
         if said.get::<NotRun>().is_some() {
             return Ran::Released(answer);
         }
-        match self.settings.becomes(answer.status()) {
-            Becomes::Remembered => {}
-            Becomes::Released => return Ran::Released(answer),
-            Becomes::InDoubt => {
-                let (request, status) = (id.short(), answer.status().as_u16());
-                tracing::warn!(
-                    request,
-                    status,
-                    "the service has failed, perhaps after it had done its work: the request is in doubt"
-                );
-                return Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended);
-            }
-        }
+        let status = grpc::status(answer.headers()).unwrap_or(answer.status());
+        let answer = match self.unless_remembered(id, status, answer) {
+            Ok(answer) => answer,
+            Err(ran) => return ran,
+        };
         let (parts, mut body) = answer.into_parts();
         let mut taken = Taken { bytes: BytesMut::new(), counted: self.at_work.begin_body(peer) };
         if is_stream(&parts.headers) {
@@ -344,12 +337,40 @@ impl Shared {
                 }
             }
         }
-        Ran::Whole(parts, taken, trailers)
+        match trailers.as_ref().and_then(grpc::status) {
+            Some(status) if self.settings.becomes(status) != Becomes::Remembered => {
+                let answer = Response::from_parts(parts, Body::begun(taken.bytes(), trailers, None));
+                self.unless_remembered(id, status, answer).map_or_else(|ran| ran, Ran::Released)
+            }
+            _ => Ran::Whole(parts, taken, trailers),
+        }
+    }
+
+    /// The answer, if one of this status is remembered; otherwise what becomes of its request.
+    fn unless_remembered<E>(
+        &self,
+        id: Id,
+        status: StatusCode,
+        answer: Response<Body>,
+    ) -> Result<Response<Body>, Ran<E>> {
+        match self.settings.becomes(status) {
+            Becomes::Remembered => Ok(answer),
+            Becomes::Released => Err(Ran::Released(answer)),
+            Becomes::InDoubt => {
+                let (request, status) = (id.short(), status.as_u16());
+                tracing::warn!(
+                    request,
+                    status,
+                    "the service has failed, perhaps after it had done its work: the request is in doubt"
+                );
+                Err(Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended))
+            }
+        }
     }
 
     /// What is remembered of an answer.
     fn answer_of(&self, parts: &Parts, body: AnswerBody) -> Answer {
-        let names = self.settings.remembered_headers.iter();
+        let names = self.settings.remembered_headers.iter().chain(&grpc::HEADERS);
         let values = |name| parts.headers.get_all(name).iter().map(move |value| (name, value));
         let headers = names.flat_map(values);
         let headers = headers.map(|(name, value)| (name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes())));

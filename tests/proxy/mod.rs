@@ -11,6 +11,7 @@ mod crashes;
 mod crowd;
 mod frozen;
 mod full;
+mod grpc;
 mod hidden;
 mod load;
 mod outcomes;
