@@ -9,18 +9,24 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
+use kafka_protocol::messages::ApiKey;
+
 use super::broker::Reply;
 use super::client::brokers::{Act, Brokers, Link};
 use super::cluster::Cluster;
 use super::fetching::Fetch;
 use super::frames::{Incoming, encode};
 use super::random::Random;
+use super::throttles::{self, Quiet};
 
 /// A client of the brokers, and one of its links.
 pub type End = (usize, Link);
 
 /// Bytes under way, and when they arrive.
 type Pipe = VecDeque<(u64, Vec<u8>)>;
+
+/// The longest throttle time that brokers say; they allow themselves a second and more.
+const THROTTLE_MS_MAX: usize = 200;
 
 /// A connection.
 #[derive(Default)]
@@ -40,6 +46,7 @@ struct Wire {
     read: Vec<u8>,
     /// The request that waits at the broker, and its correlation.
     waits: Option<(i32, Fetch)>,
+    quiet: Quiet,
 }
 
 impl Wire {
@@ -74,6 +81,8 @@ pub struct Weather {
     pub hold_once_in: usize,
     /// How often a bit of a response is turned, once in so many bits. Nothing is right then any more.
     pub garbles_once_in: usize,
+    /// How often a response says a throttle time, once in so many.
+    pub throttles_once_in: usize,
     /// The largest piece, bytes.
     pub piece_max: usize,
 }
@@ -86,6 +95,7 @@ impl Weather {
         refuse_once_in: 0,
         hold_once_in: 0,
         garbles_once_in: 0,
+        throttles_once_in: 0,
         piece_max: 1 << 20,
     };
 }
@@ -99,11 +109,23 @@ pub struct Links {
     /// How often links were cut while clients held them, and requests handled that nobody waited for.
     pub cuts: usize,
     pub late: usize,
+    /// How often clients heard a throttle time, and the first that did not heed it.
+    pub throttles: usize,
+    pub unheeded: Option<String>,
 }
 
 impl Links {
     pub fn new(base: Instant, weather: Weather, seed: u64) -> Self {
-        Self { wires: BTreeMap::new(), weather, random: Random::new(seed), base, cuts: 0, late: 0 }
+        Self {
+            wires: BTreeMap::new(),
+            weather,
+            random: Random::new(seed),
+            base,
+            cuts: 0,
+            late: 0,
+            throttles: 0,
+            unheeded: None,
+        }
     }
 
     /// A simulated time as the client takes it.
@@ -160,6 +182,10 @@ impl Links {
             brokers.written(end.1, bytes.len(), self.at(now));
             let at = self.delay(now);
             let Some(wire) = self.wires.get_mut(&end) else { continue };
+            if !wire.quiet.written(bytes.len(), now) {
+                let node = wire.node;
+                self.unheeded.get_or_insert(format!("a request was sent to node {node} within its throttle time"));
+            }
             // What comes after lost bytes must not be taken for what follows on those before.
             if !wire.is_cut {
                 let at = wire.to_broker.back().map_or(at, |(last, _)| at.max(*last));
@@ -259,26 +285,29 @@ impl Links {
         loop {
             if let Some((correlation, fetch)) = &wire.waits {
                 let Some(response) = fetch.answer(cluster, wire.node, now) else { return true };
-                let answer = encode(&response, *correlation, fetch.version);
+                let (answer, of) = (encode(&response, *correlation, fetch.version), (ApiKey::Fetch, fetch.version));
                 wire.waits = None;
-                self.respond(wire, answer, now);
+                self.respond(wire, of, answer, now);
             }
             let Some(frame) = frame(&mut wire.read) else { return true };
             self.late += usize::from(!wire.is_heard());
             let Some(incoming) = Incoming::read(&frame) else { return false };
             match cluster.handle(wire.node, &incoming, now) {
-                Reply::Now(answer) => self.respond(wire, answer, now),
+                Reply::Now(answer) => self.respond(wire, (incoming.api, incoming.version), answer, now),
                 Reply::Later(fetch) => wire.waits = Some((incoming.correlation, fetch)).filter(|_| wire.is_heard()),
                 Reply::Close => return false,
             }
         }
     }
 
-    /// Sends a response, if the client still hears it.
-    fn respond(&mut self, wire: &mut Wire, answer: Vec<u8>, now: u64) {
+    /// Sends a response to a request of this key and version, if the client still hears it.
+    fn respond(&mut self, wire: &mut Wire, of: (ApiKey, i16), mut answer: Vec<u8>, now: u64) {
         if !wire.is_heard() {
             return;
         }
+        let throttle_ms = self.happens(self.weather.throttles_once_in).then(|| 1 + self.random.below(THROTTLE_MS_MAX));
+        let throttle_ms = throttle_ms.filter(|ms| throttles::say(of.0, of.1, &mut answer, *ms as i32));
+        wire.quiet.sent(4 + answer.len(), throttle_ms.map(|ms| ms as u64 * 1_000));
         let at = self.delay(now);
         let mut at = wire.to_client.back().map_or(at, |(last, _)| at.max(*last));
         if self.happens(self.weather.hold_once_in) {
@@ -314,7 +343,7 @@ impl Links {
                 && let Some((_, bytes)) = wire.to_client.pop_front_if(|(at, _)| *at <= now)
             {
                 any = true;
-                self.fill(end, &bytes, brokers, time);
+                self.fill(end.1, &mut wire.quiet, &bytes, brokers, now);
             }
             if wire.is_held && wire.breaks.is_some_and(|at| at <= now) && wire.to_client.is_empty() {
                 wire.is_held = false;
@@ -328,16 +357,20 @@ impl Links {
     }
 
     /// Gives bytes to the client as it has room. A client that has closed the link, which is among its acts, has none.
-    fn fill(&mut self, end: End, mut rest: &[u8], brokers: &mut Brokers, time: Instant) {
+    fn fill(&mut self, link: Link, quiet: &mut Quiet, mut rest: &[u8], brokers: &mut Brokers, now: u64) {
         while !rest.is_empty() {
-            let room = brokers.input(end.1);
+            let room = brokers.input(link);
             if room.is_empty() {
                 return;
             }
             let count = self.piece(room.len().min(rest.len()));
             room[..count].copy_from_slice(&rest[..count]);
             rest = &rest[count..];
-            brokers.filled(end.1, count, time);
+            let mut begun: Vec<IoSlice<'_>> = Vec::new();
+            brokers.output(link, &mut begun);
+            let begun = begun.iter().map(|slice| slice.len()).sum();
+            self.throttles += usize::from(quiet.heard(count, begun, now));
+            brokers.filled(link, count, self.at(now));
         }
     }
 }

@@ -5,7 +5,8 @@
 //! - `cluster`: brokers, who leads what and who still believes it does
 //! - `frames`, `answers`: requests and responses as bytes, which the engine's simulation shares
 //! - `broker`: what becomes of requests; `sessions`: fetch sessions; `fetching`: what a fetch reads
-//! - `links`: between clients and brokers: delays, cuts at any byte, late copies of requests; `net`: one client on them
+//! - `links`: between clients and brokers: delays, cuts at any byte, late copies of requests; `net`: one client on them;
+//!   `throttles`: how long brokers want to be left alone
 //! - `scenarios`: single situations of the fetcher, on a `rig`
 //! - `reading`: seeds of the fetcher; `writing`: what is written meanwhile; `judge`: whether what is handed on is right
 //! - `coordinator`, `transactions`, `producing`: transactions, groups' offsets, and what a leader checks before it
@@ -38,6 +39,7 @@ pub mod reading;
 mod rig;
 mod scenarios;
 pub mod sessions;
+mod throttles;
 pub mod transactions;
 pub mod writers;
 pub mod writing;

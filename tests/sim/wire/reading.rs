@@ -37,6 +37,7 @@ pub struct Met {
     pub restarts: usize,
     pub clients: usize,
     pub unnoticed: usize,
+    pub throttles: usize,
 }
 
 /// A run.
@@ -71,7 +72,8 @@ impl Reading {
         cluster.damages_once_in = *random.pick(&[0, 0, 40]);
         let sessions = *random.pick(&[1_000, 1_000, 1, 0]);
         cluster.nodes.values_mut().for_each(|node| node.sessions.max = sessions);
-        let weather = weather(&mut random);
+        let throttles_once_in = if seed.is_multiple_of(3) { 10 } else { 0 };
+        let weather = Weather { throttles_once_in, ..weather(&mut random) };
         let settings = Arc::new(settings(&mut random));
         let partitions: Vec<TopicPartition> =
             cluster.partitions().into_iter().map(|(topic, number)| TopicPartition::new(topic, number)).collect();
@@ -129,7 +131,8 @@ impl Reading {
             self.judge.close(partition, log)?;
         }
         (self.met.cuts, self.met.unnoticed) = (self.net.links.cuts, self.judge.unnoticed);
-        Ok(self.met)
+        self.met.throttles = self.net.links.throttles;
+        self.net.links.unheeded.map_or(Ok(self.met), Err)
     }
 
     fn write(&mut self) {

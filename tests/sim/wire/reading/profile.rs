@@ -15,6 +15,7 @@ pub fn weather(random: &mut Random) -> Weather {
         refuse_once_in: *random.pick(&[0, 5]),
         hold_once_in: *random.pick(&[0, 10]),
         garbles_once_in: 0,
+        throttles_once_in: 0,
         piece_max: *random.pick(&[30, 1 << 20]),
     }
 }

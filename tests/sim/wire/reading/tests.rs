@@ -25,6 +25,7 @@ fn committed_records_are_handed_on_in_order_each_once() {
         met.restarts += one.restarts;
         met.clients += one.clients;
         met.unnoticed += one.unnoticed;
+        met.throttles += one.throttles;
     }
     println!("{met:?}");
     let reached = [
@@ -36,6 +37,7 @@ fn committed_records_are_handed_on_in_order_each_once() {
         met.compactions,
         met.restarts,
         met.clients,
+        met.throttles,
     ];
     // Few losses are such that nobody can notice them: the others must be.
     let is_few = met.unnoticed * 20 <= met.truncated;

@@ -47,6 +47,9 @@ pub fn judge(world: &World) -> Result<(), String> {
     if let Some(seen) = &world.seen {
         return Err(seen.clone());
     }
+    if let Some(unheeded) = &world.links.unheeded {
+        return Err(unheeded.clone());
+    }
     let found = found(world);
     let mut places: BTreeMap<Vec<u8>, Vec<&Found>> = BTreeMap::new();
     for one in found.iter().filter(|one| one.is_committed) {

@@ -65,7 +65,13 @@ impl World {
         let mut group = Group { generation: 1, ..Group::default() };
         group.members.insert("member-0".to_owned());
         transactions.groups.insert(GROUP.to_owned(), group);
-        let weather = Weather { delay_max: 2 * MS, late_max: profile.late_max, refuse_once_in: 20, ..Weather::FAIR };
+        let weather = Weather {
+            delay_max: 2 * MS,
+            late_max: profile.late_max,
+            refuse_once_in: 20,
+            throttles_once_in: if seed.is_multiple_of(3) { 20 } else { 0 },
+            ..Weather::FAIR
+        };
         let settings = Settings {
             request_timeout: Duration::from_millis(500),
             connect_timeout: Duration::from_millis(500),
@@ -166,6 +172,7 @@ impl World {
         self.profile.deaths = 0;
         self.cluster.transactions.moody_once_in = 0;
         self.links.weather.refuse_once_in = 0;
+        self.links.weather.throttles_once_in = 0;
         self.cluster.nodes.values_mut().for_each(|node| node.is_up = true);
         self.wakes.clear();
         self.cluster.gossip_all();
@@ -374,6 +381,7 @@ impl World {
             splits: code(10),
             gaps: code(45),
             moved: code(6),
+            throttles: self.links.throttles,
         }
     }
 }

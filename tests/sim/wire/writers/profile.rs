@@ -127,4 +127,5 @@ pub struct Tally {
     pub splits: usize,
     pub gaps: usize,
     pub moved: usize,
+    pub throttles: usize,
 }

@@ -90,6 +90,7 @@ impl Tally {
         self.splits += other.splits;
         self.gaps += other.gaps;
         self.moved += other.moved;
+        self.throttles += other.throttles;
     }
 
     /// A run that does not reach what it is for is worth nothing.
@@ -106,6 +107,7 @@ impl Tally {
             self.splits,
             self.gaps,
             self.moved,
+            self.throttles,
         ];
         assert!(reached.iter().all(|count| *count > 0), "not all situations were reached: {self:?}");
     }

@@ -19,8 +19,6 @@ const IDS_FROM: i16 = 10;
 /// A response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// How long this connection is to be left alone (KIP-219), in milliseconds.
-    pub throttle_ms: i32,
     /// The brokers, by number. One whose address is none is left out.
     pub nodes: Vec<(i32, Address)>,
     /// The cluster's id, if it has one.
@@ -67,7 +65,9 @@ pub fn question<'a>(topics: impl ExactSizeIterator<Item = &'a Arc<str>>, version
 /// Reads a response; `None` if it is malformed.
 pub fn answer(body: &[u8], version: i16) -> Option<Answer<'_>> {
     let mut fields = Fields::new(body, version >= FLEXIBLE_FROM);
-    let mut answer = Answer { throttle_ms: fields.reader.i32()?, ..Answer::default() };
+    let mut answer = Answer::default();
+    // How long the broker wants to be left alone, which its connection has read.
+    fields.reader.i32()?;
     for _ in 0..fields.count(11)? {
         let (node, host, port) = (fields.reader.i32()?, fields.text()?, fields.reader.i32()?);
         fields.nullable_text()?;
@@ -173,7 +173,7 @@ mod tests {
         for version in METADATA_VERSIONS {
             let body = sample(version);
             let read = answer(&body, version).unwrap();
-            assert_eq!((read.throttle_ms, read.cluster), (20, Some("cluster")));
+            assert_eq!(read.cluster, Some("cluster"));
             let at = |port| Address { host: "kafka".to_owned(), port };
             assert_eq!(read.nodes, [(1, at(9092)), (4, at(9094))], "ports that are none are left out");
             let epoch = |partition| if version >= EPOCHS_FROM { 40 + partition } else { -1 };

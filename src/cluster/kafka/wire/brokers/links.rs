@@ -96,12 +96,16 @@ impl Brokers {
         let mut shared = shared(&self.settings, &mut self.pool, &mut self.random, now);
         let filled = open.connection.filled(bytes, &mut take, &mut shared);
         let is_new = filled.is_ok() && !was_ready && open.connection.was_ready();
+        let throttled = open.connection.throttled().map(|throttle| now + throttle);
         if is_new {
             self.trouble.take_if(|trouble| trouble.address == open.address);
         }
+        if let Some(until) = throttled {
+            place.mute(until);
+        }
         let is_told = told.is_some();
         self.news += u64::from(is_new || is_told || self.events.len() > count);
-        let heard = told.map_or(Ok(()), |told| self.hear(key, told, now));
+        let heard = told.map_or(Ok(()), |told| self.hear(told, now));
         if heard.is_err() {
             self.metadata.failed(now, &self.settings, &mut self.random);
         }
@@ -113,16 +117,13 @@ impl Brokers {
     }
 
     /// An answer to the question for metadata.
-    fn hear(&mut self, key: (i32, Use), told: Answer, now: Instant) -> Result<(), Fault> {
+    fn hear(&mut self, told: Answer, now: Instant) -> Result<(), Fault> {
         let protocol = |reason: String| Fault { kind: Some(TroubleKind::Protocol), reason };
         let heard = answer(told.body.as_slice(), told.version);
         let heard = heard.ok_or_else(|| protocol("its metadata is malformed".to_owned()))?;
         if let Some((ours, theirs)) = self.metadata.other_cluster(&heard) {
             let [ours, theirs] = [ours, theirs].map(|id| id.chars().take(CLUSTER_CHARS_MAX).collect::<String>());
             return Err(protocol(format!("it belongs to the cluster {theirs:?}, not to {ours:?} as the others")));
-        }
-        if let Ok(ms @ 1..) = u64::try_from(heard.throttle_ms) {
-            self.mute(key.0, key.1, now + Duration::from_millis(ms));
         }
         if heard.nodes.is_empty() {
             // The broker has just begun, and knows nobody.

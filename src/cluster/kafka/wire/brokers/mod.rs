@@ -178,7 +178,9 @@ impl Brokers {
         place.map_or_else(|| self.hosts.address(node).is_none(), Place::is_failing)
     }
 
-    /// Nothing is sent on this connection until then: the broker asked for it by a throttle time (KIP-219).
+    /// Nothing is sent on this connection until then, because of a throttle time (KIP-219). This is for the reader of a
+    /// Produce response; the throttle times of all other responses are heeded when they come in. Brokers mute only the
+    /// connection on which the request came, and so does this.
     pub fn mute(&mut self, node: i32, use_: Use, until: Instant) {
         if let Some(place) = self.places.get_mut(&(node, use_)) {
             place.mute(until);

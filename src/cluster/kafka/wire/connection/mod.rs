@@ -28,6 +28,7 @@ use self::inbox::{Frame, Inbox};
 use self::outbox::{Outbox, Owner};
 pub(super) use self::pool::Pool;
 pub use self::request::{Body, Request, Segment, Segments};
+pub(super) use self::throttle::duration as throttle;
 pub use self::versions::Versions;
 use super::brokers::{RequestId, Settings, TroubleKind};
 use super::login::{self, Dialogue, Login, Missing, Refused};
@@ -40,6 +41,7 @@ mod pool;
 mod request;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod versions;
 
 /// A login is renewed after so many thousandths of its time, so that what is unanswered can be waited for, and not by
@@ -127,6 +129,8 @@ pub(super) struct Connection {
     used_at: Instant,
     /// Whether a request that was sent on it was ever answered.
     is_proven: bool,
+    /// How long the broker wants to be left alone, as said since it was last asked.
+    throttled: Option<Duration>,
 }
 
 impl Connection {
@@ -142,6 +146,7 @@ impl Connection {
             renew_at: None,
             used_at: now,
             is_proven: false,
+            throttled: None,
         }
     }
 
@@ -171,6 +176,11 @@ impl Connection {
     /// What the broker offers.
     pub fn versions(&self) -> &Versions {
         &self.versions
+    }
+
+    /// How long the broker wants to be left alone from now on, if a response that has come in says so: once for each.
+    pub fn throttled(&mut self) -> Option<Duration> {
+        self.throttled.take()
     }
 
     /// How many requests have no response.
@@ -263,6 +273,7 @@ impl Connection {
         match pending.owner {
             Owner::Sent(id) => {
                 self.is_proven = true;
+                self.throttled = self.throttled.max(throttle::said(pending.api, body.as_slice()));
                 answers(Answer { id, version: pending.version, body });
             }
             Owner::Greeting => {
@@ -279,7 +290,10 @@ impl Connection {
             Phase::Versions => {
                 let reply = versions::reply(body, version);
                 match reply.ok_or_else(|| Fault::protocol("its list of versions is malformed"))? {
-                    versions::Reply::Offers(versions) => self.versions = versions,
+                    versions::Reply::Offers(versions, throttle_ms) => {
+                        self.versions = versions;
+                        self.throttled = self.throttled.max(throttle(throttle_ms));
+                    }
                     versions::Reply::AskAgain(version) => return self.ask_versions(version, shared),
                     versions::Reply::Refused(error) => {
                         return Err(Fault::protocol(format!("it refuses to list its versions with error {error}")));

@@ -32,6 +32,8 @@ pub struct Pending {
     pub owner: Owner,
     /// What its response begins with.
     pub correlation: i32,
+    /// What was asked.
+    pub api: ApiKey,
     /// The version of both.
     pub version: i16,
     /// Whether its response's header has tagged fields.
@@ -91,7 +93,7 @@ impl Outbox {
             head.push(0);
         }
         let is_tagged = api.response_header_version(version) >= 1;
-        self.pending.push_back(Pending { owner, correlation: self.correlation, version, is_tagged, deadline });
+        self.pending.push_back(Pending { owner, correlation: self.correlation, api, version, is_tagged, deadline });
         self.unwritten.push_back(Outgoing { head, body, bytes: rest + 4 });
         self.correlation = self.correlation.wrapping_add(1) & i32::MAX;
         Ok(())

@@ -33,7 +33,9 @@ fn listed(version: i16) -> Vec<u8> {
 #[test]
 fn versions_are_what_kafka_writes() {
     for version in 0..=3 {
-        let Some(Reply::Offers(offered)) = reply(&listed(version), version) else { panic!("version {version}") };
+        let reading = reply(&listed(version), version);
+        let Some(Reply::Offers(offered, throttle_ms)) = reading else { panic!("version {version}") };
+        assert_eq!(throttle_ms, if version >= 1 { 7 } else { 0 });
         let known: Vec<_> = [0, 1, 2, 18].iter().map(|key| offered.of(*key)).collect();
         assert_eq!(known, [Some(3..=12), Some(4..=17), None, Some(0..=4)]);
         assert_eq!(offered.feature("transaction.version"), (version >= 3).then_some(2));

@@ -55,8 +55,8 @@ impl Versions {
 /// A response to the question.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// What the broker offers.
-    Offers(Versions),
+    /// What the broker offers, and for how many milliseconds it wants to be left alone.
+    Offers(Versions, i32),
     /// Ask again in this version, which the broker knows.
     AskAgain(i16),
     /// Another error, by Kafka's number.
@@ -84,20 +84,20 @@ pub fn reply(body: &[u8], version: i16) -> Option<Reply> {
     };
     let mut fields = Fields::new(body, is_flexible);
     fields.reader.i16()?;
-    let versions = match error {
+    let (versions, throttle_ms) = match error {
         0 => offers(&mut fields, written)?,
         UNSUPPORTED_VERSION if version > 0 => {
             // Old brokers list nothing.
-            let known = offers(&mut fields, written).unwrap_or_default();
+            let (known, _) = offers(&mut fields, written).unwrap_or_default();
             return Some(Reply::AskAgain(known.pick(API_VERSIONS, 0..=version - 1).unwrap_or(0)));
         }
         _ => return Some(Reply::Refused(error)),
     };
-    Some(Reply::Offers(versions))
+    Some(Reply::Offers(versions, throttle_ms))
 }
 
-fn offers(fields: &mut Fields<'_>, version: i16) -> Option<Versions> {
-    let mut versions = Versions::default();
+fn offers(fields: &mut Fields<'_>, version: i16) -> Option<(Versions, i32)> {
+    let (mut versions, mut throttle_ms) = (Versions::default(), 0);
     for _ in 0..fields.count(6)? {
         let [key, least, most] = [fields.reader.i16()?, fields.reader.i16()?, fields.reader.i16()?];
         fields.skip_tags()?;
@@ -105,15 +105,14 @@ fn offers(fields: &mut Fields<'_>, version: i16) -> Option<Versions> {
     }
     versions.ranges.sort_by_key(|(key, _)| *key);
     if version >= 1 {
-        // How long the broker wants to be left alone: it has just begun.
-        fields.reader.i32()?;
+        throttle_ms = fields.reader.i32()?;
     }
     let features = &mut versions.features;
     fields.tags(|tag, value| match tag {
         FINALIZED_FEATURES => finalized(Fields::of(value, true), features),
         _ => Some(()),
     })?;
-    Some(versions)
+    Some((versions, throttle_ms))
 }
 
 /// The tag of the finalized features.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::brokers::{Brokers, Event, Use};
+use super::super::brokers::{Brokers, Event};
 use super::super::connection::Body;
 use super::super::messages::fetch::{Partition, Response, Session};
 use super::super::mistakes::{self, Mistake};
@@ -103,10 +103,6 @@ impl Fetcher {
             self.fail_node(node, brokers, now);
             return false;
         };
-        if response.throttle_ms > 0 {
-            // KIP-219: the broker holds back what is asked earlier.
-            brokers.mute(node, Use::Fetch, now + Duration::from_millis(response.throttle_ms as u64));
-        }
         if !self.heed_session(node, session, &response, brokers, now) {
             return false;
         }

@@ -188,8 +188,6 @@ impl Request {
 /// A response, borrowed from its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// For how long the broker wants to be left alone.
-    pub throttle_ms: i32,
     /// An error of the whole request, such as of its session.
     pub error: i16,
     /// The session's id, 0 for none.
@@ -209,9 +207,11 @@ impl<'a> Response<'a> {
 
     fn read_head(body: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(body);
-        let (throttle_ms, error, session_id) = (reader.i32()?, reader.i16()?, reader.i32()?);
+        // For how long the broker wants to be left alone, which the connection has read.
+        reader.i32()?;
+        let (error, session_id) = (reader.i16()?, reader.i32()?);
         let count = reader.count(TOPIC_BYTES_MIN)?;
-        Some(Self { throttle_ms, error, session_id, topics: reader, count })
+        Some(Self { error, session_id, topics: reader, count })
     }
 
     /// The partitions that it has something to say of.

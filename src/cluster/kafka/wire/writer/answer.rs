@@ -6,9 +6,10 @@
 //! **Failure**: an answer that does not speak of a batch is none; the batch is sent again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::super::brokers::{Brokers, RequestId, Use};
+use super::super::connection::throttle;
 use super::super::messages::produce::{Partition as Answer, Response};
 use super::super::mistakes::{Mistake, is_on};
 use super::super::records::{BatchBuilder, Batches, Bounded, Codec, SealAs, Unpack};
@@ -35,8 +36,8 @@ impl Writer {
             Ok(response) => response,
             Err(malformed) => return self.produce_failed(id, produce, true, &malformed.to_string(), brokers, now),
         };
-        if let Ok(throttle @ 1..) = u64::try_from(response.throttle_ms) {
-            brokers.mute(produce.node, Use::Produce, now + Duration::from_millis(throttle));
+        if let Some(throttle) = throttle(response.throttle_ms) {
+            brokers.mute(produce.node, Use::Produce, now + throttle);
         }
         for part in &produce.parts {
             let Some(partition) = self.partitions.get(part.at) else { continue };

@@ -6,4 +6,5 @@ mod connecting;
 mod greeting;
 mod leaders;
 mod requests;
+mod throttles;
 pub mod world;

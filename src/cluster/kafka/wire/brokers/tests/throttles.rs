@@ -1,0 +1,76 @@
+//! A connection whose broker says a throttle time is left alone for so long, whatever was asked (KIP-219).
+
+use bytes::BytesMut;
+use kafka_protocol::messages::*;
+use kafka_protocol::protocol::Encodable;
+
+use super::super::*;
+use super::world::*;
+
+const THROTTLE_MS: i32 = 700;
+
+macro_rules! throttled {
+    ($($api:ident $response:ident $versions:expr,)+) => {{
+        let mut all = Vec::new();
+        $(for version in $versions {
+            let mut body = BytesMut::new();
+            $response::default().with_throttle_time_ms(THROTTLE_MS).encode(&mut body, version).unwrap();
+            all.push((ApiKey::$api, version, body.to_vec()));
+        })+
+        all
+    }};
+}
+
+/// Responses in the versions that the client asks for, but Produce's: that one says it at its end, for the writer.
+fn throttled() -> Vec<(ApiKey, i16, Vec<u8>)> {
+    throttled! {
+        Fetch FetchResponse 4..=11,
+        Metadata MetadataResponse 4..=12,
+        FindCoordinator FindCoordinatorResponse 1..=3,
+        InitProducerId InitProducerIdResponse 0..=4,
+        OffsetForLeaderEpoch OffsetForLeaderEpochResponse 2..=4,
+        AddPartitionsToTxn AddPartitionsToTxnResponse 0..=3,
+        AddOffsetsToTxn AddOffsetsToTxnResponse 0..=3,
+        TxnOffsetCommit TxnOffsetCommitResponse 3..=4,
+        EndTxn EndTxnResponse 0..=5,
+    }
+}
+
+#[test]
+fn throttle_time_of_any_response_mutes_its_connection() {
+    for (api, version, body) in throttled() {
+        let mut world = World::new(settings());
+        world.until(|world| world.is_ready(-1, Use::Control) && world.is_ready(-1, Use::Fetch));
+        world.serve = Box::new(move |_, seen| (seen.api_key == api as i16).then(|| body.clone()));
+        let request = Request { api_key: api as i16, version, body: Vec::<u8>::new().into() };
+        world.brokers.send(-1, Use::Control, request, Duration::from_secs(5), world.now);
+        world.settle();
+        assert!(!world.is_ready(-1, Use::Control), "{api:?} in version {version}");
+        assert!(world.is_ready(-1, Use::Fetch), "brokers mute no other connection");
+        let took = world.until(|world| world.is_ready(-1, Use::Control));
+        assert_eq!(took.as_millis(), THROTTLE_MS as u128, "{api:?} in version {version}");
+    }
+}
+
+#[test]
+fn throttle_time_beside_the_versions_mutes_the_connection() {
+    let mut world = World::new(settings());
+    world.serve = Box::new(|_, seen| {
+        let mut body = BytesMut::new();
+        let response = ApiVersionsResponse::default().with_throttle_time_ms(THROTTLE_MS);
+        response.encode(&mut body, seen.version).unwrap();
+        Some(body.to_vec())
+    });
+    assert_eq!(world.until(|world| world.is_ready(-1, Use::Control)).as_millis(), THROTTLE_MS as u128);
+}
+
+#[test]
+fn negative_throttle_time_is_none() {
+    let mut world = World::new(settings());
+    world.until(|world| world.is_ready(-1, Use::Control));
+    world.serve = Box::new(|_, _| Some((-1_i32).to_be_bytes().to_vec()));
+    let request = Request { api_key: ApiKey::EndTxn as i16, version: 0, body: Vec::<u8>::new().into() };
+    world.brokers.send(-1, Use::Control, request, Duration::from_secs(5), world.now);
+    world.settle();
+    assert_eq!((world.events.len(), world.is_ready(-1, Use::Control)), (1, true));
+}
