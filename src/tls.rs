@@ -1,4 +1,6 @@
 //! TLS by rustls with ring, and with the system's authorities or a file's.
+//!
+//! Files are read again for new connections once they hold something else: [`Renewed`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,16 +12,23 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
+pub use self::renewed::Renewed;
+
+mod renewed;
+
 /// HTTP/2, as the two sides of TLS agree upon it.
 pub const TWO: &[u8] = b"h2";
 /// HTTP/1.1, as the two sides of TLS agree upon it.
 pub const ONE: &[u8] = b"http/1.1";
 
-/// How TLS is spoken with servers, whose certificates are from these authorities, or from the system's.
-///
-/// # Errors
-/// Why it cannot be.
-pub fn client(authorities: Option<&Path>, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
+/// How TLS is spoken with servers, whose certificates are from the authorities in this file, or from the system's, which
+/// are read once.
+pub fn client(authorities: Option<&Path>, protocols: &'static [&'static [u8]]) -> Renewed<ClientConfig> {
+    let file = authorities.map(Path::to_owned);
+    Renewed::new(file.clone(), move || client_now(file.as_deref(), protocols))
+}
+
+fn client_now(authorities: Option<&Path>, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -31,10 +40,12 @@ pub fn client(authorities: Option<&Path>, protocols: &[&[u8]]) -> Result<ClientC
 }
 
 /// How TLS is spoken with clients, by this certificate, with those that it is signed by, and its key.
-///
-/// # Errors
-/// Why it cannot be.
-pub fn server(certificate: &Path, key: &Path, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
+pub fn server(certificate: &Path, key: &Path, protocols: &'static [&'static [u8]]) -> Renewed<ServerConfig> {
+    let [certificate, key] = [certificate, key].map(Path::to_owned);
+    Renewed::new([certificate.clone(), key.clone()], move || server_now(&certificate, &key, protocols))
+}
+
+fn server_now(certificate: &Path, key: &Path, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
     let unusable =
         |why: &dyn std::fmt::Display| format!("the certificate in {} cannot be used: {why}", certificate.display());
     let read = || CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>();

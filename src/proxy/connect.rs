@@ -54,8 +54,9 @@ async fn connect_now(origin: &Origin, needs_one: bool) -> Result<Made, String> {
     match &origin.tls {
         None if origin.protocol == Protocol::Two && !needs_one => two(stream).await,
         None => one(stream).await,
-        Some([any, only_one]) => {
-            let config = if needs_one { only_one } else { any };
+        Some(tls) => {
+            let [any, only_one] = tls.as_ref();
+            let config = if needs_one { only_one } else { any }.now()?;
             let (stream, is_two) = handshake(config, stream, &origin.host).await?;
             if is_two { two(stream).await } else { one(stream).await }
         }
@@ -64,12 +65,12 @@ async fn connect_now(origin: &Origin, needs_one: bool) -> Result<Made, String> {
 
 /// Speaks TLS. Says whether HTTP/2 was agreed upon.
 async fn handshake(
-    config: &Arc<ClientConfig>,
+    config: Arc<ClientConfig>,
     stream: TcpStream,
     host: &str,
 ) -> Result<(tokio_rustls::client::TlsStream<TcpStream>, bool), String> {
     let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} cannot be in a certificate"))?;
-    let stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await;
+    let stream = TlsConnector::from(config).connect(name, stream).await;
     let stream = stream.map_err(|error| format!("no TLS with {host}: {}", said(&error)))?;
     let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
     Ok((stream, is_two))

@@ -19,6 +19,7 @@ use http::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -33,7 +34,7 @@ use super::head::From;
 use super::places::{Place, Places};
 use super::seldom::Seldom;
 use super::settings::Bounds;
-use crate::tls::TWO;
+use crate::tls::{Renewed, TWO};
 
 /// How long the proxy waits after it could not accept a connection, as when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -60,7 +61,7 @@ pub struct Listening {
     /// Who answers.
     pub app: Arc<App>,
     /// TLS with clients.
-    pub tls: Option<TlsAcceptor>,
+    pub tls: Option<Arc<Renewed<ServerConfig>>>,
     /// What clients may take.
     pub bounds: Bounds,
     /// The places for connections.
@@ -95,7 +96,7 @@ impl Listening {
             let one = One { app: Arc::clone(&app), place, from, bounds, stop: stop.clone() };
             match &tls {
                 None => drop(tasks.spawn(one.serve(stream, false))),
-                Some(tls) => drop(tasks.spawn(one.serve_tls(stream, tls.clone()))),
+                Some(tls) => drop(tasks.spawn(one.serve_tls(stream, Arc::clone(tls)))),
             }
         }
         drop(listener);
@@ -125,7 +126,10 @@ struct One {
 }
 
 impl One {
-    async fn serve_tls(self, stream: TcpStream, tls: TlsAcceptor) {
+    async fn serve_tls(self, stream: TcpStream, tls: Arc<Renewed<ServerConfig>>) {
+        // It was read when the proxy started, and so there is one.
+        let Ok(tls) = tls.now() else { return };
+        let tls = TlsAcceptor::from(tls);
         let activity = Arc::clone(&self.place.activity);
         let accepted = tokio::select! {
             accepted = tokio::time::timeout(self.bounds.head_wait, tls.accept(stream)) => accepted,

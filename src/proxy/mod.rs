@@ -30,7 +30,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 use crate::http::Store;
 use crate::observe::http::{self, Server};
@@ -141,7 +140,7 @@ where
     health.condition("listening", true, "takes connections");
     let checking = tokio::spawn(check(store, config.store.describe(), health.clone(), config.store_wait));
     let (stopping, stopped) = watch::channel(false);
-    let tls = config.tls.map(TlsAcceptor::from);
+    let tls = config.tls.map(Arc::new);
     let (places, watching) = places(&config.bounds, config.trusts_forwarded, &app, &metrics);
     let listening = Listening { listener, app: Arc::clone(&app), tls, bounds: config.bounds, places };
     let mut serving = tokio::spawn(listening.serve(stopped));

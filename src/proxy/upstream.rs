@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::connect::{Made, connect};
 use crate::http::Body;
-use crate::tls::{self, ONE, TWO};
+use crate::tls::{self, ONE, Renewed, TWO};
 use crate::words::said;
 
 /// How long a connection is kept that nobody uses. Servers close theirs after 5 s and more; a request that crosses with
@@ -57,7 +57,7 @@ pub struct Origin {
     /// Its port.
     pub port: u16,
     /// How TLS is spoken with it, for any request and for those that need HTTP/1.1; `None`: not at all.
-    pub tls: Option<[Arc<ClientConfig>; 2]>,
+    pub tls: Option<Arc<[Renewed<ClientConfig>; 2]>>,
     /// What is spoken with it.
     pub protocol: Protocol,
     /// How long connecting may take.
@@ -102,13 +102,14 @@ impl Origin {
         if self.scheme != Scheme::HTTPS {
             return Ok(self);
         }
-        let any: &[&[u8]] = match self.protocol {
+        let any: &'static [&'static [u8]] = match self.protocol {
             Protocol::Auto => &[TWO, ONE],
             Protocol::One => &[ONE],
             Protocol::Two => &[TWO],
         };
-        let tls = [tls::client(authorities, any)?, tls::client(authorities, &[ONE])?];
-        Ok(Self { tls: Some(tls.map(Arc::new)), ..self })
+        let tls = [tls::client(authorities, any), tls::client(authorities, &[ONE])];
+        tls.iter().try_for_each(|tls| tls.now().map(drop))?;
+        Ok(Self { tls: Some(Arc::new(tls)), ..self })
     }
 
     /// Its address, as it was written.

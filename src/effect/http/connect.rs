@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 
 use super::message::Origin;
 use super::socket::{Socket, Unfinished};
-use super::{Shared, tls};
+use super::{Shared, secured};
 use crate::words::said;
 
 /// The longest head of an answer.
@@ -131,7 +131,7 @@ async fn connect_now(shared: &Shared, origin: &Origin) -> Result<Made, String> {
         None => stream,
         Some(proxy) => tunnel(stream, origin, proxy.basic_auth()).await?,
     };
-    let (stream, is_two) = tls::handshake(shared, stream, &origin.host, true).await?;
+    let (stream, is_two) = secured::handshake(shared, stream, &origin.host, true).await?;
     let stream = Box::new(stream);
     if is_two { two(stream, unfinished, origin).await } else { one(stream, unfinished).await }
 }
@@ -171,7 +171,7 @@ async fn to_proxy(
         Some("http") => dial(host, port.unwrap_or(80)).await,
         Some("https") => {
             let stream = dial(host, port.unwrap_or(443)).await?;
-            Ok(Box::new(tls::handshake(shared, stream, host, false).await?.0))
+            Ok(Box::new(secured::handshake(shared, stream, host, false).await?.0))
         }
         _ => Err("only http:// and https:// are supported".to_owned()),
     }

@@ -4,7 +4,7 @@
 //!   small runtime: it goes on with what is queued while the lane commits.
 //! - `attempt` makes one attempt: `message` is what is sent, `answer` reads what comes back.
 //! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP (`socket`), proxies, TLS
-//!   (`tls`).
+//!   (`secured`).
 //!
 //! **What is certain.** An attempt that was [`NotSent`](super::call::Answer::NotSent) has failed before anything of it
 //! was given to a connection: its name, TCP, TLS, or a proxy's CONNECT; or it was given back by a connection that had not
@@ -26,7 +26,7 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Method;
@@ -41,14 +41,15 @@ use super::lane::Lane;
 use super::provider::{Calls, Provider};
 use super::thread::{self, Tasks};
 use super::{Error, ErrorKind};
+use crate::tls::{self, ONE, Renewed, TWO};
 
 mod answer;
 mod attempt;
 mod connect;
 mod message;
 mod pool;
+mod secured;
 mod socket;
-mod tls;
 
 pub use connect::dial;
 
@@ -106,10 +107,8 @@ struct Shared {
     in_flight: usize,
     rate: Option<f64>,
     result_max: Option<usize>,
-    authorities: Option<PathBuf>,
     proxies: Matcher,
-    /// How TLS is spoken, once it was needed.
-    tls: Mutex<Option<Arc<ClientConfig>>>,
+    tls: Renewed<ClientConfig>,
     clock: WallClock,
 }
 
@@ -146,20 +145,8 @@ impl Http {
         if !wrong.is_empty() {
             return Err(lasting(wrong.to_owned()));
         }
-        let (proxies, tls) = (Matcher::from_env(), Mutex::new(None));
-        let shared = Shared {
-            method,
-            key_header,
-            window,
-            timeout,
-            in_flight,
-            rate,
-            result_max,
-            authorities,
-            proxies,
-            tls,
-            clock,
-        };
+        let (proxies, tls) = (Matcher::from_env(), tls::client(authorities.as_deref(), &[TWO, ONE]));
+        let shared = Shared { method, key_header, window, timeout, in_flight, rate, result_max, proxies, tls, clock };
         Ok(Self { shared: Arc::new(shared) })
     }
 }

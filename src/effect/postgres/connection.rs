@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::class::{Class, POOLER, Trouble};
 use super::inbox::InboxSql;
@@ -15,7 +16,7 @@ use super::positions::RowSql;
 use super::prepare::Grants;
 use super::statement::{self, Prepared};
 use super::url::Target;
-use super::{Settings, Shared, prepare, tls};
+use super::{Settings, Shared, prepare};
 
 /// The first release that it is tested with.
 const VERSION_MIN: u32 = 150_000;
@@ -176,7 +177,7 @@ async fn part(client: Client, mut task: JoinHandle<()>) {
 pub(super) type Connected = (Client, JoinHandle<()>, Arc<OnceLock<Trouble>>);
 
 pub(super) async fn connect(target: &Target, topology: &str) -> Result<Connected, Trouble> {
-    let connector = tls::connector(target)?;
+    let connector = target.tls.now().map_err(Trouble::lasting)?;
     let mut config = target.config.clone();
     config.application_name(format!("ratchet {topology}"));
     let given = config.get_options().unwrap_or_default().to_owned();
@@ -188,7 +189,7 @@ pub(super) async fn connect(target: &Target, topology: &str) -> Result<Connected
     let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
     let each = config.get_connect_timeout().copied().unwrap_or_default();
     let wait = each * u32::try_from(hosts).unwrap_or(u32::MAX) + GREETING_WAIT;
-    let connecting = tokio::time::timeout(wait, config.connect(connector)).await;
+    let connecting = tokio::time::timeout(wait, config.connect(MakeRustlsConnect::clone(&connector))).await;
     let connected = match connecting {
         Ok(connected) => connected.map_err(refused),
         Err(_) => Err(Trouble::lost(format!("no connection within {} s", wait.as_secs()))),

@@ -18,6 +18,7 @@ use super::upstream::Origin;
 use crate::http::OnStoreDown;
 use crate::http::request::OnInDoubt;
 use crate::observe::logs;
+use crate::tls::Renewed;
 use crate::yaml::{Diagnostics, Environment, File, Mistake, Node, Place, Reader, Report, Value, read as yaml, secrets};
 
 mod keys;
@@ -37,7 +38,7 @@ pub struct Config {
     /// Whose requests they are, where several services share the store; empty if nothing is said.
     pub scope: String,
     /// TLS with clients.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Renewed<ServerConfig>>,
     /// The address of metrics and health; `None` to serve neither.
     pub http: Option<SocketAddr>,
     /// Whether the service gets its own name as `Host`, not the client's.

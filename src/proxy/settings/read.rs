@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -17,7 +16,7 @@ use crate::proxy::COMMAND_LINE;
 use crate::proxy::routes::Pattern;
 use crate::proxy::store::{self, StoreConfig};
 use crate::proxy::upstream::{Origin, Protocol};
-use crate::tls::{self, ONE, TWO};
+use crate::tls::{self, ONE, Renewed, TWO};
 use crate::yaml::read::clipped;
 use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, Text, units};
 
@@ -108,13 +107,14 @@ fn upstream(top: &Fields<'_>, reader: &mut Reader<'_>) -> Option<Origin> {
 }
 
 /// TLS with clients.
-fn with_clients(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Arc<rustls::ServerConfig>> {
+fn with_clients(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Renewed<rustls::ServerConfig>> {
     let fields = reader.fields(field, &keys::TLS)?;
     let mut file = |key: &str| fields.require(key, reader).and_then(|field| reader.text(field));
     let (certificate, key) = (file("certificate"), file("key"));
     let path = |file: &Placed<_>| PathBuf::from(crate::yaml::Text::reveal(&file.value));
-    match tls::server(&path(certificate.as_ref()?), &path(key.as_ref()?), &[TWO, ONE]) {
-        Ok(config) => Some(Arc::new(config)),
+    let tls = tls::server(&path(certificate.as_ref()?), &path(key.as_ref()?), &[TWO, ONE]);
+    match tls.now() {
+        Ok(_) => Some(tls),
         Err(why) => {
             let help = "name a file with a certificate in PEM, and one with its private key";
             reader.mistake(field.place(), why, "needed here", help);

@@ -30,6 +30,7 @@ use super::super::wired::{TlsProperties, tls_config};
 use super::answer::{self, Issued, basic, clean, lasting, passing};
 use super::credentials::Credentials;
 use crate::cluster::{Error, ErrorKind};
+use crate::tls::Renewed;
 use crate::words::said;
 
 /// How long an answer may take, the connection included (librdkafka's).
@@ -44,7 +45,7 @@ const SCOPE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'&').add(b
 pub struct Endpoint {
     credentials: Credentials,
     /// How TLS is spoken, if it is.
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<Arc<Renewed<ClientConfig>>>,
     proxies: Matcher,
 }
 
@@ -153,7 +154,8 @@ impl Endpoint {
         let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let name = ServerName::try_from(host);
         let name = name.map_err(|_| lasting("the token endpoint's host cannot be in a certificate".to_owned()))?;
-        let begun = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
+        let tls = tls.now().map_err(lasting)?;
+        let begun = TlsConnector::from(tls).connect(name, stream).await;
         Ok(Box::new(begun.map_err(|error| self.tls_failed(&error))?))
     }
 }
@@ -175,11 +177,10 @@ fn at_port(url: &Uri) -> Uri {
 }
 
 /// TLS with these authorities, or the system's.
-fn tls_of(credentials: &Credentials) -> Result<Arc<ClientConfig>, Error> {
+fn tls_of(credentials: &Credentials) -> Result<Arc<Renewed<ClientConfig>>, Error> {
     let Credentials { ca_location, ca_pem, .. } = credentials.clone();
-    let config = tls_config(&TlsProperties::of_authorities(ca_location, ca_pem)).map_err(|unsupported| {
+    tls_config(TlsProperties::of_authorities(ca_location, ca_pem)).map_err(|unsupported| {
         let property = unsupported.property.replacen("ssl.", "https.", 1);
         Error::new(ErrorKind::Refused, format!("the kafka property {property} cannot be used: {}", unsupported.why))
-    })?;
-    Ok(Arc::new(config))
+    })
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::super::wire::brokers::Brokers;
 use super::super::wire::edge::{Edge, SocketSettings};
 use crate::cluster::Contact;
+use crate::tls::Renewed;
 
 /// The clock and the connections of one client.
 pub trait Network: Send {
@@ -36,7 +37,7 @@ pub(super) enum Transport {
     /// The machine's sockets and clocks.
     Sockets {
         /// TLS, if it is spoken.
-        tls: Option<Arc<rustls::ClientConfig>>,
+        tls: Option<Arc<Renewed<rustls::ClientConfig>>>,
         /// How sockets are opened.
         settings: SocketSettings,
         /// What is known of the brokers.

@@ -26,6 +26,7 @@ use super::super::wire::writer::WriteSettings;
 use super::tls::{self, TlsProperties};
 use super::{Accepted, ClientSettings, Transport};
 use crate::cluster::MISSING_WAIT;
+use crate::tls::Renewed;
 
 mod given;
 mod hosts;
@@ -116,14 +117,14 @@ pub(in crate::cluster::kafka) fn known_properties() -> impl Iterator<Item = &'st
 
 /// TLS for clients whose properties are the same: authorities are read once.
 #[derive(Default)]
-struct Tls(Vec<(TlsProperties, Arc<rustls::ClientConfig>)>);
+struct Tls(Vec<(TlsProperties, Arc<Renewed<rustls::ClientConfig>>)>);
 
 impl Tls {
-    fn by(&mut self, properties: TlsProperties) -> Result<Arc<rustls::ClientConfig>, Unsupported> {
+    fn by(&mut self, properties: TlsProperties) -> Result<Arc<Renewed<rustls::ClientConfig>>, Unsupported> {
         if let Some((_, config)) = self.0.iter().find(|(known, _)| *known == properties) {
             return Ok(Arc::clone(config));
         }
-        let config = Arc::new(tls::config(&properties)?);
+        let config = tls::config(properties.clone())?;
         self.0.push((properties, Arc::clone(&config)));
         Ok(config)
     }

@@ -6,7 +6,7 @@
 //! **Failure**: a file that cannot be read, and what rustls cannot use, is [`Unsupported`] by its property: librdkafka
 //! then uses it, or says in its own words why it cannot.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::settings::Unsupported;
-use crate::tls::Verifier;
+use crate::tls::{Renewed, Verifier};
 
 #[cfg(test)]
 mod tests;
@@ -60,13 +60,37 @@ impl TlsProperties {
             checks_name: true,
         }
     }
+
+    /// The file that a property names.
+    fn file(&self, property: &str) -> Option<&str> {
+        match property {
+            "ssl.ca.location" => self.ca_location.as_deref(),
+            "ssl.certificate.location" => self.certificate_location.as_deref(),
+            "ssl.key.location" => self.key_location.as_deref(),
+            _ => None,
+        }
+    }
 }
 
-/// rustls's configuration for this.
+/// rustls's configuration for this, by the files as they are.
 ///
 /// # Errors
 /// The property that rustls cannot use.
-pub(in super::super) fn config(properties: &TlsProperties) -> Result<ClientConfig, Unsupported> {
+pub(in super::super) fn config(properties: TlsProperties) -> Result<Arc<Renewed<ClientConfig>>, Unsupported> {
+    config_now(&properties)?;
+    let TlsProperties { ca_location, certificate_location, key_location, .. } = properties.clone();
+    let ca_location = ca_location.filter(|location| location != PROBE && properties.checks_certificate);
+    let files = [ca_location, certificate_location, key_location].into_iter().flatten().map(PathBuf::from);
+    let again = move || {
+        config_now(&properties).map_err(|Unsupported { property, why }| {
+            let file = properties.file(&property).unwrap_or_default();
+            format!("the file {file:?} of the kafka property {property} cannot be used: {why}")
+        })
+    };
+    Ok(Arc::new(Renewed::new(files, again)))
+}
+
+fn config_now(properties: &TlsProperties) -> Result<ClientConfig, Unsupported> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authorities = match properties.checks_certificate {
         true => {

@@ -23,6 +23,7 @@ use self::lookup::Lookups;
 use self::socket::{Opening, Socket};
 use super::brokers::{Act, Address, Brokers, Link, TroubleKind};
 use crate::cluster::{Admitted, Contact};
+use crate::tls::Renewed;
 
 mod lookup;
 mod socket;
@@ -75,7 +76,7 @@ pub struct SocketSettings {
 
 /// The sockets of one thread's clients.
 pub struct Edge {
-    tls: Option<Arc<rustls::ClientConfig>>,
+    tls: Option<Arc<Renewed<rustls::ClientConfig>>>,
     settings: SocketSettings,
     sockets: Vec<Entry>,
     lookups: Option<Lookups>,
@@ -123,7 +124,7 @@ impl End {
 impl Edge {
     /// With TLS by this configuration (authorities, a certificate of the client's), or without TLS. The name that a
     /// broker's certificate has to be for is the host of its address.
-    pub fn new(tls: Option<Arc<rustls::ClientConfig>>, settings: SocketSettings) -> Self {
+    pub fn new(tls: Option<Arc<Renewed<rustls::ClientConfig>>>, settings: SocketSettings) -> Self {
         Self {
             tls,
             settings,
@@ -258,7 +259,7 @@ impl Edge {
         self.contact.tries();
         if let Ok(ip) = entry.address.host.parse::<IpAddr>() {
             entry.socket = Socket::Opening(Opening::new(vec![(ip, entry.address.port).into()], self.settings));
-            return entry.advance(false, self.tls.as_ref(), brokers, now);
+            return entry.advance(false, self.tls.as_deref(), brokers, now);
         }
         entry.socket = Socket::Named;
         if self.lookups.is_none() {
@@ -315,7 +316,7 @@ impl Edge {
             if let Some(entry) = self.sockets.get_mut(*place)
                 && let Some(brokers) = owner_mut(brokers, &entry.owner)
             {
-                entry.happened(*flags, self.tls.as_ref(), brokers, now);
+                entry.happened(*flags, self.tls.as_deref(), brokers, now);
                 if flags.contains(PollFlags::IN) && brokers.is_reached(entry.link) {
                     match std::mem::replace(&mut entry.is_heard, true) {
                         true => self.contact.heard(),
@@ -356,7 +357,7 @@ impl Edge {
                         let from = turn % addresses.len().max(1);
                         addresses.rotate_left(from);
                         entry.socket = Socket::Opening(Opening::new(addresses, self.settings));
-                        entry.advance(false, self.tls.as_ref(), brokers, now);
+                        entry.advance(false, self.tls.as_deref(), brokers, now);
                     }
                     Err(end) => entry.end(End { kind: end.kind, reason: end.reason.clone() }, brokers, now),
                 }

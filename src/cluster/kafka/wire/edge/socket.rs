@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::PollFlags;
@@ -14,6 +13,7 @@ use rustls::{AlertDescription, ClientConfig, ClientConnection};
 
 use super::super::brokers::{Brokers, Link, TroubleKind};
 use super::{Admitted, End, Entry, Family, SocketSettings};
+use crate::tls::Renewed;
 
 /// Reads in succession from one socket before others have their turn.
 const READS_MAX: usize = 16;
@@ -142,7 +142,13 @@ impl Entry {
     }
 
     /// Something has become of it.
-    pub fn happened(&mut self, flags: PollFlags, tls: Option<&Arc<ClientConfig>>, brokers: &mut Brokers, now: Instant) {
+    pub fn happened(
+        &mut self,
+        flags: PollFlags,
+        tls: Option<&Renewed<ClientConfig>>,
+        brokers: &mut Brokers,
+        now: Instant,
+    ) {
         let Socket::Open(open) = &mut self.socket else {
             return self.advance(flags.intersects(PollFlags::HUP | PollFlags::ERR), tls, brokers, now);
         };
@@ -162,7 +168,7 @@ impl Entry {
     }
 
     /// Goes on with opening it, as far as that is possible. `is_over`: see [`Opening::done`].
-    pub fn advance(&mut self, is_over: bool, tls: Option<&Arc<ClientConfig>>, brokers: &mut Brokers, now: Instant) {
+    pub fn advance(&mut self, is_over: bool, tls: Option<&Renewed<ClientConfig>>, brokers: &mut Brokers, now: Instant) {
         let Socket::Opening(opening) = &mut self.socket else { return };
         let opened = opening
             .done(is_over)
@@ -201,7 +207,7 @@ impl Entry {
 }
 
 impl Open {
-    fn new(stream: TcpStream, tls: Option<&Arc<ClientConfig>>, host: &str) -> Result<Self, End> {
+    fn new(stream: TcpStream, tls: Option<&Renewed<ClientConfig>>, host: &str) -> Result<Self, End> {
         let Some(config) = tls else {
             return Ok(Self { stream, tls: None, raw: Vec::new(), is_begun: true, is_full: false });
         };
@@ -210,7 +216,8 @@ impl Open {
             reason: format!("TLS cannot be spoken with it: {why}"),
         };
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned()).map_err(|error| unfit(&error))?;
-        let tls = ClientConnection::new(config.clone(), name).map_err(|error| unfit(&error))?;
+        let config = config.now().map_err(|why| unfit(&why))?;
+        let tls = ClientConnection::new(config, name).map_err(|error| unfit(&error))?;
         Ok(Self { stream, tls: Some(tls), raw: Vec::new(), is_begun: false, is_full: false })
     }
 

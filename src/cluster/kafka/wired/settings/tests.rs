@@ -64,7 +64,7 @@ fn sockets(client: &ClientSettings) -> SocketSettings {
     *settings
 }
 
-fn tls(client: &ClientSettings) -> Option<&Arc<rustls::ClientConfig>> {
+fn tls(client: &ClientSettings) -> Option<&Arc<crate::tls::Renewed<rustls::ClientConfig>>> {
     let Transport::Sockets { tls, .. } = &client.transport else { panic!("it is simulated") };
     tls.as_ref()
 }
@@ -89,7 +89,7 @@ fn shown(outcome: &Result<Wired, Unsupported>) -> String {
             client.brokers,
             client.bootstrap,
             sockets(client),
-            tls(client).map(|tls| &tls.alpn_protocols)
+            tls(client).map(|tls| tls.now().unwrap().alpn_protocols.clone())
         )
     };
     let clients = [&wired.member, &wired.reader, &wired.producer].map(client);

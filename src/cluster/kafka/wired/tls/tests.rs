@@ -66,9 +66,9 @@ fn meets(properties: &TlsProperties, name: &str, asks_clients: bool) -> Result<(
     let chain = certificates("", text("cert.pem").unwrap().as_bytes()).unwrap();
     let key = private_key("", text("key.pem").unwrap().as_bytes()).unwrap();
     let mut server = ServerConnection::new(Arc::new(server.with_single_cert(chain, key).unwrap())).unwrap();
-    let client = config(properties).map_err(|error| error.to_string())?;
+    let client = config(properties.clone()).map_err(|error| error.to_string())?.now()?;
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
+    let mut client = ClientConnection::new(client, name).unwrap();
     while client.is_handshaking() || server.is_handshaking() {
         let mut bytes = Vec::new();
         while client.wants_write() {
@@ -86,8 +86,37 @@ fn meets(properties: &TlsProperties, name: &str, asks_clients: bool) -> Result<(
     Ok(())
 }
 
+/// The properties name files that are replaced: the authority's, and the client's certificate, then its key.
+#[test]
+fn files_are_read_again_and_what_cannot_be_used_is_not() {
+    let own = tempfile::tempdir().unwrap();
+    let at = |name: &str| Some(own.path().join(name).to_str().unwrap().to_owned());
+    let put = |from: &str, to: &str| std::fs::copy(folder().join(from), own.path().join(to)).unwrap();
+    put("ca.pem", "ca");
+    put("cert.pem", "cert");
+    put("key.pem", "key");
+    let tls = config(TlsProperties {
+        ca_location: at("ca"),
+        certificate_location: at("cert"),
+        key_location: at("key"),
+        ..trusting()
+    });
+    let tls = tls.unwrap();
+    let first = tls.now().unwrap();
+    for (damaged, whole, to) in
+        [("csr", "ca.pem", "ca"), ("names", "cert.pem", "cert"), ("other.pem", "key.pem", "key")]
+    {
+        put(damaged, to);
+        assert!(Arc::ptr_eq(&first, &tls.now().unwrap()), "{to}");
+        put(whole, to);
+        assert!(Arc::ptr_eq(&first, &tls.now().unwrap()), "{to} is as it was");
+    }
+    put("stranger.pem", "ca");
+    assert!(!Arc::ptr_eq(&first, &tls.now().unwrap()));
+}
+
 fn property(properties: &TlsProperties) -> String {
-    config(properties).unwrap_err().property
+    config(properties.clone()).unwrap_err().property
 }
 
 #[test]
@@ -130,7 +159,7 @@ fn clients_show_their_certificate() {
 #[test]
 fn keys_that_rustls_cannot_use_are_for_librdkafka() {
     for key in ["encrypted.pem", "traditional.pem"] {
-        let error = config(&known(key)).unwrap_err();
+        let error = config(known(key)).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the kafka property ssl.key.location needs librdkafka: the wire does not read keys that are encrypted"

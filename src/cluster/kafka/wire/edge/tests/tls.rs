@@ -10,6 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::*;
+use crate::tls::Renewed;
 
 /// An authority, and a certificate of it for `localhost`, which a client may use as well.
 struct Authority {
@@ -77,7 +78,7 @@ impl Authority {
             }
             false => config.with_no_client_auth(),
         };
-        Edge::new(Some(Arc::new(config)), SocketSettings::default())
+        Edge::new(Some(Arc::new(Renewed::new([], move || Ok(config.clone())))), SocketSettings::default())
     }
 }
 
@@ -138,4 +139,29 @@ fn tls_on_one_side_only_is_trouble() {
     let failure = client.until(|brokers, _| brokers.failure().map(str::to_owned));
     assert!(failure.starts_with(&server.address().to_string()), "{failure}");
     assert!(failure.ends_with("; it may not speak TLS"), "{failure}");
+}
+
+/// Somebody replaces the authority's file while the client runs.
+#[test]
+fn new_connections_go_by_the_files_as_they_are() {
+    let authority = Authority::shared();
+    let (folder, other) = (tempfile::tempdir().unwrap(), Authority::new("wire-tls-before"));
+    let file = folder.path().join("ca");
+    std::fs::write(&file, &*other.own).unwrap();
+    let read = file.clone();
+    let tls = Renewed::new([file.clone()], move || {
+        let mut roots = RootCertStore::empty();
+        let own = CertificateDer::from(std::fs::read(&read).map_err(|error| error.to_string())?);
+        roots.add(own).map_err(|error| error.to_string())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        Ok(config.with_root_certificates(roots).with_no_client_auth())
+    });
+    let server = Server::start("localhost", authority.server(false));
+    let mut client = Client::new(Edge::new(Some(Arc::new(tls)), SocketSettings::default()), &[server.address()]);
+    assert_eq!(client.trouble().0, TroubleKind::Certificate);
+    std::fs::write(&file, &*authority.own).unwrap();
+    let node = client.ready();
+    client.exchange(node, &[b"through".to_vec()]);
+    assert_eq!(client.brokers.trouble(), None);
 }

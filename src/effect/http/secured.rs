@@ -1,28 +1,15 @@
 //! TLS with an origin.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Shared;
-use crate::tls::{self, ONE, TWO};
+use crate::tls::{ONE, TWO};
 use crate::words::said;
-
-impl Shared {
-    /// How TLS is spoken. What was read once is not read again, unless it could not be used.
-    fn tls(&self) -> Result<Arc<ClientConfig>, String> {
-        let mut tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(config) = &*tls {
-            return Ok(Arc::clone(config));
-        }
-        let config = tls::client(self.authorities.as_deref(), &[TWO, ONE])?;
-        Ok(Arc::clone(tls.insert(Arc::new(config))))
-    }
-}
 
 /// Speaks TLS with a host. Says whether HTTP/2 was agreed upon, which `may_be_two` asks for.
 pub(super) async fn handshake<T: AsyncRead + AsyncWrite + Unpin>(
@@ -31,7 +18,7 @@ pub(super) async fn handshake<T: AsyncRead + AsyncWrite + Unpin>(
     host: &str,
     may_be_two: bool,
 ) -> Result<(TlsStream<T>, bool), String> {
-    let mut config = shared.tls()?;
+    let mut config = shared.tls.now()?;
     if !may_be_two {
         Arc::make_mut(&mut config).alpn_protocols = vec![ONE.to_vec()];
     }
