@@ -65,12 +65,19 @@ fn throttle_time_beside_the_versions_mutes_the_connection() {
 }
 
 #[test]
-fn negative_throttle_time_is_none() {
+fn throttle_time_that_cannot_be_meant_is_not_believed() {
+    assert_eq!(muted_for(-1), Duration::ZERO);
+    assert_eq!(muted_for(i32::MAX), Duration::from_mins(1));
+}
+
+/// How long a connection is left alone.
+fn muted_for(throttle_ms: i32) -> Duration {
     let mut world = World::new(settings());
     world.until(|world| world.is_ready(-1, Use::Control));
-    world.serve = Box::new(|_, _| Some((-1_i32).to_be_bytes().to_vec()));
+    world.serve = Box::new(move |_, _| Some(throttle_ms.to_be_bytes().to_vec()));
     let request = Request { api_key: ApiKey::EndTxn as i16, version: 0, body: Vec::<u8>::new().into() };
     world.brokers.send(-1, Use::Control, request, Duration::from_secs(5), world.now);
     world.settle();
-    assert_eq!((world.events.len(), world.is_ready(-1, Use::Control)), (1, true));
+    assert_eq!(world.events.len(), 1);
+    world.until(|world| world.is_ready(-1, Use::Control))
 }
