@@ -99,6 +99,8 @@ pub mod infer;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod lock;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod logs;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod observe;
 #[cfg(feature = "program")]
 #[cfg_attr(not(ratchet_internals), doc(hidden))]

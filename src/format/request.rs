@@ -34,6 +34,8 @@
 //! | `10` id of the request (32) | its entry | one per request |
 //! | `20` until when (8), id (32) | nothing | one per entry |
 //!
+//! The batches of its write-ahead log also hold marks, which belong to no key: `src/logs.rs` says what for.
+//!
 //! The time in the last key is that of its entry, rounded up to seconds; in what was written before it was so, it is the
 //! same to the millisecond.
 

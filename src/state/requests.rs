@@ -332,7 +332,12 @@ impl Shared {
     fn sync(&self) {
         let mut goes_on = false;
         loop {
-            let Some(database) = self.syncs().begin(goes_on) else { return };
+            let Some(database) = self.syncs().begin(goes_on) else {
+                if goes_on {
+                    self.mark();
+                }
+                return;
+            };
             goes_on = true;
             match database.sync() {
                 Ok(()) => {
@@ -355,6 +360,16 @@ impl Shared {
                     }
                 }
             }
+        }
+    }
+
+    /// Nothing is left to be synced: says so in the log, unless somebody writes, who says it anyway.
+    fn mark(&self) {
+        let Ok(mut writer) = self.writer.try_lock() else { return };
+        if let Err(error) = writer.mark() {
+            let failed = self.syncs().fail();
+            drop(writer);
+            tell(failed.into_iter().map(|(reply, _)| (reply, Err(error.clone()))).collect());
         }
     }
 

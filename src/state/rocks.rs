@@ -27,6 +27,7 @@ use super::memtable::{Budget, Frozen};
 use super::stalls::DiskCall;
 use super::{Error, dir};
 use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
+use crate::logs;
 
 /// Maximum number of keys looked up at once: more saves nothing and holds more blocks.
 const GET_KEYS_MAX: usize = 512;
@@ -88,6 +89,7 @@ impl Rocks {
         if !dir.join("CURRENT").exists() && !holds_tables(dir)? {
             return Ok(None);
         }
+        expect_whole_manifest(dir)?;
         let options = memory.options();
         let family = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         let db = DB::open_cf_with_opts_for_read_only(&options, dir, family, false)
@@ -460,9 +462,18 @@ fn open_db(dir: &Path, memory: &RocksMemory) -> Result<DB, Error> {
         let reason = "its file CURRENT is gone".to_owned();
         return Err(Error::Damaged { path: dir.to_owned(), reason });
     }
+    expect_whole_manifest(dir)?;
     let options = memory.options();
     DB::open_cf_with_opts(&options, dir, [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())])
         .map_err(|error| Error::from_opening(dir, &error))
+}
+
+/// RocksDB does not return from some damage of its MANIFEST, and takes other damage for its end.
+fn expect_whole_manifest(dir: &Path) -> Result<(), Error> {
+    match logs::check_manifest(dir).map_err(|error| Error::from_io(dir, &error))? {
+        None => Ok(()),
+        Some(damage) => Err(Error::Damaged { path: dir.to_owned(), reason: damage.to_string() }),
+    }
 }
 
 fn holds_tables(dir: &Path) -> Result<bool, Error> {

@@ -10,6 +10,7 @@ use crate::format::{ChangelogOffset, KIND_IDENTITY, KIND_IDENTITY_DIGEST, POSITI
 mod crash;
 mod damage;
 mod dir;
+mod flips;
 mod load;
 mod lookups;
 mod memtable;
@@ -21,6 +22,8 @@ mod simulated;
 #[path = "../../tests/sim/disk/mod.rs"]
 #[allow(dead_code, reason = "the simulation uses all of it")]
 mod disk_in_memory;
+#[path = "../../tests/support/flips.rs"]
+pub(super) mod flips_of_bits;
 #[path = "../../tests/support/random.rs"]
 mod random;
 

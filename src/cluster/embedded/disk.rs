@@ -11,6 +11,7 @@ use rocksdb::{DB, DBCompressionType, DBRawIteratorWithThreadMode, Options, ReadO
 use super::layout::{self, FolderMeta, PartitionMeta, TopicMeta};
 use crate::cluster::{Detail, Error, ErrorKind, TopicId};
 use crate::lock::FileLock;
+use crate::logs;
 
 const LOCK_FILE: &str = "embedded.lock";
 const DB_FOLDER: &str = "db";
@@ -54,7 +55,16 @@ impl Disk {
             .with(Some(Detail::InUse))
             },
         )?;
-        let db = DB::open(&options(), dir.join(DB_FOLDER)).map_err(|e| refused("cannot be opened", &e))?;
+        let database = dir.join(DB_FOLDER);
+        if database.exists() {
+            let looked =
+                logs::check_manifest(&database).and_then(|damage| Ok(damage.or(logs::check_written(&database)?)));
+            if let Some(damage) = looked.map_err(|e| refused("cannot be read", &e))? {
+                let advice = format!("{damage}; put a copy of the folder in its place, or begin with a new one");
+                return Err(refused("cannot be opened", &advice));
+            }
+        }
+        let db = DB::open(&options(), database).map_err(|e| refused("cannot be opened", &e))?;
         let disk = Self { db, dir: dir.to_owned(), _lock: lock };
         let folder = match disk.get(&layout::folder_meta_key())? {
             Some(bytes) => {
@@ -101,10 +111,15 @@ impl Disk {
     }
 
     /// Writes all of `batch` or nothing, and returns when it is on the disk.
+    /// Another write then says in the log that it is: see [`crate::logs`].
     pub fn write(&self, batch: WriteBatch) -> Result<(), Error> {
-        let mut options = WriteOptions::default();
+        let (mut options, mut mark) = (WriteOptions::default(), WriteBatch::default());
         options.set_sync(true);
-        self.db.write_opt(batch, &options).map_err(|e| {
+        let written = self.db.write_opt(batch, &options).and_then(|()| {
+            mark.put_log_data(logs::mark(self.db.latest_sequence_number()));
+            self.db.write(mark)
+        });
+        written.map_err(|e| {
             Error::new(
                 ErrorKind::Unknown,
                 format!("the embedded cluster's folder {} could not be written: {e}", self.dir.display()),

@@ -12,6 +12,8 @@
 //! | `03` topic id (16), partition (4), offset (8) | a record, see below | one per record |
 //! | `04` length (2), group, length (2), topic, partition (4) | [`OffsetMeta`] | one per committed offset |
 //!
+//! The batches of the database's write-ahead log also hold marks, which belong to no key: see [`crate::logs`].
+//!
 //! Values other than records are structs in bincode's standard configuration. [`FolderMeta::format`], its first byte in
 //! every release, numbers the format of the whole folder; a folder with another number is rejected without guessing.
 //!

@@ -1,8 +1,12 @@
 //! The database of the embedded store: its keys, and what is read and written.
 //!
 //! An entry and the time at which it is to be forgotten are written together, so one is there if the other is.
+//!
+//! **A damaged log** is noticed ([`crate::logs`]) up to the last batch that was synced, once it is marked as that: with the
+//! next batch, or when nothing is left to be synced ([`Database::mark`]).
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +16,7 @@ use rocksdb::{DB, IteratorMode, ReadOptions, ReadTier, WriteBatch, WriteOptions}
 
 use super::options;
 use crate::format::request::{REQUEST_FORMAT, RequestEntry, UNMASKED_FORMAT};
+use crate::logs;
 use crate::request::{Error, Id};
 
 /// How many entries are removed at once.
@@ -51,6 +56,8 @@ pub(super) enum Writing {
 /// The open database.
 pub(super) struct Database {
     db: DB,
+    /// Up to which sequence number everything is synced.
+    synced: AtomicU64,
     cached: ReadOptions,
     patient: WriteOptions,
     at_once: WriteOptions,
@@ -59,11 +66,14 @@ pub(super) struct Database {
 impl Database {
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(DATABASE);
+        expect_whole_logs(&path)?;
         let db = DB::open(&options::of_requests(), &path).map_err(|error| from_rocksdb(&path, &error))?;
         let (mut cached, mut at_once) = (ReadOptions::default(), WriteOptions::default());
         cached.set_read_tier(ReadTier::BlockCache);
         at_once.set_no_slowdown(true);
-        let database = Self { db, cached, patient: WriteOptions::default(), at_once };
+        // What the logs had was written to a file of its own, and synced.
+        let synced = AtomicU64::new(db.latest_sequence_number());
+        let database = Self { db, synced, cached, patient: WriteOptions::default(), at_once };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
             // What there is is read as it is; an earlier release could not read what comes.
@@ -118,10 +128,11 @@ impl Database {
     ///
     /// # Errors
     /// Nobody knows what is on the disk.
-    pub fn write(&self, batch: WriteBatch, how: Writing) -> Result<bool, Error> {
+    pub fn write(&self, mut batch: WriteBatch, how: Writing) -> Result<bool, Error> {
         if how == Writing::Patient {
             self.wait_for_files()?;
         }
+        batch.put_log_data(logs::mark(self.synced.load(Ordering::Acquire)));
         let options = match how {
             Writing::Patient => &self.patient,
             Writing::AtOnce => &self.at_once,
@@ -156,7 +167,20 @@ impl Database {
     /// # Errors
     /// Nobody knows what is on the disk.
     pub fn sync(&self) -> Result<(), Error> {
-        self.db.flush_wal(true).map_err(|error| from_rocksdb(self.db.path(), &error))
+        let written = self.db.latest_sequence_number();
+        self.db.flush_wal(true).map_err(|error| from_rocksdb(self.db.path(), &error))?;
+        self.synced.fetch_max(written, Ordering::Release);
+        Ok(())
+    }
+
+    /// Marks what is synced, with a batch that says nothing else.
+    ///
+    /// # Errors
+    /// Nobody knows what is on the disk.
+    pub fn mark(&self) -> Result<(), Error> {
+        let mut batch = WriteBatch::default();
+        batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
+        self.write(batch, Writing::AtOnce).map(drop)
     }
 
     /// Gives back the room of what was removed, while more may be written.
@@ -187,6 +211,21 @@ impl Database {
 
 /// What the system says where there is no room.
 const NO_ROOM: [&str; 3] = ["No space left", "Disk quota exceeded", "File too large"];
+
+/// RocksDB takes a damaged log for one that ends there.
+fn expect_whole_logs(path: &Path) -> Result<(), Error> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let looked = logs::check_manifest(path).and_then(|damage| Ok(damage.or(logs::check_written(path)?)));
+    match looked.map_err(|error| Error::Unavailable(format!("{}: {error}", path.display())))? {
+        None => Ok(()),
+        Some(damage) => Err(Error::Refused(format!(
+            "{damage}: put a copy of the folder in its place; with an empty folder, requests that were answered before are \
+             carried out again when they are repeated"
+        ))),
+    }
+}
 
 fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> Error {
     let text = format!("{}: {}", path.display(), error.as_ref());

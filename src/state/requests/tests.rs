@@ -17,6 +17,8 @@ use crate::request::by_hand::SeenAs;
 use crate::request::{AnswerBody, Fingerprint, Id, OnInDoubt, Token};
 use crate::state::tests::model;
 
+mod flips;
+
 const LONG: Duration = Duration::from_secs(600);
 
 fn wait<T>(work: impl Future<Output = T>) -> T {

@@ -169,6 +169,15 @@ impl Writer {
         }
     }
 
+    /// Marks in the log what is synced.
+    ///
+    /// # Errors
+    /// The database has failed, and is closed.
+    pub fn mark(&mut self) -> Result<(), Error> {
+        let marked = self.database.as_ref().map_or(Ok(()), |database| database.mark());
+        marked.inspect_err(|error| self.fail(error))
+    }
+
     /// The database as it is, for whoever looks at it: with the run whose leases last, and the time.
     ///
     /// # Errors

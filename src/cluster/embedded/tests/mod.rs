@@ -14,9 +14,15 @@ use crate::record::{HeaderBuf, Headers};
 mod basics;
 mod compaction;
 mod crash;
+mod flips;
 mod groups;
 mod lanes;
 mod model;
+
+#[path = "../../../../tests/support/flips.rs"]
+mod flips_of_bits;
+#[path = "../../../../tests/support/random.rs"]
+mod random;
 
 /// No test waits this long unless it fails.
 const LONG: Duration = Duration::from_secs(20);
