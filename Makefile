@@ -27,6 +27,9 @@ SIM_SECONDS ?= 180
 # How many seeds of the wire `make sim` runs.
 SIM_WIRE_SEEDS ?= 2000
 
+# How many bits `make bit-flips` flips in each kind of folder.
+BIT_FLIPS ?= 1000
+
 # How long `make calls` causes random trouble.
 CALLS_SECONDS ?= 120
 
@@ -46,8 +49,8 @@ BUILD := --release --locked
 # incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.
 TESTED := $(BUILD) --config profile.release.package.ratchet.opt-level=1
 ifneq ($(QUICK),yes)
-check test brokers models sim fixtures schema: export CARGO_INCREMENTAL ?= 1
-check test brokers models sim fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
+check test brokers models sim bit-flips fixtures schema: export CARGO_INCREMENTAL ?= 1
+check test brokers models sim bit-flips fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
 else
 # As CI has it: the demos show the program that was tested.
 BUILD := $(TESTED)
@@ -150,7 +153,7 @@ endif
 
 # Goes on after a failure with -k. Some recipes write pages in docs.
 .PHONY: test-all
-test-all: test models sim test-librdkafka sim-mistakes bench-guard calls bounds fuzz cdc brokers kafka-matrix faults soak ## Run every test there is, for hours
+test-all: test models sim test-librdkafka sim-mistakes bit-flips bench-guard calls bounds fuzz cdc brokers kafka-matrix faults soak ## Run every test there is, for hours
 
 .PHONY: models
 models: setup-build ## Search the models of the protocols (RATCHET_MODELS=large for larger worlds)
@@ -209,6 +212,11 @@ endif
 .PHONY: sim-hunt
 sim-hunt: setup-build ## Simulate new seeds for HOURS (1), and write docs/simulation/situations.md
 	SIM_PAGE=yes SIM_SECONDS=$$(awk -v hours=$(or $(HOURS),1) 'BEGIN { printf "%d", hours * 3600 }') $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
+
+# One bit after the other, BIT_FLIPS (1000) of each, RATCHET_TEST_SEED=n for the ones of an earlier run.
+.PHONY: bit-flips
+bit-flips: setup-build ## Flip bits in files of stores and of the embedded log
+	RATCHET_BIT_FLIPS=$(BIT_FLIPS) $(CARGO) test $(TESTED) --lib -- --nocapture flipped_bits
 
 # With real processes, one fault after the other. ARGS='broker kill' for those with such names, ARGS=--list for the
 # names.

@@ -91,3 +91,37 @@ fn flipped_bits_of_a_store_are_noticed_or_do_not_matter() {
     let noticed = |kind: &str| tally.contains_key(&(kind.to_owned(), "noticed".to_owned()));
     assert!(noticed("sst") && noticed("MANIFEST"), "{tally:?}");
 }
+
+/// Where the records of a store's MANIFEST begin, which are shorter than a block.
+fn records_of_manifest(dir: &Path) -> (PathBuf, Vec<usize>) {
+    let path = dir.join(std::fs::read_to_string(dir.join("CURRENT")).unwrap().trim_end());
+    let (bytes, mut at, mut begins) = (std::fs::read(&path).unwrap(), 0, Vec::new());
+    while at < bytes.len() {
+        begins.push(at);
+        at += 7 + usize::from(u16::from_le_bytes([bytes[at + 4], bytes[at + 5]]));
+    }
+    (path, begins)
+}
+
+/// RocksDB would never return from the kind of a record that only reused logs have, and would take a length beyond the end
+/// for a record that a crash has cut off.
+#[test]
+fn damage_of_a_manifest_that_rocksdb_does_not_see_is_noticed() {
+    let folder = flips::scratch();
+    filled(folder.path());
+    let (path, begins) = records_of_manifest(folder.path());
+    let (whole, last) = (std::fs::read(&path).unwrap(), *begins.last().unwrap());
+    let of_kinds = begins[1..].iter().map(|at| (*at, at + 6, 4));
+    let of_lengths = [(last, last + 5, 0x80)];
+    for (begin, byte, bit) in of_kinds.chain(of_lengths) {
+        let mut bytes = whole.clone();
+        bytes[byte] ^= bit;
+        std::fs::write(&path, bytes).unwrap();
+        let Err(Error::Damaged { reason, .. }) = Store::open(folder.path(), &small_memory()) else {
+            panic!("the damage at {begin} is not seen");
+        };
+        assert!(reason.ends_with(&format!("is damaged at byte {begin}")), "{reason}");
+    }
+    std::fs::write(&path, whole).unwrap();
+    assert!(Store::open(folder.path(), &small_memory()).is_ok());
+}

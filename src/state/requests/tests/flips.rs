@@ -104,3 +104,56 @@ fn flipped_bits_of_a_killed_store_of_requests_are_noticed_or_do_not_matter() {
     std::fs::copy(folder.path().join(".ratchet-requests"), left.path().join(".ratchet-requests")).unwrap();
     play("requests, killed", left.path());
 }
+
+/// The newest log of a database.
+fn newest_log(database: &Path) -> PathBuf {
+    let files = std::fs::read_dir(database).unwrap().map(|file| file.unwrap().path());
+    files.filter(|file| file.extension() == Some(OsStr::new("log"))).max().unwrap()
+}
+
+/// A crash leaves a log that ends anywhere, or has holes where nothing was synced.
+#[test]
+fn log_that_a_crash_has_cut_off_is_not_damaged() {
+    let (folder, left) = (flips::scratch(), flips::scratch());
+    let store = filled(folder.path());
+    model::copy_as_it_is(&folder.path().join(DATABASE), left.path());
+    drop(store);
+    let manifest = std::fs::read_to_string(left.path().join("CURRENT")).unwrap();
+    for path in [newest_log(left.path()), left.path().join(manifest.trim_end())] {
+        let whole = std::fs::read(&path).unwrap();
+        for cut in (0..whole.len()).step_by(1 + whole.len() / 300) {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            assert_eq!(crate::logs::check_manifest(left.path()).unwrap(), None, "{path:?} cut at {cut}");
+            assert_eq!(crate::logs::check_written(left.path()).unwrap(), None, "{path:?} cut at {cut}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+    }
+}
+
+#[test]
+fn only_what_was_synced_has_to_be_whole() {
+    let folder = flips::scratch();
+    let (database, copy) = (super::super::database::Database::open(folder.path()).unwrap(), folder.path().join("copy"));
+    let write = |number: u8| {
+        let mut batch = rocksdb::WriteBatch::default();
+        batch.put(entry_key(Id([number; 32])), [number; 100]);
+        database.write(batch, super::super::database::Writing::Patient).unwrap();
+    };
+    write(0xa1);
+    database.sync().unwrap();
+    write(0xa2);
+    write(0xa3);
+    model::copy_as_it_is(&folder.path().join(DATABASE), &copy);
+    let log = newest_log(&copy);
+    let whole = std::fs::read(&log).unwrap();
+    let damage_after_a_flip_in = |number: u8| {
+        let at = whole.windows(100).position(|bytes| bytes == [number; 100]).unwrap();
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&log, bytes).unwrap();
+        crate::logs::check_written(&copy).unwrap().map(|damage| damage.to_string())
+    };
+    let said = damage_after_a_flip_in(0xa1).unwrap();
+    assert!(said.contains(&*log.to_string_lossy()) && said.contains("is damaged at byte "), "{said}");
+    assert_eq!([0xa2, 0xa3].map(damage_after_a_flip_in), [None, None]);
+}
