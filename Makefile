@@ -27,8 +27,9 @@ SIM_SECONDS ?= 180
 # How many seeds of the wire `make sim` runs.
 SIM_WIRE_SEEDS ?= 2000
 
-# How many bits `make bit-flips` flips in each kind of folder.
+# How many bits `make bit-flips` flips in each kind of folder, and how many histories `make histories` has.
 BIT_FLIPS ?= 1000
+HISTORIES ?= 10000
 
 # How long `make calls` causes random trouble.
 CALLS_SECONDS ?= 120
@@ -49,8 +50,8 @@ BUILD := --release --locked
 # incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.
 TESTED := $(BUILD) --config profile.release.package.ratchet.opt-level=1
 ifneq ($(QUICK),yes)
-check test brokers models sim bit-flips fixtures schema: export CARGO_INCREMENTAL ?= 1
-check test brokers models sim bit-flips fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
+check test brokers models sim bit-flips histories fixtures schema: export CARGO_INCREMENTAL ?= 1
+check test brokers models sim bit-flips histories fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
 else
 # As CI has it: the demos show the program that was tested.
 BUILD := $(TESTED)
@@ -153,7 +154,7 @@ endif
 
 # Goes on after a failure with -k. Some recipes write pages in docs.
 .PHONY: test-all
-test-all: test models sim test-librdkafka sim-mistakes bit-flips bench-guard calls bounds fuzz cdc brokers kafka-matrix faults soak ## Run every test there is, for hours
+test-all: test models sim test-librdkafka sim-mistakes bit-flips histories bench-guard calls bounds fuzz cdc brokers kafka-matrix faults soak ## Run every test there is, for hours
 
 .PHONY: models
 models: setup-build ## Search the models of the protocols (RATCHET_MODELS=large for larger worlds)
@@ -215,8 +216,14 @@ sim-hunt: setup-build ## Simulate new seeds for HOURS (1), and write docs/simula
 
 # One bit after the other, BIT_FLIPS (1000) of each, RATCHET_TEST_SEED=n for the ones of an earlier run.
 .PHONY: bit-flips
-bit-flips: setup-build ## Flip bits in files of stores and of the embedded log
+bit-flips: setup-test ## Flip bits in files of stores, of the embedded log and of a broker
 	RATCHET_BIT_FLIPS=$(BIT_FLIPS) $(CARGO) test $(TESTED) --lib -- --nocapture flipped_bits
+	RATCHET_BIT_FLIPS=$(BIT_FLIPS) $(CARGO) test $(TESTED) --test services -- --nocapture flipped_bits
+
+# HISTORIES (10000), a third on each store; RATCHET_TEST_SEED=n for the requests of an earlier run.
+.PHONY: histories
+histories: setup-histories ## Judge histories of the proxy under kills by a linearizability checker
+	@scripts/histories.sh $(HISTORIES) "$(CARGO) test $(TESTED) --test services"
 
 # With real processes, one fault after the other. ARGS='broker kill' for those with such names, ARGS=--list for the
 # names.
@@ -341,7 +348,7 @@ shell-check: ## Check the shell scripts
 	@scripts/shell-check.sh
 
 # The checks for single recipes.
-.PHONY: setup-build setup-test setup-brokers setup-cdc setup-bench setup-postgres setup-deploy
+.PHONY: setup-build setup-test setup-cdc setup-bench setup-postgres setup-deploy setup-histories
 setup-build:
 	@scripts/setup.sh build
 setup-test:
@@ -354,5 +361,7 @@ setup-cdc:
 	@scripts/setup.sh build cdc
 setup-deploy:
 	@scripts/setup.sh deploy
+setup-histories:
+	@scripts/setup.sh build test histories
 setup-bench:
 	@scripts/setup.sh build test bench

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Checks for what building (build), testing (test), PostgreSQL (postgres), testing change data capture (cdc), testing on
-# brokers that lack requests (brokers), benchmarking (bench), linting (lint) and checking what is in deploy/ (deploy) need,
-# and installs what is missing with apt-get if it may: as root, or with sudo if that asks for no password. Otherwise it
-# says exactly what to install and exits 1. SETUP_INSTALL=no never installs. Silent if nothing is missing, unless called
-# for linting too.
+# brokers that lack requests (brokers), benchmarking (bench), judging histories (histories), linting (lint) and checking
+# what is in deploy/ (deploy) need, and installs what is missing with apt-get if it may: as root, or with sudo if that asks
+# for no password. Otherwise it says exactly what to install and exits 1. SETUP_INSTALL=no never installs. Silent if
+# nothing is missing, unless called for linting too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -189,8 +189,9 @@ for part in "$@"; do
         brokers) check_brokers ;;
         bench) check_bench ;;
         deploy) check_deploy ;;
+        histories) check_go "the judge of histories" ;;
         lint) lint=yes ;;
-        *) fail "no such part: $part (build, test, postgres, cdc, brokers, bench, deploy, lint)" ;;
+        *) fail "no such part: $part (build, test, postgres, cdc, brokers, bench, deploy, histories, lint)" ;;
     esac
 done
 wanted=("${packages[@]}")

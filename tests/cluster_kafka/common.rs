@@ -68,6 +68,16 @@ pub fn topic_with(what: &str, partition_count: i32, settings: &[(&str, &str)]) -
     name.into()
 }
 
+/// A topic on a broker of the test's own.
+pub fn topic_on(broker: &kafka::Broker, partition_count: i32, settings: &[(&str, &str)]) -> String {
+    let name = unique("own");
+    let settings: Vec<(&str, String)> = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    let new = NewTopic { name: &name, partition_count, replication_factor: 1, settings: &settings };
+    let own = map(&[("bootstrap.servers", &broker.bootstrap())]);
+    self::kafka(&own, &map(&[]), &map(&[])).unwrap().create_topic(&new).unwrap();
+    name
+}
+
 pub fn create(name: &str, partition_count: i32, settings: &[(&str, &str)]) {
     let settings: Vec<(&str, String)> = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     let new = NewTopic { name, partition_count, replication_factor: 1, settings: &settings };

@@ -4,6 +4,7 @@
 
 mod common;
 mod failures;
+mod flips;
 mod members;
 mod outages;
 mod pass_through;

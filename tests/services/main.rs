@@ -23,6 +23,8 @@ mod cluster;
 mod database;
 #[path = "../support/disk.rs"]
 mod disk;
+#[path = "../support/flips.rs"]
+mod flips;
 #[path = "../support/hostile.rs"]
 mod hostile;
 #[path = "../support/issuer.rs"]
@@ -68,6 +70,8 @@ mod cluster_kafka;
 mod gates;
 #[path = "../handlers/mod.rs"]
 mod handlers;
+#[path = "../histories/mod.rs"]
+mod histories;
 #[path = "../http/mod.rs"]
 mod http;
 #[path = "../postgres/mod.rs"]
