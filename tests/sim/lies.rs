@@ -1,6 +1,6 @@
 //! Lies, which test the judge as [`ratchet::sabotage`] does: cluster or disk do something to the engine that would be
 //! the engine's own bug if it did so itself. The decorators [`Liar`] and [`LyingDisk`] tell them, and the brokers
-//! (`net::speech`) those that a client would notice: neither the engine nor the client knows of any.
+//! (`net`) those that a client would notice: neither the engine nor the client knows of any.
 
 use std::cell::Cell;
 
@@ -119,10 +119,6 @@ lies! {
     /// more scopes of versions are kept than the bound
     ScopesUnbounded,
 }
-
-/// A member of whom the coordinator checks nothing, as of a client that has not joined. The client itself refuses to commit
-/// for one that has not.
-pub const ANYBODY: &str = "anybody";
 
 thread_local! {
     static TOLD: Cell<Option<Lie>> = const { Cell::new(None) };

@@ -1,7 +1,7 @@
 //! Goal: run the shipped engine on a simulated cluster, under schedules that come from a seed alone.
 //!
-//! - `kafka`: a Kafka cluster as a state machine that knows nothing of ratchet; `net`: its connections, and what is said
-//!   on them; `client`: the engine's cluster: the client that lanes run on, and librdkafka's part
+//! - `kafka`: a Kafka cluster as a state machine that knows nothing of ratchet; `speech`: what it says, as bytes; `net`:
+//!   its connections; `client`: the engine's cluster: the client that lanes run on, and librdkafka's part
 //! - `world`: time and processes; `coroutine`: code that can wait; `random`
 //! - `gate`: who is asked before records are passed on
 //! - `database`, `provider`: what sinks commit to and call; the driver's handlers run there, in simulated time
@@ -35,6 +35,7 @@ mod hunt;
 mod input;
 mod instance;
 mod judge;
+#[allow(dead_code, unused_imports, reason = "shared with the wire's own simulation")]
 mod kafka;
 mod lies;
 mod mistakes;
@@ -47,6 +48,8 @@ mod random;
 mod regressions;
 mod schedule;
 mod shrink;
+#[allow(dead_code, reason = "shared with the wire's own simulation")]
+mod speech;
 mod stores;
 mod world;
 

@@ -20,7 +20,8 @@ use ratchet::cluster::{
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Broker, Code, Isolation, MS, Partition, Record, SECOND, Settings, Time};
-use crate::net::{HOST, Nets, PORT};
+use crate::net::Nets;
+use crate::speech::{PORT, host};
 use crate::world::{Broken, Process};
 
 mod assignor;
@@ -125,7 +126,7 @@ impl Clients {
             message_bytes_max: 16 << 20,
             ..WriteSettings::default()
         };
-        let bootstrap = vec![Address { host: HOST.to_owned(), port: PORT }];
+        let bootstrap = vec![Address { host: host(1), port: PORT }];
         Self {
             brokers: ClientSettings::simulated(brokers, bootstrap, Arc::new(Nets(process.clone()))),
             fetch: Arc::new(fetch),

@@ -288,7 +288,7 @@ impl Groups {
         if !by_nobody {
             group.check(member, generation)?;
         }
-        group.offsets.commit_transactional(producer, offsets, late)
+        group.offsets.commit_transactional(producer, offsets, (group.generation, late))
     }
 
     /// A transaction's marker for the group's offsets.
@@ -310,6 +310,11 @@ impl Groups {
     /// The coordinator returns to old offsets of the group. Returns for how many partitions.
     pub fn fall_back(&mut self, group: &str) -> usize {
         self.groups.get_mut(group).map_or(0, |group| group.offsets.fall_back())
+    }
+
+    /// All that transactions have committed to a group, in order, and in which generation it was taken.
+    pub fn decided(&self, group: &str) -> impl Iterator<Item = (&Committed, i32)> {
+        self.groups.get(group).into_iter().flat_map(|group| group.offsets.decided())
     }
 
     /// Who has committed this again, if anybody has.

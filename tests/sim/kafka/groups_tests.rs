@@ -1,7 +1,7 @@
 //! Goal: groups form, rebalance and fence as Kafka's do. Each test names the source of its rule.
 
+use super::super::{MS, SECOND};
 use super::*;
-use crate::kafka::{MS, SECOND};
 
 const GROUP: &str = "readers";
 const TIMES: (Time, Time) = (SECOND, 3 * SECOND);

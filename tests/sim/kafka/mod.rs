@@ -4,13 +4,15 @@
 //! background work: [`Broker::markers`] and [`Broker::write_marker`] for a transaction's markers, [`Broker::tick`]
 //! for everything that times out, [`Log::compact`] for the cleaner.
 //!
-//! - `log`: a partition: records, markers, fencing by producer epoch, reads, retention, compaction
+//! - `log`: a partition: records, markers, fencing by producer epoch, reads, retention, compaction, leaders' epochs
+//! - `nodes`: several brokers: who leads what, and who still believes it does
 //! - `topics`: names, ids, deletion and creation
 //! - `transactions`: the transaction coordinator
 //! - `groups`: the classic group protocol; `offsets`: a group's committed offsets
 //! - `requests`: clients' requests, checked as the broker checks them
 //!
-//! Not simulated: replicas (the high watermark is the log's end), segments, quotas, the consumer protocol of KIP-848.
+//! Not simulated: replicas (but for what a follower lacks: [`Log::replicate`]), segments, quotas, the consumer protocol of
+//! KIP-848.
 //! Every rule names its source: a KIP, or a class of Apache Kafka (4.1).
 
 use std::collections::BTreeMap;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 mod code;
 mod groups;
 mod log;
+mod nodes;
 mod offsets;
 mod requests;
 mod topics;
@@ -27,7 +30,8 @@ mod transactions;
 
 pub use code::Code;
 pub use groups::{Groups, Joined, Subscription};
-pub use log::{Found, Isolation, Log, Record, Writer};
+pub use log::{Found, Isolation, Log, Packing, Record, Stored, Writer};
+pub use nodes::{Lead, Nodes, Seat};
 pub use offsets::{Committed, Repeater};
 pub use requests::Identity;
 pub use topics::{Settings, Topics};
@@ -77,6 +81,7 @@ pub struct Broker {
     pub topics: Topics,
     pub coordinator: Coordinator,
     pub groups: Groups,
+    pub nodes: Nodes,
     /// Whether the current request arrived after its connection had broken.
     pub late: bool,
     /// Until when a place is unreachable: a coordinator moves, or a partition has no leader.
@@ -90,6 +95,7 @@ impl Broker {
             topics: Topics::default(),
             coordinator: Coordinator::new(protocol),
             groups: Groups::default(),
+            nodes: Nodes::default(),
             late: false,
             away: BTreeMap::new(),
         }
@@ -132,7 +138,7 @@ impl Broker {
         let wall_ms = self.wall_ms();
         match &marker.target {
             transactions::Target::Log(partition) => {
-                if self.is_away(&Role::Leader(partition.clone())) {
+                if self.is_away(&Role::Leader(partition.clone())) || !self.nodes.is_led(partition) {
                     return false;
                 }
                 // A deleted topic needs no marker (TransactionMarkerChannelManager drops it).
@@ -141,6 +147,7 @@ impl Broker {
                     // (TransactionMarkerRequestCompletionHandler: INVALID_PRODUCER_EPOCH ends the sending).
                     let _ = log.append_marker(marker.producer, marker.epoch, marker.commit, strict);
                     log.stamp(wall_ms);
+                    log.replicate(log.end());
                 }
             }
             transactions::Target::Offsets(group) => {

@@ -21,6 +21,8 @@ struct Placed {
     /// Where it was appended.
     at: u64,
     committed: Committed,
+    /// The group's generation when its coordinator took it.
+    generation: i32,
     /// Whether the request arrived after its connection had broken, and the client had sent it again.
     late: bool,
 }
@@ -33,8 +35,8 @@ pub struct Offsets {
     /// The highest epoch seen of each producer, as in any log.
     epochs: BTreeMap<i64, i16>,
     appended: u64,
-    /// What transactions have committed so far.
-    decided: Vec<(Partition, Committed)>,
+    /// What transactions have committed so far, and in which generation it was taken.
+    decided: Vec<(Partition, Committed, i32)>,
     /// What each partition had before its last transaction.
     former: BTreeMap<Partition, Placed>,
     repeated: Vec<Repeated>,
@@ -63,7 +65,7 @@ impl Offsets {
     pub fn commit(&mut self, offsets: &[(Partition, Committed)]) {
         for (partition, committed) in offsets {
             self.appended += 1;
-            let placed = Placed { at: self.appended, committed: committed.clone(), late: false };
+            let placed = Placed { at: self.appended, committed: committed.clone(), generation: -1, late: false };
             self.committed.insert(partition.clone(), placed);
             self.former.remove(partition);
         }
@@ -73,7 +75,7 @@ impl Offsets {
         &mut self,
         (producer, epoch): (i64, i16),
         offsets: &[(Partition, Committed)],
-        late: bool,
+        (generation, late): (i32, bool),
     ) -> Result<(), Code> {
         let known = self.epochs.entry(producer).or_insert(epoch);
         if epoch < *known {
@@ -82,7 +84,7 @@ impl Offsets {
         *known = epoch;
         for (partition, committed) in offsets {
             self.appended += 1;
-            let placed = Placed { at: self.appended, committed: committed.clone(), late };
+            let placed = Placed { at: self.appended, committed: committed.clone(), generation, late };
             self.pending.entry(producer).or_default().insert(partition.clone(), placed);
         }
         Ok(())
@@ -100,12 +102,13 @@ impl Offsets {
             return;
         }
         for (partition, placed) in pending {
+            let is_same =
+                |(of, committed, _): &(Partition, Committed, i32)| (of, committed) == (&partition, &placed.committed);
+            let is_again = placed.late && self.decided.iter().any(is_same);
+            self.decided.push((partition.clone(), placed.committed.clone(), placed.generation));
             if self.committed.get(&partition).is_none_or(|known| known.at < placed.at) {
-                let decided = (partition.clone(), placed.committed.clone());
-                if placed.late && self.decided.contains(&decided) {
+                if is_again {
                     self.repeat(&partition, &placed.committed, Repeater::LateRequests);
-                } else {
-                    self.decided.push(decided);
                 }
                 if let Some(former) = self.committed.insert(partition.clone(), placed) {
                     self.former.insert(partition, former);
@@ -139,6 +142,11 @@ impl Offsets {
 
     pub fn get(&self, partition: &Partition) -> Option<&Committed> {
         self.committed.get(partition).map(|placed| &placed.committed)
+    }
+
+    /// All that transactions have committed, in order, and in which generation it was taken.
+    pub fn decided(&self) -> impl Iterator<Item = (&Committed, i32)> {
+        self.decided.iter().map(|(_, committed, generation)| (committed, *generation))
     }
 
     /// Who has committed this again, if anybody has.

@@ -82,7 +82,7 @@ impl Broker {
             }
         };
         let log = self.topics.log_mut(partition).ok_or(Code::UnknownTopicOrPartition)?;
-        if !log.has_open(who.producer) {
+        if !log.has_open(who.producer, who.epoch) {
             let target = Target::Log(partition.clone());
             self.coordinator.verify((&who.id, who.producer, who.epoch), &target).map_err(as_produced)?;
         }
@@ -101,13 +101,15 @@ impl Broker {
         let target = Target::Offsets(group.clone());
         self.coordinator.verify((&who.id, who.producer, who.epoch), &target).map_err(|code| match code {
             Code::ProducerFenced => Code::InvalidProducerEpoch,
+            // What the group's coordinator makes of it (`GroupCoordinatorService`), where the transaction still ends.
+            Code::ConcurrentTransactions => Code::CoordinatorLoadInProgress,
             code => code,
         })?;
         self.groups.commit_transactional(group, membership, (who.producer, who.epoch), (offsets, self.late))
     }
 
-    /// `EndTxn`; returns the epoch to continue with.
-    pub fn end_transaction(&mut self, who: &Identity, commit: bool) -> Result<i16, Code> {
+    /// `EndTxn`; returns the producer's id and epoch to continue with.
+    pub fn end_transaction(&mut self, who: &Identity, commit: bool) -> Result<(i64, i16), Code> {
         self.at(Role::TransactionCoordinator)?;
         self.coordinator.end((&who.id, who.producer, who.epoch), commit)
     }
@@ -145,15 +147,14 @@ impl Broker {
     ) -> Result<(i64, i64), Code> {
         self.leader(partition)?;
         let log = self.topics.log(partition).ok_or(Code::UnknownTopicOrPartition)?;
-        Ok((log.read(from, isolation, max, take)?, log.end()))
+        Ok((log.read(from, isolation, max, take)?, log.high()))
     }
 
     /// `ListOffsets`: the first offset, and the end for a reader with this isolation.
     pub fn ends(&self, partition: &Partition, isolation: Isolation) -> Result<(i64, i64), Code> {
         self.leader(partition)?;
         let log = self.topics.log(partition).ok_or(Code::UnknownTopicOrPartition)?;
-        let end = if isolation == Isolation::Committed { log.stable_end() } else { log.end() };
-        Ok((log.start(), end))
+        Ok((log.start(), log.bound(isolation)))
     }
 
     /// `ListOffsets` with MAX_TIMESTAMP: the latest timestamp in the log.

@@ -1,7 +1,7 @@
 //! Goal: logs, offsets and transactions together, and places that are unreachable for a while.
 
+use super::super::{MS, Protocol, SECOND, Settings};
 use super::*;
-use crate::kafka::{MS, Protocol, SECOND, Settings};
 
 fn broker() -> (Broker, Identity) {
     let mut broker = Broker::new(Protocol::V1);
@@ -93,7 +93,7 @@ fn unreachable_places_come_back() {
     assert!(!broker.write_marker(&marker));
     broker.now = 5 * MS;
     assert!(broker.write_marker(&marker));
-    assert_eq!(broker.end_transaction(&who, true), Ok(0));
+    assert_eq!(broker.end_transaction(&who, true), Ok((who.producer, 0)));
 }
 
 /// `max.message.bytes`, `LogValidator`: the content of a batch can be rejected.

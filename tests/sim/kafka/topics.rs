@@ -23,6 +23,8 @@ pub struct Settings {
 pub struct Topic {
     pub id: u128,
     pub settings: Settings,
+    /// Whether nobody may read or write it.
+    pub is_denied: bool,
     pub logs: Vec<Log>,
 }
 
@@ -43,7 +45,7 @@ impl Topics {
         }
         self.created += 1;
         let logs = (0..partitions).map(|_| Log::default()).collect();
-        self.topics.insert(name.into(), Topic { id: self.created, settings, logs });
+        self.topics.insert(name.into(), Topic { id: self.created, settings, is_denied: false, logs });
         Ok(())
     }
 
@@ -62,6 +64,10 @@ impl Topics {
 
     pub fn get(&self, name: &str) -> Option<&Topic> {
         self.topics.get(name)
+    }
+
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Topic> {
+        self.topics.get_mut(name)
     }
 
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {

@@ -52,6 +52,10 @@ pub struct Marker {
 struct Transaction {
     producer: i64,
     epoch: i16,
+    /// Who ended the last transaction, with version 2: that request may come again.
+    ended: Option<(i64, i16)>,
+    /// As whom the markers of the ending transaction are written.
+    marking: (i64, i16),
     state: State,
     targets: BTreeSet<Target>,
     timeout: Time,
@@ -68,14 +72,43 @@ const SCAN: Time = SECOND / 2;
 #[derive(Debug)]
 pub struct Coordinator {
     pub protocol: Protocol,
+    /// Whether a transactional write is checked against its transaction (KIP-890, part 1: Kafka 3.6 and later).
+    pub verifies: bool,
+    /// How many transactions were aborted because they took too long.
+    pub timed_out: usize,
     ids: BTreeMap<Arc<str>, Transaction>,
-    producers: i64,
+    producers: Producers,
     scanned: Time,
+}
+
+/// Gives out producer ids and epochs.
+#[derive(Debug)]
+struct Producers {
+    last: i64,
+    /// The last epoch of a producer id, after which there is another id (`Short.MAX_VALUE - 1`).
+    epoch_max: i16,
+}
+
+impl Producers {
+    fn another(&mut self) -> (i64, i16) {
+        self.last += 1;
+        (1000 + self.last, 0)
+    }
+
+    fn raised(&mut self, (producer, epoch): (i64, i16)) -> (i64, i16) {
+        if epoch >= self.epoch_max { self.another() } else { (producer, epoch + 1) }
+    }
 }
 
 impl Coordinator {
     pub fn new(protocol: Protocol) -> Self {
-        Self { protocol, ids: BTreeMap::new(), producers: 0, scanned: 0 }
+        let producers = Producers { last: 0, epoch_max: i16::MAX - 2 };
+        Self { protocol, verifies: true, timed_out: 0, ids: BTreeMap::new(), producers, scanned: 0 }
+    }
+
+    /// Has epochs end earlier.
+    pub fn set_epoch_max(&mut self, epoch_max: i16) {
+        self.producers.epoch_max = epoch_max;
     }
 
     pub fn state(&self, id: &str) -> Option<State> {
@@ -113,23 +146,32 @@ impl Coordinator {
     /// CONCURRENT_TRANSACTIONS (`TransactionCoordinator.prepareInitProducerIdTransit`).
     pub fn init(&mut self, id: &Arc<str>, timeout: Time) -> Result<(i64, i16), Code> {
         let Some(transaction) = self.ids.get_mut(id) else {
-            self.producers += 1;
-            let (producer, epoch) = (1000 + self.producers, 0);
-            let (state, targets, decisions) = (State::Empty, BTreeSet::new(), Vec::new());
-            self.ids.insert(id.clone(), Transaction { producer, epoch, state, targets, timeout, began: 0, decisions });
-            return Ok((producer, epoch));
+            let who = self.producers.another();
+            let new = Transaction {
+                producer: who.0,
+                epoch: who.1,
+                ended: None,
+                marking: who,
+                state: State::Empty,
+                targets: BTreeSet::new(),
+                timeout,
+                began: 0,
+                decisions: Vec::new(),
+            };
+            self.ids.insert(id.clone(), new);
+            return Ok(who);
         };
         match transaction.state {
             State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
             State::Ongoing => {
-                transaction.fence(self.protocol);
+                transaction.fence(self.protocol, &mut self.producers);
                 Err(Code::ConcurrentTransactions)
             }
             State::Empty | State::CompleteCommit | State::CompleteAbort => {
-                transaction.epoch += 1;
-                transaction.state = State::Empty;
-                transaction.timeout = timeout;
-                Ok((transaction.producer, transaction.epoch))
+                let who = self.producers.raised((transaction.producer, transaction.epoch));
+                (transaction.producer, transaction.epoch) = who;
+                (transaction.state, transaction.timeout, transaction.ended) = (State::Empty, timeout, None);
+                Ok(who)
             }
         }
     }
@@ -169,7 +211,7 @@ impl Coordinator {
             State::Ongoing => {}
             State::Empty | State::CompleteCommit | State::CompleteAbort => {
                 transaction.targets.clear();
-                transaction.state = State::Ongoing;
+                (transaction.state, transaction.ended) = (State::Ongoing, None);
                 transaction.began = now;
             }
         }
@@ -181,6 +223,9 @@ impl Coordinator {
     /// transaction's end must not start another one (KIP-890 part 1,
     /// `TransactionCoordinator.handleVerifyPartitionsInTransaction`).
     pub fn verify(&mut self, (id, producer, epoch): (&str, i64, i16), target: &Target) -> Result<(), Code> {
+        if !self.verifies {
+            return Ok(());
+        }
         let transaction = self.checked(id, producer, epoch)?;
         match transaction.state {
             State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
@@ -189,41 +234,46 @@ impl Coordinator {
         }
     }
 
-    /// Ends the id's transaction: returns the epoch to continue with as soon as the end is decided
+    /// Ends the id's transaction: returns who its producer is from then on as soon as the end is decided
     /// (`TransactionCoordinator.endTransaction`). A repeated request succeeds once the markers are written.
-    pub fn end(&mut self, (id, producer, epoch): (&str, i64, i16), commit: bool) -> Result<i16, Code> {
+    pub fn end(&mut self, (id, producer, epoch): (&str, i64, i16), commit: bool) -> Result<(i64, i16), Code> {
         let v2 = self.protocol == Protocol::V2;
         let transaction = self.ids.get_mut(id).ok_or(Code::InvalidProducerIdMapping)?;
-        if transaction.producer != producer {
+        // With version 2 a repeated request comes from who the producer was before (KIP-890 part 2).
+        let again = v2 && transaction.ended == Some((producer, epoch));
+        if !again && producer != transaction.producer {
             return Err(Code::InvalidProducerIdMapping);
         }
-        // With version 2 a repeated request comes with the epoch before (KIP-890 part 2).
-        let ended = !matches!(transaction.state, State::Empty | State::Ongoing);
-        let again = v2 && ended && epoch + 1 == transaction.epoch;
-        if epoch != transaction.epoch && !again {
+        if !again && epoch != transaction.epoch {
             return Err(Code::ProducerFenced);
         }
-        let same = match transaction.state {
-            State::Ongoing => {
-                transaction.state = if commit { State::PrepareCommit } else { State::PrepareAbort };
-                transaction.decisions.push(commit);
-                if v2 {
-                    transaction.epoch += 1;
-                }
-                let epoch = transaction.epoch;
-                transaction.complete_if_done();
-                return Ok(epoch);
+        let idle = matches!(transaction.state, State::Empty | State::CompleteCommit | State::CompleteAbort);
+        // With version 2 an abort is accepted though nothing was begun: the client may not know.
+        if !again && (transaction.state == State::Ongoing || v2 && !commit && idle) {
+            if idle {
+                transaction.targets.clear();
             }
+            transaction.state = if commit { State::PrepareCommit } else { State::PrepareAbort };
+            transaction.decisions.push(commit);
+            transaction.marking = (producer, epoch + i16::from(v2));
+            if v2 {
+                transaction.ended = Some((producer, epoch));
+                (transaction.producer, transaction.epoch) = self.producers.raised((producer, epoch));
+            }
+            transaction.complete_if_done();
+            return Ok((transaction.producer, transaction.epoch));
+        }
+        let same = match transaction.state {
             State::PrepareCommit | State::CompleteCommit => commit,
             State::PrepareAbort | State::CompleteAbort => !commit,
-            State::Empty => false,
+            State::Empty | State::Ongoing => false,
         };
         match transaction.state {
             _ if !same => Err(Code::InvalidTxnState),
             State::PrepareCommit | State::PrepareAbort => Err(Code::ConcurrentTransactions),
             // With version 2 a transaction that never started under this epoch cannot have ended.
             _ if v2 && !again => Err(Code::InvalidTxnState),
-            _ => Ok(transaction.epoch),
+            _ => Ok((transaction.producer, transaction.epoch)),
         }
     }
 
@@ -236,7 +286,8 @@ impl Coordinator {
         self.scanned = now;
         for transaction in self.ids.values_mut().filter(|transaction| transaction.state == State::Ongoing) {
             if transaction.began + transaction.timeout <= now {
-                transaction.fence(self.protocol);
+                transaction.fence(self.protocol, &mut self.producers);
+                self.timed_out += 1;
             }
         }
     }
@@ -264,8 +315,8 @@ impl Coordinator {
             transaction.targets.iter().map(|target| Marker {
                 id: id.clone(),
                 target: target.clone(),
-                producer: transaction.producer,
-                epoch: transaction.epoch,
+                producer: transaction.marking.0,
+                epoch: transaction.marking.1,
                 commit: transaction.state == State::PrepareCommit,
             })
         });
@@ -275,7 +326,7 @@ impl Coordinator {
     /// Notes that a marker was written.
     pub fn marker_written(&mut self, marker: &Marker) {
         let Some(transaction) = self.ids.get_mut(&marker.id) else { return };
-        if transaction.is_ending() && transaction.epoch == marker.epoch {
+        if transaction.is_ending() && transaction.marking == (marker.producer, marker.epoch) {
             transaction.targets.remove(&marker.target);
             transaction.complete_if_done();
         }
@@ -289,8 +340,12 @@ impl Transaction {
 
     /// Aborts the open transaction under a new epoch (`TransactionMetadata.prepareFenceProducerEpoch`); with version
     /// 2 its end takes one more, so that the previous owner's epoch is not the one before (`prepareAbortOrCommit`).
-    fn fence(&mut self, protocol: Protocol) {
-        self.epoch += if protocol == Protocol::V2 { 2 } else { 1 };
+    fn fence(&mut self, protocol: Protocol, producers: &mut Producers) {
+        let fencing = (self.producer, self.epoch + 1);
+        self.marking = if protocol == Protocol::V2 { (fencing.0, fencing.1 + 1) } else { fencing };
+        let is_last = protocol == Protocol::V2 && fencing.1 >= producers.epoch_max;
+        (self.producer, self.epoch) = if is_last { producers.another() } else { self.marking };
+        self.ended = None;
         self.state = State::PrepareAbort;
         self.decisions.push(false);
         self.complete_if_done();

@@ -32,11 +32,15 @@ impl Scene {
 
     fn end(&mut self, commit: bool) -> Result<i16, Code> {
         let who = self.who();
-        self.coordinator.end(who, commit)
+        self.coordinator.end(who, commit).map(|(_, epoch)| epoch)
     }
 
     fn state(&self) -> State {
         self.coordinator.state(ID).unwrap()
+    }
+
+    fn identity(&self) -> (i64, i16) {
+        self.coordinator.identity(ID).unwrap()
     }
 
     fn write_markers(&mut self) {
@@ -172,4 +176,38 @@ fn empty_transaction_cannot_end() {
     assert_eq!(scene.end(true), Err(Code::InvalidTxnState));
     let nobody = ("other", 1, 0);
     assert_eq!(scene.coordinator.end(nobody, true), Err(Code::InvalidProducerIdMapping));
+}
+
+/// `TransactionMetadata.prepareIncrementProducerEpoch`: after the last epoch comes another producer; fencing goes on.
+#[test]
+fn last_epoch_is_followed_by_another_producer() {
+    for protocol in [Protocol::V1, Protocol::V2] {
+        let mut scene = Scene::new(protocol);
+        scene.coordinator.set_epoch_max(3);
+        for _ in 0..9 {
+            scene.add(0).unwrap();
+            assert_eq!(scene.init(), Err(Code::ConcurrentTransactions));
+            assert_eq!(
+                scene.end(true),
+                Err(if scene.identity().0 == scene.producer {
+                    Code::ProducerFenced
+                } else {
+                    Code::InvalidProducerIdMapping
+                })
+            );
+            scene.write_markers();
+            let next = scene.init().unwrap();
+            assert!(next > (scene.producer, scene.epoch));
+            (scene.producer, scene.epoch) = next;
+        }
+    }
+}
+
+/// KIP-890 part 2: an abort is accepted though nothing was begun; its epoch rises too.
+#[test]
+fn idle_abort_is_accepted_in_version_2() {
+    let mut scene = Scene::new(Protocol::V2);
+    assert_eq!(scene.end(false), Ok(1));
+    assert_eq!(scene.end(false), Ok(1), "repeated");
+    assert_eq!(scene.end(true), Err(Code::InvalidTxnState));
 }

@@ -14,8 +14,9 @@ use ratchet::record::{Headers, TopicPartition};
 use crate::client::{self, Batch, Metadata, Sim, Waits};
 use crate::judge::called::reserved_in;
 use crate::kafka::Isolation;
+use crate::speech::ANYBODY;
 
-use super::{ANYBODY, Lie, is_told};
+use super::{Lie, is_told};
 
 /// The cluster that the engine runs on.
 #[derive(Clone)]

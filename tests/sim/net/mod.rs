@@ -1,7 +1,7 @@
 //! The network between clients and the cluster: requests and responses as bytes, whose frames arrive after a while, late,
 //! or not at all.
 //!
-//! - `client`: what a client's connections run on; `batches`, `speech`, `fetching`: what the brokers say
+//! - `client`: what a client's connections run on; what the brokers say is `speech`
 //!
 //! A connection carries whole frames, in order: what the client makes of bytes in pieces is the business of the wire's
 //! own simulation (`tests/sim/wire`). A broker takes one request of a connection at a time.
@@ -12,26 +12,27 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ratchet::cluster::kafka::wire::brokers::Link;
 
-use self::fetching::Fetch;
-use self::frames::Incoming;
-use self::speech::Reply;
-use crate::kafka::{MS, SECOND, Time};
+use crate::kafka::{Broker, Code, MS, SECOND, Time};
+use crate::lies::{Lie, is_told};
+use crate::speech::{self, Answer, Fetch, Incoming, Manners, Reply};
 use crate::world::{Fate, SILENCE, State};
 
-#[path = "../wire/answers.rs"]
-mod answers;
-#[path = "../wire/batch.rs"]
-#[allow(dead_code, reason = "shared with the wire's own simulation")]
-mod batch;
-mod batches;
 mod client;
-mod fetching;
-#[path = "../wire/frames.rs"]
-mod frames;
-mod speech;
 
 pub use client::Nets;
-pub use speech::{HOST, PORT};
+
+/// The one broker.
+const NODE: i32 = 1;
+
+/// How it behaves: it only tells lies.
+fn manners() -> Manners {
+    Manners { skips_aborts: is_told(Lie::AbortSkipped), ..Manners::default() }
+}
+
+/// Carries out a request.
+fn carry_out(broker: &mut Broker, incoming: &Incoming) -> Answer {
+    speech::handle(broker, &mut manners(), NODE, incoming).expect("the client's requests make sense")
+}
 
 /// A connection: its client and the client's name for it.
 type End = (usize, Link);
@@ -165,7 +166,7 @@ impl State {
                     self.reach("the end of a transaction did not arrive, or not yet");
                 }
                 if fate == Fate::Late {
-                    self.later(now + delay, what, Box::new(move |broker| drop(speech::handle(broker, &incoming))));
+                    self.later(now + delay, what, Box::new(move |broker| drop(carry_out(broker, &incoming))));
                 }
                 return self.cut(end, there);
             }
@@ -201,11 +202,12 @@ impl State {
                 connection.waits = None;
             }
             if let Some(fetch) = &connection.waits {
-                if !fetch.is_due(&self.broker) {
-                    return;
-                }
-                let fetch = connection.waits.take().expect("just seen");
-                self.answer_fetch(end, &fetch);
+                let Some((bytes, codes)) = fetch.answer(&self.broker, &mut manners(), NODE) else { return };
+                connection.waits = None;
+                let process = self.links.clients[end.0].process;
+                let away = codes.into_iter().filter(|code| *code == Code::NotLeaderOrFollower);
+                away.for_each(|code| self.rejected(process, "fetch", code));
+                self.respond(end, bytes, false);
                 continue;
             }
             let Some(sent) = connection.requests.pop_front_if(|sent| sent.at <= now) else { return };
@@ -214,7 +216,7 @@ impl State {
     }
 
     /// Fetches return any number of records and bytes.
-    fn answer_fetch(&mut self, end: End, fetch: &Fetch) {
+    fn scant(&mut self) -> (usize, usize) {
         let records_max = if self.backlogged {
             self.random.between(1, 2)
         } else if self.random.permille(300) {
@@ -223,19 +225,17 @@ impl State {
             64
         };
         let bytes_max = if self.random.permille(300) { self.random.between(100, 2_000) } else { u64::from(u32::MAX) };
-        let (bytes, codes) = fetch.answer(&self.broker, (records_max as usize, bytes_max as usize));
-        let process = self.links.clients[end.0].process;
-        codes.into_iter().for_each(|code| self.rejected(process, "fetch", code));
-        self.respond(end, bytes, false);
+        (records_max as usize, bytes_max as usize)
     }
 
     fn carry_out(&mut self, end: End, sent: &Sent) {
         let incoming = Incoming::read(&sent.frame).expect("it was read before");
         let (what, process) = (speech::name(&incoming), self.links.clients[end.0].process);
-        let answer = speech::handle(&mut self.broker, &incoming).expect("the client's requests make sense");
+        let answer = carry_out(&mut self.broker, &incoming);
         let bytes = match answer.reply {
             Reply::Now(bytes) => bytes,
-            Reply::Later(fetch) => {
+            Reply::Later(mut fetch) => {
+                fetch.scant = self.scant();
                 if sent.fate == Fate::ResponseLost {
                     return self.cut(end, MS);
                 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use super::batch::Rec;
 use super::client::records::RawRecord;
-use super::log::Log;
+use super::kafka::Log;
+use super::speech::batch::Rec;
 use crate::record::TopicPartition;
 
 /// A record that was written.
@@ -257,16 +257,12 @@ impl Judge {
     fn compare(&self, partition: &TopicPartition, log: &Log, end: i64) -> Result<(), String> {
         let Some(run) = self.runs.get(partition) else { return Ok(()) };
         let mut read = run.read.iter().map(|(offset, _)| *offset).peekable();
-        for batch in log.batches().iter().filter(|batch| batch.marker.is_none()) {
-            let is_committed = log.is_aborted(batch) == Some(false);
-            for record in
-                batch.records.iter().filter(|record| is_committed && (run.start..end).contains(&record.offset))
-            {
-                while read.next_if(|offset| *offset < record.offset).is_some() {}
-                if read.peek() != Some(&record.offset) {
-                    let (start, position) = (run.start, run.position);
-                    return Err(format!("{partition} at {}: not handed on from {start} to {position}", record.offset));
-                }
+        let committed = log.fates().into_iter().filter(|(.., is_committed)| *is_committed == Some(true));
+        for (at, ..) in committed.filter(|(offset, ..)| (run.start..end).contains(offset)) {
+            while read.next_if(|offset| *offset < at).is_some() {}
+            if read.peek() != Some(&at) {
+                let (start, position) = (run.start, run.position);
+                return Err(format!("{partition} at {at}: not handed on from {start} to {position}"));
             }
         }
         Ok(())

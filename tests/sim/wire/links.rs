@@ -11,12 +11,10 @@ use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::ApiKey;
 
-use super::broker::Reply;
 use super::client::brokers::{Act, Brokers, Link};
 use super::cluster::Cluster;
-use super::fetching::Fetch;
-use super::frames::{Incoming, encode};
 use super::random::Random;
+use super::speech::{Answer, Fetch, Incoming, Reply};
 use super::throttles::{self, Quiet};
 
 /// A client of the brokers, and one of its links.
@@ -44,8 +42,8 @@ struct Wire {
     to_client: Pipe,
     /// What the broker has read, and not handled.
     read: Vec<u8>,
-    /// The request that waits at the broker, and its correlation.
-    waits: Option<(i32, Fetch)>,
+    /// The fetch that waits at the broker.
+    waits: Option<Fetch>,
     quiet: Quiet,
 }
 
@@ -154,7 +152,7 @@ impl Links {
             let to_client = [wire.opens, wire.breaks, wire.to_client.front().map(|(at, _)| *at)];
             let to_client = to_client.into_iter().flatten().filter(|_| hears).min();
             let to_broker = wire.to_broker.front().map(|(at, _)| *at);
-            let waits = wire.waits.as_ref().map(|(_, fetch)| fetch.until).filter(|until| *until > now);
+            let waits = wire.waits.as_ref().map(|fetch| fetch.until).filter(|until| *until > now);
             to_client.into_iter().chain(to_broker).chain(waits).min()
         };
         self.wires.iter().filter_map(of).min()
@@ -196,7 +194,7 @@ impl Links {
 
     fn connect(&mut self, end: End, host: &str, cluster: &Cluster, now: u64) {
         let node = host.strip_prefix("node").and_then(|number| number.parse().ok()).unwrap_or(0);
-        let is_up = cluster.nodes.get(&node).is_some_and(|node| node.is_up);
+        let is_up = cluster.is_up(node);
         let refused = !is_up || self.happens(self.weather.refuse_once_in);
         let at = self.delay(now);
         let mut wire = Wire { node, is_held: true, ..Wire::default() };
@@ -260,7 +258,7 @@ impl Links {
         let ends: Vec<End> = self.wires.iter().filter_map(is_due).collect();
         for end in ends {
             let Some(mut wire) = self.wires.remove(&end) else { continue };
-            let is_up = cluster.nodes.get(&wire.node).is_some_and(|node| node.is_up);
+            let is_up = cluster.is_up(wire.node);
             while let Some((_, bytes)) = wire.to_broker.pop_front_if(|(at, _)| *at <= now) {
                 if is_up {
                     wire.read.extend(bytes);
@@ -283,19 +281,19 @@ impl Links {
     /// What a broker does about a connection. Whether it leaves it open.
     fn handle(&mut self, wire: &mut Wire, cluster: &mut Cluster, now: u64) -> bool {
         loop {
-            if let Some((correlation, fetch)) = &wire.waits {
-                let Some(response) = fetch.answer(cluster, wire.node, now) else { return true };
-                let (answer, of) = (encode(&response, *correlation, fetch.version), (ApiKey::Fetch, fetch.version));
+            if let Some(fetch) = &wire.waits {
+                let Some(answer) = cluster.answer(wire.node, fetch, now) else { return true };
+                let of = (ApiKey::Fetch, fetch.version);
                 wire.waits = None;
                 self.respond(wire, of, answer, now);
             }
             let Some(frame) = frame(&mut wire.read) else { return true };
             self.late += usize::from(!wire.is_heard());
             let Some(incoming) = Incoming::read(&frame) else { return false };
-            match cluster.handle(wire.node, &incoming, now) {
+            let Some(Answer { reply, .. }) = cluster.handle(wire.node, &incoming, now) else { return false };
+            match reply {
                 Reply::Now(answer) => self.respond(wire, (incoming.api, incoming.version), answer, now),
-                Reply::Later(fetch) => wire.waits = Some((incoming.correlation, fetch)).filter(|_| wire.is_heard()),
-                Reply::Close => return false,
+                Reply::Later(fetch) => wire.waits = Some(fetch).filter(|_| wire.is_heard()),
             }
         }
     }

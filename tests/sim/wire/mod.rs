@@ -1,48 +1,45 @@
 //! Kafka's wire under simulation: brokers that speak bytes, and the client itself.
 //!
-//! - `batch`: record batches as brokers keep them, encoded and decoded apart from the client's own code
-//! - `log`: a partition: batches, markers, aborted transactions, leaders' epochs, compaction, retention, truncation
-//! - `cluster`: brokers, who leads what and who still believes it does
-//! - `frames`, `answers`: requests and responses as bytes, which the engine's simulation shares
-//! - `broker`: what becomes of requests; `sessions`: fetch sessions; `fetching`: what a fetch reads
+//! - `cluster`: the brokers: those of the engine's simulation, `kafka`, and what they say, `speech`
 //! - `links`: between clients and brokers: delays, cuts at any byte, late copies of requests; `net`: one client on them;
 //!   `throttles`: how long brokers want to be left alone
 //! - `scenarios`: single situations of the fetcher, on a `rig`
 //! - `reading`: seeds of the fetcher; `writing`: what is written meanwhile; `judge`: whether what is handed on is right
-//! - `coordinator`, `transactions`, `producing`: transactions, groups' offsets, and what a leader checks before it
-//!   appends
 //! - `writers`: seeds of the writer, and their judge
-//!
-//! Every rule names its source: a KIP, or a class of Apache Kafka (4.1).
 //!
 //! It is part of the wire's unit tests. `SIM_WIRE_SEEDS` says how many seeds are run, `SIM_WIRE_FIRST` from which on.
 
 use std::ops::Range;
 
+use kafka::Partition;
+use speech::random;
+
+use crate::record::TopicPartition;
+
 /// The client under test.
 pub use crate::cluster::kafka::wire as client;
 
-pub mod answers;
-pub mod batch;
-pub mod broker;
 pub mod cluster;
-pub mod coordinator;
-pub mod fetching;
-pub mod frames;
 pub mod judge;
+#[allow(dead_code, unused_imports, reason = "shared with the engine's simulation")]
+#[path = "../kafka/mod.rs"]
+pub mod kafka;
 pub mod links;
-pub mod log;
 pub mod net;
-pub mod producing;
-pub mod random;
 pub mod reading;
 mod rig;
 mod scenarios;
-pub mod sessions;
+#[allow(dead_code, unused_imports, reason = "shared with the engine's simulation")]
+#[path = "../speech/mod.rs"]
+pub mod speech;
 mod throttles;
-pub mod transactions;
 pub mod writers;
 pub mod writing;
+
+/// A partition as the brokers name it.
+fn theirs(partition: &TopicPartition) -> Partition {
+    Partition::new(&*partition.topic, partition.partition)
+}
 
 /// Within how many seeds a deliberate mistake has to be noticed.
 const MISTAKE_SEEDS: u64 = 2_000;

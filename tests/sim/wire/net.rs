@@ -57,7 +57,7 @@ impl Net {
     pub fn step(&mut self, brokers: &mut Brokers, cluster: &mut Cluster, random: &mut Random) {
         brokers.tick(self.now());
         self.links.serve(self.client, brokers, cluster, self.now);
-        for (node, _) in cluster.nodes.iter().filter(|(_, node)| !node.is_up) {
+        for (node, _) in cluster.broker.nodes.all.iter().filter(|(_, node)| !node.is_up) {
             self.links.cut_node(*node, self.now);
         }
         for end in self.links.held() {

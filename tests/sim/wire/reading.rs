@@ -10,9 +10,11 @@ use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
 use super::client::records::{Bounded, RawRecord};
 use super::cluster::Cluster;
 use super::judge::Judge;
+use super::kafka::Protocol;
 use super::links::Weather;
 use super::net::Net;
 use super::random::Random;
+use super::theirs;
 use super::writing::Writers;
 use crate::record::TopicPartition;
 
@@ -65,18 +67,18 @@ impl Reading {
     /// The run of a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut cluster = Cluster::new(3, random.number());
-        cluster.create("input", 1 + random.below(4));
-        cluster.create("other", 1 + random.below(2));
-        cluster.former_once_in = *random.pick(&[0, 3]);
-        cluster.damages_once_in = *random.pick(&[0, 0, 40]);
-        let sessions = *random.pick(&[1_000, 1_000, 1, 0]);
-        cluster.nodes.values_mut().for_each(|node| node.sessions.max = sessions);
+        let mut cluster = Cluster::new(3, Protocol::V1, random.number());
+        cluster.create("input", 1 + random.below(4) as i32, false);
+        cluster.create("other", 1 + random.below(2) as i32, false);
+        cluster.manners.former_once_in = *random.pick(&[0, 3]);
+        cluster.manners.damages_once_in = *random.pick(&[0, 0, 40]);
+        cluster.manners.sessions_max = *random.pick(&[1_000, 1_000, 1, 0]);
         let throttles_once_in = if seed.is_multiple_of(3) { 10 } else { 0 };
         let weather = Weather { throttles_once_in, ..weather(&mut random) };
         let settings = Arc::new(settings(&mut random));
+        let partitions = cluster.broker.nodes.partitions().into_iter();
         let partitions: Vec<TopicPartition> =
-            cluster.partitions().into_iter().map(|(topic, number)| TopicPartition::new(topic, number)).collect();
+            partitions.map(|partition| TopicPartition::new(&*partition.topic, partition.number)).collect();
         let mut net = Net::new(weather, random.number());
         net.cut_once_in = *random.pick(&[0, 300, 2_000]);
         Self {
@@ -105,7 +107,7 @@ impl Reading {
             self.write();
         }
         for partition in self.partitions.clone() {
-            let log = &self.cluster.partition(&partition.topic, partition.partition).log;
+            let log = self.cluster.log(&theirs(&partition));
             let offset = self.random.within(log.start(), log.high());
             self.start(&partition, offset)?;
         }
@@ -127,7 +129,7 @@ impl Reading {
             self.step()?;
         }
         for partition in &self.partitions {
-            let log = &self.cluster.partition(&partition.topic, partition.partition).log;
+            let log = self.cluster.log(&theirs(&partition));
             self.judge.close(partition, log)?;
         }
         (self.met.cuts, self.met.unnoticed) = (self.net.links.cuts, self.judge.unnoticed);
@@ -144,7 +146,7 @@ impl Reading {
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), String> {
         self.fetcher.start(partition, offset, None, self.net.now());
         self.paused.remove(partition);
-        let log = &self.cluster.partition(&partition.topic, partition.partition).log;
+        let log = self.cluster.log(&theirs(&partition));
         self.judge.start(partition, offset, log)
     }
 
@@ -176,12 +178,12 @@ impl Reading {
         for partition in over(&self.hides) {
             // Twice in a row it would seem to be at its end.
             self.hides.insert(partition.clone(), u64::MAX);
-            self.cluster.partition(&partition.topic, partition.partition).hides = false;
+            self.cluster.lead(&theirs(&partition)).hides = false;
         }
         let up: Vec<i32> = self.down.iter().filter(|(_, at)| **at <= now).map(|(node, _)| *node).collect();
         for node in up {
             self.down.remove(&node);
-            self.cluster.node(node).is_up = true;
+            self.cluster.broker.nodes.node(node).is_up = true;
         }
         Ok(())
     }
@@ -214,7 +216,7 @@ impl Reading {
         };
         for passed in fetched.passed() {
             let partition = fetched.partitions().get(passed.partition).ok_or("a passage without a partition")?;
-            let log = &cluster.partition(&partition.topic, partition.partition).log;
+            let log = cluster.log(&theirs(partition));
             judge.heed_passed(partition, passed.first..passed.next, passed.leader_epoch, log)?;
             let is_in = |(index, record): &(usize, RawRecord<'_>)| {
                 fetched.source(*index) == Some(passed.partition) && record.offset < passed.next
@@ -233,10 +235,11 @@ impl Reading {
 
     /// A partition is in trouble: rightly? It is started anew.
     fn heed(&mut self, partition: &TopicPartition, trouble: Trouble) -> Result<(), String> {
-        let at = &self.cluster.partition(&partition.topic, partition.partition);
-        let (start, high) = (at.log.start(), at.log.high());
+        let log = self.cluster.log(&theirs(partition));
+        let (start, high) = (log.start(), log.high());
         // A leader that was replaced, and of which nobody that was asked knows it, may not have got that far.
-        let ends = at.replaced.iter().map(|(.., log)| log.end()).min().unwrap_or(i64::MAX);
+        let replaced = &self.cluster.lead(&theirs(partition)).replaced;
+        let ends = replaced.iter().map(|(_, log)| log.end()).min().unwrap_or(i64::MAX);
         let is_cut = |offset| self.judge.was_cut_below(partition, offset);
         match trouble {
             Trouble::Truncated { offset, .. } if is_cut(offset) => self.met.truncated += 1,
@@ -248,7 +251,7 @@ impl Reading {
                 return self.resume(partition);
             }
             // Three times in a row, by chance.
-            Trouble::Damaged { .. } if self.cluster.damages_once_in > 0 => {
+            Trouble::Damaged { .. } if self.cluster.manners.damages_once_in > 0 => {
                 return self.resume(partition);
             }
             trouble => return Err(format!("{partition}: {trouble} without a reason")),
@@ -260,21 +263,18 @@ impl Reading {
     fn is_at_end(&mut self) -> bool {
         let Self { partitions, fetcher, cluster, judge, .. } = self;
         partitions.iter().all(|partition| {
-            let at = cluster.partition(&partition.topic, partition.partition);
-            fetcher.position(partition) == Some(at.log.end()) && !judge.has_lost(partition, &at.log, at.epoch)
+            let log = cluster.log(&theirs(partition));
+            fetcher.position(partition) == Some(log.end()) && !judge.has_lost(partition, log, log.epoch())
         })
     }
 
     fn places(&mut self) -> String {
         let Self { partitions, fetcher, cluster, .. } = self;
         let place = |partition: &TopicPartition| {
-            let at = &cluster.partition(&partition.topic, partition.partition);
-            let (log, position) = (&at.log, fetcher.position(partition));
-            let (stable, end, refused) = (log.stable(), log.end(), fetcher.refused(partition).map(|(_, code)| code));
-            format!(
-                "{partition} at {position:?}, stable {stable}, end {end}, epoch {}, refused {refused:?}; ",
-                at.epoch
-            )
+            let (log, position) = (cluster.log(&theirs(partition)), fetcher.position(partition));
+            let (stable, end, epoch) = (log.stable_end(), log.end(), log.epoch());
+            let refused = fetcher.refused(partition).map(|(_, code)| code);
+            format!("{partition} at {position:?}, stable {stable}, end {end}, epoch {epoch}, refused {refused:?}; ")
         };
         partitions.iter().map(place).collect::<String>() + &format!("{:?}", fetcher)
     }
@@ -292,17 +292,16 @@ impl Reading {
                 self.writers.compact(&mut self.cluster, &partition);
             }
             22..24 => {
-                let log = &mut self.cluster.partition(&partition.topic, partition.partition).log;
+                let log = self.cluster.log(&theirs(&partition));
                 let to = self.random.within(log.start(), log.high());
-                log.delete_before(to);
+                log.delete_before(to).expect("it is below the high watermark");
             }
-            24..28 => self.cluster.node(node).sessions.clear(),
-            28..60 => self.cluster.gossip(node),
+            24..28 => self.cluster.manners.sessions(node).clear(),
+            28..60 => self.cluster.broker.gossip(node),
             60..64 if self.down.is_empty() => {
                 self.down.insert(node, now + self.random.number() % 500_000);
-                let down = self.cluster.node(node);
-                down.is_up = false;
-                down.sessions.clear();
+                self.cluster.broker.nodes.node(node).is_up = false;
+                self.cluster.manners.sessions(node).clear();
             }
             64..72 => {
                 self.fetcher.pause(&partition);
@@ -310,7 +309,7 @@ impl Reading {
             }
             72..80 => self.restart(&partition)?,
             80..84 if !self.hides.contains_key(&partition) => {
-                self.cluster.partition(&partition.topic, partition.partition).hides = true;
+                self.cluster.lead(&theirs(&partition)).hides = true;
                 self.hides.insert(partition, now + self.random.number() % 900_000);
             }
             84..86 => {
@@ -321,8 +320,10 @@ impl Reading {
             }
             86..88 => self.renew()?,
             _ => {
-                let at = self.cluster.partition(&partition.topic, partition.partition);
-                at.former = Some((at.log.high(), at.log.stable()));
+                let partition = theirs(&partition);
+                let log = self.cluster.log(&partition);
+                let former = Some((log.high(), log.stable_end()));
+                self.cluster.lead(&partition).former = former;
             }
         }
         Ok(())
@@ -344,9 +345,9 @@ impl Reading {
     fn elect(&mut self, partition: &TopicPartition) {
         self.met.elections += 1;
         let (to, unaware) = (self.random.within(1, 3) as i32, self.random.once_in(2));
-        self.cluster.elect(&partition.topic, partition.partition, to, None, unaware);
+        self.cluster.elect(&theirs(partition), to, None, unaware);
         if self.random.once_in(3) {
-            self.cluster.partition(&partition.topic, partition.partition).is_led = false;
+            self.cluster.lead(&theirs(partition)).is_led = false;
         }
     }
 
@@ -356,7 +357,7 @@ impl Reading {
         if self.random.once_in(2) {
             return self.resume(partition);
         }
-        let log = &self.cluster.partition(&partition.topic, partition.partition).log;
+        let log = self.cluster.log(&theirs(&partition));
         let offset = self.random.within(log.start(), log.high());
         self.start(partition, offset)
     }
@@ -365,19 +366,20 @@ impl Reading {
     fn calm(&mut self) -> Result<(), String> {
         self.net.links.weather = Weather::FAIR;
         self.net.cut_once_in = 0;
-        self.cluster.damages_once_in = 0;
+        self.cluster.manners.damages_once_in = 0;
         self.down.clear();
-        self.cluster.nodes.values_mut().for_each(|node| node.is_up = true);
+        self.cluster.wake_all();
         self.writers.end_all(&mut self.cluster, &mut self.judge);
         for partition in self.partitions.clone() {
-            let at = self.cluster.partition(&partition.topic, partition.partition);
-            at.log.replicate(at.log.end());
-            (at.hides, at.former) = (false, None);
+            let log = self.cluster.log(&theirs(&partition));
+            log.replicate(log.end());
+            let lead = self.cluster.lead(&theirs(&partition));
+            (lead.hides, lead.former) = (false, None);
             if self.paused.contains_key(&partition) {
                 self.resume(&partition)?;
             }
         }
-        self.cluster.gossip_all();
+        self.cluster.broker.gossip_all();
         Ok(())
     }
 }

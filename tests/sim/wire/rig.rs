@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::batch::{Head, Rec};
 use super::client::brokers::{Address, Brokers, Settings};
 use super::client::fetcher::{FetchSettings, Fetched, Fetcher, Trouble};
 use super::client::records::{Bounded, Unpack};
 use super::cluster::Cluster;
+use super::kafka::{Packing, Partition, Protocol, Record};
 use super::links::Weather;
 use super::net::Net;
 use super::random::Random;
+use super::theirs;
 use crate::record::TopicPartition;
 
 /// A client in front of one broker, or some.
@@ -30,20 +31,25 @@ pub fn settings() -> FetchSettings {
     FetchSettings { max_wait: Duration::from_millis(20), missing_wait: Duration::from_secs(2), ..Default::default() }
 }
 
+/// A partition of the topic, as the brokers name it.
+pub fn named(number: i32) -> Partition {
+    theirs(&partition(number))
+}
+
 /// A partition of the topic.
 pub fn partition(number: i32) -> TopicPartition {
     TopicPartition::new("t", number)
 }
 
 impl Rig {
-    pub fn new(settings: FetchSettings, partitions: usize) -> Self {
+    pub fn new(settings: FetchSettings, partitions: i32) -> Self {
         Self::over(1, settings, partitions)
     }
 
     /// The same with several brokers, of which it knows the first one.
-    pub fn over(nodes: i32, settings: FetchSettings, partitions: usize) -> Self {
-        let mut cluster = Cluster::new(nodes, 1);
-        cluster.create("t", partitions);
+    pub fn over(nodes: i32, settings: FetchSettings, partitions: i32) -> Self {
+        let mut cluster = Cluster::new(nodes, Protocol::V1, 1);
+        cluster.create("t", partitions, false);
         let address = Address { host: "node1".to_owned(), port: 9092 };
         Self {
             cluster,
@@ -58,12 +64,16 @@ impl Rig {
     }
 
     /// Writes a batch of so many records of so many bytes, which all followers fetch.
-    pub fn write(&mut self, number: i32, count: usize, bytes: usize, head: &Head) {
-        let record = |_| Rec { timestamp: 1, value: Some(vec![7; bytes]), ..Rec::default() };
-        let at = self.cluster.partition("t", number);
-        at.log.write(at.epoch, head, (0..count).map(record).collect());
-        let end = at.log.end();
-        at.log.replicate(end);
+    pub fn write(&mut self, number: i32, count: usize, bytes: usize) {
+        self.write_packed(number, count, bytes, Packing::None);
+    }
+
+    /// The same, compressed.
+    pub fn write_packed(&mut self, number: i32, count: usize, bytes: usize, packing: Packing) {
+        let record = Record { timestamp: Some(1), value: Some(vec![7; bytes].into()), ..Record::default() };
+        let log = self.cluster.log(&named(number));
+        log.append_batch(None, packing, vec![record; count]);
+        log.replicate(log.end());
     }
 
     pub fn start(&mut self, number: i32, offset: i64) {
@@ -108,6 +118,6 @@ impl Rig {
 
     /// Removes whatever is below an offset.
     pub fn clean(&mut self, number: i32, below: i64) {
-        self.cluster.partition("t", number).log.compact(below, |_| false, |_| false);
+        self.cluster.log(&named(number)).thin(below, || false, || false);
     }
 }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use kafka_protocol::messages::ApiKey;
 
-use super::batch::{Head, Packing};
 use super::client::fetcher::{CONFIRMED_AFTER, FetchSettings, Trouble};
 use super::client::records::{Bounded, Codec, Rejected, Unpack, Unpacked};
-use super::rig::{Rig, partition, settings};
+use super::kafka::Packing;
+use super::rig::{Rig, named, partition, settings};
 use crate::record::TopicPartition;
 
 #[test]
 fn batch_beyond_all_limits_is_read() {
     let limits = FetchSettings { max_bytes: 100, partition_max_bytes: 100, ..settings() };
     let mut rig = Rig::new(limits, 1);
-    rig.write(0, 1, 5_000, &Head::PLAIN);
+    rig.write(0, 1, 5_000);
     rig.start(0, 0);
     rig.run(100);
     assert_eq!(rig.offsets, [(0, 0)]);
@@ -24,9 +24,9 @@ fn batch_beyond_all_limits_is_read() {
 fn batch_that_is_returned_cut_off_is_asked_for_with_more_up_to_a_limit() {
     let limits = FetchSettings { max_bytes: 100, partition_max_bytes: 100, batch_max_bytes: 6_000, ..settings() };
     let mut rig = Rig::new(limits, 1);
-    rig.cluster.cuts_first = true;
-    rig.write(0, 1, 5_000, &Head::PLAIN);
-    rig.write(0, 1, 7_000, &Head::PLAIN);
+    rig.cluster.manners.cuts_first = true;
+    rig.write(0, 1, 5_000);
+    rig.write(0, 1, 7_000);
     rig.start(0, 0);
     rig.run(1_000);
     assert_eq!(rig.offsets, [(0, 0)]);
@@ -37,11 +37,11 @@ fn batch_that_is_returned_cut_off_is_asked_for_with_more_up_to_a_limit() {
 #[test]
 fn gap_at_the_end_is_passed_once_it_was_confirmed() {
     let mut rig = Rig::new(settings(), 2);
-    (0..3).for_each(|_| rig.write(0, 2, 10, &Head::PLAIN));
+    (0..3).for_each(|_| rig.write(0, 2, 10));
     rig.start(0, 0);
     rig.start(1, 0);
     rig.run(100);
-    rig.write(0, 2, 10, &Head::PLAIN);
+    rig.write(0, 2, 10);
     // Before it was fetched.
     rig.clean(0, 8);
     let confirmed = CONFIRMED_AFTER.as_millis() as u64;
@@ -49,7 +49,7 @@ fn gap_at_the_end_is_passed_once_it_was_confirmed() {
     assert_eq!(rig.position(0), 6);
     rig.run(300);
     assert_eq!((rig.position(0), rig.fetcher.position_epoch(&partition(0))), (8, Some(0)));
-    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.write(0, 1, 10);
     rig.run(100);
     assert_eq!(rig.offsets.last(), Some(&(0, 8)));
 }
@@ -57,12 +57,12 @@ fn gap_at_the_end_is_passed_once_it_was_confirmed() {
 #[test]
 fn gap_at_the_end_is_passed_while_others_are_busy() {
     let mut rig = Rig::new(FetchSettings { max_bytes: 500, ..settings() }, 2);
-    (0..2).for_each(|_| rig.write(0, 2, 10, &Head::PLAIN));
+    (0..2).for_each(|_| rig.write(0, 2, 10));
     rig.clean(0, 4);
     rig.start(0, 0);
     rig.start(1, 0);
     for _ in 0..3_000 {
-        rig.write(1, 1, 400, &Head::PLAIN);
+        rig.write(1, 1, 400);
         rig.run(1);
     }
     assert_eq!(rig.position(0), 4);
@@ -72,12 +72,12 @@ fn gap_at_the_end_is_passed_while_others_are_busy() {
 #[test]
 fn leader_that_hides_its_end_for_a_while_is_not_believed() {
     let mut rig = Rig::new(settings(), 1);
-    rig.write(0, 3, 10, &Head::PLAIN);
-    rig.cluster.partition("t", 0).hides = true;
+    rig.write(0, 3, 10);
+    rig.cluster.lead(&named(0)).hides = true;
     rig.start(0, 0);
     rig.run(CONFIRMED_AFTER.as_millis() as u64 - 100);
     assert_eq!(rig.position(0), 0);
-    rig.cluster.partition("t", 0).hides = false;
+    rig.cluster.lead(&named(0)).hides = false;
     rig.run(1_000);
     assert_eq!(rig.offsets, [(0, 0), (0, 1), (0, 2)]);
 }
@@ -85,15 +85,15 @@ fn leader_that_hides_its_end_for_a_while_is_not_believed() {
 #[test]
 fn leader_that_hid_its_end_is_not_believed_because_its_answer_comes_late() {
     let mut rig = Rig::new(settings(), 1);
-    rig.write(0, 3, 10, &Head::PLAIN);
-    rig.cluster.partition("t", 0).hides = true;
+    rig.write(0, 3, 10);
+    rig.cluster.lead(&named(0)).hides = true;
     rig.start(0, 0);
     rig.run(100);
     // It has said so once. What it says now is on its way for longer than it hides anything.
     rig.net.links.weather.delay_max = 4 * CONFIRMED_AFTER.as_micros() as u64;
-    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.write(0, 1, 10);
     rig.run(50);
-    rig.cluster.partition("t", 0).hides = false;
+    rig.cluster.lead(&named(0)).hides = false;
     rig.run(30_000);
     assert_eq!(rig.offsets, [(0, 0), (0, 1), (0, 2), (0, 3)]);
 }
@@ -101,8 +101,8 @@ fn leader_that_hid_its_end_is_not_believed_because_its_answer_comes_late() {
 #[test]
 fn leader_that_points_to_another_replica_is_not_believed_to_be_empty() {
     let mut rig = Rig::new(settings(), 1);
-    rig.write(0, 3, 10, &Head::PLAIN);
-    rig.cluster.prefers = 2;
+    rig.write(0, 3, 10);
+    rig.cluster.manners.prefers = 2;
     rig.start(0, 0);
     rig.run(5_000);
     assert_eq!(rig.position(0), 0);
@@ -112,9 +112,9 @@ fn leader_that_points_to_another_replica_is_not_believed_to_be_empty() {
 #[test]
 fn damaged_batch_is_trouble_after_what_is_before_it() {
     let mut rig = Rig::new(settings(), 2);
-    (0..3).for_each(|_| rig.write(0, 2, 10, &Head::PLAIN));
-    rig.write(1, 1, 10, &Head::PLAIN);
-    rig.cluster.partition("t", 0).log.damage(1);
+    (0..3).for_each(|_| rig.write(0, 2, 10));
+    rig.write(1, 1, 10);
+    rig.cluster.log(&named(0)).damage(2);
     rig.start(0, 0);
     rig.start(1, 0);
     rig.run(1_000);
@@ -124,19 +124,23 @@ fn damaged_batch_is_trouble_after_what_is_before_it() {
     assert!(!rig.fetcher.is_reading(&partition(0)) && rig.fetcher.is_reading(&partition(1)));
 }
 
+fn deny(rig: &mut Rig, is_denied: bool) {
+    rig.cluster.broker.topics.get_mut("t").unwrap().is_denied = is_denied;
+}
+
 #[test]
 fn denied_topic_is_read_once_it_is_granted() {
     for is_denied_from_the_start in [true, false] {
         let mut rig = Rig::new(settings(), 1);
-        rig.write(0, 1, 10, &Head::PLAIN);
-        rig.cluster.deny("t", is_denied_from_the_start);
+        rig.write(0, 1, 10);
+        deny(&mut rig, is_denied_from_the_start);
         rig.start(0, 0);
         rig.run(if is_denied_from_the_start { 3_000 } else { 100 });
-        rig.cluster.deny("t", true);
-        rig.write(0, 1, 10, &Head::PLAIN);
+        deny(&mut rig, true);
+        rig.write(0, 1, 10);
         rig.run(3_000);
         assert_eq!(rig.troubles, [(0, Trouble::Denied)]);
-        rig.cluster.deny("t", false);
+        deny(&mut rig, false);
         rig.start(0, rig.position(0));
         rig.run(3_000);
         assert_eq!(rig.offsets, [(0, 0), (0, 1)], "{:?} {:?}", rig.troubles, rig.fetcher);
@@ -160,8 +164,8 @@ fn missing_partition_is_trouble_after_a_while() {
 fn offset_beyond_the_log_is_trouble() {
     for offset in [0, 100] {
         let mut rig = Rig::new(settings(), 1);
-        (0..3).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
-        rig.cluster.partition("t", 0).log.delete_before(1);
+        (0..3).for_each(|_| rig.write(0, 1, 10));
+        rig.cluster.log(&named(0)).delete_before(1).unwrap();
         rig.start(0, offset);
         rig.run(2_000);
         assert_eq!(rig.troubles, [(0, Trouble::OffsetOutOfRange { offset })]);
@@ -171,10 +175,10 @@ fn offset_beyond_the_log_is_trouble() {
 #[test]
 fn start_behind_a_lost_tail_is_truncated() {
     let mut rig = Rig::new(settings(), 1);
-    (0..4).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
-    rig.cluster.elect("t", 0, 1, Some(2), false);
-    rig.cluster.gossip_all();
-    (0..4).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
+    (0..4).for_each(|_| rig.write(0, 1, 10));
+    rig.cluster.elect(&named(0), 1, Some(2), false);
+    rig.cluster.broker.gossip_all();
+    (0..4).for_each(|_| rig.write(0, 1, 10));
     rig.fetcher.start(&partition(0), 3, Some(0), rig.net.now());
     rig.run(500);
     assert_eq!(rig.troubles, [(0, Trouble::Truncated { offset: 3, end: 2 })]);
@@ -194,8 +198,8 @@ fn start_behind_a_lost_tail_is_truncated() {
 #[test]
 fn broker_that_cannot_compare_epochs_is_read_unchecked() {
     let mut rig = Rig::new(settings(), 1);
-    rig.cluster.hidden = vec![ApiKey::OffsetForLeaderEpoch];
-    (0..4).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
+    rig.cluster.manners.hidden = vec![ApiKey::OffsetForLeaderEpoch];
+    (0..4).for_each(|_| rig.write(0, 1, 10));
     rig.fetcher.start(&partition(0), 2, Some(0), rig.net.now());
     rig.run(500);
     assert_eq!((&rig.troubles[..], &rig.offsets[..]), (&[][..], &[(0, 2), (0, 3)][..]));
@@ -205,8 +209,8 @@ fn broker_that_cannot_compare_epochs_is_read_unchecked() {
 #[test]
 fn broker_that_cannot_be_read_is_named_by_what_it_lacks() {
     let mut rig = Rig::new(settings(), 1);
-    rig.cluster.hidden = vec![ApiKey::Fetch];
-    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.cluster.manners.hidden = vec![ApiKey::Fetch];
+    rig.write(0, 1, 10);
     rig.start(0, 0);
     rig.run(500);
     let [(0, trouble)] = rig.troubles[..] else { panic!("{:?}", rig.troubles) };
@@ -217,13 +221,13 @@ fn broker_that_cannot_be_read_is_named_by_what_it_lacks() {
 fn leader_that_does_not_know_its_successor_is_asked_again() {
     for learns in [true, false] {
         let mut rig = Rig::over(3, settings(), 1);
-        rig.write(0, 2, 10, &Head::PLAIN);
+        rig.write(0, 2, 10);
         // The first broker, which led it, hears of nothing.
-        rig.cluster.elect("t", 0, 2, None, true);
-        rig.cluster.gossip(2);
-        rig.write(0, 2, 10, &Head::PLAIN);
-        rig.cluster.nodes.get_mut(&2).unwrap().is_up = false;
-        rig.cluster.nodes.get_mut(&3).unwrap().is_up = false;
+        rig.cluster.elect(&named(0), 2, None, true);
+        rig.cluster.broker.gossip(2);
+        rig.write(0, 2, 10);
+        rig.cluster.broker.nodes.node(2).is_up = false;
+        rig.cluster.broker.nodes.node(3).is_up = false;
         rig.fetcher.start(&partition(0), 4, Some(1), rig.net.now());
         rig.run(1_500);
         assert_eq!((&rig.troubles[..], rig.position(0)), (&[][..], 4));
@@ -232,9 +236,9 @@ fn leader_that_does_not_know_its_successor_is_asked_again() {
             assert_eq!(rig.troubles, [(0, Trouble::UnknownEpoch { offset: 4, epoch: 1 })]);
             continue;
         }
-        rig.cluster.nodes.values_mut().for_each(|node| node.is_up = true);
-        rig.cluster.gossip_all();
-        rig.write(0, 1, 10, &Head::PLAIN);
+        rig.cluster.wake_all();
+        rig.cluster.broker.gossip_all();
+        rig.write(0, 1, 10);
         rig.run(3_000);
         assert_eq!((&rig.troubles[..], &rig.offsets[..]), (&[][..], &[(0, 4)][..]));
     }
@@ -243,15 +247,15 @@ fn leader_that_does_not_know_its_successor_is_asked_again() {
 #[test]
 fn partition_is_read_on_where_its_leader_has_moved() {
     let mut rig = Rig::over(3, settings(), 1);
-    rig.write(0, 2, 10, &Head::PLAIN);
+    rig.write(0, 2, 10);
     rig.start(0, 0);
     rig.run(200);
     for (to, unaware) in [(2, false), (3, true), (1, true)] {
-        rig.cluster.elect("t", 0, to, None, unaware);
-        rig.cluster.gossip(to);
-        rig.write(0, 2, 10, &Head::PLAIN);
+        rig.cluster.elect(&named(0), to, None, unaware);
+        rig.cluster.broker.gossip(to);
+        rig.write(0, 2, 10);
         rig.run(500);
-        rig.cluster.gossip_all();
+        rig.cluster.broker.gossip_all();
         rig.run(2_000);
     }
     let all: Vec<(i32, i64)> = (0..8).map(|offset| (0, offset)).collect();
@@ -265,7 +269,7 @@ fn what_is_buffered_is_bounded() {
         FetchSettings { max_bytes: 10_000, partition_max_bytes: 5_000, buffered_bytes_max: 20_000, ..settings() };
     let mut rig = Rig::new(bounds, 3);
     for number in 0..3 {
-        (0..100).for_each(|_| rig.write(number, 1, 1_000, &Head::PLAIN));
+        (0..100).for_each(|_| rig.write(number, 1, 1_000));
         rig.start(number, 0);
     }
     let until = rig.net.micros() + 3_000_000;
@@ -283,23 +287,26 @@ fn what_is_buffered_is_bounded() {
 #[test]
 fn next_fetch_is_under_way_before_anything_is_handed_on() {
     let mut rig = Rig::new(settings(), 1);
-    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.write(0, 1, 10);
     rig.start(0, 0);
     while rig.fetcher.buffered_bytes() == 0 {
         rig.step();
     }
-    let before = rig.cluster.fetches;
+    let before = rig.cluster.manners.fetches;
     for _ in 0..10 {
         rig.net.pass(rig.net.micros() + 1_000);
         rig.net.step(&mut rig.brokers, &mut rig.cluster, &mut rig.random);
     }
-    assert_eq!((rig.cluster.fetches.full, rig.cluster.fetches.incremental), (before.full, before.incremental + 1));
+    assert_eq!(
+        (rig.cluster.manners.fetches.full, rig.cluster.manners.fetches.incremental),
+        (before.full, before.incremental + 1)
+    );
 }
 
 #[test]
 fn more_is_on_its_way_while_it_is_there_and_was_asked_for() {
     let mut rig = Rig::new(FetchSettings { partition_max_bytes: 500, ..settings() }, 2);
-    (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
+    (0..20).for_each(|_| rig.write(0, 1, 400));
     rig.start(0, 0);
     // Nobody has said anything yet.
     assert!(!rig.has_more());
@@ -314,7 +321,7 @@ fn more_is_on_its_way_while_it_is_there_and_was_asked_for() {
     assert_eq!(rig.position(0), 20);
     assert!(!rig.has_more());
     // What is there of a partition that is not read is not on its way.
-    (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
+    (0..20).for_each(|_| rig.write(0, 1, 400));
     while rig.position(0) < 25 {
         rig.run(1);
     }
@@ -332,7 +339,7 @@ fn more_is_on_its_way_while_it_is_there_and_was_asked_for() {
 #[test]
 fn nothing_is_on_its_way_that_was_not_asked_for_or_does_not_come() {
     let mut rig = Rig::new(FetchSettings { max_wait: Duration::from_secs(1), ..settings() }, 2);
-    rig.write(0, 20, 10, &Head::PLAIN);
+    rig.write(0, 20, 10);
     rig.start(0, 0);
     rig.start(1, 0);
     rig.run(100);
@@ -346,7 +353,7 @@ fn nothing_is_on_its_way_that_was_not_asked_for_or_does_not_come() {
     rig.run(2_000);
     assert_eq!((rig.position(0), rig.has_more()), (20, false));
     let mut rig = Rig::new(FetchSettings { partition_max_bytes: 500, ..settings() }, 1);
-    (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
+    (0..20).for_each(|_| rig.write(0, 1, 400));
     rig.start(0, 0);
     while rig.position(0) == 0 {
         rig.run(1);
@@ -359,13 +366,13 @@ fn nothing_is_on_its_way_that_was_not_asked_for_or_does_not_come() {
 #[test]
 fn nothing_is_on_its_way_from_a_leader_that_refuses() {
     let mut rig = Rig::new(FetchSettings { partition_max_bytes: 500, ..settings() }, 1);
-    (0..20).for_each(|_| rig.write(0, 1, 400, &Head::PLAIN));
+    (0..20).for_each(|_| rig.write(0, 1, 400));
     rig.start(0, 0);
     while rig.position(0) == 0 {
         rig.run(1);
     }
     assert!(rig.has_more());
-    rig.cluster.prefers = 2;
+    rig.cluster.manners.prefers = 2;
     while rig.fetcher.refused(&partition(0)).is_none() && rig.position(0) < 20 {
         rig.run(1);
     }
@@ -376,26 +383,26 @@ fn nothing_is_on_its_way_from_a_leader_that_refuses() {
 fn session_goes_on_and_is_opened_anew_when_it_is_lost() {
     let mut rig = Rig::new(settings(), 3);
     for number in 0..3 {
-        rig.write(number, 1, 10, &Head::PLAIN);
+        rig.write(number, 1, 10);
         rig.start(number, 0);
     }
     rig.run(500);
-    let fetches = rig.cluster.fetches;
+    let fetches = rig.cluster.manners.fetches;
     assert_eq!((fetches.full, fetches.alone), (1, 0));
     // Those that have changed: by then, each partition was named twice.
     assert!(fetches.incremental > 10 && fetches.named <= 9, "{fetches:?}");
-    rig.cluster.node(1).sessions.clear();
-    rig.write(0, 1, 10, &Head::PLAIN);
+    rig.cluster.manners.sessions(1).clear();
+    rig.write(0, 1, 10);
     rig.run(500);
-    assert_eq!(rig.cluster.fetches.full, 2);
+    assert_eq!(rig.cluster.manners.fetches.full, 2);
     assert_eq!(rig.offsets.len(), 4);
     // Without any session.
-    rig.cluster.node(1).sessions.max = 0;
-    rig.cluster.node(1).sessions.clear();
-    (0..5).for_each(|_| rig.write(0, 1, 10, &Head::PLAIN));
+    rig.cluster.manners.sessions_max = 0;
+    rig.cluster.manners.sessions(1).clear();
+    (0..5).for_each(|_| rig.write(0, 1, 10));
     rig.run(500);
     assert_eq!(rig.offsets.len(), 9);
-    assert!(rig.cluster.fetches.full > 10);
+    assert!(rig.cluster.manners.fetches.full > 10);
 }
 
 /// Has no room, or never enough.
@@ -409,10 +416,9 @@ impl Unpack for Tight {
 
 #[test]
 fn batch_waits_for_room_to_be_unpacked_and_is_trouble_if_there_never_is() {
-    let head = Head { packing: Packing::Gzip, ..Head::PLAIN };
     let mut rig = Rig::new(settings(), 1);
-    rig.write(0, 1, 10, &Head::PLAIN);
-    rig.write(0, 2, 1_000, &head);
+    rig.write(0, 1, 10);
+    rig.write_packed(0, 2, 1_000, Packing::Gzip);
     rig.start(0, 0);
     for _ in 0..1_000 {
         rig.step();
@@ -421,7 +427,7 @@ fn batch_waits_for_room_to_be_unpacked_and_is_trouble_if_there_never_is() {
     assert_eq!((&rig.offsets[..], rig.position(0)), (&[(0, 0)][..], 1));
     rig.take(&mut Tight(None));
     assert_eq!(rig.offsets, [(0, 0), (0, 1), (0, 2)]);
-    rig.write(0, 2, 1_000, &head);
+    rig.write_packed(0, 2, 1_000, Packing::Gzip);
     for _ in 0..1_000 {
         rig.step();
         rig.take(&mut Tight(Some(Rejected::TooLarge)));

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::batch::{Head, Packing, Rec};
 use super::cluster::Cluster;
 use super::judge::Judge;
+use super::kafka::{Packing, Record};
 use super::random::Random;
+use super::speech::batches::record;
+use super::theirs;
 use crate::record::TopicPartition;
 
 /// Producers of transactions.
@@ -46,9 +48,9 @@ impl Writers {
                 }
             }
             _ => {
-                let log = &mut cluster.partition(&partition.topic, partition.partition).log;
+                let log = cluster.log(&theirs(partition));
                 let to = self.random.within(log.high(), log.end());
-                let seam = log.batches().iter().map(|batch| batch.last + 1).filter(|end| *end <= to).max();
+                let seam = log.batch_ends().filter(|end| *end <= to).max();
                 log.replicate(seam.unwrap_or(0));
             }
         }
@@ -56,21 +58,17 @@ impl Writers {
 
     fn append(&mut self, cluster: &mut Cluster, judge: &mut Judge, to: &TopicPartition, producer: Option<i64>) {
         let packing = *self.random.pick(&[Packing::None, Packing::None, Packing::Gzip, Packing::Lz4]);
-        let head = match producer {
-            None => Head { packing, ..Head::PLAIN },
-            Some(producer) => Head { producer, producer_epoch: 0, sequence: 0, transactional: true, packing },
-        };
-        let at = cluster.partition(&to.topic, to.partition);
-        let (epoch, base) = (at.epoch, at.log.end());
+        let log = cluster.log(&theirs(to));
+        let (epoch, base) = (log.epoch(), log.end());
         let count = self.random.within(1, 6);
         let large = self.random.once_in(30);
-        let records: Vec<Rec> = (base..base + count)
+        let records: Vec<Record> = (base..base + count)
             .map(|offset| {
                 let size = if large { 4_000 } else { self.random.below(200) };
-                judge.bear(to, offset, producer, epoch, size)
+                record(&judge.bear(to, offset, producer, epoch, size))
             })
             .collect();
-        at.log.write(epoch, &head, records);
+        log.append_batch(producer, packing, records);
         if let Some(producer) = producer {
             let touched = self.open.entry(producer).or_default();
             if !touched.contains(to) {
@@ -95,8 +93,7 @@ impl Writers {
     fn mark(&mut self, cluster: &mut Cluster, judge: &mut Judge, key: (i64, TopicPartition)) {
         let Some(commits) = self.ending.remove(&key) else { return };
         let (producer, partition) = key;
-        let at = cluster.partition(&partition.topic, partition.partition);
-        at.log.mark(at.epoch, producer, 0, commits, 1);
+        cluster.log(&theirs(&partition)).append_marker(producer, 0, commits, false).expect("nobody is fenced");
         judge.end(&partition, producer, commits);
     }
 
@@ -114,23 +111,22 @@ impl Writers {
     /// An unclean election, or a clean one that loses what followers have not fetched: at a point where no transaction
     /// is open, since what becomes of the rest of one is the coordinator's affair.
     pub fn cut(&mut self, cluster: &mut Cluster, judge: &mut Judge, partition: &TopicPartition) {
-        let log = &cluster.partition(&partition.topic, partition.partition).log;
-        let seams = log.seams();
+        let log = cluster.log(&theirs(partition));
+        let (seams, epoch) = (log.seams(), log.epoch());
         // Mostly near the end.
         let back = self.random.below(seams.len().min(6));
-        let at = seams[seams.len() - 1 - back];
+        let end = seams[seams.len() - 1 - back];
         let (to, unaware) = (self.random.within(1, 3) as i32, self.random.once_in(2));
-        let epoch = cluster.partition(&partition.topic, partition.partition).epoch;
-        cluster.elect(&partition.topic, partition.partition, to, Some(at), unaware);
-        judge.cut(partition, at, epoch);
+        cluster.elect(&theirs(partition), to, Some(end), unaware);
+        judge.cut(partition, end, epoch);
     }
 
     /// The cleaner removes some committed records, and all that is of aborted transactions.
     pub fn compact(&mut self, cluster: &mut Cluster, partition: &TopicPartition) {
-        let log = &mut cluster.partition(&partition.topic, partition.partition).log;
+        let log = cluster.log(&theirs(partition));
         let dirty_end = self.random.within(log.start(), log.end());
         let (mut one, mut other) = (self.random.clone(), Random::new(self.random.number()));
         let share = 1 + one.below(4);
-        log.compact(dirty_end, |_| !one.once_in(share), |_| other.once_in(2));
+        log.thin(dirty_end, || !one.once_in(share), || other.once_in(2));
     }
 }

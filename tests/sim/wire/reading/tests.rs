@@ -1,8 +1,7 @@
 //! Seeds of the fetcher, and the mistakes that they have to see.
 
-use super::super::batch::{Head, Rec};
 use super::super::client::mistakes::{Mistake, switch_on};
-use super::super::log::Log;
+use super::super::kafka::{Log, Packing, Record};
 use super::super::{MISTAKE_SEEDS, seeds};
 use super::*;
 
@@ -74,14 +73,15 @@ fn every_mistake_is_seen() {
 /// What the judge goes by where a loss was not noticed.
 #[test]
 fn leaders_tell_of_a_loss_unless_what_tells_of_it_is_gone() {
-    let write = |log: &mut Log, epoch, count| {
-        let record = |_| Rec { offset: 0, timestamp: 0, key: None, value: None, headers: Vec::new() };
-        log.write(epoch, &Head::PLAIN, (0..count).map(record).collect());
+    let write = |log: &mut Log, count| log.append_batch(None, Packing::None, vec![Record::default(); count]);
+    let empty = || {
+        let mut log = Log::default();
+        log.lags = true;
+        log
     };
-    let mut log = Log::default();
-    log.begin_epoch(0);
-    write(&mut log, 0, 5);
-    write(&mut log, 0, 5);
+    let mut log = empty();
+    write(&mut log, 5);
+    write(&mut log, 5);
     log.truncate(5);
     log.begin_epoch(1);
     assert!(!log.could_hide(0, 10, 1));
@@ -89,9 +89,9 @@ fn leaders_tell_of_a_loss_unless_what_tells_of_it_is_gone() {
     log.forget_unused_epochs();
     log.begin_epoch(2);
     assert!(!log.could_hide(0, 10, 1));
-    write(&mut log, 2, 7);
+    write(&mut log, 7);
     log.replicate(12);
-    log.compact(12, |_| false, |_| false);
+    log.thin(12, || false, || false);
     log.forget_unused_epochs();
     log.begin_epoch(3);
     assert!(log.could_hide(0, 10, 1) && log.could_hide(0, 12, 3));
@@ -101,14 +101,13 @@ fn leaders_tell_of_a_loss_unless_what_tells_of_it_is_gone() {
     log.begin_epoch(4);
     assert!(!log.could_hide(0, 10, 4) && log.could_hide(0, 10, 3));
     // Deleting what tells of it does the same as cleaning.
-    let mut log = Log::default();
-    log.begin_epoch(0);
-    write(&mut log, 0, 4);
+    let mut log = empty();
+    write(&mut log, 4);
     log.truncate(0);
     log.begin_epoch(1);
-    write(&mut log, 1, 4);
+    write(&mut log, 4);
     log.replicate(4);
     assert!(!log.could_hide(0, 4, 1));
-    log.delete_before(4);
+    log.delete_before(4).unwrap();
     assert!(log.could_hide(0, 4, 1));
 }

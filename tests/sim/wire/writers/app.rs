@@ -7,7 +7,6 @@ use super::super::client::brokers::{Address, Brokers, Settings};
 use super::super::client::writer::{
     Group, NewRecord, Offset, Ticket, WriteError, WriteErrorKind, WriteSettings, Writer,
 };
-use super::super::producing::POISON;
 use super::super::random::Random;
 use crate::record::{HeaderBuf, TopicPartition};
 
@@ -266,7 +265,8 @@ impl App {
         }
         let record = NewRecord {
             timestamp: 1_000,
-            key: Some(if is_poison { POISON } else { b"key" }),
+            // No compacted topic takes one without.
+            key: (!is_poison).then_some(b"key"),
             value: Some(&value),
             headers: headers.as_headers(),
         };

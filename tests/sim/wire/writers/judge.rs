@@ -17,19 +17,16 @@ struct Found {
 /// All records of all logs, in order, and whether their transaction was committed, by the markers alone.
 fn found(world: &World) -> Vec<Found> {
     let mut all = Vec::new();
-    for (name, topic) in &world.cluster.topics {
-        for (number, partition) in (0..).zip(&topic.partitions) {
-            for batch in partition.log.batches().iter().filter(|batch| batch.marker.is_none()) {
-                let is_committed = partition.log.is_aborted(batch) == Some(false);
-                all.extend(batch.records.iter().map(|record| Found {
-                    topic: name.clone(),
-                    partition: number,
-                    offset: record.offset,
-                    value: record.value.clone().unwrap_or_default(),
-                    is_committed,
-                }));
-            }
-        }
+    let broker = &world.cluster.broker;
+    for partition in broker.nodes.partitions() {
+        let log = broker.topics.log(&partition).expect("it is there");
+        all.extend(log.fates().into_iter().map(|(offset, record, is_committed)| Found {
+            topic: partition.topic.to_string(),
+            partition: partition.number,
+            offset,
+            value: record.value.as_deref().unwrap_or_default().to_vec(),
+            is_committed: is_committed == Some(true),
+        }));
     }
     all
 }
@@ -138,20 +135,17 @@ fn numbers(value: &[u8]) -> Option<(u64, u64, u64)> {
 /// The group's offsets were committed with the transactions that carried them, once, in order, and in the generation of
 /// their member.
 fn offsets(world: &World, fates: &BTreeMap<String, Option<bool>>) -> Result<(), String> {
-    let history =
-        world.cluster.transactions.groups.get(GROUP).map(|group| group.history.as_slice()).unwrap_or_default();
+    let history: Vec<_> = world.cluster.broker.groups.decided(GROUP).collect();
     let mut last: BTreeMap<usize, usize> = BTreeMap::new();
-    for one in history {
+    for (one, taken_in) in &history {
         let txs =
             || world.apps.iter().flat_map(|app| app.txs.iter().enumerate().map(move |(place, tx)| (app, place, tx)));
         let Some((app, place, tx)) = txs().find(|(_, _, tx)| tx.token == one.metadata) else {
             return Err(format!("foreign offsets: {}", one.metadata));
         };
-        if one.taken_in != tx.generation {
-            return Err(format!(
-                "{}: offsets of generation {} were taken in {}",
-                tx.token, tx.generation, one.taken_in
-            ));
+        if *taken_in != tx.generation {
+            let generation = tx.generation;
+            return Err(format!("{}: offsets of generation {generation} were taken in {taken_in}", tx.token));
         }
         if tx.verdict == Verdict::Aborted || fates.get(&tx.token) == Some(&Some(false)) {
             return Err(format!("{}: not committed ({}), but its offsets are", tx.token, tx.why));
@@ -160,7 +154,7 @@ fn offsets(world: &World, fates: &BTreeMap<String, Option<bool>>) -> Result<(), 
             return Err(format!("{}: its offsets were committed again, or late", tx.token));
         }
     }
-    let with: BTreeSet<&str> = history.iter().map(|one| one.metadata.as_str()).collect();
+    let with: BTreeSet<&str> = history.iter().map(|(one, _)| one.metadata.as_str()).collect();
     for tx in world.apps.iter().flat_map(|app| &app.txs).filter(|tx| tx.has_offsets) {
         let is_committed = tx.verdict == Verdict::Committed || fates.get(&tx.token) == Some(&Some(true));
         if is_committed && !with.contains(tx.token.as_str()) {
@@ -172,14 +166,13 @@ fn offsets(world: &World, fates: &BTreeMap<String, Option<bool>>) -> Result<(), 
 
 /// Nothing is open once all is over; brokers that verify nothing may be left with a late copy.
 fn hanging(world: &World) -> Result<(), String> {
-    if world.cluster.transactions.coordinator.is_busy() {
+    let broker = &world.cluster.broker;
+    if broker.coordinator.is_busy() {
         return Err("a transaction is open at its coordinator, once all is over".to_owned());
     }
-    for (name, topic) in world.cluster.topics.iter().filter(|_| world.profile.verifies) {
-        for (number, partition) in topic.partitions.iter().enumerate() {
-            if !partition.log.open().is_empty() {
-                return Err(format!("{name}:{number}: a transaction hangs"));
-            }
+    for partition in broker.nodes.partitions().into_iter().filter(|_| world.profile.verifies) {
+        if broker.topics.log(&partition).is_some_and(|log| log.open().next().is_some()) {
+            return Err(format!("{partition:?}: a transaction hangs"));
         }
     }
     Ok(())

@@ -13,9 +13,9 @@ use self::app::{App, Fate, GROUP};
 pub use self::profile::{Profile, Tally};
 use super::client::brokers::Settings;
 use super::cluster::Cluster;
+use super::kafka::{Partition, Seat, Subscription};
 use super::links::{Links, Weather};
 use super::random::Random;
-use super::transactions::{Group, Seat};
 
 pub mod app;
 pub mod judge;
@@ -51,20 +51,14 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, profile: Profile, base: Instant) -> Self {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.create("out", 3);
-        cluster.create("log", 2);
-        let transactions = &mut cluster.transactions;
-        transactions.coordinator.is_v2 = profile.is_v2;
-        transactions.coordinator.epoch_max = profile.epoch_max;
-        transactions.verifies = profile.verifies;
-        transactions.says_abortable = profile.says_abortable;
-        transactions.message_bytes_max = profile.message_bytes_max;
-        transactions.moody_once_in = profile.moody_once_in;
-        transactions.seats = [(1, 0), (2, 0)];
-        let mut group = Group { generation: 1, ..Group::default() };
-        group.members.insert("member-0".to_owned());
-        transactions.groups.insert(GROUP.to_owned(), group);
+        let mut cluster = Cluster::new(3, profile.protocol(), seed);
+        cluster.create("out", 3, true);
+        cluster.create("log", 2, true);
+        cluster.broker.coordinator.set_epoch_max(profile.epoch_max);
+        cluster.broker.coordinator.verifies = profile.verifies;
+        cluster.broker.nodes.seats = [(1, 0), (2, 0)];
+        cluster.manners.says_abortable = Some(profile.says_abortable);
+        cluster.manners.moody_once_in = profile.moody_once_in;
         let weather = Weather {
             delay_max: 2 * MS,
             late_max: profile.late_max,
@@ -95,8 +89,31 @@ impl World {
             ids: 0,
             seen: None,
         };
-        world.start(("member-0".to_owned(), 1), "id-0");
+        world.take_messages(world.profile.message_bytes_max);
+        let membership = world.join();
+        world.start(membership, "id-0");
         world
+    }
+
+    /// How large a batch may be from now on.
+    fn take_messages(&mut self, bytes_max: usize) {
+        let topics = &mut self.cluster.broker.topics;
+        ["out", "log"]
+            .iter()
+            .filter_map(|name| topics.get_mut(name).map(|topic| topic.settings.message_bytes_max = bytes_max))
+            .count();
+    }
+
+    /// A new member of the group, alone in it.
+    fn join(&mut self) -> (String, i32) {
+        let (groups, group) = (&mut self.cluster.broker.groups, GROUP.into());
+        let times = (u64::MAX / 2, SECOND);
+        let asked = groups.join(self.now, (&group, ""), Subscription::default(), times);
+        let (_, member) = asked.expect_err("it is given an id first");
+        groups.join(self.now, (&group, &*member), Subscription::default(), times).expect("with that id it may");
+        let joined = groups.take_joined(GROUP, &member).expect("nobody else is there").expect("nobody else is there");
+        groups.sync(self.now, (GROUP, &*member), joined.generation, Some(Vec::new())).expect("it leads");
+        (member.to_string(), joined.generation)
     }
 
     fn time(&self) -> Instant {
@@ -154,10 +171,17 @@ impl World {
         // Late copies arrive, what is open times out, markers are written.
         self.run_until(self.now + 5 * SECOND + self.profile.transaction_timeout.as_micros() as u64 * 2, |_| false);
         for _ in 0..10_000 {
-            if !self.cluster.write_marker(0, 2_000) {
+            if !self.write_marker(0) {
                 break;
             }
         }
+    }
+
+    /// Writes one of the markers that wait, if there is a leader to write it to. Whether one was written.
+    fn write_marker(&mut self, pick: usize) -> bool {
+        let broker = &mut self.cluster.broker;
+        let markers = broker.markers();
+        markers.get(pick % markers.len().max(1)).is_some_and(|marker| broker.write_marker(marker))
     }
 
     /// How many commits the last app was told of.
@@ -170,13 +194,13 @@ impl World {
         self.profile.moves = 0;
         self.profile.freezes = 0;
         self.profile.deaths = 0;
-        self.cluster.transactions.moody_once_in = 0;
+        self.cluster.manners.moody_once_in = 0;
         self.links.weather.refuse_once_in = 0;
         self.links.weather.throttles_once_in = 0;
-        self.cluster.nodes.values_mut().for_each(|node| node.is_up = true);
+        self.cluster.wake_all();
         self.wakes.clear();
-        self.cluster.gossip_all();
-        self.cluster.transactions.message_bytes_max = 1 << 20;
+        self.cluster.broker.gossip_all();
+        self.take_messages(1 << 20);
         for app in &mut self.apps {
             app.poisons = false;
             app.failures = 0;
@@ -251,7 +275,7 @@ impl World {
 
     fn chaos(&mut self) {
         while self.next_scan <= self.now {
-            self.cluster.transactions.coordinator.abort_timed_out(self.now);
+            self.cluster.broker.coordinator.abort_timed_out(self.now);
             self.next_scan = self.now + 50 * MS;
         }
         let now = self.now;
@@ -261,7 +285,7 @@ impl World {
             }
         }
         for (node, _) in self.wakes.extract_if(.., |(_, at)| *at <= now) {
-            self.cluster.node(node).is_up = true;
+            self.cluster.broker.nodes.node(node).is_up = true;
         }
         if now < self.next_chaos {
             return;
@@ -269,7 +293,7 @@ impl World {
         self.next_chaos = now + 1 + self.random.number() % (4 * MS);
         if self.random.once_in(2) {
             let pick = self.random.below(1_000);
-            self.cluster.write_marker(pick, 2_000);
+            self.write_marker(pick);
         }
         let hits = |random: &mut Random, once_in: usize| once_in > 0 && random.once_in(once_in);
         if hits(&mut self.random, self.profile.cuts) {
@@ -298,21 +322,21 @@ impl World {
         let node = 1 + self.random.below(3) as i32;
         match self.random.below(6) {
             0 | 1 => {
-                let partitions = self.cluster.partitions();
-                let (topic, number) = self.random.pick(&partitions).clone();
-                let log = &self.cluster.partition(&topic, number).log;
+                let partitions = self.cluster.broker.nodes.partitions();
+                let partition: &Partition = self.random.pick(&partitions);
+                let log = self.cluster.log(partition);
                 let cut = (log.high() < log.end() && self.random.once_in(2)).then_some(log.high());
                 let unaware = self.random.once_in(2);
-                self.cluster.elect(&topic, number, node, cut, unaware);
+                self.cluster.elect(partition, node, cut, unaware);
             }
-            2 => self.cluster.gossip(node),
+            2 => self.cluster.broker.gossip(node),
             3 | 4 => {
                 let seat = if self.random.once_in(2) { Seat::Transactions } else { Seat::Groups };
                 let until = self.now + self.random.number() % (30 * MS);
-                self.cluster.transactions.move_seat(seat, node, until);
+                self.cluster.broker.nodes.seats[seat as usize] = (node, until);
             }
             _ => {
-                self.cluster.node(node).is_up = false;
+                self.cluster.broker.nodes.node(node).is_up = false;
                 self.links.cut_node(node, self.now);
                 self.wakes.push((node, self.now + self.random.number() % SECOND));
             }
@@ -338,14 +362,10 @@ impl World {
         let Some(app) = self.apps.get_mut(number) else { return };
         app.is_superseded = true;
         let old = app.member.clone();
-        let group = self.cluster.transactions.groups.entry(GROUP.to_owned()).or_default();
-        group.members.remove(&old);
-        group.generation += 1;
-        let member = format!("member-{}", group.generation);
-        group.members.insert(member.clone());
-        let generation = group.generation;
+        self.cluster.broker.groups.leave(self.now, GROUP, &old).expect("it is the group's only member");
+        let membership = self.join();
         let id = self.next_id();
-        self.start((member, generation), &id);
+        self.start(membership, &id);
     }
 
     fn kill(&mut self) {
@@ -366,7 +386,7 @@ impl World {
     pub fn tally(&self) -> Tally {
         let verdicts =
             |wanted: app::Verdict| self.apps.iter().flat_map(|app| &app.txs).filter(|tx| tx.verdict == wanted).count();
-        let code = |code: i16| self.cluster.transactions.codes.get(&code).copied().unwrap_or(0);
+        let code = |code: i16| self.cluster.manners.codes.get(&code).copied().unwrap_or(0);
         Tally {
             committed: verdicts(app::Verdict::Committed),
             aborted: verdicts(app::Verdict::Aborted),
@@ -375,7 +395,7 @@ impl World {
             writers: self.apps.len(),
             cuts: self.links.cuts,
             late: self.links.late,
-            timed_out: self.cluster.transactions.coordinator.timed_out,
+            timed_out: self.cluster.broker.coordinator.timed_out,
             zombies: self.zombies,
             duplicates_refused: code(46),
             splits: code(10),

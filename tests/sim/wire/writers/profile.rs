@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::client::records::Codec;
 use super::super::client::writer::{Transactions, WriteSettings};
+use super::super::kafka::Protocol;
 use super::super::random::Random;
 use super::{MS, SECOND};
 
@@ -37,6 +38,11 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The version of transactions that brokers speak.
+    pub fn protocol(&self) -> Protocol {
+        if self.is_v2 { Protocol::V2 } else { Protocol::V1 }
+    }
+
     /// A profile drawn from a seed.
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed.wrapping_mul(31));
@@ -76,7 +82,7 @@ impl Profile {
             message_bytes_max: *random.pick(&[220, 600, 1 << 20, 1 << 20]),
             trouble: SECOND * (1 + random.below(4) as u64),
             transaction_timeout: write.transaction_timeout,
-            epoch_max: if random.once_in(3) { 4 } else { i16::MAX - 1 },
+            epoch_max: if random.once_in(3) { 4 } else { i16::MAX - 2 },
             // Without verification Kafka itself lets late copies into a later transaction of the same producer.
             same_id: verifies && random.once_in(2),
             late_max: *random.pick(&[30 * MS, 300 * MS, 3 * SECOND]),

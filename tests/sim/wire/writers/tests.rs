@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::super::client::mistakes::{Mistake, switch_on};
 use super::super::client::writer::{Transactions, WriteSettings};
-use super::super::transactions::Seat;
 use super::super::{MISTAKE_SEEDS, seeds};
 use super::{Profile, SECOND, Tally, World, run};
 
@@ -51,23 +50,22 @@ fn coordinator_that_is_gone_is_looked_for_elsewhere() {
         let mut world = World::new(moment, Profile::draw(moment), base());
         world.calm();
         world.run_until(SECOND + moment * 777, |world| world.committed() > 30);
-        let seats = [Seat::Transactions, Seat::Groups];
         if is_named {
-            seats.iter().for_each(|seat| world.cluster.transactions.move_seat(*seat, GONE, world.now));
+            world.cluster.broker.nodes.seats = [(GONE, 0); 2];
             world.run_until(world.now + SECOND, |_| false);
         }
-        for (topic, number) in world.cluster.partitions() {
-            world.cluster.elect(&topic, number, 3, None, false);
+        for partition in world.cluster.broker.nodes.partitions() {
+            world.cluster.elect(&partition, 3, None, false);
         }
-        world.cluster.node(GONE).is_up = false;
+        world.cluster.broker.nodes.node(GONE).is_up = false;
         world.links.cut_node(GONE, world.now);
-        [1, 3].into_iter().for_each(|node| world.cluster.gossip(node));
+        [1, 3].into_iter().for_each(|node| world.cluster.broker.gossip(node));
         if is_named {
             world.run_until(world.now + 3 * SECOND, |_| false);
         }
-        world.cluster.node(GONE).is_given_up = true;
+        world.cluster.broker.nodes.node(GONE).is_given_up = true;
         world.run_until(world.now + u64::from(is_named) * 3 * SECOND, |_| false);
-        seats.iter().for_each(|seat| world.cluster.transactions.move_seat(*seat, 3, world.now));
+        world.cluster.broker.nodes.seats = [(3, 0); 2];
         let before = world.committed();
         world.run_until(world.now + 40 * SECOND, |world| world.committed() > before + 3);
         let what = format!("seed {moment}, named: {is_named}: {before}, then {}", world.committed());

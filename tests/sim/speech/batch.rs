@@ -4,6 +4,8 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use super::super::kafka::Packing;
+
 /// Bytes of a batch's head.
 pub const HEAD: usize = 61;
 
@@ -17,15 +19,7 @@ pub struct Rec {
     pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
-/// How a batch's records are compressed (attributes, bits 0 to 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
-    None,
-    Gzip,
-    Lz4,
-}
-
-/// A batch as a broker keeps it.
+/// A batch as a broker sends it.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub base: i64,
@@ -169,17 +163,6 @@ impl Batch {
         Self::build(&head, at, at, epoch, vec![record], Some(commit))
     }
 
-    /// Its head.
-    pub fn head(&self) -> Head {
-        Head {
-            producer: self.producer,
-            producer_epoch: self.producer_epoch,
-            sequence: self.sequence,
-            transactional: self.transactional,
-            packing: self.packing,
-        }
-    }
-
     /// A batch as a producer sent it, whole and undamaged; `None` for anything else (CORRUPT_MESSAGE).
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize, len: usize| -> Option<i64> {
@@ -226,17 +209,6 @@ impl Batch {
             bytes: bytes.into(),
         })
     }
-
-    /// The same batch at its place in the log: neither field is part of what the checksum covers.
-    pub fn placed(&self, base: i64, epoch: i32) -> Self {
-        let mut bytes = self.bytes.to_vec();
-        bytes[..8].copy_from_slice(&base.to_be_bytes());
-        bytes[12..16].copy_from_slice(&epoch.to_be_bytes());
-        let moved = |record: &Rec| Rec { offset: record.offset - self.base + base, ..record.clone() };
-        let records = self.records.iter().map(moved).collect();
-        let last = self.last - self.base + base;
-        Self { base, last, epoch, records, bytes: bytes.into(), ..self.clone() }
-    }
 }
 
 /// What is left to decode.
@@ -282,6 +254,7 @@ impl Bytes<'_> {
     }
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -300,9 +273,6 @@ mod tests {
             let parsed = Batch::parse(&built.bytes).unwrap();
             assert_eq!((parsed.base, parsed.last, parsed.epoch), (5, 9, 4));
             assert_eq!(parsed.records, built.records);
-            let placed = parsed.placed(105, 6);
-            let again = Batch::parse(&placed.bytes).unwrap();
-            assert_eq!((again.base, again.last, again.epoch, again.records[2].offset), (105, 109, 6, 108));
             let mut damaged = built.bytes.to_vec();
             damaged[40] ^= 1;
             assert!(Batch::parse(&damaged).is_none());

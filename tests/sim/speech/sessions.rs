@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::kafka::Partition;
 use super::fetching::{Asked, Found};
 
 pub const FETCH_SESSION_ID_NOT_FOUND: i16 = 70;
@@ -48,17 +49,12 @@ fn next_epoch(epoch: i32) -> i32 {
 }
 
 impl Sessions {
-    /// None yet, and at most `max` of them.
-    pub fn new(max: usize) -> Self {
-        Self { max, ..Self::default() }
-    }
-
     /// Begins a request: its context, and what is to be read.
     pub fn begin(
         &mut self,
         (id, epoch): (i32, i32),
         asked: Vec<Asked>,
-        forgotten: &[(String, i32)],
+        forgotten: &[Partition],
     ) -> (Context, Vec<Asked>) {
         if epoch == 0 || epoch == -1 {
             self.sessions.remove(&id);
@@ -71,14 +67,12 @@ impl Sessions {
             return (Context::Refused { code: INVALID_FETCH_SESSION_EPOCH, id: 0 }, Vec::new());
         }
         for new in asked {
-            match session.partitions.iter_mut().find(|cached| cached.asked.is_same(&new)) {
+            match session.partitions.iter_mut().find(|cached| cached.asked.partition == new.partition) {
                 Some(cached) => cached.asked = new,
                 None => session.partitions.push(Cached { asked: new, high: -1, start: -1 }),
             }
         }
-        session.partitions.retain(|cached| {
-            !forgotten.iter().any(|(topic, number)| *topic == cached.asked.topic && *number == cached.asked.partition)
-        });
+        session.partitions.retain(|cached| !forgotten.contains(&cached.asked.partition));
         if session.partitions.is_empty() {
             self.sessions.remove(&id);
             return (Context::Sessionless, Vec::new());
@@ -101,7 +95,7 @@ impl Sessions {
                 let both = asked.iter().zip(&found);
                 let cached = |(asked, found): (&Asked, &Found)| Cached {
                     asked: asked.clone(),
-                    high: if found.code == 0 { found.high } else { -1 },
+                    high: if found.code.is_none() { found.high } else { -1 },
                     start: found.start,
                 };
                 let session = Session { epoch: next_epoch(0), partitions: both.map(cached).collect() };
@@ -130,12 +124,12 @@ impl Session {
         let mut told = Vec::new();
         let mut moved = Vec::new();
         for one in found {
-            let same = |cached: &Cached| cached.asked.topic == one.topic && cached.asked.partition == one.partition;
+            let same = |cached: &Cached| cached.asked.partition == one.partition;
             let Some(index) = self.partitions.iter().position(same) else { continue };
             let cached = &mut self.partitions[index];
             let has_records = !one.bytes.is_empty();
-            let is_told = has_records || cached.high != one.high || cached.start != one.start || one.code != 0;
-            (cached.high, cached.start) = (if one.code == 0 { one.high } else { -1 }, one.start);
+            let is_told = has_records || cached.high != one.high || cached.start != one.start || one.code.is_some();
+            (cached.high, cached.start) = (if one.code.is_none() { one.high } else { -1 }, one.start);
             if has_records {
                 moved.push(self.partitions.remove(index));
             }
