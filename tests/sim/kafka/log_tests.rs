@@ -157,3 +157,30 @@ fn tombstones_stay_for_the_delete_retention() {
     assert!(offsets(&log).is_empty());
     assert_eq!(keys(&log, 0, Isolation::Committed).1, 2, "offsets without records are passed");
 }
+
+/// `DeleteRecords` may move the start into a batch, which stays whole, and is lost as a whole.
+#[test]
+fn batch_stays_whole() {
+    let batch = || vec![record("a", Some("v")), record("b", Some("v"))];
+    let mut log = Log::default();
+    log.append_batch(None, Packing::None, batch());
+    log.append_batch(Some(1), Packing::None, batch());
+    log.delete_before(3).unwrap();
+    let first = |log: &Log| log.entries(3).next().map(|stored| stored.offset);
+    assert_eq!((log.start(), first(&log)), (3, Some(2)));
+    log.truncate(3);
+    assert_eq!((log.end(), first(&log), log.open().count()), (3, None, 0));
+}
+
+/// `UnifiedLog.fetchLastStableOffsetMetadata`: a transaction is stable once followers have its marker.
+#[test]
+fn marker_counts_once_it_is_replicated() {
+    let mut log = Log::default();
+    log.lags = true;
+    write(&mut log, 1, 0, 0, &["a"]).unwrap();
+    log.append_marker(1, 0, true, false).unwrap();
+    log.replicate(1);
+    assert_eq!((log.high(), log.stable_end(), log.end()), (1, 0, 2));
+    log.replicate(2);
+    assert_eq!((log.high(), log.stable_end()), (2, 2));
+}

@@ -129,7 +129,7 @@ impl Reading {
             self.step()?;
         }
         for partition in &self.partitions {
-            let log = self.cluster.log(&theirs(&partition));
+            let log = self.cluster.log(&theirs(partition));
             self.judge.close(partition, log)?;
         }
         (self.met.cuts, self.met.unnoticed) = (self.net.links.cuts, self.judge.unnoticed);
@@ -146,7 +146,7 @@ impl Reading {
     fn start(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), String> {
         self.fetcher.start(partition, offset, None, self.net.now());
         self.paused.remove(partition);
-        let log = self.cluster.log(&theirs(&partition));
+        let log = self.cluster.log(&theirs(partition));
         self.judge.start(partition, offset, log)
     }
 
@@ -357,7 +357,7 @@ impl Reading {
         if self.random.once_in(2) {
             return self.resume(partition);
         }
-        let log = self.cluster.log(&theirs(&partition));
+        let log = self.cluster.log(&theirs(partition));
         let offset = self.random.within(log.start(), log.high());
         self.start(partition, offset)
     }

@@ -97,11 +97,10 @@ impl World {
 
     /// How large a batch may be from now on.
     fn take_messages(&mut self, bytes_max: usize) {
-        let topics = &mut self.cluster.broker.topics;
-        ["out", "log"]
-            .iter()
-            .filter_map(|name| topics.get_mut(name).map(|topic| topic.settings.message_bytes_max = bytes_max))
-            .count();
+        for name in ["out", "log"] {
+            let topic = self.cluster.broker.topics.get_mut(name).expect("it was created");
+            topic.settings.message_bytes_max = bytes_max;
+        }
     }
 
     /// A new member of the group, alone in it.
