@@ -1,6 +1,7 @@
 //! Carrying a request out: the service at work, its lease extended meanwhile, and what it says remembered.
 
 use std::any::Any;
+use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::pin;
 use std::sync::Arc;
@@ -311,8 +312,8 @@ impl Shared {
         }
         let status = grpc::status(answer.headers()).unwrap_or(answer.status());
         let answer = match self.unless_remembered(id, status, answer) {
-            Ok(answer) => answer,
-            Err(ran) => return ran,
+            ControlFlow::Continue(answer) => answer,
+            ControlFlow::Break(ran) => return ran,
         };
         let (parts, mut body) = answer.into_parts();
         let mut taken = Taken { bytes: BytesMut::new(), counted: self.at_work.begin_body(peer) };
@@ -340,7 +341,10 @@ impl Shared {
         match trailers.as_ref().and_then(grpc::status) {
             Some(status) if self.settings.becomes(status) != Becomes::Remembered => {
                 let answer = Response::from_parts(parts, Body::begun(taken.bytes(), trailers, None));
-                self.unless_remembered(id, status, answer).map_or_else(|ran| ran, Ran::Released)
+                match self.unless_remembered(id, status, answer) {
+                    ControlFlow::Continue(answer) => Ran::Released(answer),
+                    ControlFlow::Break(ran) => ran,
+                }
             }
             _ => Ran::Whole(parts, taken, trailers),
         }
@@ -352,10 +356,10 @@ impl Shared {
         id: Id,
         status: StatusCode,
         answer: Response<Body>,
-    ) -> Result<Response<Body>, Ran<E>> {
+    ) -> ControlFlow<Ran<E>, Response<Body>> {
         match self.settings.becomes(status) {
-            Becomes::Remembered => Ok(answer),
-            Becomes::Released => Err(Ran::Released(answer)),
+            Becomes::Remembered => ControlFlow::Continue(answer),
+            Becomes::Released => ControlFlow::Break(Ran::Released(answer)),
             Becomes::InDoubt => {
                 let (request, status) = (id.short(), status.as_u16());
                 tracing::warn!(
@@ -363,7 +367,7 @@ impl Shared {
                     status,
                     "the service has failed, perhaps after it had done its work: the request is in doubt"
                 );
-                Err(Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended))
+                ControlFlow::Break(Ran::InDoubt(Unknown::Answer(Box::new(answer)), Service::Ended))
             }
         }
     }

@@ -52,4 +52,4 @@ pub use store::Store;
 pub use survey::{Found, StoreReader, Survey};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

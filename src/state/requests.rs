@@ -345,31 +345,34 @@ impl Shared {
                     tell(synced.into_iter().map(|(reply, said)| (reply, Ok(said))).collect());
                 }
                 Err(error) => {
-                    let mut writer = self.writer();
+                    let writer = self.writer();
                     // Otherwise a write has failed meanwhile, and all have heard of it.
                     if writer.has(&database) {
-                        let failed = if writer.is_only_read() || matches!(error, Error::Full(_)) {
-                            writer.only_read(&error);
-                            self.syncs().lose()
-                        } else {
-                            writer.fail(&error);
-                            self.syncs().fail()
-                        };
-                        drop(writer);
-                        tell(failed.into_iter().map(|(reply, _)| (reply, Err(error.clone()))).collect());
+                        self.give_up(writer, &error);
                     }
                 }
             }
         }
     }
 
+    /// The log could not be written or synced: nobody knows what is on the disk.
+    fn give_up(&self, mut writer: MutexGuard<'_, Writer>, error: &Error) {
+        let failed = if writer.is_only_read() || matches!(error, Error::Full(_)) {
+            writer.only_read(error);
+            self.syncs().lose()
+        } else {
+            writer.fail(error);
+            self.syncs().fail()
+        };
+        drop(writer);
+        tell(failed.into_iter().map(|(reply, _)| (reply, Err(error.clone()))).collect());
+    }
+
     /// Nothing is left to be synced: says so in the log, unless somebody writes, who says it anyway.
     fn mark(&self) {
         let Ok(mut writer) = self.writer.try_lock() else { return };
         if let Err(error) = writer.mark() {
-            let failed = self.syncs().fail();
-            drop(writer);
-            tell(failed.into_iter().map(|(reply, _)| (reply, Err(error.clone()))).collect());
+            self.give_up(writer, &error);
         }
     }
 

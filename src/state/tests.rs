@@ -23,7 +23,7 @@ mod simulated;
 #[allow(dead_code, reason = "the simulation uses all of it")]
 mod disk_in_memory;
 #[path = "../../tests/support/flips.rs"]
-pub(super) mod flips_of_bits;
+pub(crate) mod flips_of_bits;
 #[path = "../../tests/support/random.rs"]
 mod random;
 

@@ -169,13 +169,13 @@ impl Writer {
         }
     }
 
-    /// Marks in the log what is synced.
+    /// Marks in the log what is synced, where it may be written.
     ///
     /// # Errors
-    /// The database has failed, and is closed.
+    /// Nobody knows what is on the disk.
     pub fn mark(&mut self) -> Result<(), Error> {
-        let marked = self.database.as_ref().map_or(Ok(()), |database| database.mark());
-        marked.inspect_err(|error| self.fail(error))
+        let may_write = !self.is_only_read();
+        self.database.as_ref().filter(|_| may_write).map_or(Ok(()), |database| database.mark())
     }
 
     /// The database as it is, for whoever looks at it: with the run whose leases last, and the time.

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::flips_of_bits::{self as flips, Outcome};
 use super::*;
+use crate::state::tests::flips_of_bits::{self as flips, Outcome};
 
 const RUNS: usize = 3;
 const COMMITS: usize = 40;

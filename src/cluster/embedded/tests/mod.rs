@@ -19,11 +19,6 @@ mod groups;
 mod lanes;
 mod model;
 
-#[path = "../../../../tests/support/flips.rs"]
-mod flips_of_bits;
-#[path = "../../../../tests/support/random.rs"]
-mod random;
-
 /// No test waits this long unless it fails.
 const LONG: Duration = Duration::from_secs(20);
 const NOT_AT_ALL: Duration = Duration::ZERO;

@@ -1,6 +1,8 @@
 //! Goal: a bit that has flipped in the folder of a store of requests never has a request carried out again, or answered
 //! otherwise: the store, or the request, is refused by name, or the bit does not matter.
 
+use std::iter;
+
 use super::*;
 use crate::state::tests::flips_of_bits::{self as flips, Outcome};
 
@@ -97,12 +99,30 @@ fn flipped_bits_of_a_closed_store_of_requests_are_noticed_or_do_not_matter() {
 /// Its log is longer: nothing of the last run is anywhere else.
 #[test]
 fn flipped_bits_of_a_killed_store_of_requests_are_noticed_or_do_not_matter() {
-    let (folder, left) = (flips::scratch(), flips::scratch());
+    let folder = flips::scratch();
     let store = filled(folder.path());
-    model::copy_as_it_is(&folder.path().join(DATABASE), &left.path().join(DATABASE));
+    let left = || {
+        let left = flips::scratch();
+        model::copy_as_it_is(&folder.path().join(DATABASE), &left.path().join(DATABASE));
+        is_marked(&left.path().join(DATABASE)).then_some(left)
+    };
+    let left = iter::repeat_with(left).take(10_000).flatten().next().expect("it is marked soon");
     drop(store);
     std::fs::copy(folder.path().join(".ratchet-requests"), left.path().join(".ratchet-requests")).unwrap();
     play("requests, killed", left.path());
+}
+
+/// Whether damage of the last answer would be noticed: it is synced, and marked as that.
+fn is_marked(database: &Path) -> bool {
+    let (log, last) = (newest_log(database), RUNS * REQUESTS - 1);
+    let whole = std::fs::read(&log).unwrap();
+    let Some(at) = whole.windows(20).rposition(|bytes| bytes == [last; 20]) else { return false };
+    let mut damaged = whole.clone();
+    damaged[at] ^= 1;
+    std::fs::write(&log, damaged).unwrap();
+    let is_marked = crate::logs::check_written(database).unwrap().is_some();
+    std::fs::write(&log, whole).unwrap();
+    is_marked
 }
 
 /// The newest log of a database.
