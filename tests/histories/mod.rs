@@ -110,7 +110,7 @@ async fn client(
         all.push(ask(number, key, &path, &present, clock).await.0);
     }
     let deadline = clock.now() + END_MAX.as_nanos() as i64;
-    for key in keys.iter().filter(|_| number % 4 == 0) {
+    for key in keys.iter().filter(|_| number.is_multiple_of(4)) {
         loop {
             let (operation, says) = ask(number, key, &path, &present, clock).await;
             all.push(operation);

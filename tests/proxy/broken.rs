@@ -47,7 +47,8 @@ async fn body_that_is_none_is_its_clients_failure() {
     stream.write_all(late.as_bytes()).await.unwrap();
     drop(stream);
     let refused = 2.0 * broken.len() as f64 + 1.0;
-    assert!(outcomes(proxy.metrics, "body_refused").await >= refused);
+    let counted = outcomes(proxy.metrics, "body_refused").await;
+    assert!(counted >= refused, "{counted} of {refused}: {}", proxy.log());
     tokio::time::sleep(Duration::from_millis(300)).await;
     for failure in ["lost", "late", "not_sent"] {
         let series = format!("ratchet_http_upstream_failures_total{{failure=\"{failure}\",route=\"default\"}}");

@@ -130,7 +130,8 @@ async fn store_that_has_reached_its_bound_takes_nothing_new_and_replays_all() {
     fs::write(&file, text.replace("{dir: requests}", "{dir: requests, store_bytes_max: 128MiB}")).unwrap();
     let proxy = Proxy::start(command);
     let given = until_refused(&proxy, "key").await;
-    assert!((128 << 10..=512 << 10).contains(&(given.len() * (ANSWER_BYTES >> 10))), "{}", given.len());
+    // An answer may be in the log and in a table file at the same time.
+    assert!((64 << 10..=512 << 10).contains(&(given.len() * (ANSWER_BYTES >> 10))), "{}", given.len());
     let replayed = replayed(&proxy, "key", &given).await;
     assert_eq!(replayed, given.len(), "{}", proxy.log());
     assert_eq!(outcomes(proxy.metrics, "store_full").await, 1.0);

@@ -55,7 +55,7 @@ impl Scene {
             "insert into ratchet.request (id, token, fingerprint, until) values ('', '', '', now())",
             "delete from ratchet.request",
             "truncate ratchet.request",
-            "lock table ratchet.request in access share mode",
+            "begin; lock table ratchet.request in access share mode",
         ] {
             assert_eq!(self.refused(sql), "permission denied for table request", "{sql}");
         }

@@ -306,7 +306,7 @@ fn store_that_has_reached_its_bound_goes_on_with_what_it_knows() {
     let answer = Answer { body: AnswerBody::Whole(body), ..answer("") };
     let at_work = wanted(255, 1);
     assert_eq!(wait(store.reserve(&at_work)), Ok(Found::Reserved { taken_over: false }));
-    let is_kept = |id: u8| id % 8 == 0;
+    let is_kept = |id: u8| id.is_multiple_of(8);
     let full = (0..200).find(|id| match wait(store.reserve(&wanted(*id, 1))) {
         Ok(found) => {
             assert_eq!(found, Found::Reserved { taken_over: false });

@@ -175,8 +175,7 @@ fn batch_stays_whole() {
 /// `UnifiedLog.fetchLastStableOffsetMetadata`: a transaction is stable once followers have its marker.
 #[test]
 fn marker_counts_once_it_is_replicated() {
-    let mut log = Log::default();
-    log.lags = true;
+    let mut log = Log { lags: true, ..Log::default() };
     write(&mut log, 1, 0, 0, &["a"]).unwrap();
     log.append_marker(1, 0, true, false).unwrap();
     log.replicate(1);
