@@ -244,7 +244,10 @@ where
     R::Error: Into<BodyError>,
 {
     let mut answer = inner.call(request).await?.map(Body::stream);
-    answer.extensions_mut().insert(outcome);
+    // A service that knows better says so.
+    if answer.extensions().get::<Outcome>().is_none() {
+        answer.extensions_mut().insert(outcome);
+    }
     Ok(answer)
 }
 
