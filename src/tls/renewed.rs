@@ -18,7 +18,7 @@ const TRIES: usize = 3;
 
 type Make<T> = dyn Fn() -> Result<T, String> + Send + Sync;
 
-/// See the [module](self).
+/// What is made of files, and made anew once they have changed.
 pub struct Renewed<T> {
     files: Vec<PathBuf>,
     make: Box<Make<T>>,
