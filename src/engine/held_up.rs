@@ -40,6 +40,8 @@ struct Stuck {
     noted: Duration,
     looked_up: Option<Duration>,
     logged: Option<Duration>,
+    /// Whether the last lookup found no transaction. It may have ended just then: the next lookup counts.
+    is_suspected: bool,
     /// Whether no transaction is the reason.
     is_starved: bool,
 }
@@ -63,7 +65,15 @@ impl HeldUp {
                 stuck.is_starved
             }
             None => {
-                let stuck = Stuck { next, since: now, noted: now, looked_up: None, logged: None, is_starved: false };
+                let stuck = Stuck {
+                    next,
+                    since: now,
+                    noted: now,
+                    looked_up: None,
+                    logged: None,
+                    is_suspected: false,
+                    is_starved: false,
+                };
                 all.insert(partition.clone(), stuck);
                 false
             }
@@ -87,6 +97,12 @@ impl HeldUp {
         Some((partition.clone(), *stuck))
     }
 
+    /// A lookup has found no transaction. Whether the one before it had not, either.
+    fn suspect(&self, partition: &TopicPartition) -> bool {
+        let mut all = self.all();
+        all.get_mut(partition).is_some_and(|stuck| std::mem::replace(&mut stuck.is_suspected, true))
+    }
+
     fn logged(&self, partition: &TopicPartition, now: Duration, is_starved: bool) {
         if let Some(stuck) = self.all().get_mut(partition) {
             (stuck.logged, stuck.is_starved) = (Some(now), is_starved);
@@ -104,14 +120,14 @@ pub fn check<C: Cluster>(cluster: &C, context: &Context) {
             log(&partition, open, now.saturating_sub(stuck.since));
         }
         // Only brokers that others use can refuse to hand records out.
-        Ok(_) if C::IS_SHARED => {
+        Ok(_) if C::IS_SHARED && context.held_up.suspect(&partition) => {
             context.held_up.logged(&partition, now, true);
             tracing::warn!(
                 task = %partition,
                 offset = stuck.next,
                 stood_s = now.saturating_sub(stuck.since).as_secs(),
-                "the task waits: records are there and no open transaction is in front of them, and the brokers do not hand \
-                 them out; their logs may say why they refuse to (Fetch)"
+                "the task waits: records are there and no open transaction is in front of them, but the brokers do not hand \
+                 them out; their logs may say why Fetch is refused"
             );
         }
         Ok(_) => tracing::debug!(task = %partition, "it is stuck, but behind no transaction"),

@@ -314,10 +314,12 @@ impl<C: Cluster> Lane<C> {
         if now.saturating_sub(self.gauged_at) >= GAUGE_INTERVAL {
             self.gauged_at = now;
             let wall_ms = self.context.clock.wall_ms();
+            // Otherwise slow calls keep all tasks from reading.
+            let reads = self.records_max() > 0;
             for task in self.tasks.values_mut() {
                 let end = self.member.end(&task.input);
                 // Of a partition that cannot be read at all, only its restore knows an end.
-                let stuck_at = stuck_at(task, end.max(Some(task.input_end)));
+                let stuck_at = stuck_at(task, end.or(Some(task.input_end))).filter(|_| reads);
                 let is_starved = self.context.held_up.note(&task.input, stuck_at, now);
                 let heard_ago = self.member.end_heard_ago(&task.input);
                 gauge(task, end, (wall_ms, heard_ago));

@@ -1,5 +1,5 @@
-//! The first queries of a run: what the brokers can do, and whether they answer. Without a broker a query fails only after a quarter of a minute, and a signal to stop does
-//! not wait for it.
+//! The first queries of a run: what the brokers can do, and whether they answer. Without a broker a query fails only
+//! after a quarter of a minute, and a signal to stop does not wait for it.
 //!
 //! Brokers that lack what is needed are refused before anything else is asked: a client may wait for ever for what they do
 //! not offer.
@@ -24,11 +24,17 @@ const SILENT_MAX: Duration = Duration::from_secs(2);
 /// Asks the brokers what they can do, then sends a query that any cluster can answer, so that trouble with the whole
 /// cluster, a wrong password for example, is reported once and not per topic.
 pub(super) fn ask<C: Cluster>(cluster: &C) -> Result<Option<Abilities>, cluster::Error> {
+    let abilities = sufficient(cluster)?;
+    cluster.list_topics()?;
+    // A cluster that has come up meanwhile could not say so before.
+    if abilities.is_some() { Ok(abilities) } else { sufficient(cluster) }
+}
+
+/// What the brokers can do, if they say so; brokers that lack what is needed are an error.
+fn sufficient<C: Cluster>(cluster: &C) -> Result<Option<Abilities>, cluster::Error> {
     let abilities = cluster.abilities();
-    if let Some(problem) = abilities.as_ref().and_then(Abilities::problem) {
-        return Err(problem);
-    }
-    cluster.list_topics().map(|_| abilities)
+    abilities.as_ref().and_then(Abilities::problem).map_or(Ok(()), Err)?;
+    Ok(abilities)
 }
 
 /// The same, returning soon after `stop` is set; says so if there is no answer for a while.

@@ -183,6 +183,8 @@ pub struct Task<C: Cluster> {
     pub attempts: u32,
     /// Since when it has failed without a commit, though there is something to commit.
     pub failing_since: Option<Duration>,
+    /// The attempts that were known when it was looked at last, and since when.
+    pub attempts_known: (u32, Duration),
     /// Its panics since it last got past the record in question.
     pub panics: Panics,
     /// What it knows about the present time.
@@ -241,6 +243,7 @@ impl<C: Cluster> Task<C> {
             doubted: 0,
             attempts: 0,
             failing_since: None,
+            attempts_known: (0, Duration::ZERO),
             panics: Panics::default(),
             present: Present::default(),
             metrics,
@@ -256,6 +259,7 @@ impl<C: Cluster> Task<C> {
     pub fn recreated(self, context: &Context, until: Duration) -> Self {
         let mut task = Self::new(context, self.input.clone(), self.topic, Phase::Waiting { until });
         (task.attempts, task.failing_since) = (self.attempts, self.failing_since);
+        task.attempts_known = self.attempts_known;
         task.panics = self.panics;
         task.quarantine = self.quarantine;
         (task.assigned, task.taken_over) = (self.assigned, self.taken_over);
@@ -318,9 +322,15 @@ impl<C: Cluster> Task<C> {
 
     /// Notes whether it fails: it is on its way back or has more to read up to `end`, and has committed nothing since its
     /// last failure. Reports it once that has lasted, or if it is starved. A sink that keeps it waiting is reported apart.
+    /// One that is at work again, or reads its changelog, and fails no more waits for something else.
     pub fn note_failing(&mut self, end: Option<i64>, is_starved: bool, now: Duration) {
-        let has_failed = self.attempts > 0 || self.quarantine.as_ref().is_some_and(Quarantine::has_failed);
-        let end = end.map_or(self.input_end, |end| end.max(self.input_end));
+        if self.attempts != self.attempts_known.0 {
+            self.attempts_known = (self.attempts, now);
+        }
+        let goes_on = matches!(self.phase, Phase::Running | Phase::Loading(_))
+            && now.saturating_sub(self.attempts_known.1) >= FAILING_MAX;
+        let has_failed = self.attempts > 0 && !goes_on || self.quarantine.as_ref().is_some_and(Quarantine::has_failed);
+        let end = end.unwrap_or(self.input_end);
         let is_at_rest = matches!(self.phase, Phase::Running) && end <= self.committed.next;
         let fails = has_failed && !is_at_rest && self.waits_for_sink.is_none();
         self.failing_since = fails.then(|| self.failing_since.unwrap_or(now));

@@ -374,7 +374,9 @@ impl Shared {
 
     /// What is remembered of an answer.
     fn answer_of(&self, parts: &Parts, body: AnswerBody) -> Answer {
-        let names = self.settings.remembered_headers.iter().chain(&grpc::HEADERS);
+        let remembered = &self.settings.remembered_headers;
+        let of_grpc = grpc::HEADERS.iter().filter(|name| !remembered.contains(name));
+        let names = remembered.iter().chain(of_grpc);
         let values = |name| parts.headers.get_all(name).iter().map(move |value| (name, value));
         let headers = names.flat_map(values);
         let headers = headers.map(|(name, value)| (name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes())));

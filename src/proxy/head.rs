@@ -81,7 +81,7 @@ impl Heads {
         headers.remove(header::EXPECT);
         remove_those(headers, |name| {
             let spelled = spelled(name);
-            self.reserved.iter().any(|reserved| *reserved == *spelled)
+            self.reserved.iter().any(|reserved| self::spelled(reserved) == spelled)
         });
         // The address that a request asks for counts before its `Host` (RFC 9112, 3.2.2).
         if let Some(host) = authority.and_then(|authority| HeaderValue::from_str(&authority).ok()) {

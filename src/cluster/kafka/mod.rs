@@ -87,7 +87,7 @@ struct Inner {
     path: DataPath,
     /// What lanes on the wire are set up with, as far as properties allow for it.
     wire: Option<Wired>,
-    /// How brokers are asked what they can do; `None` where only librdkafka can log in.
+    /// How brokers are asked what they can do; `None` where a property needs librdkafka.
     asking: Option<ClientSettings>,
     /// What they have answered.
     judgement: OnceLock<Judgement>,

@@ -327,7 +327,8 @@ impl Store for Requests {
 async fn renew_functions(client: &Client, schema: &str) -> Result<(), Trouble> {
     let quoted = quoted(schema);
     let path = format!("search_path={SEARCH_PATH}");
-    let look = "select f.name is not null, coalesce(p.prosrc = $2 and p.prosecdef and $3 = any (p.proconfig), false), \
+    let look = "select f.name is not null, coalesce(p.prosrc = $2 and p.prosecdef and $3 = any (p.proconfig) \
+                and not has_function_privilege('public', p.oid, 'execute'), false), \
                 coalesce(has_function_privilege(p.oid, 'execute'), false) \
                 from (select to_regprocedure($1) as name) f left join pg_catalog.pg_proc p on p.oid = f.name";
     let look = client.prepare(look).await?;
@@ -346,8 +347,8 @@ async fn renew_functions(client: &Client, schema: &str) -> Result<(), Trouble> {
             break;
         }
     }
-    let sql = format!("{};\n{}", functions_ddl(&quoted), rights(&quoted));
-    let run = "let the table's owner run this, with this role's name";
+    let sql = format!("begin;\n{};\ncommit;\n{}", functions_ddl(&quoted), rights(&quoted));
+    let run = "have the table's owner run this, with this role's name in place of ROLE";
     if !is_usable {
         let message = format!(
             "functions of the table {quoted}.request are missing, or this role may not execute them; {run}:\n{sql}"

@@ -262,11 +262,11 @@ const ON_IN_DOUBT: Key = Key::optional(
 .or(Omitted::Is("run"));
 const RELEASED: Key = Key::optional(
     "released",
-    Type::ListOrNone("a list of statuses, each from 400 to 599, or `4xx` for all of these", &STATUS),
+    Type::ListOrNone("a list of statuses, each from 400 to 599, or `4xx` for those from 400 to 499 but 408", &STATUS),
     "released: [4xx, 503]",
-    "statuses from 400 to 599, or `4xx` for all of those, by which the service says that it has done nothing. After these a \
-     request is released: nothing is remembered, and the next one is carried out. 408 and those from 500 on matter with \
-     `on_in_doubt: refuse` alone",
+    "statuses from 400 to 599, or `4xx` for those from 400 to 499 but 408, by which the service says that it has done \
+     nothing. After these a request is released: nothing is remembered, and the next one is carried out. 408, and statuses \
+     of 500 and more, matter only with `on_in_doubt: refuse`",
 )
 .or(Omitted::Words("none"));
 const ON_STORE_DOWN: Key = Key::optional(

@@ -59,7 +59,6 @@ pub(super) struct Database {
     /// Up to which sequence number everything is synced.
     synced: AtomicU64,
     cached: ReadOptions,
-    patient: WriteOptions,
     at_once: WriteOptions,
 }
 
@@ -73,7 +72,7 @@ impl Database {
         at_once.set_no_slowdown(true);
         // What the logs had was written to a file of its own, and synced.
         let synced = AtomicU64::new(db.latest_sequence_number());
-        let database = Self { db, synced, cached, patient: WriteOptions::default(), at_once };
+        let database = Self { db, synced, cached, at_once };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
             // What there is is read as it is; an earlier release could not read what comes.
@@ -129,30 +128,31 @@ impl Database {
     /// # Errors
     /// Nobody knows what is on the disk.
     pub fn write(&self, mut batch: WriteBatch, how: Writing) -> Result<bool, Error> {
-        if how == Writing::Patient {
-            self.wait_for_files()?;
-        }
         batch.put_log_data(logs::mark(self.synced.load(Ordering::Acquire)));
-        let options = match how {
-            Writing::Patient => &self.patient,
-            Writing::AtOnce => &self.at_once,
-        };
-        match self.db.write_opt(batch, options) {
-            Ok(()) => Ok(true),
-            Err(error) if how == Writing::AtOnce && error.kind() == rocksdb::ErrorKind::Incomplete => Ok(false),
-            Err(error) => Err(from_rocksdb(self.db.path(), &error)),
+        loop {
+            if how == Writing::Patient {
+                self.wait_for_files()?;
+            }
+            // A write that waits would wait on a full disk for as long as that is full.
+            match self.db.write_opt(WriteBatch::from_data(batch.data()), &self.at_once) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() != rocksdb::ErrorKind::Incomplete => {
+                    return Err(from_rocksdb(self.db.path(), &error));
+                }
+                Err(_) if how == Writing::AtOnce => return Ok(false),
+                Err(_) => pause(),
+            }
         }
     }
 
     /// Waits as long as it takes no writes because its files are being written. If these cannot be written, a write would
     /// wait until the disk has room.
-    #[expect(clippy::disallowed_methods, reason = "nothing tells when it takes writes again")]
     fn wait_for_files(&self) -> Result<(), Error> {
         while self.is(STOPPED) {
             if self.is(FAILED) {
                 return Err(Error::Full(format!("{}: its files cannot be written", self.db.path().display())));
             }
-            thread::sleep(STOPPED_PAUSE);
+            pause();
         }
         Ok(())
     }
@@ -207,6 +207,11 @@ impl Database {
         }
         Ok(due)
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing tells when it takes writes again")]
+fn pause() {
+    thread::sleep(STOPPED_PAUSE);
 }
 
 /// What the system says where there is no room.
