@@ -348,7 +348,7 @@ shell-check: ## Check the shell scripts
 	@scripts/shell-check.sh
 
 # The checks for single recipes.
-.PHONY: setup-build setup-test setup-cdc setup-bench setup-postgres setup-deploy setup-histories
+.PHONY: setup-build setup-test setup-cdc setup-bench setup-postgres setup-deploy setup-brokers setup-histories
 setup-build:
 	@scripts/setup.sh build
 setup-test:

@@ -2,13 +2,13 @@
 //! ends in the middle of a record because the machine crashed.
 //!
 //! RocksDB itself takes some damage for such an end, and goes on without all that follows it: a wrong length at the end of a
-//! MANIFEST, and anything at all in a write-ahead log. It even removes what it then does not know any more. (And it reads
-//! a MANIFEST with a record of the kind that only reused logs have for ever.) So a log is looked at before it is opened.
+//! MANIFEST, and anything at all in a write-ahead log. It then even deletes the files that it no longer knows of. (And
+//! it never finishes reading a MANIFEST that contains a record of a kind found only in reused logs.) So a log is looked at before it is opened.
 //!
 //! **A MANIFEST** is damaged where a record cannot be read, unless it is the last and ends early.
 //!
 //! **A write-ahead log** is damaged where a record cannot be read that was synced: what was not may be lost, in any order. So
-//! each batch [says](mark) up to which sequence number all was synced before it.
+//! each batch [says](mark) up to and including which sequence number all was synced before it.
 //!
 //! **The bytes.** Blocks of 32 KiB; no piece of a record crosses the end of one. All numbers are little-endian.
 //!
@@ -46,7 +46,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What the last part of each batch says: that all before this sequence number was synced.
+/// What the last part of each batch says: that all up to and including this sequence number was synced.
 pub fn mark(synced: u64) -> [u8; 16] {
     let mut mark = [0; 16];
     mark[..8].copy_from_slice(MARK);

@@ -4,7 +4,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// The headers of an answer without a body and trailers: without these it is none.
+/// The headers of an answer without a body and trailers: without them it is not an answer of gRPC.
 pub(super) static HEADERS: [HeaderName; 3] =
     [STATUS, HeaderName::from_static("grpc-message"), HeaderName::from_static("grpc-status-details-bin")];
 

@@ -88,7 +88,7 @@ impl Forward {
         let late = sent.clone().late(self.timeout, self.idle_wait, has_body);
         let mut answered = match self.upstream.send(request, upgrade.is_some(), late).await {
             Ok(answered) => answered,
-            // Whether that is known or not, the service could only lose such a request.
+            // Even if the service has failed as well, the cause is the client: its request never arrived whole.
             Err(_) if sent.is_broken() => {
                 if let Some(count) = self.unread.tell() {
                     tracing::warn!(

@@ -6,7 +6,7 @@
 //! Invariants: what counts was made of contents that were there together, before and after they were read; once
 //! something counts, something always does.
 //!
-//! **Failure**: contents that cannot be used are said once, in a warning, and what was made before goes on.
+//! **Failure**: contents that cannot be used are reported once, in a warning, and what was made before stays in use.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -171,7 +171,7 @@ fn functions_are_made_for_a_table_that_has_none() {
     let limited = Requests::new(&database.url.replace("postgres@", "limited@"), "ratchet").expect("an address");
     let refused = calls.soon(limited.check());
     let Err(Error::Refused(text)) = refused else { panic!("there are no functions: {refused:?}") };
-    let (_, sql) = text.split_once("with this role's name:\n").expect("what to run");
+    let (_, sql) = text.split_once("in place of ROLE:\n").expect("what to run");
     database.run(&sql.replace("ROLE", "limited"));
     within(DEADLINE, "the store to look again", || calls.soon(limited.check()).ok());
     assert_eq!(calls.soon(limited.reserve(&wanted(new_id(), 1))), Ok(NEW));

@@ -2,7 +2,7 @@
 //!
 //! An entry and the time at which it is to be forgotten are written together, so one is there if the other is.
 //!
-//! **A damaged log** is noticed ([`crate::logs`]) up to the last batch that was synced, once it is marked as that: with the
+//! **A damaged log** is noticed ([`crate::logs`]) up to the last batch that was synced, once it is marked as synced: with the
 //! next batch, or when nothing is left to be synced ([`Database::mark`]).
 
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! room again.
 //!
 //! **The bound** is on the size of the database's files. Between two measurements the bytes that were written are added,
-//! so that the bound is not exceeded unnoticed. What is removed gives room once the files are compacted, which needs new
+//! so that exceeding the bound is noticed. What is removed gives room once the files are compacted, which needs new
 //! writes: a store that refuses these has itself compacted. It spends a tenth of the time on that at most.
 
 use std::fs;
