@@ -32,6 +32,8 @@ const HEAD: usize = 7;
 /// In a log that may be reused.
 const LONG_HEAD: usize = 11;
 const MARK: &[u8; 8] = b"\xffsynced\xff";
+/// With the sequence number.
+const MARK_LENGTH: usize = 16;
 
 /// Where a log is damaged.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,11 +49,23 @@ impl fmt::Display for Damage {
 }
 
 /// What the last part of each batch says: that all up to and including this sequence number was synced.
-pub fn mark(synced: u64) -> [u8; 16] {
-    let mut mark = [0; 16];
+pub fn mark(synced: u64) -> [u8; MARK_LENGTH] {
+    let mut mark = [0; MARK_LENGTH];
     mark[..8].copy_from_slice(MARK);
     mark[8..].copy_from_slice(&synced.to_le_bytes());
     mark
+}
+
+/// Looks for damage in the logs of the database in `dir`, whose batches are marked. A folder that does not exist has no
+/// damage.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn check(dir: &Path) -> io::Result<Option<Damage>> {
+    if !dir.exists() {
+        return Ok(None);
+    }
+    Ok(check_manifest(dir)?.or(check_written(dir)?))
 }
 
 /// Looks for damage in the MANIFEST of the database in `dir`.
@@ -87,26 +101,29 @@ pub fn check_written(dir: &Path) -> io::Result<Option<Damage>> {
         logs.extend(number.filter(|_| is_log).map(|number| (number, path)));
     }
     logs.sort();
-    let (mut lost, mut next_batch): (Option<(Damage, u64)>, u64) = (None, 0);
+    let (mut lost, mut next_batch): (Option<Damage>, Option<u64>) = (None, None);
     for (number, path) in logs {
         // Logs' numbers have 32 bits in their records.
         let (Some(bytes), number) = (read(&path)?, number as u32) else { continue };
         let mut at = 0;
         if lost.is_none() {
             let bad = walk(&bytes, number, &mut next_batch);
-            (lost, at) = (bad.map(|at| (Damage { path, at }, next_batch)), bad.map_or(bytes.len(), |at| at + 1));
+            (lost, at) = (bad.map(|at| Damage { path, at }), bad.map_or(bytes.len(), |at| at + 1));
         }
-        if let Some((_, from)) = &lost
-            && marks(&bytes, at, number).any(|synced| synced >= *from)
-        {
-            return Ok(lost.map(|(damage, _)| damage));
+        if lost.is_none() {
+            continue;
+        }
+        // Where nothing could be read before, the first batch that can be says what is lost.
+        next_batch = next_batch.or_else(|| first_batch(&bytes, at, number)?.checked_sub(1));
+        if next_batch.is_some_and(|lost| marks(&bytes, at, number).any(|synced| synced >= lost)) {
+            return Ok(lost);
         }
     }
     Ok(None)
 }
 
 /// Goes through a log; where it cannot be read. `next_batch`: the sequence number of the first batch that is not whole.
-fn walk(bytes: &[u8], number: u32, next_batch: &mut u64) -> Option<usize> {
+fn walk(bytes: &[u8], number: u32, next_batch: &mut Option<u64>) -> Option<usize> {
     let (mut at, mut after) = (0, 0);
     loop {
         let piece = match next(bytes, at, Some(number)) {
@@ -117,10 +134,10 @@ fn walk(bytes: &[u8], number: u32, next_batch: &mut u64) -> Option<usize> {
         if piece.is_first
             && let Some((sequence, count)) = batch(piece.content)
         {
-            (*next_batch, after) = (sequence, sequence + u64::from(count));
+            (*next_batch, after) = (Some(sequence), sequence + u64::from(count));
         }
         if piece.is_last {
-            *next_batch = after;
+            *next_batch = Some(after);
         }
         at = piece.end;
     }
@@ -132,12 +149,24 @@ fn batch(content: &[u8]) -> Option<(u64, u32)> {
     Some((u64::from_le_bytes(*sequence), u32::from_le_bytes(*rest.first_chunk()?)))
 }
 
-/// What whole records of this log say was synced, from `at` on, wherever they begin.
+/// The sequence number of the first batch that can be read, from `at` on.
+fn first_batch(bytes: &[u8], at: usize, number: u32) -> Option<u64> {
+    let mut pieces = (at..bytes.len()).filter_map(|at| piece(bytes, at, Some(number)));
+    pieces.find_map(|piece| batch(piece.content).filter(|_| piece.is_first)).map(|(sequence, _)| sequence)
+}
+
+/// What whole records of this log say was synced, from `at` on, wherever they begin. The end of a block may divide a mark.
 fn marks(bytes: &[u8], at: usize, number: u32) -> impl Iterator<Item = u64> {
     let pieces = (at..bytes.len()).filter_map(move |at| piece(bytes, at, Some(number)));
-    pieces.filter(|piece| piece.is_last).filter_map(|piece| {
-        let (rest, synced) = piece.content.split_last_chunk::<8>()?;
-        rest.ends_with(MARK).then(|| u64::from_le_bytes(*synced))
+    let mut before = Vec::new();
+    pieces.filter_map(move |piece| {
+        let mut content = if piece.is_first { Vec::new() } else { std::mem::take(&mut before) };
+        content.extend_from_slice(&piece.content[piece.content.len().saturating_sub(MARK_LENGTH)..]);
+        let (rest, synced) = content.split_last_chunk::<8>()?;
+        let said = u64::from_le_bytes(*synced);
+        let is_mark = piece.is_last && rest.ends_with(MARK);
+        before = content;
+        is_mark.then_some(said)
     })
 }
 
@@ -209,3 +238,6 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,8 @@ pub mod yaml;
 
 #[path = "../../src/effect/call/mod.rs"]
 pub mod effect_call;
+#[path = "../../src/effect/postgres/url.rs"]
+mod postgres_url;
 #[path = "../../src/effect/postgres/verb.rs"]
 pub mod postgres_verb;
 #[path = "../../src/redis/address.rs"]
@@ -52,7 +54,7 @@ pub mod effect {
         pub use crate::postgres_verb::{VERBS, check_verb as check_sql};
 
         pub fn check_url(url: &str) -> Result<(), String> {
-            url.parse::<tokio_postgres::Config>().map(drop).map_err(|error| error.to_string())
+            crate::postgres_url::Target::read(url).map(drop).map_err(|error| error.to_string())
         }
     }
 }

@@ -444,8 +444,8 @@ pub trait Cluster: Clone + Send + Sync + 'static {
         None
     }
 
-    /// What the brokers can do. They are asked until they have answered, for some seconds; `None` where there are none, or
-    /// where none has answered.
+    /// What the brokers can do. Each call asks them, for some seconds at most, until one call had an answer; `None` where
+    /// there are no brokers, none has answered, or none can be asked.
     fn abilities(&self) -> Option<Abilities> {
         None
     }

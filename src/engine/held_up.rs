@@ -105,7 +105,7 @@ impl HeldUp {
 
     fn logged(&self, partition: &TopicPartition, now: Duration, is_starved: bool) {
         if let Some(stuck) = self.all().get_mut(partition) {
-            (stuck.logged, stuck.is_starved) = (Some(now), is_starved);
+            (stuck.logged, stuck.is_starved, stuck.is_suspected) = (Some(now), is_starved, is_starved);
         }
     }
 }
@@ -126,8 +126,8 @@ pub fn check<C: Cluster>(cluster: &C, context: &Context) {
                 task = %partition,
                 offset = stuck.next,
                 stood_s = now.saturating_sub(stuck.since).as_secs(),
-                "the task waits: records are there and no open transaction is in front of them, but the brokers do not hand \
-                 them out; their logs may say why Fetch is refused"
+                "the task waits: the input goes on and no open transaction is in front, but nothing arrives; look for errors of \
+                 Fetch in the brokers' logs"
             );
         }
         Ok(_) => tracing::debug!(task = %partition, "it is stuck, but behind no transaction"),
@@ -185,6 +185,18 @@ mod tests {
         assert!(!held_up.note(&partition, Some(8), SECOND * 3));
         held_up.logged(&partition, SECOND * 3, true);
         assert!(!held_up.note(&partition, None, SECOND * 4) && !held_up.note(&partition, Some(8), SECOND * 5));
+    }
+
+    /// A transaction may have ended just before one lookup.
+    #[test]
+    fn task_is_starved_only_if_two_lookups_find_no_transaction() {
+        let (held_up, partition) = (HeldUp::default(), TopicPartition::new("in", 0));
+        held_up.note(&partition, Some(7), SECOND);
+        assert_eq!([(); 2].map(|()| held_up.suspect(&partition)), [false, true]);
+        held_up.logged(&partition, SECOND, false);
+        assert!(!held_up.suspect(&partition), "a transaction was found in between");
+        held_up.note(&partition, Some(8), SECOND);
+        assert!(!held_up.suspect(&partition), "it has moved");
     }
 
     #[test]

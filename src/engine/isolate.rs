@@ -56,9 +56,9 @@ impl Quarantine {
         now >= self.retry_at
     }
 
-    /// Whether the last try has failed.
-    pub fn has_failed(&self) -> bool {
-        self.attempts > 0
+    /// How many tries in a row have failed.
+    pub fn failures(&self) -> u32 {
+        self.attempts
     }
 }
 

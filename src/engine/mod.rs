@@ -54,6 +54,7 @@ pub mod context;
 pub mod control;
 pub mod crash;
 mod disks;
+mod failing;
 pub mod failure;
 pub mod feeding;
 pub mod former_rules;
@@ -286,12 +287,14 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
     }
     let mut outcome = Ok(());
     let mut jobs = Vec::new();
+    let mut is_reported = false;
     for topology in topologies {
         let rules_digest = topology.rules.digest();
         let name = topology.name.clone();
         let survey = Survey::of(&state_dir, &memory);
         let preflight = Preflight::new(cluster, &topology, &rules_digest, &config.topics, survey);
-        let admitted = match preflight_once_reached(&preflight, &topology, &config, &*clock, &stop) {
+        let admitted = match preflight_once_reached(&preflight, &topology, &config, (&*clock, &stop), &mut is_reported)
+        {
             Ok(admitted) => admitted,
             // Stopped before anything was started: nothing has failed.
             Err(error) if error.kind != ErrorKind::Refused && stop.load(Ordering::Relaxed) => break,
@@ -366,22 +369,21 @@ fn refused(outcome: Result<(), Error>, (name, reason): (String, String), may_pas
     Error::and(outcome, Err(Error::Topology { name, reason, may_pass }))
 }
 
-/// The preflight, retried while the cluster cannot be reached.
+/// The preflight, retried while the cluster cannot be reached. Reports what the brokers can do, unless that was done.
 fn preflight_once_reached<C: Cluster>(
     preflight: &Preflight<'_, C>,
     topology: &Topology,
     config: &Config,
-    clock: &dyn Clock,
-    stop: &AtomicBool,
+    (clock, stop): (&dyn Clock, &AtomicBool),
+    is_reported: &mut bool,
 ) -> Result<Admitted, cluster::Error> {
     let mut attempt = 0;
     let mut missed = None;
-    let mut is_reported = false;
     loop {
         let reached = reach::reach(preflight.cluster(), config, clock, stop).map_err(|error| described(config, error));
         let admitted = reached.and_then(|abilities| {
-            let news = abilities.filter(|_| !std::mem::replace(&mut is_reported, true));
-            news.iter().for_each(|abilities| reach::report(abilities, &topology.name));
+            let news = abilities.filter(|_| !std::mem::replace(is_reported, true));
+            news.iter().for_each(|abilities| reach::report(abilities));
             preflight.begin()
         });
         match admitted {

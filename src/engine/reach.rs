@@ -74,11 +74,14 @@ pub(super) fn reach<C: Cluster>(
 }
 
 /// Logs what the brokers can do.
-pub(super) fn report(abilities: &Abilities, topology: &str) {
+pub(super) fn report(abilities: &Abilities) {
     let Abilities { asked, silent, data_path, can, without, .. } = abilities;
-    let (silent, can) = (silent.join(", "), can.join(", "));
-    tracing::info!(topology, asked, silent, can, data_path, "the brokers have said what they can do");
+    let can = can.join(", ");
+    tracing::info!(brokers = asked, can, "records are read and written {data_path}");
+    if !silent.is_empty() {
+        tracing::warn!(brokers = silent.join(", "), "some brokers have not said what they can do");
+    }
     for without in without {
-        tracing::warn!(topology, "{}: {}", without.what, without.so);
+        tracing::warn!("{}: {}", without.what, without.so);
     }
 }

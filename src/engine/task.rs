@@ -19,6 +19,7 @@ use super::calling::window::Window;
 use super::catalog::InputTopic;
 use super::claims::Commitment;
 use super::context::Context;
+use super::failing::Failing;
 use super::failure::Unprocessable;
 use super::hold::{Applied, Held};
 use super::isolate::{Isolated, Quarantine};
@@ -37,9 +38,6 @@ use super::sweep::Sweep;
 mod presence;
 
 use presence::Presence;
-
-/// How long a task may fail without a commit before the instance is not ready: a restart of a broker takes less.
-const FAILING_MAX: Duration = Duration::from_secs(30);
 
 /// A lane's tasks.
 pub type Tasks<C> = BTreeMap<TaskId, Task<C>>;
@@ -181,10 +179,8 @@ pub struct Task<C: Cluster> {
     pub doubted: u32,
     /// How many times in a row the way back has failed.
     pub attempts: u32,
-    /// Since when it has failed without a commit, though there is something to commit.
-    pub failing_since: Option<Duration>,
-    /// The attempts that were known when it was looked at last, and since when.
-    pub attempts_known: (u32, Duration),
+    /// What is known of its failures since its last commit.
+    pub failing: Failing,
     /// Its panics since it last got past the record in question.
     pub panics: Panics,
     /// What it knows about the present time.
@@ -242,8 +238,7 @@ impl<C: Cluster> Task<C> {
             lag: Lag::default(),
             doubted: 0,
             attempts: 0,
-            failing_since: None,
-            attempts_known: (0, Duration::ZERO),
+            failing: Failing::default(),
             panics: Panics::default(),
             present: Present::default(),
             metrics,
@@ -258,8 +253,7 @@ impl<C: Cluster> Task<C> {
     /// when it was assigned, why it is isolated, and its panics. It starts again at `until`.
     pub fn recreated(self, context: &Context, until: Duration) -> Self {
         let mut task = Self::new(context, self.input.clone(), self.topic, Phase::Waiting { until });
-        (task.attempts, task.failing_since) = (self.attempts, self.failing_since);
-        task.attempts_known = self.attempts_known;
+        (task.attempts, task.failing) = (self.attempts, self.failing);
         task.panics = self.panics;
         task.quarantine = self.quarantine;
         (task.assigned, task.taken_over) = (self.assigned, self.taken_over);
@@ -320,22 +314,15 @@ impl<C: Cluster> Task<C> {
         self.presence.health.gated(&self.presence.topology, &self.input, gated);
     }
 
-    /// Notes whether it fails: it is on its way back or has more to read up to `end`, and has committed nothing since its
-    /// last failure. Reports it once that has lasted, or if it is starved. A sink that keeps it waiting is reported apart.
-    /// One that is at work again, or reads its changelog, and fails no more waits for something else.
+    /// Reports whether it gets no further: it fails and commits nothing of what there is up to `end`, or is starved. A sink
+    /// that keeps it waiting is reported apart.
     pub fn note_failing(&mut self, end: Option<i64>, is_starved: bool, now: Duration) {
-        if self.attempts != self.attempts_known.0 {
-            self.attempts_known = (self.attempts, now);
-        }
-        let goes_on = matches!(self.phase, Phase::Running | Phase::Loading(_))
-            && now.saturating_sub(self.attempts_known.1) >= FAILING_MAX;
-        let has_failed = self.attempts > 0 && !goes_on || self.quarantine.as_ref().is_some_and(Quarantine::has_failed);
-        let end = end.unwrap_or(self.input_end);
-        let is_at_rest = matches!(self.phase, Phase::Running) && end <= self.committed.next;
-        let fails = has_failed && !is_at_rest && self.waits_for_sink.is_none();
-        self.failing_since = fails.then(|| self.failing_since.unwrap_or(now));
-        let is_lasting = self.failing_since.is_some_and(|since| now.saturating_sub(since) >= FAILING_MAX);
-        self.presence.health.task_fails(&self.presence.topology, &self.input, is_lasting || is_starved);
+        let failures = self.attempts + self.quarantine.as_ref().map_or(0, Quarantine::failures);
+        let is_at_work = matches!(self.phase, Phase::Running | Phase::Loading(_));
+        let is_at_rest = matches!(self.phase, Phase::Running) && end.unwrap_or(self.input_end) <= self.committed.next;
+        let has_more = !is_at_rest && self.waits_for_sink.is_none();
+        let fails = self.failing.note(failures, is_at_work, has_more, now);
+        self.presence.health.task_fails(&self.presence.topology, &self.input, fails || is_starved);
     }
 
     /// Stops the task for good; `may_pass` says whether a later start may succeed without any change.

@@ -1,5 +1,5 @@
-//! What an answer of gRPC says of its call. Its HTTP status is 200 whatever has happened: what has stands in `grpc-status`,
-//! among its trailers, or among its headers where it has nothing else.
+//! What an answer of gRPC says of its call. Its HTTP status is 200 whatever has happened: `grpc-status` says what,
+//! among its trailers, or among its headers where it has no body.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 

@@ -33,10 +33,10 @@
 //! | while a bound is reached ([requests](Idempotency::at_work_max), [bodies](Idempotency::bodies_bytes_max)) | 503, and the service is not run |
 //!
 //! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 401, 425 or 429
-//! is not: the request is released, and the next one is carried out. So it is after what is
-//! [listed](Idempotency::released). After one of 408, or of 500 or more, the next one is carried out as well, unless nothing
-//! may run twice: then it is [in doubt](Idempotency::on_in_doubt). Whoever carries a request out has a reservation, with a token and a lease, which is
-//! extended while it works. When it is frozen for longer and another one takes over, what it would remember is refused.
+//! is not: the request is released, and the next one is carried out. The same goes for the statuses that are
+//! [listed](Idempotency::released). After one of 408, or of 500 or more, the next one is carried out as well, unless requests
+//! must not run twice: then it is [in doubt](Idempotency::on_in_doubt). Whoever carries a request out has a reservation, with
+//! a token and a lease, which is extended while it works. When it is frozen for longer and another one takes over, what it would remember is refused.
 //!
 //! **What is promised.** While the store keeps what it was told, a request under a key is not carried out again once it
 //! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves
@@ -56,6 +56,7 @@ mod layer;
 mod outcome;
 mod problem;
 mod remembering;
+mod seldom;
 mod serve;
 mod settings;
 mod shares;
@@ -66,6 +67,7 @@ mod work;
 pub use body::{Body, BodyError};
 pub use layer::{Guard, Idempotency};
 pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome, Own};
+pub(crate) use seldom::Seldom;
 pub use settings::OnStoreDown;
 pub use shares::Peer;
 // The proxy's, which is a part of the program.

@@ -5,8 +5,8 @@
 
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -20,6 +20,7 @@ use super::at_work::{AtWork, Waiters};
 use super::body::{Body, BodyError};
 use super::outcome::Outcome;
 use super::problem::Problem;
+use super::seldom::Seldom;
 use super::settings::{OnStoreDown, Settings};
 use super::shares::{Limit, Peer, Share};
 use super::time::Surroundings;
@@ -34,8 +35,6 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_millis(500);
 /// How often is looked whether answers have been remembered for long enough, and the pause between two slices.
 const TIDY: Duration = Duration::from_secs(10);
 const TIDY_PAUSE: Duration = Duration::from_millis(50);
-/// The shortest interval between two warnings that the store is full.
-const FULL_PAUSE: Duration = Duration::from_secs(30);
 
 /// What all requests of a layer share.
 pub(super) struct Shared {
@@ -46,8 +45,8 @@ pub(super) struct Shared {
     pub waiters: Arc<Waiters>,
     fingerprints: Fingerprints,
     is_tidying: Arc<AtomicBool>,
-    /// When was last said that the store is full, and how many requests were refused since.
-    full: Mutex<(Option<Duration>, u64)>,
+    /// Requests that a full store has refused.
+    full: Seldom,
 }
 
 impl fmt::Debug for Shared {
@@ -73,7 +72,7 @@ impl Shared {
             waiters: Arc::default(),
             fingerprints,
             is_tidying,
-            full: Mutex::default(),
+            full: Seldom::default(),
         }
     }
 
@@ -116,15 +115,10 @@ impl Shared {
         Ok(remembering::replay(answer, share))
     }
 
-    /// A request was refused because the store has no room for it. That goes into the log once in a while: whoever fills the
-    /// store must not fill the log.
+    /// A request was refused because the store has no room for it. Whoever fills the store must not fill the log.
     fn store_full(&self, error: &Error) {
-        let now = self.surroundings.now();
-        let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
-        full.1 += 1;
-        if full.0.is_none_or(|told| now.saturating_sub(told) >= FULL_PAUSE) {
-            tracing::warn!(%error, count = full.1, "requests could not be reserved");
-            *full = (Some(now), 0);
+        if let Some(count) = self.full.tell(self.surroundings.now()) {
+            tracing::warn!(%error, count, "requests could not be reserved");
         }
     }
 

@@ -115,8 +115,8 @@ mod tests {
             tracing::info!(topology = "payments", records = 7, "transaction committed");
             tracing::debug!("a detail");
             tracing::debug!(target: "ratchets", "another crate's detail");
-            tracing::trace!(target: "tokio_postgres::query", "executing with parameters");
-            tracing::info!(target: "tokio_postgres::connection", "a notice");
+            tracing::trace!(target: "driver::query", "executing with parameters");
+            tracing::info!(target: "driver::connection", "a notice");
         });
         let bytes = kept.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn text_has_one_line_per_event_with_its_fields() {
-        let text = logged(Format::Text, "info,tokio_postgres=off");
+        let text = logged(Format::Text, "info,driver=off");
         assert_eq!(text.lines().count(), 1);
         assert!(text.contains("INFO"), "{text}");
         assert!(text.contains("transaction committed topology=\"payments\" records=7"), "{text}");
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn json_has_one_flat_object_per_event() {
-        let text = logged(Format::Json, "debug,tokio_postgres=off");
+        let text = logged(Format::Json, "debug,driver=off");
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["message"], "transaction committed");
@@ -143,13 +143,13 @@ mod tests {
     #[test]
     fn filter_may_name_a_room() {
         assert_eq!(logged(Format::Text, "error,ratchet::observe=debug").lines().count(), 2);
-        assert_eq!(logged(Format::Text, "info,ratchet::observe=off,tokio_postgres=off"), "");
+        assert_eq!(logged(Format::Text, "info,ratchet::observe=off,driver=off"), "");
     }
 
     /// Found by an audit: a driver logs the parameters of statements, and so answers' bodies and tokens.
     #[test]
     fn details_of_other_crates_are_logged_at_no_level() {
-        for filter in ["trace", "tokio_postgres=trace,ratchets=trace,info", "tokio_postgres::query=trace,debug"] {
+        for filter in ["trace", "driver=trace,ratchets=trace,info", "driver::query=trace,debug"] {
             let text = logged(Format::Text, filter);
             assert!(text.contains("a notice") && text.contains("transaction committed"), "{filter}: {text}");
             assert!(!text.contains("parameters") && !text.contains("another crate's"), "{filter}: {text}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::header::ORIGIN;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
 use hyper::body::Incoming;
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -19,7 +20,7 @@ use super::routes::Pattern;
 use super::settings::{Bounds, Config, KeyUse, Rule};
 use super::upstream::Upstream;
 use super::usage::Bound;
-use crate::http::{Body, Guard, Idempotency, Limit, Outcome, Own, Peer, Share, Shares, Store};
+use crate::http::{Body, Guard, Idempotency, Limit, Outcome, Own, Peer, Seldom, Share, Shares, Store};
 use crate::observe::{Metrics, OneConnection, RouteMetrics};
 
 /// All routes.
@@ -79,7 +80,7 @@ impl App {
         // A service that is told another host than the client's is one service, whatever clients call it.
         let layer = layer.scope(config.scope.clone()).by_host(!config.sets_host);
         let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
-        let unread = Arc::default();
+        let unread = Arc::new((Seldom::default(), Instant::now()));
         let routes = config.routes.iter().map(|route| {
             let metrics = metrics.route(route.name());
             let forward = Forward {

@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
 use super::activity::Activity;
@@ -32,8 +32,8 @@ use super::app::{App, Way};
 use super::given::{Lateness, PIECE_BYTES, Streams, Taking};
 use super::head::From;
 use super::places::{Place, Places};
-use super::seldom::Seldom;
 use super::settings::Bounds;
+use crate::http::Seldom;
 use crate::tls::{Renewed, TWO};
 
 /// How long the proxy waits after it could not accept a connection, as when no file descriptor is left.
@@ -73,7 +73,7 @@ impl Listening {
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let Self { listener, app, tls, bounds, places } = self;
         let mut tasks = JoinSet::new();
-        let troubles = Seldom::default();
+        let (troubles, began) = (Seldom::default(), Instant::now());
         loop {
             while tasks.try_join_next().is_some() {}
             let accepted = tokio::select! {
@@ -84,7 +84,7 @@ impl Listening {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => continue,
                 Err(error) => {
-                    if let Some(count) = troubles.tell() {
+                    if let Some(count) = troubles.tell(began.elapsed()) {
                         tracing::warn!(%error, count, "connections could not be accepted");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;

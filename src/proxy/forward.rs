@@ -20,11 +20,10 @@ use tower_service::Service;
 
 use super::body::{Holding, Sent, Timed};
 use super::places::Place;
-use super::seldom::Seldom;
 use super::upstream::Upstream;
 use super::{head, problem};
 use crate::http::request::Held;
-use crate::http::{Body, Share, is_stream};
+use crate::http::{Body, Seldom, Share, is_stream};
 use crate::observe::RouteMetrics;
 
 /// Hands requests of one route to the service.
@@ -38,8 +37,8 @@ pub struct Forward {
     pub idle_wait: Duration,
     /// What is counted.
     pub metrics: RouteMetrics,
-    /// Requests whose bodies broke off.
-    pub unread: Arc<Seldom>,
+    /// Requests whose bodies broke off, and since when they are counted.
+    pub unread: Arc<(Seldom, Instant)>,
 }
 
 /// What the proxy knows of a request, among its extensions.
@@ -90,7 +89,7 @@ impl Forward {
             Ok(answered) => answered,
             // Even if the service has failed as well, the cause is the client: its request never arrived whole.
             Err(_) if sent.is_broken() => {
-                if let Some(count) = self.unread.tell() {
+                if let Some(count) = self.unread.0.tell(self.unread.1.elapsed()) {
                     tracing::warn!(
                         count,
                         "requests were not passed on whole: their clients broke off or sent no valid body"

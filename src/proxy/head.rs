@@ -289,6 +289,18 @@ mod tests {
         assert_eq!(names(true), trusted, "a proxy of one's own says so, and writes no `_`");
     }
 
+    /// The setting may have the spelling that the client does not, and the other way round.
+    #[test]
+    fn reserved_header_is_removed_however_it_is_spelled() {
+        for reserved in ["x_own-reservation", "x-own-reservation"] {
+            let heads = Heads { reserved: vec![HeaderName::from_static(reserved)], ..heads(true) };
+            for sent in ["x-own-reservation", "x_own_reservation", "x_own-reservation"] {
+                let left = after(&heads, &[(sent, "made up"), ("x-own", "kept")]);
+                assert!(left.iter().all(|(name, _)| !name.contains("reservation")), "{reserved}, {sent}: {left:?}");
+            }
+        }
+    }
+
     #[test]
     fn client_is_the_one_that_a_trusted_proxy_names() {
         let of = |trusts: bool, lines: &[(&str, &str)]| {

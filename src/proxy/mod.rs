@@ -12,7 +12,6 @@
 //! - `connections`, `activity`, `app`, `head`, `body`, `given`: the side of clients
 //! - `places`, `descriptors`, `usage`: the bounds on clients
 //! - `forward`, `upstream`, `connect`, `problem`: the side of the service
-//! - `seldom`: what clients can have logged
 //!
 //! **Invariant.** What has no key, or needs none, passes as it comes: bodies are not held back, streams and trailers and
 //! web sockets go through. A request is sent once: it goes to another connection only if the first one has not
@@ -49,7 +48,6 @@ mod head;
 mod places;
 mod problem;
 mod routes;
-mod seldom;
 mod settings;
 pub mod store;
 mod upstream;

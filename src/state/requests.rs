@@ -22,10 +22,10 @@
 //! waited are told that it is not available, and it is opened again after a pause: what is then there counts. Opening it
 //! writes what the log has into a file of its own, and syncs that: nothing is found that may still be lost.
 //!
-//! **A full disk** would not let it be opened again. So it stays open, and is only read: what is known is told, and what
+//! On **a full disk** it could not be opened again. So it stays open, and is only read: what is known is told, and what
 //! would have to be written is refused. What was written and could not be synced is told to nobody. Once there is room
 //! it is opened anew, and again what is then there counts. If the process ends meanwhile, the next one cannot open the
-//! folder before there is room: so it finds nothing either that may still be lost.
+//! folder before there is room: so it, too, finds nothing that could still be lost.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -113,6 +113,7 @@ impl Requests {
     /// Another process has it open, it is not one of these folders, or it cannot be read or written.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let lock = folder::take(dir)?;
+        room::remove_trial(dir).map_err(|error| Error::Unavailable(format!("{}: {error}", dir.display())))?;
         let writer = Mutex::new(Writer::open(dir.to_owned())?);
         let shared = Arc::new(Shared { turn: Mutex::default(), writer, syncs: Mutex::default(), _lock: lock });
         let (changes, waiting) = bounded(WAITING_MAX);
@@ -125,7 +126,7 @@ impl Requests {
         Ok(store)
     }
 
-    /// Bounds the size of its files: beyond that it takes no new requests, and goes on with those that it knows.
+    /// Bounds the size of its files: beyond that it takes no new requests, and goes on with known ones.
     #[must_use]
     pub fn bytes_max(self, bytes: u64) -> Self {
         self.shared.writer().room.set_bytes_max(bytes);

@@ -71,7 +71,7 @@ impl<T> Renewed<T> {
                 Ok(made) => return Ok(self.renew(&mut state, made, held)),
                 Err(why) if state.made.is_none() => return Err(why),
                 Err(why) => {
-                    tracing::warn!("{why}; until it is replaced, what was read before counts");
+                    tracing::warn!("{why}; what was read before stays in use until it is replaced");
                     state.refused = Some(held);
                 }
             }
@@ -83,7 +83,7 @@ impl<T> Renewed<T> {
 
     fn renew(&self, state: &mut State<T>, made: T, held: u64) -> Arc<T> {
         if state.made.is_some() {
-            tracing::info!("{} was replaced, and counts from now on", self.named());
+            tracing::info!("{} was replaced; new connections use it from now on", self.named());
         }
         let made = Arc::new(made);
         *state = State { made: Some((Arc::clone(&made), held)), refused: None };
@@ -96,7 +96,7 @@ impl<T> Renewed<T> {
     }
 }
 
-/// What the files hold, as a number; nobody is kept from anything by it.
+/// What the files hold, as a number: it notices changes, and is no protection against anyone.
 fn digest(files: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {

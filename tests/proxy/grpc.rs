@@ -89,6 +89,12 @@ async fn call_that_was_refused_is_refused_again() {
         let (runs, second) = twice("/trailers", status, "").await;
         assert_eq!((runs, second.is_replayed()), (1, true), "{status}");
     }
+    // Said once, also where these headers are listed by hand.
+    let (_, second) = twice("/bare", "5", "remember: {headers: [content-type, grpc-status, grpc-message]}").await;
+    assert_eq!(
+        (second.head.headers.get_all("grpc-status").iter().count(), second.header("grpc-status")),
+        (1, Some("5"))
+    );
     let (runs, _) = twice("/bare", "5", "released: [4xx]").await;
     assert_eq!(runs, 2, "it is listed");
 }

@@ -163,6 +163,19 @@ fn people_settle_with_their_rights_and_cannot_touch_the_table() {
 }
 
 /// The table of an earlier release: its owner's next start makes the functions. Another role is told what to run.
+/// A script may have stopped before it took the right from everybody.
+#[test]
+fn functions_that_everybody_may_execute_are_replaced() {
+    let scene = Scene::new();
+    let function = "ratchet.settle_request(bytea, bytea, bytea)";
+    scene
+        .database
+        .run(&format!("grant usage on schema ratchet to limited; grant execute on function {function} to public"));
+    let owner = Requests::new(&scene.database.url, "ratchet").expect("an address");
+    assert_eq!(scene.calls.soon(owner.check()), Ok(()));
+    scene.assert_not_executable(OF_PEOPLE);
+}
+
 #[test]
 fn functions_are_made_for_a_table_that_has_none() {
     let old = include_str!("../fixtures/request-2/postgres.sql");

@@ -179,7 +179,7 @@ fn show_abilities(abilities: &Abilities) {
     say(format_args!("brokers: {} with {}\n", counted(*asked as u64, "broker"), can.join(", ")));
     show(&Finding::note(format!("records are read and written {data_path}"), ""));
     if !silent.is_empty() {
-        let help = "run does not wait for them either; what they can do shows when they are used";
+        let help = "run does not wait for them either; what they can do is known only once they are used";
         show(&Finding::note(format!("not all brokers have answered: {}", silent.join(", ")), help));
     }
     for without in without {

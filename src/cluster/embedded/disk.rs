@@ -56,13 +56,9 @@ impl Disk {
             },
         )?;
         let database = dir.join(DB_FOLDER);
-        if database.exists() {
-            let looked =
-                logs::check_manifest(&database).and_then(|damage| Ok(damage.or(logs::check_written(&database)?)));
-            if let Some(damage) = looked.map_err(|e| refused("cannot be read", &e))? {
-                let advice = format!("{damage}; put a copy of the folder in its place, or begin with a new one");
-                return Err(refused("cannot be opened", &advice));
-            }
+        if let Some(damage) = logs::check(&database).map_err(|e| refused("cannot be read", &e))? {
+            let advice = format!("{damage}; put a copy of the folder in its place, or begin with a new one");
+            return Err(refused("cannot be opened", &advice));
         }
         let db = DB::open(&options(), database).map_err(|e| refused("cannot be opened", &e))?;
         let disk = Self { db, dir: dir.to_owned(), _lock: lock };

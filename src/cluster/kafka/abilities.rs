@@ -5,7 +5,7 @@
 //!
 //! Invariant: a request is offered only if all brokers that have answered offer it: any of them may lead, or coordinate.
 //!
-//! **Failure**: none. What is lacking is said with the broker that does not offer it, and never why.
+//! **Failure**: none. A missing request is named with the broker that does not offer it; the reason is not known.
 
 use std::ops::RangeInclusive;
 
@@ -82,9 +82,9 @@ const NEEDS: &[Need] = &[
     need("SyncGroup", 14, 0..=3, None, Purpose::Group),
     need("Heartbeat", 12, 0..=3, None, Purpose::Group),
     need("LeaveGroup", 13, 0..=1, None, Purpose::Group),
-    // Only what is stable is asked for from version 7 on (KIP-447).
+    // Version 7 added the flag that asks for stable offsets alone (KIP-447).
     need("OffsetFetch", 9, 7..=9, None, Purpose::Stable),
-    // An epoch can be raised from version 3 on (KIP-360); librdkafka begins anew instead.
+    // Version 3 lets a producer raise its epoch (KIP-360); librdkafka gets a new id instead.
     need("InitProducerId", 22, 0..=4, Some(3..=4), Purpose::Transactions),
     need("AddPartitionsToTxn", 24, 0..=0, Some(0..=3), Purpose::Transactions),
     need("AddOffsetsToTxn", 25, 0..=0, Some(0..=3), Purpose::Transactions),
@@ -118,7 +118,12 @@ pub(super) fn judge(offers: &Offers, path: DataPath, allows_wire: bool) -> Judge
     let may_use_wire = allows_wire && path != DataPath::Librdkafka;
     let of_wire = lacking(offers, true);
     let is_on_the_wire = may_use_wire && (path == DataPath::Wire || of_wire.is_empty());
-    let lacking = if is_on_the_wire { of_wire.clone() } else { lacking(offers, false) };
+    let of_librdkafka = lacking(offers, false);
+    let mut lacking = if is_on_the_wire { of_wire.clone() } else { of_librdkafka.clone() };
+    if !lacking.is_empty() && is_on_the_wire && of_librdkafka.is_empty() {
+        let last = lacking.len() - 1;
+        lacking[last].push_str("; with `data_path: auto`, librdkafka would read and write");
+    }
     let data_path = match (is_on_the_wire, may_use_wire) {
         (true, _) => "on the wire".to_owned(),
         (false, true) => format!("by librdkafka, since {}", of_wire.join("; ")),
@@ -155,7 +160,7 @@ fn without(offers: &Offers, leader_epochs: &(i16, RangeInclusive<i16>)) -> Vec<W
         (
             leader_epochs,
             "OffsetForLeaderEpoch",
-            "an input that loses its newest records when its leader changes is read on without a word",
+            "if an input loses its newest records when its leader changes, reading goes on and nothing says so",
         ),
         (&LATEST_TIME, "ListOffsets", "Kafka's time is that of the last transaction's marker in the changelog"),
         (

@@ -131,12 +131,9 @@ impl Kafka {
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
-        let set_up = || wired::wire(&member, &reader::with_eof_events(&reader), &producer);
+        let set_up = wired::wire(&member, &reader::with_eof_events(&reader), &producer);
+        let asking = set_up.as_ref().ok().map(|wire| wire.member.clone());
         let wire = choose(path, set_up)?;
-        let asking = match &wire {
-            Some(wire) => Some(wire.member.clone()),
-            None => set_up().ok().map(|wire| wire.member),
-        };
         native::allow(queues.unpacked_bytes);
         let epochs = Arc::new(Groups::default());
         let clients = Arc::new(QueryClients::new(&member, &epochs));
@@ -181,16 +178,13 @@ impl Inner {
     }
 }
 
-/// What lanes on the wire are set up with, if they are on this data path.
-fn choose(path: DataPath, wire: impl FnOnce() -> Result<Wired, Unsupported>) -> Result<Option<Wired>, Error> {
+/// What lanes on the wire are set up with, if this data path and the properties allow for it.
+fn choose(path: DataPath, set_up: Result<Wired, Unsupported>) -> Result<Option<Wired>, Error> {
     if path == DataPath::Librdkafka {
         return Ok(None);
     }
-    match wire() {
-        Ok(wire) => {
-            tracing::info!("records are read and written on the wire");
-            Ok(Some(wire))
-        }
+    match set_up {
+        Ok(wire) => Ok(Some(wire)),
         Err(unsupported) if path == DataPath::Auto => {
             tracing::info!("records are read and written by librdkafka, since {unsupported}");
             Ok(None)

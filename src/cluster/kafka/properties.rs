@@ -275,7 +275,7 @@ impl Properties {
         let protocol = self.values.get("security.protocol").map_or("", String::as_str);
         let is_kerberos = self.mechanism().is_none_or(|mechanism| mechanism.eq_ignore_ascii_case(KERBEROS));
         if protocol.to_ascii_lowercase().starts_with("sasl") && is_kerberos {
-            let what = "the login is by GSSAPI, which librdkafka takes unless the kafka property sasl.mechanism is set";
+            let what = "the login is by GSSAPI, librdkafka's default unless the kafka property sasl.mechanism is set";
             return Err(refused(format!("{what}: {NO_KERBEROS}")));
         }
         Ok(())

@@ -85,12 +85,14 @@ impl Trouble {
         self.class == Class::Doubtful && self.code.as_ref().is_some_and(is_own)
     }
 
+    /// Whether it passes by itself, or with another connection.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.class, Class::Passing | Class::Anew | Class::Lost)
+    }
+
     /// As callers of the driver see it.
     pub fn into_error(self) -> Error {
-        let kind = match self.class {
-            Class::Passing | Class::Anew | Class::Lost => ErrorKind::Passing,
-            Class::Lasting | Class::Data | Class::Doubtful => ErrorKind::Lasting,
-        };
+        let kind = if self.may_pass() { ErrorKind::Passing } else { ErrorKind::Lasting };
         Error { kind, message: self.message }
     }
 }

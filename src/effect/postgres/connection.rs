@@ -15,8 +15,9 @@ use super::pipeline::{ANSWER_WAIT, Answered, Pipeline, silent};
 use super::positions::RowSql;
 use super::prepare::Grants;
 use super::statement::{self, Prepared};
-use super::url::Target;
-use super::{Settings, Shared, prepare};
+use super::url::{self, Target};
+use super::{Settings, Shared, prepare, tls};
+use crate::tls::Renewed;
 
 /// The first release that it is tested with.
 const VERSION_MIN: u32 = 150_000;
@@ -48,7 +49,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, creates own tables where they are missing and may be, and prepares own statements.
     pub async fn open(shared: &Shared) -> Result<Self, Trouble> {
-        let (client, task, ended) = connect(&shared.target, &shared.settings.topology).await?;
+        let (client, task, ended) = connect(&shared.server, &shared.settings.topology).await?;
         let prepared = answered(async {
             let Greeting { process, role } = greet(&client).await?;
             let settings = &shared.settings;
@@ -176,8 +177,28 @@ async fn part(client: Client, mut task: JoinHandle<()>) {
 
 pub(super) type Connected = (Client, JoinHandle<()>, Arc<OnceLock<Trouble>>);
 
-pub(super) async fn connect(target: &Target, topology: &str) -> Result<Connected, Trouble> {
-    let connector = target.tls.now().map_err(Trouble::lasting)?;
+/// Where a database is, and how TLS is spoken with it.
+#[derive(Debug)]
+pub(super) struct Server {
+    target: Target,
+    tls: Renewed<MakeRustlsConnect>,
+}
+
+impl Server {
+    pub fn read(url: &str) -> Result<Self, url::Error> {
+        let target = Target::read(url)?;
+        Ok(Self { tls: tls::connector(&target), target })
+    }
+
+    /// Its address, without what is secret.
+    pub fn shown(&self) -> String {
+        self.target.shown()
+    }
+}
+
+pub(super) async fn connect(server: &Server, topology: &str) -> Result<Connected, Trouble> {
+    let Server { target, tls } = server;
+    let connector = tls.now().map_err(Trouble::lasting)?;
     let mut config = target.config.clone();
     config.application_name(format!("ratchet {topology}"));
     let given = config.get_options().unwrap_or_default().to_owned();

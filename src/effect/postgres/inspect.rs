@@ -67,7 +67,7 @@ pub fn inspect_with(settings: &Settings, constants: &[Vec<Option<String>>]) -> V
     runtime.block_on(async {
         let mut findings = Vec::new();
         let looked = async {
-            let (client, _task, _) = match connection::connect(&shared.target, &shared.settings.topology).await {
+            let (client, _task, _) = match connection::connect(&shared.server, &shared.settings.topology).await {
                 Ok(connected) => connected,
                 Err(trouble) => {
                     findings.push(unreached(trouble));
@@ -91,7 +91,7 @@ pub fn inspect_with(settings: &Settings, constants: &[Vec<Option<String>>]) -> V
 pub fn rows(settings: &Settings) -> Result<Vec<(RowKey, Row)>, Error> {
     let shared = Postgres::new(settings.clone())?.shared;
     let work = async {
-        let (client, _task, _) = connection::connect(&shared.target, &shared.settings.topology).await?;
+        let (client, _task, _) = connection::connect(&shared.server, &shared.settings.topology).await?;
         connection::answered(async {
             let Greeting { role, .. } = connection::greet(&client).await?;
             let grants = Grants::of(settings, &role);

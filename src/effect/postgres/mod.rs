@@ -189,7 +189,7 @@ pub struct Postgres {
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    target: url::Target,
+    server: connection::Server,
 }
 
 impl Postgres {
@@ -199,11 +199,11 @@ impl Postgres {
     /// A url that cannot be read, or a statement that cannot be one, [`ErrorKind::Lasting`].
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let lasting = |message| Error { kind: ErrorKind::Lasting, message };
-        let target = url::Target::read(&settings.url).map_err(|error| lasting(error.to_string()))?;
+        let server = connection::Server::read(&settings.url).map_err(|error| lasting(error.to_string()))?;
         for (number, statement) in settings.statements.iter().enumerate() {
             statement::check(statement).map_err(|message| lasting(format!("statement {}: {message}", number + 1)))?;
         }
-        Ok(Self { shared: Arc::new(Shared { settings, target }) })
+        Ok(Self { shared: Arc::new(Shared { settings, server }) })
     }
 }
 

@@ -38,8 +38,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
 use super::class::{Class, Trouble};
-use super::connection::{FAREWELL_WAIT, answered, connect, greet};
-use super::url::Target;
+use super::connection::{FAREWELL_WAIT, Server, answered, connect, greet};
 use super::{own_table, quoted};
 use crate::effect::lazy::{Asked, Lazy};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply, Store, Wanted};
@@ -65,7 +64,7 @@ pub struct Requests {
 
 /// Where the table is.
 struct Place {
-    target: Target,
+    server: Server,
     schema: String,
 }
 
@@ -87,8 +86,8 @@ impl Requests {
     /// # Errors
     /// What is wrong with the address; never quotes it.
     pub fn new(url: &str, schema: impl Into<String>) -> Result<Self, Error> {
-        let target = Target::read(url).map_err(|error| Error::Refused(format!("the database's address: {error}")))?;
-        let place = Arc::new(Place { target, schema: schema.into() });
+        let server = Server::read(url).map_err(|error| Error::Refused(format!("the database's address: {error}")))?;
+        let place = Arc::new(Place { server, schema: schema.into() });
         Ok(Self { place, connections: Default::default(), next: AtomicUsize::new(0) })
     }
 
@@ -146,11 +145,11 @@ fn of(trouble: Trouble) -> Error {
 
 impl Open {
     async fn connect(place: &Place) -> Result<Self, Trouble> {
-        let Place { target, schema } = place;
-        let (client, task, _) = connect(target, "requests").await?;
+        let Place { server, schema } = place;
+        let (client, task, _) = connect(server, "requests").await?;
         let prepared = answered(async {
             greet(&client).await?;
-            check_writable(&client).await.map_err(|trouble| trouble.of(&target.shown()))?;
+            check_writable(&client).await.map_err(|trouble| trouble.of(&server.shown()))?;
             let quoted = quoted(schema);
             own_table::ensure(&client, schema, "request", (&ddl(&quoted), &rights(&quoted))).await?;
             renew_functions(&client, schema).await?;
@@ -332,7 +331,7 @@ async fn renew_functions(client: &Client, schema: &str) -> Result<(), Trouble> {
                 coalesce(has_function_privilege(p.oid, 'execute'), false) \
                 from (select to_regprocedure($1) as name) f left join pg_catalog.pg_proc p on p.oid = f.name";
     let look = client.prepare(look).await?;
-    let (mut is_current, mut is_usable) = (true, true);
+    let (mut is_current, mut is_usable, mut failure) = (true, true, None);
     for is_renewed in [false, true] {
         (is_current, is_usable) = (true, true);
         for function in functions(&quoted) {
@@ -342,21 +341,26 @@ async fn renew_functions(client: &Client, schema: &str) -> Result<(), Trouble> {
             is_current &= is_this;
             is_usable &= is_there && is_allowed || function.of != For::Store;
         }
-        // Another one may have done so meanwhile.
-        if is_current || is_renewed || own_table::replace(client, schema, &functions_ddl(&quoted)).await.is_err() {
+        if is_current || is_renewed {
             break;
         }
+        // After a failure too: another one may have made them meanwhile.
+        failure = own_table::replace(client, schema, &functions_ddl(&quoted)).await.err();
     }
+    let why = failure.as_ref().map_or_else(String::new, |trouble| format!(" ({})", trouble.message));
     let sql = format!("begin;\n{};\ncommit;\n{}", functions_ddl(&quoted), rights(&quoted));
     let run = "have the table's owner run this, with this role's name in place of ROLE";
     if !is_usable {
+        if let Some(trouble) = failure.filter(Trouble::may_pass) {
+            return Err(trouble);
+        }
         let message = format!(
-            "functions of the table {quoted}.request are missing, or this role may not execute them; {run}:\n{sql}"
+            "functions of the table {quoted}.request are missing, or this role may not execute them{why}; {run}:\n{sql}"
         );
         return Err(Trouble::lasting(message));
     }
     if !is_current {
-        tracing::warn!("the functions of the table {quoted}.request are not this release's; {run}:\n{sql}");
+        tracing::warn!("the functions of the table {quoted}.request are not this release's{why}; {run}:\n{sql}");
     }
     Ok(())
 }

@@ -26,8 +26,7 @@ pub use tokio_postgres;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::class::Trouble;
-use super::connection::{answered, connect, greet};
-use super::url::Target;
+use super::connection::{Server, answered, connect, greet};
 use super::{Error, ErrorKind, own_table, quoted};
 
 /// How many connections a lane has at most.
@@ -48,7 +47,7 @@ const CLEAN: &str = "close all; reset session authorization; reset role; reset a
 /// A database for the transactions of handlers' steps.
 #[derive(Clone, Debug)]
 pub struct Database {
-    target: Arc<Target>,
+    server: Arc<Server>,
     schema: String,
     connections: usize,
     kept: Duration,
@@ -61,10 +60,10 @@ impl Database {
     /// # Errors
     /// What is wrong with the address; never quotes it.
     pub fn new(url: &str) -> Result<Self, Error> {
-        let target = Target::read(url)
+        let server = Server::read(url)
             .map_err(|error| Error { kind: ErrorKind::Lasting, message: format!("the database's address: {error}") })?;
-        let (target, schema) = (Arc::new(target), "ratchet".to_owned());
-        Ok(Self { target, schema, connections: CONNECTIONS, kept: KEPT })
+        let (server, schema) = (Arc::new(server), "ratchet".to_owned());
+        Ok(Self { server, schema, connections: CONNECTIONS, kept: KEPT })
     }
 
     /// The same, with the table `step` in this schema.
@@ -162,7 +161,7 @@ impl Pool {
             }
         }
         // Its task ends with the client.
-        let (client, _task, _) = connect(&self.database.target, topology).await?;
+        let (client, _task, _) = connect(&self.database.server, topology).await?;
         answered(async {
             greet(&client).await?;
             if !self.is_ready.get() {

@@ -10,14 +10,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::url::Check;
+use super::url::{Check, Target};
 use crate::tls::{Renewed, Verifier};
 
 /// The files of a certificate and of its key.
 type Pair = (PathBuf, PathBuf);
 
 /// What to connect with, by the files as they are.
-pub(super) fn connector(check: Check, root: Option<PathBuf>, certificate: Option<Pair>) -> Renewed<MakeRustlsConnect> {
+pub(super) fn connector(target: &Target) -> Renewed<MakeRustlsConnect> {
+    let (check, root, certificate) = (target.check, target.root.clone(), target.certificate.clone());
     let pair = certificate.clone().map(|(certificate, key)| [certificate, key]);
     let files: Vec<PathBuf> = root.iter().cloned().chain(pair.into_iter().flatten()).collect();
     Renewed::new(files, move || connector_now(check, root.as_deref(), certificate.as_ref()))

@@ -5,14 +5,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres_rustls::MakeRustlsConnect;
-
-use crate::tls::Renewed;
 
 /// PostgreSQL's own port.
 const PORT: u16 = 5432;
@@ -47,15 +43,11 @@ pub(super) struct Target {
     pub root: Option<PathBuf>,
     /// The files of the client's certificate and of its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// What these files are for connections.
-    pub tls: Arc<Renewed<MakeRustlsConnect>>,
 }
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { check, root, certificate, .. } = self;
-        let mut shown = f.debug_struct("Target");
-        shown.field("check", check).field("root", root).field("certificate", certificate).finish_non_exhaustive()
+        f.debug_struct("Target").field("check", &self.check).field("root", &self.root).finish_non_exhaustive()
     }
 }
 
@@ -140,8 +132,7 @@ impl Target {
         config.ssl_mode(mode);
         keep_alive(&mut config);
         let root = tls.root.filter(|_| !system_root).map(PathBuf::from);
-        let tls = Arc::new(super::tls::connector(check, root.clone(), certificate.clone()));
-        Ok(Self { config, check, root, certificate, tls })
+        Ok(Self { config, check, root, certificate })
     }
 }
 

@@ -49,7 +49,10 @@ pub fn problem(name: &str, error: &cluster::Error, settings: &config::TopicSetti
             agreeing(brokers, "is", "are"),
             counted(brokers, "broker")
         ),
-        _ => {
+        Some(
+            Detail::Denied(None) | Detail::Missing | Detail::Lost | Detail::InUse | Detail::Damaged | Detail::Lacking,
+        )
+        | None => {
             format!(
                 "create it by hand, or see topics.replication_factor ({}), topics.min_insync_replicas ({}) and \
                  topics.create",

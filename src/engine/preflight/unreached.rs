@@ -57,7 +57,7 @@ fn kafka_help(protocol: &str, kind: ErrorKind) -> String {
 }
 
 /// What to do about brokers that lack something.
-const LACKING_HELP: &str = "use brokers that offer it; docs/brokers.md says which are known to";
+const LACKING_HELP: &str = "use brokers that offer it: docs/brokers.md says what is needed";
 
 /// What to do about a wrong property.
 pub const PROPERTIES_HELP: &str = "correct it under `kafka:` in the configuration";

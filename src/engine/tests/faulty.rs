@@ -1,13 +1,14 @@
 //! A cluster with faults that an embedded one does not have.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::counted::{Counted, CountedMember, Holding, Trickle};
 use super::*;
 use crate::cluster::{
-    CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, RecordBatch, Rights, Settled, Ticket, TopicDescription,
-    TopicOutline,
+    Abilities, CommittedOffset, DeliveryFailure, Inquiry, OffsetCommit, RecordBatch, Rights, Settled, Ticket,
+    TopicDescription, TopicOutline,
 };
 use crate::record::TopicPartition;
 
@@ -76,6 +77,8 @@ pub struct Faults {
     pub is_out: Arc<AtomicBool>,
     /// Called for what the watch checks.
     pub watched: Option<Watched>,
+    /// What the brokers say that they can do, to one question after the other.
+    pub abilities: Mutex<VecDeque<Option<Abilities>>>,
 }
 
 /// A cluster with faults.
@@ -272,6 +275,10 @@ impl Cluster for Faulty {
         let Some(watched) = &self.faults.watched else { return self.inner.open_transaction(partition, wait) };
         watched(Some(wait));
         Err(cluster::Error::new(ErrorKind::Retry, "the leader is gone"))
+    }
+
+    fn abilities(&self) -> Option<Abilities> {
+        self.faults.abilities.lock().unwrap().pop_front().flatten()
     }
 
     fn list_topics(&self) -> Result<Vec<String>, cluster::Error> {

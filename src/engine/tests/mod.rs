@@ -29,6 +29,7 @@ mod lost;
 mod missed;
 mod panics;
 mod patterns;
+mod reached;
 mod remembered;
 mod threads;
 mod transactions;

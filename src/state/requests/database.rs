@@ -150,7 +150,7 @@ impl Database {
     fn wait_for_files(&self) -> Result<(), Error> {
         while self.is(STOPPED) {
             if self.is(FAILED) {
-                return Err(Error::Full(format!("{}: its files cannot be written", self.db.path().display())));
+                return Err(Error::Full(format!("{}: its files could not be written", self.db.path().display())));
             }
             pause();
         }
@@ -219,11 +219,7 @@ const NO_ROOM: [&str; 3] = ["No space left", "Disk quota exceeded", "File too la
 
 /// RocksDB takes a damaged log for one that ends there.
 fn expect_whole_logs(path: &Path) -> Result<(), Error> {
-    if !path.exists() {
-        return Ok(());
-    }
-    let looked = logs::check_manifest(path).and_then(|damage| Ok(damage.or(logs::check_written(path)?)));
-    match looked.map_err(|error| Error::Unavailable(format!("{}: {error}", path.display())))? {
+    match logs::check(path).map_err(|error| Error::Unavailable(format!("{}: {error}", path.display())))? {
         None => Ok(()),
         Some(damage) => Err(Error::Refused(format!(
             "{damage}: put a copy of the folder in its place; with an empty folder, requests that were answered before are \

@@ -2,8 +2,8 @@
 //! room again.
 //!
 //! **The bound** is on the size of the database's files. Between two measurements the bytes that were written are added,
-//! so that exceeding the bound is noticed. What is removed gives room once the files are compacted, which needs new
-//! writes: a store that refuses these has itself compacted. It spends a tenth of the time on that at most.
+//! so that exceeding the bound is noticed. Removing entries frees room only when files are compacted, and that normally needs
+//! new writes; a store that refuses these therefore starts a compaction itself. It spends a tenth of the time on that at most.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -119,7 +119,7 @@ impl Room {
         }
     }
 
-    /// Ends a compaction.
+    /// Stops the compaction in the background.
     pub fn end(&mut self, database: &Database) {
         if let Some(thread) = self.compacting.take() {
             database.cancel();
@@ -137,23 +137,39 @@ pub(super) fn bytes(dir: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Whether there is room to open the database anew, which writes what its log holds. It is tried: what the system says of a
-/// disk's room need not be true of this user.
+/// Whether there is room to open the database anew, which writes what its log holds. If the system says so, it is tried:
+/// that need not be true of this user. Otherwise it is not: a trial would take the last of the room from other programs.
 pub(super) fn is_there(dir: &Path) -> bool {
-    let path = dir.join(TRIAL);
-    let is_there = try_to_fill(dir, &path).is_ok();
+    let is_there = wanted(dir).and_then(|bytes| {
+        let disk = rustix::fs::statvfs(dir)?;
+        let has_room = disk.f_bavail.saturating_mul(disk.f_frsize) >= bytes;
+        if has_room { try_to_fill(&dir.join(TRIAL), bytes) } else { Err(io::ErrorKind::StorageFull.into()) }
+    });
     // If it cannot be removed, the next trial writes over it.
-    let _ = fs::remove_file(&path);
-    is_there
+    let _ = remove_trial(dir);
+    is_there.is_ok()
 }
 
-fn try_to_fill(dir: &Path, path: &Path) -> io::Result<()> {
+/// Removes what a trial has left behind that a crash has interrupted.
+pub(super) fn remove_trial(dir: &Path) -> io::Result<()> {
+    match fs::remove_file(dir.join(TRIAL)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// How much room there has to be.
+fn wanted(dir: &Path) -> io::Result<u64> {
     let mut bytes = TRIAL_BYTES;
     for file in fs::read_dir(dir.join(DATABASE))?.flatten() {
         if file.path().extension().is_some_and(|kind| kind == "log") {
             bytes += file.metadata()?.len();
         }
     }
+    Ok(bytes)
+}
+
+fn try_to_fill(path: &Path, bytes: u64) -> io::Result<()> {
     // Zeros might take no room.
     let piece: Vec<u8> = (0..TRIAL_PIECE).map(|_| rand::random()).collect();
     let mut file = fs::File::create(path)?;

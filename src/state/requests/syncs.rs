@@ -147,8 +147,8 @@ impl Syncs {
         std::mem::take(&mut self.under_way).waiting
     }
 
-    /// There is no room for what was written; who has to hear of it. Nobody is told of it until the database was opened anew:
-    /// what is found then is on the disk.
+    /// What was written has no room on the disk. Returns those who must be told. Nobody else is, until the database was opened
+    /// anew: what is found then is on the disk.
     pub fn lose(&mut self) -> Vec<(Reply, Said)> {
         self.lost.extend(self.next.ids.iter().chain(&self.under_way.ids));
         self.fail()

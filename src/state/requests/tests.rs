@@ -340,3 +340,14 @@ fn store_that_has_reached_its_bound_goes_on_with_what_it_knows() {
         assert_eq!(wait(store.reserve(&wanted(id, 3))), Ok(Found::Answered(answer.clone())), "{id}");
     }
 }
+
+/// A crash in the middle of a trial leaves its file.
+#[test]
+fn file_of_an_interrupted_trial_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Requests::open(folder.path()).unwrap());
+    let trial = folder.path().join("room");
+    std::fs::write(&trial, [0; 100]).unwrap();
+    drop(Requests::open(folder.path()).unwrap());
+    assert!(!trial.exists());
+}

@@ -250,7 +250,7 @@ impl Writer {
     /// There is no room for a write or a sync: from now on the database is only read.
     pub fn only_read(&mut self, error: &Error) {
         if !self.is_only_read() {
-            tracing::error!(%error, "the disk is full: the store takes no new requests, and goes on answering those that it knows");
+            tracing::error!(%error, "the store cannot write: it takes no new requests, and still answers known ones");
         }
         self.no_room = Some((start(), error.clone()));
         self.at_ease = 0;
@@ -277,7 +277,7 @@ impl Writer {
         self.failed_at = None;
         match Database::open(&self.dir) {
             Ok(database) => {
-                tracing::info!("the disk has room again: the store takes new requests");
+                tracing::info!("the store can write again: it takes new requests");
                 self.database = Some(Arc::new(database));
             }
             Err(error) => self.close(&error),
@@ -290,7 +290,7 @@ impl Writer {
         self.close(error);
     }
 
-    /// Ends what nobody waits for.
+    /// Stops the compaction in the background.
     pub fn end(&mut self) {
         if let Some(database) = &self.database {
             self.room.end(database);

@@ -123,3 +123,12 @@ fn leader_epochs_are_compared_by_whoever_reads() {
         assert_eq!(judge(&offers, path, true).abilities.without.len(), count, "{path:?}");
     }
 }
+
+#[test]
+fn brokers_that_librdkafka_could_use_are_refused_with_what_to_set() {
+    let words = "with `data_path: auto`, librdkafka would read and write";
+    let lacking = |most: i16, path| judged(&[(1, Some(most))], path).abilities.lacking.join("; ");
+    assert!(lacking(10, DataPath::Wire).contains(words), "{}", lacking(10, DataPath::Wire));
+    assert_eq!(lacking(10, DataPath::Auto), "");
+    assert!(!lacking(3, DataPath::Wire).contains(words), "{}", lacking(3, DataPath::Wire));
+}

@@ -1,9 +1,9 @@
 //! The SQL of requests: their table, and the functions by which it is read and changed.
 //!
 //! **Nobody needs a right to the table.** The functions run with the rights of their owner (`security definer`), with a
-//! search path of their own, and nobody may execute them without a grant. What a caller does not know it cannot reach: a
-//! request is found by its id, a digest of key, caller, scope and more, is changed with its token, and its answer is told
-//! to whoever also knows what it asks for. Only those for people list requests.
+//! search path of their own, and nobody may execute them without a grant. A caller cannot reach
+//! a request without knowing it: it is found by its id, a digest of key, caller, scope and more, and is changed with its
+//! token; its answer takes the digest of the request's content, too. Only the functions for people list requests.
 
 /// How many rows are removed at once.
 const TIDY_ROWS_MAX: u32 = 1_000;
@@ -144,7 +144,7 @@ fn unlocked(schema: &str, condition: &str) -> String {
 const HELD: &str = "token = $2 and until > clock_timestamp() and lease_until is not null";
 
 /// Request, token, fingerprint, lease, retention, whether one in doubt is refused. A row that is there is only read: an insert
-/// that finds it would wait for whoever has locked it.
+/// that finds it would wait for the session that has locked it.
 fn reserve(schema: &str) -> String {
     let now = "clock_timestamp()";
     let (lease, until) = (format!("{now} + make_interval(secs => $4)"), format!("{now} + make_interval(secs => $5)"));

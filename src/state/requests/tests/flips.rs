@@ -21,7 +21,7 @@ fn answer_of(id: u8) -> Answer {
     Answer { status: 200, headers: vec![("of".to_owned(), vec![id].into())], body: AnswerBody::Whole(body.into()) }
 }
 
-/// What whoever asks again must hear, after all runs.
+/// The answer to a repeated request, after all runs.
 fn expected(id: u8) -> Found {
     match id % 5 {
         3 => Found::InDoubt,
