@@ -1,8 +1,8 @@
 //! Goal: a bit that has flipped in a real broker's log never has a reader return another record, nor pass one over: it
 //! says that, and where, the log is damaged, it gets no further, or the bit does not matter.
 //!
-//! Two kinds of bits are left out, since Kafka has no checksum for them, and such a broker hands out other offsets or
-//! nothing, as if that were right: those of a batch's base offset, and those of the index of offsets.
+//! Two kinds of bits are left out, since Kafka has no checksum for them, and not every such broker contradicts itself
+//! (`docs/guarantees.md`): those of a batch's base offset, and those of the index of offsets.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -166,7 +166,7 @@ impl Fetch {
         }
         let (records_max, scant) = self.scant;
         let bytes_max = left.min(asked.bytes_max).min(scant);
-        let hides = served.hides || manners.prefers >= 0;
+        let hides = served.hides || manners.prefers >= 0 || manners.blind.contains(&asked.offset);
         let limits = Limits { records_max, bytes_max, is_whole: is_first };
         let (mut bytes, end) = match hides {
             true => (Vec::new(), asked.offset),

@@ -1,6 +1,7 @@
 //! What brokers may do that is odd, drawn from a seed. By default they do none of it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use kafka_protocol::messages::ApiKey;
 
@@ -25,6 +26,8 @@ pub struct Manners {
     pub cuts_first: bool,
     /// Another replica that leaders point to instead of returning records, -1 for none (KIP-392).
     pub prefers: i32,
+    /// Offsets at which nothing is found, whatever is there, as with a damaged index of offsets.
+    pub blind: Range<i64>,
     /// Whether a write that is not part of its transaction is told to abort (KIP-1050: Kafka 3.8 and later); otherwise that
     /// depends on the version of transactions.
     pub says_abortable: Option<bool>,
@@ -58,6 +61,7 @@ impl Default for Manners {
             damages_once_in: 0,
             cuts_first: false,
             prefers: -1,
+            blind: 0..0,
             says_abortable: None,
             skips_aborts: false,
             sessions: BTreeMap::new(),

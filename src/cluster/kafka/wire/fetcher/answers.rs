@@ -30,6 +30,8 @@ struct Told {
     node: i32,
     /// `None` if it was asked for without one.
     session: Option<Session>,
+    /// What it was to show whether there is anything at, if it was not asked for the records that are wanted.
+    looked_at: Option<i64>,
     asked_at: Instant,
 }
 
@@ -61,7 +63,7 @@ impl Fetcher {
             (Underway::Fetch { node, session, asked_at }, body) => {
                 self.free(node, |node| node.fetching_since = None);
                 let grips = self.nodes.get_mut(&node).map(|node| std::mem::take(&mut node.grips)).unwrap_or_default();
-                let told = Told { node, session: Some(session), asked_at };
+                let told = Told { node, session: Some(session), looked_at: None, asked_at };
                 let read = body.map(|(_, body)| self.heed_fetch(told, &grips, body, brokers, now));
                 // The session goes on from what it held, unless it was lost meanwhile.
                 match read {
@@ -70,11 +72,11 @@ impl Fetcher {
                     None => self.fail_node(node, brokers, now),
                 }
             }
-            (Underway::Alone { node, grips, asked_at }, body) => {
+            (Underway::Alone { node, grips, looked_at, asked_at }, body) => {
                 self.free(node, |node| node.fetching_since = None);
                 match body {
                     Some((_, body)) => {
-                        let told = Told { node, session: None, asked_at };
+                        let told = Told { node, session: None, looked_at, asked_at };
                         self.heed_fetch(told, &grips, body, brokers, now);
                     }
                     None => self.fail_node(node, brokers, now),
@@ -98,7 +100,7 @@ impl Fetcher {
 
     /// Takes a response to a fetch of `grips`. Returns whether the session goes on.
     fn heed_fetch(&mut self, told: Told, grips: &Grips, body: Body, brokers: &mut Brokers, now: Instant) -> bool {
-        let Told { node, session, asked_at } = told;
+        let Told { node, session, looked_at, asked_at } = told;
         let Ok(response) = Response::read(body.as_slice()) else {
             self.fail_node(node, brokers, now);
             return false;
@@ -115,7 +117,7 @@ impl Fetcher {
         for partition in response.partitions() {
             let Some(id) = self.slot_of(partition.topic, partition.partition) else { continue };
             if self.counts(id, grips) && named.insert(id) {
-                parts.extend(self.heed_partition(id, &partition, empty_since, brokers, now));
+                parts.extend(self.heed_partition(id, &partition, (looked_at, empty_since), brokers, now));
             }
         }
         // One that was asked for alone and is not named either waits, so that nothing is asked without a pause.
@@ -168,13 +170,13 @@ impl Fetcher {
         true
     }
 
-    /// Takes what is said of a partition; returns what is to be kept of it. `empty_since`: when the response was asked for,
-    /// if there is nothing in it.
+    /// Takes what is said of a partition; returns what is to be kept of it. `looked_at`: the offset that was looked at;
+    /// `empty_since`: when the response was asked for, if there is nothing in it.
     fn heed_partition(
         &mut self,
         id: u32,
         partition: &Partition<'_>,
-        empty_since: Option<Instant>,
+        (looked_at, empty_since): (Option<i64>, Option<Instant>),
         brokers: &mut Brokers,
         now: Instant,
     ) -> Option<Part> {
@@ -194,12 +196,16 @@ impl Fetcher {
         slot.said = Some(Said { high, stable, start: partition.log_start_offset });
         if partition.records.is_empty() {
             match empty_since.or(mistakes::is_on(Mistake::EmptinessBelieved).then_some(now)) {
-                Some(asked_at) => slot.note_hollow(asked_at, now),
+                Some(asked_at) => slot.note_hollow(looked_at, asked_at, now),
                 None => slot.note_left_out(now + ALONE_AFTER),
             }
             if slot.has_some() && !std::mem::replace(&mut slot.is_ready, true) {
                 self.ready.push_back(id);
             }
+            return None;
+        }
+        if looked_at.is_some() {
+            slot.contradict(&self.settings, now);
             return None;
         }
         let heads = Heads::read(partition.records, slot.next);

@@ -62,19 +62,21 @@ pub(super) struct Heads {
 impl Heads {
     /// Reads what was returned for `offset`.
     pub fn read(bytes: &[u8], offset: i64) -> Self {
-        let mut heads = Self::default();
+        let (mut heads, mut before) = (Self::default(), Self::default());
         let mut batches = Batches::new(bytes);
         for batch in batches.by_ref() {
             match batch {
                 Ok(batch) => {
+                    (before.bytes, before.next) = (heads.bytes, heads.next);
                     heads.bytes += batch.bytes().len();
                     if batch.last_offset >= offset {
                         heads.next = Some((batch.last_offset.saturating_add(1), batch.leader_epoch));
                     }
                 }
                 Err(error) => {
-                    heads.error = Some(error);
-                    return heads;
+                    // No checksum covers a base offset: the wrong one may be that of the batch in front.
+                    let right = if error == records::Error::OUT_OF_ORDER { before } else { heads };
+                    return Self { error: Some(error), ..right };
                 }
             }
         }

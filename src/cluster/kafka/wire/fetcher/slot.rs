@@ -43,6 +43,8 @@ struct Hollow {
     since: Instant,
     /// Up to where.
     to: i64,
+    /// Whether it has said so again after a while. Then it is asked for what is right before `to`.
+    is_insisting: bool,
 }
 
 /// A partition.
@@ -212,21 +214,38 @@ impl Slot {
         (self.hollow, self.alone_at) = (None, None);
     }
 
-    /// A response without any records says that there are none from `next` to what can be read. The position moves once
-    /// that was said again by one that was asked for after a while: what the broker said earlier may arrive late.
-    pub fn note_hollow(&mut self, asked_at: Instant, now: Instant) {
+    /// A response without any records says that there are none from `next` to what can be read, or from `looked_at` on.
+    /// The position moves once that was said again by one that was asked for after a while (what the broker said earlier
+    /// may arrive late), and of the last offset before there, too.
+    pub fn note_hollow(&mut self, looked_at: Option<i64>, asked_at: Instant, now: Instant) {
         let (Some(said), Some(leader)) = (self.said, self.leader) else { return };
-        let hollow = *self.hollow.get_or_insert(Hollow { since: now, to: said.stable });
-        let to = hollow.to.min(said.stable);
+        let hollow = self.hollow.get_or_insert(Hollow { since: now, to: said.stable, is_insisting: false });
+        let to = looked_at.map_or(hollow.to.min(said.stable), |offset| offset.saturating_add(1));
         let confirmed_at = hollow.since + CONFIRMED_AFTER;
         if to <= self.next {
             (self.hollow, self.alone_at) = (None, None);
-        } else if asked_at < confirmed_at && !mistakes::is_on(Mistake::EmptinessBelieved) {
-            self.alone_at = Some(confirmed_at);
-        } else {
+        } else if looked_at.is_some() || mistakes::is_on(Mistake::EmptinessBelieved) {
             self.pass_over(to, Some(leader.epoch).filter(|epoch| *epoch >= 0));
             (self.hollow, self.alone_at) = (None, None);
+        } else if asked_at < confirmed_at {
+            self.alone_at = Some(confirmed_at);
+        } else {
+            (hollow.to, hollow.is_insisting) = (to, true);
+            self.alone_at = Some(now);
         }
+    }
+
+    /// What to look at before the position moves over what a leader says is not there.
+    pub fn looks_at(&self) -> Option<i64> {
+        self.hollow.filter(|hollow| hollow.is_insisting).map(|hollow| hollow.to - 1)
+    }
+
+    /// Records were returned when it was looked whether there are any, although the leader insists that there are none
+    /// from an earlier offset on: it does not find those in between.
+    pub fn contradict(&mut self, settings: &FetchSettings, now: Instant) {
+        (self.hollow, self.alone_at) = (None, None);
+        let what = records::Error::Damaged("the broker does not return it, and says that later records follow");
+        self.spoil(self.next, what, settings, now);
     }
 
     /// There is nothing up to `to`, as a leader of this epoch says. The epoch is what to compare with from there: that

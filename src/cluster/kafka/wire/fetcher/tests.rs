@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::messages::fetch::Session;
-use super::super::records::{BatchBuilder, Codec, Packer, SealAs};
+use super::super::records::{BatchBuilder, Codec, Error, Packer, SealAs};
 use super::node::{Grip, Node};
 use super::piece::{Buffers, Heads};
 use super::{FetchSettings, Fetched, Fetcher};
@@ -46,10 +46,12 @@ fn only_whole_batches_count() {
 }
 
 #[test]
-fn batches_out_of_order_are_an_error_after_those_before() {
-    let heads = Heads::read(&[batch(5, 3), batch(7, 2)].concat(), 5);
-    assert_eq!((heads.bytes, heads.next), (batch(5, 3).len(), Some((8, 4))));
-    assert!(heads.error.is_some());
+fn of_batches_out_of_order_neither_counts() {
+    let heads = Heads::read(&[batch(1, 4), batch(5, 3), batch(7, 2)].concat(), 1);
+    assert_eq!((heads.bytes, heads.next), (batch(1, 4).len(), Some((5, 4))));
+    assert_eq!(heads.error, Some(Error::OUT_OF_ORDER));
+    let heads = Heads::read(&[batch(1 << 40, 4), batch(5, 3)].concat(), 1);
+    assert_eq!((heads.bytes, heads.next, heads.error), (0, None, Some(Error::OUT_OF_ORDER)));
 }
 
 #[test]

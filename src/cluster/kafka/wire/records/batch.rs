@@ -43,7 +43,7 @@ impl<'a> Batches<'a> {
         let batch = Batch::read(bytes);
         if let Ok(batch) = &batch {
             if batch.base_offset < self.above {
-                return Some(Err(Error::Damaged("it begins before the end of the batch in front of it")));
+                return Some(Err(Error::OUT_OF_ORDER));
             }
             (self.rest, self.above) = (rest, batch.last_offset.saturating_add(1));
         }

@@ -96,6 +96,11 @@ pub enum Codec {
     Zstd,
 }
 
+impl Error {
+    /// A batch is not in order, so that either its base offset is wrong or that of the batch in front of it.
+    pub const OUT_OF_ORDER: Self = Self::Damaged("it begins before the end of the batch in front of it");
+}
+
 impl Codec {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd];
