@@ -383,7 +383,7 @@ fn preflight_once_reached<C: Cluster>(
         let reached = reach::reach(preflight.cluster(), config, clock, stop).map_err(|error| described(config, error));
         let admitted = reached.and_then(|abilities| {
             let news = abilities.filter(|_| !std::mem::replace(is_reported, true));
-            news.iter().for_each(|abilities| reach::report(abilities));
+            news.iter().for_each(reach::report);
             preflight.begin()
         });
         match admitted {
