@@ -67,7 +67,6 @@ mod work;
 pub use body::{Body, BodyError};
 pub use layer::{Guard, Idempotency};
 pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome, Own};
-pub(crate) use seldom::Seldom;
 pub use settings::OnStoreDown;
 pub use shares::Peer;
 // The proxy's, which is a part of the program.
@@ -75,6 +74,8 @@ pub use shares::Peer;
 pub(crate) use problem::INSTANCE;
 #[cfg(feature = "program")]
 pub(crate) use remembering::{done_by_hand, dropped_by_hand};
+#[cfg(feature = "program")]
+pub(crate) use seldom::Seldom;
 #[cfg(feature = "program")]
 pub(crate) use settings::{
     AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, is_failure, may_be_released,
