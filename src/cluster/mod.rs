@@ -132,6 +132,9 @@ pub enum GroupEvent {
     Lost(Vec<TopicPartition>),
 }
 
+/// Ends a wait of [`Member::poll`], from any thread: the one under way, or else the next one.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
 /// A member of a consumer group.
 pub trait Member: Send {
     /// What records are read into.
@@ -140,7 +143,7 @@ pub trait Member: Send {
     type Metadata: Send;
 
     /// Serves the group, then reads what is available, up to `records_max`, waiting up to `wait` for a first
-    /// record. The batch is cleared first, and stays empty from when an event is returned until it is
+    /// record; what the group has to say ends the wait, and so does [`Member::waker`]. The batch is cleared first, and stays empty from when an event is returned until it is
     /// acknowledged. A [`ErrorKind::Retry`] error is reported once and needs no action; a record that
     /// can no longer be read at a partition's position is [`ErrorKind::Refused`].
     fn poll(
@@ -149,6 +152,9 @@ pub trait Member: Send {
         records_max: usize,
         wait: Duration,
     ) -> Result<Option<GroupEvent>, Error>;
+
+    /// What ends a wait of this member. Without effect once the member is gone.
+    fn waker(&self) -> Waker;
 
     /// Subscribes to `topics`, possibly none, replacing the previous subscription. Partitions that the member keeps are
     /// read on; changes are reported as events, as always.

@@ -1,7 +1,7 @@
 //! What all lanes of a topology share: read-only settings, and handles that are safe to share.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::control::Seen;
 use super::held_up::HeldUp;
 use super::limits::Limits;
 use super::process::Capacity;
+use super::wakers::Wakers;
 
 /// What all lanes of a topology share.
 pub struct Context {
@@ -69,6 +70,8 @@ pub struct Context {
     pub provider: Option<Arc<dyn Provider>>,
     /// How far commands to its tasks reach, where it calls a provider.
     pub commands: Seen,
+    /// How its lanes are woken.
+    pub wakers: Wakers,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -77,6 +80,11 @@ impl Context {
     /// The topic for the results of the sink's statements, if there is one.
     pub fn results(&self) -> Option<&str> {
         self.topology.sink().and_then(topology::sink::Sink::result)
+    }
+
+    /// What lanes look at whenever they have waited: it changes when topics come, go, grow, or are recreated.
+    pub fn told(&self) -> (u64, u64, u64) {
+        (self.topics.edition(), self.topics.growths(), self.recreated.load(Ordering::Relaxed))
     }
 
     /// Whose transactions a takeover may end: those of this topology's owners outside this process.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, Member, RecordBatch};
+use crate::cluster::{self, Cluster, Member, RecordBatch, Waker};
 use crate::observe::LaneMetrics;
 
 use super::calling::Calling;
@@ -25,6 +25,7 @@ use super::panics::{Panic, caught};
 use super::process::Scratch;
 use super::share::TaskId;
 use super::status::{Counts, LaneStatus};
+use super::sweep;
 use super::task::{Phase, Task, Tasks};
 use super::transact::{OpenSink, Transactor};
 
@@ -37,8 +38,10 @@ mod recovery;
 mod round;
 mod rows;
 
-/// How long an idle lane waits for a record before it serves the group again.
-const IDLE_WAIT: Duration = Duration::from_millis(20);
+/// How long a lane at rest waits at most for records, for its group or to be woken: see [`Lane::rest`].
+const REST_MAX: Duration = Duration::from_millis(250);
+/// How long a lane waits for records if it has something to see to soon.
+const SOON_WAIT: Duration = Duration::from_millis(20);
 /// How long a lane waits if it has restores or isolated tasks to serve.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 /// How long a lane waits for records that are on their way before it sees to what it has written.
@@ -140,6 +143,10 @@ pub struct Lane<C: Cluster> {
     /// The task whose restore is next: the others have had their slice.
     restore_next: TaskId,
     gauged_at: Duration,
+    /// Whether all its tasks have committed what there is to read, or have stopped, by its last report.
+    is_at_rest: bool,
+    /// Ends its waits as long as it lives.
+    _waker: Waker,
 }
 
 impl<C: Cluster> Lane<C> {
@@ -162,6 +169,8 @@ impl<C: Cluster> Lane<C> {
         transactor.prepare(&cluster)?;
         // Last, so that a lane that cannot write does not keep making the group rebalance.
         let member = cluster.member(&context.topology.group(), &topics)?;
+        let waker = member.waker();
+        context.wakers.add(&waker);
         Ok(Self {
             transactor,
             scratch: Scratch::new(&context),
@@ -195,11 +204,13 @@ impl<C: Cluster> Lane<C> {
             to_flush: Vec::new(),
             restore_next: 0,
             gauged_at: Duration::ZERO,
+            is_at_rest: false,
+            _waker: waker,
             context,
         })
     }
 
-    /// Does whatever there is to do; waits some milliseconds for records if there is nothing.
+    /// Does whatever there is to do; waits a moment for records if there is nothing.
     pub fn step(&mut self) -> Result<(), cluster::Error> {
         let (wait, records_max) = (self.wait(), self.records_max());
         let polled = self.member.poll(&mut self.batch, records_max, wait);
@@ -298,6 +309,19 @@ impl<C: Cluster> Lane<C> {
         if busy { BUSY_WAIT } else { self.wait_for_calls() }
     }
 
+    /// How long the lane may wait that has nothing to do. Records, its group, the end of the run and changes of topics
+    /// end the wait; everything else that becomes due is counted here. While it does not have what it knows to be
+    /// there, or does not know what is there, it looks often.
+    fn rest(&self) -> Duration {
+        let sweeps = || self.tasks.values().any(|task| sweep::is_due(&self.context, task, None));
+        if !self.is_at_rest || self.tidying || !self.to_flush.is_empty() || sweeps() {
+            return SOON_WAIT;
+        }
+        let looks_at = self.orders.as_ref().map_or(Duration::MAX, Orders::look_at);
+        let due = looks_at.min(self.gauged_at + GAUGE_INTERVAL);
+        due.saturating_sub(self.context.clock.monotonic()).min(REST_MAX)
+    }
+
     /// How many records are worth reading now.
     fn records_max(&self) -> usize {
         let records_max = self.context.limits.poll_records_max;
@@ -364,7 +388,7 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Reports the tasks' states to the supervisor.
-    fn report(&self) {
+    fn report(&mut self) {
         let open = self.transactor.is_open();
         // Commands that were given before are carried out before a run ends.
         let told = self.orders.as_ref().map(|_| (self.context.commands.view(), self.context.clock.monotonic()));
@@ -385,13 +409,15 @@ impl<C: Cluster> Lane<C> {
                 Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed
             )
         };
-        self.status.set(Counts {
+        let counts = Counts {
             tasks: self.tasks.len(),
             drained: count(&drained),
             failed: count(&|task| matches!(task.phase, Phase::Failed)),
             passing: count(&|task| matches!(task.phase, Phase::Failed) && task.may_pass),
             restoring: count(&|task| !at_rest(task)),
-        });
+        };
+        self.is_at_rest = counts.drained + counts.failed == counts.tasks;
+        self.status.set(counts);
     }
 }
 

@@ -88,6 +88,7 @@ pub mod status;
 pub mod sweep;
 pub mod task;
 pub mod transact;
+pub mod wakers;
 pub mod watch;
 
 use budget::Budget;
@@ -104,6 +105,7 @@ use panics::caught;
 use preflight::unreached::described;
 use preflight::{Admitted, Preflight};
 use status::LaneStatus;
+use wakers::Wakers;
 
 /// How often the supervisor checks its lanes.
 const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
@@ -341,6 +343,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
             gate,
             provider,
             commands: Seen::default(),
+            wakers: Wakers::default(),
             clock: clock.clone(),
         };
         if context.topology.input.named().is_empty() {
@@ -360,6 +363,7 @@ pub fn run_on<C: Cluster>(cluster: &C, options: Options) -> Result<(), Error> {
         }
     }
     supervise(&jobs, until_drained, &stop, &health, &*clock);
+    jobs.iter().for_each(|job| job.context.wakers.wake());
     jobs.into_iter().map(Job::end).fold(outcome, Error::and)
 }
 

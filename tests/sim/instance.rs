@@ -18,6 +18,7 @@ use ratchet::engine::limits::Limits;
 use ratchet::engine::panics::caught;
 use ratchet::engine::preflight::{Admitted, Preflight};
 use ratchet::engine::process::Capacity;
+use ratchet::engine::wakers::Wakers;
 use ratchet::engine::{self, keep_watch};
 use ratchet::observe::{Health, Metrics};
 use ratchet::state::{Registry, Survey};
@@ -94,6 +95,7 @@ pub fn context(process: &Process, plan: &Plan, stores: &Stores, admitted: Admitt
         health: Health::new(),
         recreated: AtomicU64::new(0),
         look_now: AtomicBool::new(false),
+        wakers: Wakers::default(),
         limits: limits(plan),
         sink: plan.sink.map(|kind| -> Arc<dyn Sink> { Arc::new(Database { process: process.clone(), kind }) }),
         gate: plan

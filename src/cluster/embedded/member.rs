@@ -1,6 +1,7 @@
 //! A group's member: see [`super::group`] for the protocol.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::batch::Batch;
@@ -10,7 +11,7 @@ use super::group::Served;
 use super::reader::Cursor;
 use super::topics::check_group;
 use super::{Membership, now};
-use crate::cluster::{self, Error, ErrorKind, GroupEvent, RecordBatch};
+use crate::cluster::{self, Error, ErrorKind, GroupEvent, RecordBatch, Waker};
 use crate::record::TopicPartition;
 
 /// See [`cluster::Member`]. Dropping it leaves the group.
@@ -26,6 +27,8 @@ pub struct Member {
     partitions: Vec<Assigned>,
     /// The partition that the next poll begins with, so that each gets its turn.
     turn: usize,
+    /// Whether somebody has ended its next wait.
+    woken: Arc<AtomicBool>,
 }
 
 /// A partition that was taken over.
@@ -50,6 +53,7 @@ impl Member {
             lost: false,
             partitions: Vec::new(),
             turn: 0,
+            woken: Arc::default(),
         };
         member.enter(&mut *broker.state()?);
         broker.notify();
@@ -193,12 +197,26 @@ impl cluster::Member for Member {
                 }
                 Served::Idle | Served::Pending | Served::Unknown => {}
             }
+            if self.woken.swap(false, Ordering::Relaxed) {
+                return Ok(None);
+            }
             let in_time;
             (state, in_time) = broker.wait(state, deadline)?;
             if !in_time {
                 return Ok(None);
             }
         }
+    }
+
+    fn waker(&self) -> Waker {
+        let (broker, woken) = (Arc::downgrade(&self.broker), Arc::clone(&self.woken));
+        Arc::new(move || {
+            let Some(broker) = broker.upgrade() else { return };
+            // With the state locked, so that nobody is about to wait who has not seen it.
+            let _state = broker.state();
+            woken.store(true, Ordering::Relaxed);
+            broker.notify();
+        })
     }
 
     fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {

@@ -8,7 +8,7 @@
 //! **Failure**: an error from which librdkafka recovers is reported once as [`ErrorKind::Retry`]; a position that the
 //! broker no longer has (`auto.offset.reset=error`) and missing rights are [`ErrorKind::Refused`].
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::properties::Properties;
 use super::slots::{self, Slots};
 use super::wire::writer::Group;
 use super::wired::{self, Membership, Reading};
-use crate::cluster::{self, Error, ErrorKind, GroupEvent};
+use crate::cluster::{self, Error, ErrorKind, GroupEvent, RecordBatch as _, Waker};
 use crate::record::TopicPartition;
 
 /// How long a started partition's fetcher may take to become ready, and a seek to complete.
@@ -34,13 +34,15 @@ const SEEK_PAUSE: Duration = Duration::from_millis(2);
 const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 /// How long to wait for a broker to list topics.
 const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
+/// Pause before they are asked once more that have not listed them.
+const TOPICS_PAUSE: Duration = Duration::from_millis(20);
 /// How long the same error is not reported again.
 const REPORT_AGAIN: Duration = Duration::from_secs(10);
 
 /// A member of a consumer group. See [`cluster::Member`].
 pub struct Member {
     pub(super) client: Arc<Client>,
-    pub(super) lane: Queue,
+    pub(super) lane: Arc<Queue>,
     slots: Slots,
     epochs: Arc<Epochs>,
     pub(super) pending: Option<GroupEvent>,
@@ -59,8 +61,8 @@ pub struct Member {
 /// A member that reads on the wire: in librdkafka all partitions stay paused.
 struct OnWire {
     reading: Reading,
-    /// Rings the bell that ends a wait of [`Reading::poll`] when librdkafka has an event.
-    ringer: UnixStream,
+    /// Rings the bell that ends a wait of [`Reading::poll`]: when librdkafka has an event, or somebody wakes the member.
+    ringer: Arc<UnixStream>,
     /// What comes from the lane's queue all the same.
     nothing: native::Batch,
     nowhere: Arc<[TopicPartition]>,
@@ -72,7 +74,7 @@ impl OnWire {
         bell.set_nonblocking(true)?;
         ringer.set_nonblocking(true)?;
         reading.wake_by(bell);
-        Ok(Self { reading, ringer, nothing: native::Batch::default(), nowhere: Arc::from([]) })
+        Ok(Self { reading, ringer: Arc::new(ringer), nothing: native::Batch::default(), nowhere: Arc::from([]) })
     }
 
     fn read(
@@ -128,7 +130,7 @@ impl Member {
     ) -> Result<Self, Error> {
         let heartbeat_interval = Duration::from_millis(properties.heartbeat_interval_ms()?);
         let client = Client::new(properties)?;
-        let lane = Queue::new(&client);
+        let lane = Arc::new(Queue::new(&client));
         let wire = reading
             .map(OnWire::new)
             .transpose()
@@ -181,6 +183,11 @@ impl Member {
             let _ = self.membership();
         }
         self.woken = Instant::now();
+    }
+
+    /// How long until [`Member::wake`] has something to do.
+    fn wakes_in(&self) -> Duration {
+        if self.joins_late { TOPICS_PAUSE } else { self.heartbeat_interval.saturating_sub(self.woken.elapsed()) }
     }
 
     /// Handles librdkafka's pending events; stops at the first group event.
@@ -355,17 +362,41 @@ impl cluster::Member for Member {
     type Metadata = Metadata;
 
     fn poll(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<Option<GroupEvent>, Error> {
-        self.wake();
-        let attended = self.serve_group().and_then(|()| self.troubles.pop().map_or(Ok(()), Err));
-        if attended.is_err() || self.pending.is_some() {
-            batch.clear();
-            return attended.map(|()| self.pending.clone());
+        let mut began = Instant::now();
+        let until = began + wait;
+        loop {
+            self.wake();
+            let attended = self.serve_group().and_then(|()| self.troubles.pop().map_or(Ok(()), Err));
+            if attended.is_err() || self.pending.is_some() {
+                batch.clear();
+                return attended.map(|()| self.pending.clone());
+            }
+            let wait = until.saturating_duration_since(began).min(self.wakes_in());
+            match &mut self.wire {
+                Some(wire) => wire.read(&self.lane, &self.epochs, batch.by_wire(), (records_max, wait))?,
+                None => self.read_lane(batch.by_librdkafka(), records_max, wait),
+            }
+            let now = Instant::now();
+            // A wait that ends early has a reason; one that does not goes on once librdkafka was woken.
+            if !batch.is_empty() || now < began + wait || now >= until {
+                return Ok(None);
+            }
+            began = now;
         }
-        match &mut self.wire {
-            Some(wire) => wire.read(&self.lane, &self.epochs, batch.by_wire(), (records_max, wait))?,
-            None => self.read_lane(batch.by_librdkafka(), records_max, wait),
+    }
+
+    fn waker(&self) -> Waker {
+        match &self.wire {
+            Some(wire) => {
+                let ringer = Arc::clone(&wire.ringer);
+                // One that is full rings already.
+                Arc::new(move || _ = (&*ringer).write(&[0]))
+            }
+            None => {
+                let lane = Arc::downgrade(&self.lane);
+                Arc::new(move || lane.upgrade().iter().for_each(|lane| lane.wake()))
+            }
         }
-        Ok(None)
     }
 
     fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {

@@ -100,6 +100,11 @@ impl<C: Cluster> Orders<C> {
         &self.topic
     }
 
+    /// When to look again, on the monotonic clock.
+    pub fn look_at(&self) -> Duration {
+        self.look_at
+    }
+
     /// Whether it is time to look again. After a failure the topic has to be seen first: a partition without a leader
     /// would hold up each transaction that an acknowledgement is in.
     pub fn is_due(&mut self, view: &View, now: Duration) -> bool {

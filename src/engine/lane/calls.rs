@@ -18,7 +18,7 @@ use crate::engine::task::{Task, Tasks};
 use crate::sabotage::{self, Sabotage};
 
 use super::round::{Aside, Round};
-use super::{BUSY_WAIT, IDLE_WAIT, Lane};
+use super::{BUSY_WAIT, Lane};
 
 /// How long a stop or a revocation waits for calls that are on the wire: the rest of a clean end needs its time, too.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
@@ -48,7 +48,7 @@ impl<C: Cluster> Lane<C> {
 
     /// How long the lane may wait for records, where it has calls to see to.
     pub(super) fn wait_for_calls(&self) -> Duration {
-        let Some(calling) = &self.calling else { return IDLE_WAIT };
+        let Some(calling) = &self.calling else { return self.rest() };
         if self.tasks.values().any(|task| task.window.as_ref().is_some_and(|window| window.is_touched)) {
             return self.writes_in().min(BUSY_WAIT);
         }
@@ -57,7 +57,8 @@ impl<C: Cluster> Lane<C> {
         }
         let ready = self.tasks.values().filter_map(|task| task.window.as_ref()?.next_send()).min();
         let now = self.context.clock.monotonic();
-        calling.next_send(ready).map_or(IDLE_WAIT, |at| at.saturating_sub(now).clamp(Duration::ZERO, IDLE_WAIT))
+        let rest = self.rest();
+        calling.next_send(ready).map_or(rest, |at| at.saturating_sub(now).min(rest))
     }
 
     /// For how long nothing is written yet: a transaction that is begun now would have to wait, or is worth waiting with.

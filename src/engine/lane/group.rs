@@ -192,6 +192,7 @@ impl<C: Cluster> Lane<C> {
         task.set_phase(Phase::Settling(self.cluster.settle(restore::inquiry(&self.context, &task))));
         if task.input.partition >= task_count as i32 {
             self.context.topics.grow(&task.input.topic, Growth::Input(task.input.partition as u32 + 1));
+            self.context.wakers.wake();
         }
         if let Some(growth) = self.context.topics.grown(&task.input.topic) {
             task.fail(&growth.refusal(task_count).to_string(), false);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::*;
-use crate::cluster::{Error, GroupEvent, Member, RecordBatch};
+use crate::cluster::{Error, GroupEvent, Member, RecordBatch, Waker};
 use crate::record::{Record, TopicPartition};
 
 type InnerBatch = <Embedded as Cluster>::Batch;
@@ -120,6 +120,10 @@ impl Member for CountedMember {
             None => records_max,
         };
         self.inner.poll(&mut batch.inner, records_max, wait)
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
     }
 
     fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {

@@ -66,6 +66,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         health: Health::new(),
         recreated: AtomicU64::new(0),
         look_now: AtomicBool::new(false),
+        wakers: Wakers::default(),
         proven: Proven::default(),
         held_up: HeldUp::default(),
         ids: Ids::default(),

@@ -1,12 +1,13 @@
 //! A group member from the lane's side: see `src/cluster/kafka/member.rs`, which has the same rules.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratchet::cluster::kafka::epochs::Epochs;
 use ratchet::cluster::kafka::wire::writer::Group;
 use ratchet::cluster::kafka::wired::{Membership as Proof, Reading};
-use ratchet::cluster::{self, Error, ErrorKind, GroupEvent, OffsetCommit, RecordBatch};
+use ratchet::cluster::{self, Error, ErrorKind, GroupEvent, OffsetCommit, RecordBatch, Waker};
 use ratchet::record::TopicPartition;
 
 use crate::kafka::{Committed, MS, Partition, SECOND, Time};
@@ -15,6 +16,8 @@ use crate::world::Process;
 use super::group::{Event, Membership};
 use super::{Batch, ours, theirs};
 
+/// How late the bell may ring that ends a wait.
+const BELL_LATE: Time = 20 * MS;
 /// How long leaving the group may take.
 const LEAVE_DEADLINE: Time = 5 * SECOND;
 
@@ -33,6 +36,8 @@ pub struct Member {
     epochs: Arc<Epochs>,
     slots: Vec<Slot>,
     left: bool,
+    /// Whether somebody has ended its next wait.
+    woken: Arc<AtomicBool>,
 }
 
 /// Proof of a membership: member id and generation.
@@ -57,12 +62,24 @@ impl Proof for Metadata {
 impl Member {
     pub fn join(process: Process, group: &str, topics: &[Arc<str>], reading: Reading) -> Self {
         let membership = Membership::begin(process.clone(), group.into(), topics.to_vec());
-        Self { process, membership, reading, epochs: Arc::default(), slots: Vec::new(), left: false }
+        Self {
+            process,
+            membership,
+            reading,
+            epochs: Arc::default(),
+            slots: Vec::new(),
+            left: false,
+            woken: Arc::default(),
+        }
     }
 
     fn slot(&mut self, partition: &TopicPartition) -> Result<&mut Slot, Error> {
         let missing = || Error::new(ErrorKind::Abort, format!("{partition} is not assigned to this member"));
         self.slots.iter_mut().find(|slot| slot.partition == *partition).ok_or_else(missing)
+    }
+
+    fn positions(&self) -> Vec<Option<i64>> {
+        self.slots.iter().map(|slot| self.reading.position(&slot.partition)).collect()
     }
 
     fn event(&mut self) -> Option<GroupEvent> {
@@ -119,13 +136,29 @@ impl cluster::Member for Member {
         if let Some(event) = self.event() {
             return Ok(Some(event));
         }
-        self.reading.poll(&mut batch.records, records_max, wait, Some(&self.epochs))?;
-        let len = batch.len();
-        if len > 0 {
-            self.process.lock().note("poll", format_args!("{len} records"));
-            return Ok(None);
+        let until = now + wait.as_micros() as Time;
+        let positions = self.positions();
+        loop {
+            let looks_at = until.min(self.process.now() + BELL_LATE);
+            let wait = Duration::from_micros(looks_at.saturating_sub(self.process.now()));
+            self.reading.poll(&mut batch.records, records_max, wait, Some(&self.epochs))?;
+            let len = batch.len();
+            if len > 0 {
+                self.process.lock().note("poll", format_args!("{len} records"));
+                return Ok(None);
+            }
+            let now = self.process.now();
+            let event = self.event();
+            let is_over = now >= until || records_max == 0 || self.process.is_dead() || self.positions() != positions;
+            if event.is_some() || self.woken.swap(false, Ordering::Relaxed) || is_over {
+                return Ok(event);
+            }
         }
-        Ok(self.event())
+    }
+
+    fn waker(&self) -> Waker {
+        let woken = Arc::clone(&self.woken);
+        Arc::new(move || woken.store(true, Ordering::Relaxed))
     }
 
     fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {

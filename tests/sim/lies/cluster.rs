@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet::cluster::{
     self, Cluster, CommittedOffset, DeliveryFailure, Error, ErrorKind, GroupEvent, Inquiry, Message, NewTopic,
-    OffsetCommit, Producer as _, RecordBatch, Rights, Settled, Ticket, TopicDescription,
+    OffsetCommit, Producer as _, RecordBatch, Rights, Settled, Ticket, TopicDescription, Waker,
 };
 use ratchet::format::{ChangelogOffset, POSITION_KEY, PositionRecord};
 use ratchet::record::{Headers, TopicPartition};
@@ -147,6 +147,10 @@ impl cluster::Member for Member {
             }
             event => Ok(event),
         }
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
     }
 
     fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), Error> {

@@ -441,6 +441,9 @@ pub(super) struct Queue {
 // SAFETY: as for `Client`.
 unsafe impl Send for Queue {}
 
+// SAFETY: as for `Client`: librdkafka locks its queues.
+unsafe impl Sync for Queue {}
+
 impl Queue {
     /// A new, empty queue.
     pub fn new(client: &Arc<Client>) -> Self {
@@ -480,6 +483,12 @@ impl Queue {
             rd::rd_kafka_queue_destroy(queue);
         }
         Ok(())
+    }
+
+    /// Ends a wait on this queue: the one under way, or else the next one.
+    pub fn wake(&self) {
+        // SAFETY: the queue is alive.
+        unsafe { rd::rd_kafka_queue_yield(self.raw()) }
     }
 
     /// Ends a wait on this queue whenever the client has an event.

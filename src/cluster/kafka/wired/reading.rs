@@ -27,6 +27,8 @@ use crate::record::TopicPartition;
 
 /// How long no broker may be reached before that is reported.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long more is waited for once positions have moved without any record: several markers then share a commit.
+const MARKERS_WAIT: Duration = Duration::from_millis(20);
 /// How long the same is not reported again.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -102,7 +104,8 @@ impl Reading {
     }
 
     /// Replaces what is in `batch` by what is there, up to `records_max`, waiting up to `wait` for a first record. What
-    /// was passed is recorded among the `epochs`. Ends early when the bell rings.
+    /// was passed is recorded among the `epochs`. Ends early when the bell rings, and
+    /// soon once markers or gaps alone were passed.
     pub fn poll(
         &mut self,
         batch: &mut Batch,
@@ -112,7 +115,7 @@ impl Reading {
     ) -> Result<(), Error> {
         let began = self.network.now();
         // Whoever wants no records does not wait for any.
-        let until = if records_max == 0 { began } else { began + wait };
+        let mut until = if records_max == 0 { began } else { began + wait };
         let mut now = began;
         let mut has_waited = false;
         loop {
@@ -128,6 +131,9 @@ impl Reading {
             }
             if let Some((partition, trouble)) = self.fetcher.next_trouble() {
                 return Err(self.error(&partition, trouble));
+            }
+            if !batch.fetched().passed().is_empty() {
+                until = until.min(now + MARKERS_WAIT);
             }
             if has_waited && now >= until {
                 return self.check(now);
