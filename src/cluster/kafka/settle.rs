@@ -3,15 +3,14 @@
 //! Before them, the owner named in the committed offset's metadata is fenced, so that whatever it may have
 //! left open ends at once: see [`super::fences`]. The order below does not depend on that.
 //!
-//! Four shared clients make all the queries, on a bounded number of threads ([`super::pool`]), however many tasks
-//! settle at once: one that reads uncommitted records (it sees the end), one that reads committed ones (it sees the
-//! last stable offset), and two in the group, which never subscribe: one waits for pending offsets, the other does not.
+//! Three shared clients make all the queries, on a bounded number of threads ([`super::pool`]), however many tasks of
+//! however many topologies settle at once: one that reads uncommitted records (it sees the end), one that reads committed
+//! ones (it sees the last stable offset), and one that asks for the offsets of any group.
 //!
 //! **Failure**: temporary errors are retried until [`DEADLINE`] and then reported as [`ErrorKind::Retry`]; missing rights
 //! are [`ErrorKind::Refused`] at once, and so is a topic still unknown after [`MISSING_WAIT`]: brokers learn of a new topic
 //! one after the other, and one that lags behind gives the same response as for a topic that does not exist.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ use super::epochs::Groups;
 use super::errors::Code;
 use super::fences::Fences;
 use super::look::look;
-use super::native::{self, Client, Element, List, c_string, latest_time};
+use super::native::{self, Client, Element, List, c_string, group_offsets, latest_time};
 use super::pool::{Next, Pool, Query};
 use super::properties::Properties;
 use super::reader::with_eof_events;
@@ -43,6 +42,8 @@ const PATIENCE_MIN: Duration = Duration::from_millis(250);
 const LEADER_RESPONSE_MAX: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Pause before an offset is asked for again on which a transaction is pending.
+const PENDING_PAUSE: Duration = Duration::from_millis(10);
 /// First pause between two checks of the last stable offset: short, since markers trail a commit by a moment.
 const LOOK_MIN: Duration = Duration::from_millis(2);
 /// Longest pause between two checks of the last stable offset.
@@ -51,8 +52,8 @@ const LOOK_MAX: Duration = Duration::from_millis(50);
 /// Fetch size for a single record; at least one batch is always fetched.
 const LOOK_BYTES: &str = "4096";
 
-/// Whether a client in a group waits until no transaction is pending on an offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Whether a query for a group's offsets waits until no transaction is pending on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stability {
     /// It waits.
     Stable,
@@ -65,7 +66,7 @@ pub(super) struct QueryClients {
     properties: Properties,
     ends: OnceLock<Arc<Client>>,
     stable_ends: OnceLock<Arc<Client>>,
-    groups: Mutex<HashMap<(String, Stability), Arc<Client>>>,
+    offsets: Mutex<Option<Arc<Client>>>,
     epochs: Arc<Groups>,
     pool: Arc<Pool>,
 }
@@ -73,12 +74,11 @@ pub(super) struct QueryClients {
 impl QueryClients {
     /// Clients with a consumer's properties, which record the epochs that they learn in `epochs`.
     pub fn new(properties: &Properties, epochs: &Arc<Groups>) -> Self {
-        // A stable fetch is told "not yet" and retried after the backoff: with the default, that is late by up
-        // to half a second.
+        // Requests are retried after the backoff: with the default, that is late by up to half a second.
         let properties = properties.with("retry.backoff.ms", "10").with("retry.backoff.max.ms", "20");
-        let (ends, stable_ends, groups) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        let (ends, stable_ends, offsets) = (OnceLock::new(), OnceLock::new(), Mutex::default());
         let (epochs, pool) = (Arc::clone(epochs), Arc::default());
-        Self { properties, ends, stable_ends, groups, epochs, pool }
+        Self { properties, ends, stable_ends, offsets, epochs, pool }
     }
 
     /// The client that sees partition ends, and describes topics.
@@ -105,19 +105,25 @@ impl QueryClients {
         })
     }
 
-    /// A client in `group` that never subscribes.
-    fn group(&self, group: &str, stability: Stability) -> Result<Arc<Client>, Error> {
-        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = groups.get(&(group.to_owned(), stability)) {
+    /// The client that asks for the offsets of any group. It is in the first one that was asked for, as it has to be in
+    /// some group ([`group_offsets`]), and never subscribes.
+    fn offsets(&self, group: &str) -> Result<Arc<Client>, Error> {
+        let mut offsets = self.offsets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*offsets {
             return Ok(Arc::clone(client));
         }
-        let isolation = match stability {
-            Stability::Stable => "read_committed",
-            Stability::Plain => "read_uncommitted",
-        };
-        let client = Client::new(&self.brief().with("isolation.level", isolation).with("group.id", group))?;
-        groups.insert((group.to_owned(), stability), Arc::clone(&client));
-        Ok(client)
+        let client = Client::new(&self.brief().with("group.id", group))?;
+        Ok(Arc::clone(offsets.insert(client)))
+    }
+
+    /// Has the next query use a new client: this one may ask a former coordinator for ever, or still have a query that
+    /// nobody waits for. It goes with the last of those that use it.
+    fn give_up(&self, client: &Arc<Client>) {
+        let mut offsets = self.offsets.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = offsets.take_if(|current| Arc::ptr_eq(current, client));
+        // Not while the lock is held: its threads end first.
+        drop(offsets);
+        drop(former);
     }
 
     /// Opens the connections that a takeover in `group` will need, on a thread of its own.
@@ -129,9 +135,8 @@ impl QueryClients {
             // An error here comes up again, and is reported, where a result is needed.
             let ends = [clients.ends(), clients.stable_ends()].map(|client| watermarks(&client?, &probe, RESPONSE_MAX));
             let one = std::slice::from_ref(&probe);
-            let groups =
-                [Stability::Plain, Stability::Stable].map(|kind| clients.peek(&group, kind, one, RESPONSE_MAX));
-            let fine = ends.iter().all(Result::is_ok) && groups.iter().all(Result::is_ok);
+            let offsets = clients.peek(&group, Stability::Plain, one, RESPONSE_MAX);
+            let fine = ends.iter().all(Result::is_ok) && offsets.is_ok();
             tracing::debug!(fine, "the query clients are connected");
         });
         if let Err(error) = asked {
@@ -153,7 +158,9 @@ impl QueryClients {
         let epochs = self.epochs.of(group);
         let there = list.iter().filter(|element| element.offset() >= 0);
         there.for_each(|element| epochs.note_answer(&element.partition(), element.offset(), element.epoch()));
-        Ok(list.iter().map(read).collect())
+        // The coordinator has its own order.
+        let of = |partition: &TopicPartition| list.iter().find(|element| element.partition() == *partition);
+        Ok(partitions.iter().map(|partition| of(partition).and_then(read)).collect())
     }
 
     /// What `group` has committed for `partitions`, without recording epochs; `None` if there is no such group.
@@ -164,23 +171,48 @@ impl QueryClients {
         partitions: &[TopicPartition],
         wait: Duration,
     ) -> Result<Option<List>, Error> {
-        let client = self.group(group, stability)?;
-        let list = List::of(partitions, -1)?;
+        let until = Instant::now() + wait;
+        let asked = List::of(partitions, -1)?;
         let what = format!("querying the offsets of the group {group}");
-        match client.committed(&list, wait) {
-            None => client.answered(),
-            Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => {
-                client.answered();
-                return Ok(None);
+        loop {
+            let client = self.offsets(group)?;
+            let left = until.saturating_duration_since(Instant::now());
+            let list = match group_offsets(&client, group, &asked, stability == Stability::Stable, left) {
+                Ok(list) => list,
+                Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => {
+                    client.answered();
+                    return Ok(None);
+                }
+                Err(failure) => {
+                    if !is_answer_of_coordinator(failure.code) {
+                        self.give_up(&client);
+                    }
+                    return Err(failure.plain(what));
+                }
+            };
+            // Overall success does not mean success for each partition.
+            match list.failure() {
+                None => return Ok(Some(list)),
+                Some((_, failure))
+                    if failure.code == Code::RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT
+                        && Instant::now() + PENDING_PAUSE < until =>
+                {
+                    std::thread::sleep(PENDING_PAUSE);
+                }
+                Some((partition, failure)) => return Err(failure.plain(format_args!("{what}, {partition}"))),
             }
-            Some(failure) => return Err(client.explain(failure).plain(what)),
         }
-        // Overall success does not mean success for each partition.
-        if let Some((partition, failure)) = list.failure() {
-            return Err(failure.plain(format_args!("{what}, {partition}")));
-        }
-        Ok(Some(list))
     }
+}
+
+/// Whether a query for a group's offsets has failed with the right coordinator's answer.
+fn is_answer_of_coordinator(code: Code) -> bool {
+    matches!(
+        code,
+        Code::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS
+            | Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
+            | Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
+    )
 }
 
 /// The committed offset in an element of the response.

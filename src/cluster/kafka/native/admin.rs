@@ -56,7 +56,7 @@ enum Target<'a> {
     Anybody,
     /// The same, for a call about this topic.
     About(&'a CStr),
-    /// A group's coordinator, with this time to respond. A client must not be used again after its query failed:
+    /// A group's coordinator, with this time to respond. A client must not be used again after its query got no answer:
     /// librdkafka keeps a query to a coordinator past its timeout, and ends the process when the coordinator is found
     /// (<https://github.com/confluentinc/librdkafka/issues/4605>). So the query has no timeout here, and goes with its
     /// client.
@@ -100,7 +100,8 @@ fn ask(
     client.trouble();
     call(options.0.as_ptr(), queue.raw());
     loop {
-        match queue.next_event(TROUBLE_STEP) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match queue.next_event(TROUBLE_STEP.min(left)) {
             Some(answer) => {
                 return match answer.failure() {
                     None => {
@@ -320,6 +321,45 @@ pub fn describe_group(client: &Arc<Client>, group: &str, wait: Duration) -> Resu
             Some(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => Ok(Group::default()),
             Some(failure) => Err(failure.plain(what())),
         }
+    }
+}
+
+/// What `group`, of whichever group the client is, has committed for `partitions`, as far as its coordinator says within
+/// `wait`. If only what is `stable` counts, a partition on whose offset a transaction is pending has
+/// [`Code::RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT`] in its element.
+///
+/// The client has to be in some group: told that a coordinator has moved, librdkafka looks for its own group's, and ends
+/// the process if it has none. It keeps asking the former one, too.
+pub fn group_offsets(
+    client: &Arc<Client>,
+    group: &str,
+    partitions: &List,
+    stable: bool,
+    wait: Duration,
+) -> Result<List, Failure> {
+    let name = CString::new(group).unwrap_or_default();
+    let api = rd::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS;
+    let answer = ask(client, api, Target::Coordinator(wait), |options, queue| {
+        // SAFETY: everything is alive for the calls, which copy what they need; the options are ours.
+        unsafe {
+            let stable = c_int::from(stable);
+            // Fails only for calls without this option.
+            let _ = Failure::take(rd::rd_kafka_AdminOptions_set_require_stable_offsets(options.cast_mut(), stable));
+            let asked = rd::rd_kafka_ListConsumerGroupOffsets_new(name.as_ptr(), partitions.raw());
+            rd::rd_kafka_ListConsumerGroupOffsets(client.raw(), [asked].as_mut_ptr(), 1, options, queue);
+            rd::rd_kafka_ListConsumerGroupOffsets_destroy(asked);
+        }
+    })?;
+    // SAFETY: the response is alive and of this call's type; everything it points to lives as long.
+    unsafe {
+        let result = rd::rd_kafka_event_ListConsumerGroupOffsets_result(answer.raw());
+        let mut count = 0;
+        let groups = pointers(rd::rd_kafka_ListConsumerGroupOffsets_result_groups(result, &mut count), count);
+        let Some(&group) = groups.first() else { return Ok(List::new(0)) };
+        let error = rd::rd_kafka_group_result_error(group);
+        let code = if error.is_null() { Code::RD_KAFKA_RESP_ERR_NO_ERROR } else { rd::rd_kafka_error_code(error) };
+        Failure::of(code).map_or(Ok(()), Err)?;
+        Ok(List::copied(rd::rd_kafka_group_result_partitions(group)))
     }
 }
 

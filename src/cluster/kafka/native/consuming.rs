@@ -139,12 +139,6 @@ impl Client {
         unsafe { Failure::take(rd::rd_kafka_seek_partitions(self.raw(), partitions.raw(), c_millis(wait))) }
     }
 
-    /// Stores what the client's group has committed for the list's partitions in it.
-    pub fn committed(&self, partitions: &List, wait: Duration) -> Option<Failure> {
-        // SAFETY: client and list are alive for the call.
-        Failure::of(unsafe { rd::rd_kafka_committed(self.raw(), partitions.raw(), c_millis(wait)) })
-    }
-
     /// Starts leaving the group. Events have to be acknowledged until [`Client::has_left`].
     pub fn leave(&self) -> Option<Failure> {
         // SAFETY: client and queue are alive; the error is owned.

@@ -28,6 +28,19 @@ impl List {
         Self(NonNull::new(raw).expect("librdkafka never returns null here"))
     }
 
+    /// A copy of a list; null is empty.
+    ///
+    /// # Safety
+    /// `list` is null or alive.
+    pub(super) unsafe fn copied(list: *const rd::rd_kafka_topic_partition_list_t) -> Self {
+        if list.is_null() {
+            return Self::new(0);
+        }
+        // SAFETY: promised by the caller; the copy is owned.
+        let raw = unsafe { rd::rd_kafka_topic_partition_list_copy(list) };
+        Self(NonNull::new(raw).expect("librdkafka never returns null here"))
+    }
+
     /// The given partitions, each with the offset `offset`.
     pub fn of(partitions: &[TopicPartition], offset: i64) -> Result<Self, Error> {
         let mut list = Self::new(partitions.len());
@@ -166,6 +179,8 @@ mod tests {
         push(&mut list, 0, Some(0));
         push(&mut list, 1, None);
         push(&mut list, 2, Some(5));
+        // SAFETY: the list is alive.
+        let list = unsafe { List::copied(list.raw()) };
         let seen: Vec<_> = list.iter().map(|e| (e.partition().partition, e.epoch(), e.metadata())).collect();
         assert_eq!(seen, [(0, Some(0)), (1, None), (2, Some(5))].map(|(p, epoch)| (p, epoch, "text".to_owned())));
     }

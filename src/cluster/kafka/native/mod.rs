@@ -40,7 +40,8 @@ mod trouble;
 mod unpack;
 
 pub(super) use admin::{
-    ANSWER_DEADLINE, Group, create_or_validate, describe_group, latest_time, list_topics, outline, settings,
+    ANSWER_DEADLINE, Group, create_or_validate, describe_group, group_offsets, latest_time, list_topics, outline,
+    settings,
 };
 pub use batch::Batch;
 pub(super) use batch::Incoming;
