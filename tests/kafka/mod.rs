@@ -11,6 +11,7 @@ mod changes;
 mod clocks;
 mod data_paths;
 mod faults;
+mod idle;
 mod inputs;
 mod kills;
 mod last_copy;

@@ -66,15 +66,6 @@ impl Drop for InPlace {
     }
 }
 
-/// The time that the process has spent on processors.
-fn cpu_seconds(operator: &Operator) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", operator.pid())).expect("it runs");
-    let (_, fields) = stat.rsplit_once(") ").expect("the name is in brackets");
-    let ticks: u64 = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum();
-    // SAFETY: a plain system call.
-    ticks as f64 / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64
-}
-
 fn now_seconds() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock after 1970").as_secs_f64()
 }
@@ -102,7 +93,7 @@ fn costs_little(operator: &Operator, what: &str, accepted: Option<&AtomicU64>) {
         (
             attempts,
             accepted.map_or(0, |accepted| accepted.load(Ordering::SeqCst)),
-            cpu_seconds(operator),
+            operator.cpu_seconds(),
             Instant::now(),
         )
     };

@@ -34,6 +34,8 @@ pub struct Options<'a> {
     pub data_path: Option<(&'a str, bool)>,
     /// A program of one's own, in place of `ratchet run`.
     pub program: Option<PathBuf>,
+    /// The files of further topologies.
+    pub further: Vec<PathBuf>,
     /// Receives standard error instead of a file.
     pub terminal: Option<&'a Terminal>,
 }
@@ -85,6 +87,7 @@ impl Operator {
             command.arg("run");
         }
         command.arg("--config").arg(job.write_config(label, state_dir)).arg(job.write_topology());
+        command.args(&options.further);
         // Variables with this prefix are settings; those of the tests must not reach the operator.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RATCHET_")) {
             command.env_remove(name);
@@ -118,6 +121,15 @@ impl Operator {
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel counts it");
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
         kib * 1024
+    }
+
+    /// The time that the process has spent on processors.
+    pub fn cpu_seconds(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
+        let (_, fields) = stat.rsplit_once(") ").expect("the name is in brackets");
+        let ticks: u64 = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum();
+        // SAFETY: a plain system call.
+        ticks as f64 / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64
     }
 
     /// Lets the process allocate this many bytes on top of what it has now; beyond that, allocations fail. The kernel
