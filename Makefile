@@ -35,7 +35,7 @@ HISTORIES ?= 10000
 CALLS_SECONDS ?= 120
 
 # The versions of Apache Kafka that `make kafka-matrix` runs the tests on.
-KAFKA_VERSIONS ?= 3.6.2 3.9.1 4.1.0 4.3.0
+KAFKA_VERSIONS ?= 3.6.2 3.9.1 4.1.0 4.3.0 4.4.0
 
 # How long `make soak` and `make sim-hunt` run, and the load of `make soak`; empty for their own defaults.
 HOURS ?=
@@ -174,7 +174,7 @@ ifeq ($(strip $(ARGS)),)
 	$(CARGO) test $(BUILD) --test faults
 endif
 
-# One version after the other: KAFKA_VERSIONS='3.9.1 4.3.0' for some, ARGS='takeovers::' for a part.
+# One version after the other: KAFKA_VERSIONS='3.9.1 4.4.0' for some, ARGS='takeovers::' for a part.
 .PHONY: kafka-matrix
 kafka-matrix: setup-test ## Run the Kafka tests with each of KAFKA_VERSIONS
 	@failed=(); for version in $(KAFKA_VERSIONS); do \

@@ -22,6 +22,8 @@ use crate::provider::Authority;
 pub const CLIENT: &str = "ratchet-client";
 /// Whom its tokens are for: a superuser of the tests' brokers.
 const USER: &str = "ratchet";
+/// Who says so.
+const ISSUER: &str = "tests";
 /// The scope that it has to ask for.
 pub const SCOPE: &str = "kafka.read kafka.write";
 
@@ -58,7 +60,7 @@ impl Keys {
     fn token(&self, audience: &str, seconds: u64) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock after 1970").as_secs();
         let claims = format!(
-            r#"{{"sub":"{USER}","aud":"{audience}","iss":"tests","scope":"{SCOPE}","iat":{now},"exp":{}}}"#,
+            r#"{{"sub":"{USER}","aud":"{audience}","iss":"{ISSUER}","scope":"{SCOPE}","iat":{now},"exp":{}}}"#,
             now + seconds
         );
         let signed = [r#"{"alg":"RS256","kid":"own"}"#, &claims].map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
@@ -196,6 +198,8 @@ pub fn broker_properties(keys: &Path, audience: &str, login_ms: u32) -> Vec<(Str
         (listener("oauthbearer.connections.max.reauth.ms"), login_ms.to_string()),
         ("sasl.oauthbearer.jwks.endpoint.url".to_owned(), format!("file://{}", keys.display())),
         ("sasl.oauthbearer.expected.audience".to_owned(), audience.to_owned()),
+        // Kafka 4.4.0 does not start without it.
+        ("sasl.oauthbearer.expected.issuer".to_owned(), ISSUER.to_owned()),
         // Kafka 4.1.0 checks neither signature nor audience unless it is told to; earlier versions do not know this.
         ("sasl.oauthbearer.jwt.validator.class".to_owned(), format!("{ROOM}.BrokerJwtValidator")),
     ]

@@ -205,7 +205,7 @@ impl Broker {
 
     fn configure(&self, kind: &str, name: &str, setting: &str) {
         let mut command = java(Install::get());
-        command.args(["kafka.admin.ConfigCommand", "--bootstrap-server", &self.bootstrap(), "--alter"]);
+        command.args([config_tool(), "--bootstrap-server", &self.bootstrap(), "--alter"]);
         command.args(["--add-config", setting, "--entity-type", kind, "--entity-name", name]);
         let done = command.output().expect("java was started a moment ago");
         let said = String::from_utf8_lossy(&done.stderr);
@@ -357,6 +357,13 @@ impl Drop for Broker {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The class of Kafka's tool for settings; it has moved in 4.4.
+fn config_tool() -> &'static str {
+    let mut numbers = version().split('.').map(|number| number.parse::<u32>().unwrap_or_default());
+    let release = (numbers.next(), numbers.next());
+    if release < (Some(4), Some(4)) { "kafka.admin.ConfigCommand" } else { "org.apache.kafka.tools.ConfigCommand" }
 }
 
 /// Java with Kafka's jars, for short-lived commands.
