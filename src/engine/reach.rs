@@ -66,7 +66,10 @@ pub(super) fn reach<C: Cluster>(
             }
             Err(RecvTimeoutError::Timeout) if !is_said && clock.monotonic().saturating_sub(began) > SILENT_MAX => {
                 is_said = true;
-                tracing::info!(brokers = config.kafka.addresses(), "the cluster has not answered yet");
+                tracing::info!(
+                    brokers = config.kafka.addresses(),
+                    "the cluster, or one of its brokers, has not answered yet"
+                );
             }
             Err(RecvTimeoutError::Timeout) => {}
         }

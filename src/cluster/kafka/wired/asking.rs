@@ -1,6 +1,8 @@
 //! Asks brokers which requests they know: all that metadata names, or the one that was reached where it names none.
 //!
-//! **Failure**: a broker that does not answer in time is named as silent; where none has answered there is no answer.
+//! **Failure**: a broker that fails is asked again, with its connection's back-off, as long as there is time; one that
+//! does not answer in time is named as silent. Where none of the addresses that a client begins with can be reached, there
+//! is no answer at once: whoever asks looks again when the cluster has come up.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -53,10 +55,9 @@ pub fn ask(client: &ClientSettings) -> Option<Offers> {
                 heard.insert(*node, offer);
             }
         }
-        let is_settled = |node: &i32| heard.contains_key(node) || brokers.is_failing(*node, Use::Control);
         let is_over = match &first {
             Some(first) if first.versions.pick(METADATA, METADATA_VERSIONS).is_none() => true,
-            Some(_) => !nodes.is_empty() && nodes.iter().all(is_settled),
+            Some(_) => !nodes.is_empty() && nodes.iter().all(|node| heard.contains_key(node)),
             None => brokers.bootstrap().all(|node| brokers.is_failing(node, Use::Control)),
         };
         if is_over || now >= until {
@@ -76,3 +77,6 @@ fn offer(brokers: &mut Brokers, node: i32, now: Instant) -> Option<Offer> {
     let versions = brokers.ready(node, Use::Control, now)?.clone();
     Some(Offer { broker: brokers.address(node)?.to_string(), versions })
 }
+
+#[cfg(test)]
+mod tests;

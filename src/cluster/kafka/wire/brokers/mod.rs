@@ -39,7 +39,7 @@ mod links;
 mod metadata;
 mod place;
 #[cfg(test)]
-pub(super) mod tests;
+pub(in crate::cluster::kafka) mod tests;
 mod types;
 
 /// The brokers as one client sees them.

@@ -9,7 +9,7 @@ use super::super::*;
 pub use super::cluster::{Cluster, ECHO, Led, Seen, echo};
 
 /// What a broker does with a request: the response's body, or nothing yet.
-pub type Serve = Box<dyn FnMut(&mut Cluster, &Seen) -> Option<Vec<u8>>>;
+pub type Serve = Box<dyn FnMut(&mut Cluster, &Seen) -> Option<Vec<u8>> + Send>;
 
 /// One end of a connection.
 #[derive(Default)]
