@@ -1,6 +1,6 @@
 //! One run of the program on one broker.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::profiles::{Comes, Profile};
 
-/// How many records the input has.
+/// How many records the input has at first, and how many new ones are written before each start that comes after.
 const RECORDS: usize = 100;
 /// Within this time after its first word the program refuses what it cannot run on.
 const REFUSED_MAX: Duration = Duration::from_secs(10);
@@ -23,6 +23,8 @@ const CELL_MAX: Duration = Duration::from_secs(150);
 /// For how long an instance that cannot work stays not ready.
 const UNREADY_FOR: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// An instance's state in its folder.
+const STATE: &str = "state";
 
 /// A setting `data_path`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,23 +67,16 @@ impl Cell {
     /// Runs it. What was seen, or what is wrong.
     pub fn run(&self) -> Result<String, String> {
         let mut broker = Broker::start(self.profile);
-        let mut run = Run::start(&broker.addresses, self.setting());
-        let began = Instant::now();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut run = Run::start(folder.path(), &broker.addresses, self.setting());
         match self.comes() {
             Comes::Refused(words) => run.await_refusal(words),
             Comes::Forwarded(words) => {
-                while broker.committed() != RECORDS as i64 {
-                    run.check_running()?;
-                    if began.elapsed() > CELL_MAX {
-                        return Err(format!("{} of {RECORDS} committed; {}", broker.committed(), run.tail()));
-                    }
-                    thread::sleep(LOOK_EVERY);
-                }
-                let took = began.elapsed();
+                let first = run.await_committed(&mut broker, RECORDS)?;
                 run.stop();
-                check_forwarded(&broker.records(), self.profile.ahead != "0s")?;
                 run.said(words)?;
-                Ok(format!("forwarded in {:.1} s", took.as_secs_f64()))
+                drop(run);
+                self.run_again(folder.path(), broker, first)
             }
             Comes::NotReady(words) => {
                 run.await_unready(words)?;
@@ -90,11 +85,31 @@ impl Cell {
             }
         }
     }
+
+    /// Starts the instance again, which has forwarded what there was: with its state, then without it, so that it restores
+    /// the changelog. Each time it has to go on where the group has committed, and to know what it has forwarded.
+    fn run_again(&self, folder: &Path, mut broker: Broker, first: Duration) -> Result<String, String> {
+        let mut seen = format!("forwarded in {:.1} s", first.as_secs_f64());
+        for (start, how) in ["again", "again without its state"].into_iter().enumerate() {
+            if start == 1 {
+                fs::remove_dir_all(folder.join(STATE)).expect("the state is there");
+            }
+            broker.more();
+            let mut run = Run::start(folder, &broker.addresses, self.setting());
+            let written = RECORDS + (start + 1) * (RECORDS + 1);
+            let took = run.await_committed(&mut broker, written).map_err(|wrong| format!("{how}: {wrong}"))?;
+            run.stop();
+            write!(seen, ", {how} in {:.1} s", took.as_secs_f64()).expect("a text takes all");
+        }
+        check_forwarded(&broker.records(), 3 * RECORDS, self.profile.ahead != "0s")?;
+        Ok(seen)
+    }
 }
 
-/// All records have to be there, in order, but for the one in the middle if that is of the future.
-fn check_forwarded(values: &str, is_one_ahead: bool) -> Result<(), String> {
-    let numbers = (0..RECORDS).filter(|number| !is_one_ahead || *number != RECORDS / 2);
+/// So many records have to be there, in order, each once, but for the one in the middle of the first if that is of the
+/// future.
+fn check_forwarded(values: &str, count: usize, is_one_ahead: bool) -> Result<(), String> {
+    let numbers = (0..count).filter(|number| !is_one_ahead || *number != RECORDS / 2);
     let expected: Vec<String> = numbers.map(|number| format!("{{\"id\":\"{number}\"}}")).collect();
     if values == expected.join(" ") { Ok(()) } else { Err(format!("the output holds: {values}")) }
 }
@@ -146,6 +161,11 @@ impl Broker {
         self.ask("committed ratchet.brokers").parse::<i64>().expect("a number").max(0)
     }
 
+    /// Writes a record to the input that it has had before, and then new ones.
+    fn more(&mut self) {
+        assert_eq!(self.ask("more"), "done");
+    }
+
     /// Ends it. What the output holds.
     fn records(mut self) -> String {
         self.ask("records")
@@ -164,17 +184,16 @@ struct Run {
     child: Child,
     log: PathBuf,
     began: Instant,
-    _folder: TempDir,
 }
 
 impl Run {
-    fn start(addresses: &str, data_path: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let (topology, config) = (folder.path().join("topology.yaml"), folder.path().join("config.yaml"));
+    /// Starts it with its files in this folder.
+    fn start(folder: &Path, addresses: &str, data_path: &str) -> Self {
+        let (topology, config) = (folder.join("topology.yaml"), folder.join("config.yaml"));
         let lines = "name: brokers\nidentity: [value.id]\ninput: {topics: [in], value_format: json}\n\
                      output: {topic: out}\n";
         write(&topology, lines);
-        let state = folder.path().join("state");
+        let state = folder.join(STATE);
         let lines = format!(
             "cluster: kafka\nkafka:\n  bootstrap.servers: \"{addresses}\"\n  producer.transaction.timeout.ms: \"5000\"\n\
              state_dir: {}\nhttp: \"127.0.0.1:0\"\n\
@@ -183,11 +202,11 @@ impl Run {
             state.display()
         );
         write(&config, &lines);
-        let log = folder.path().join("log");
+        let log = folder.join("log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
         command.arg("run").arg("--config").arg(&config).arg(&topology).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.stderr(File::create(&log).expect("a file")).spawn().expect("the program starts");
-        Self { child, log, began: Instant::now(), _folder: folder }
+        Self { child, log, began: Instant::now() }
     }
 
     fn lines(&self) -> Vec<String> {
@@ -214,6 +233,18 @@ impl Run {
             None => Ok(()),
             Some(status) => Err(format!("it ended by {status}: {}", self.tail())),
         }
+    }
+
+    /// Waits until its group has committed so much of the input; how long that took.
+    fn await_committed(&mut self, broker: &mut Broker, count: usize) -> Result<Duration, String> {
+        while broker.committed() != count as i64 {
+            self.check_running()?;
+            if self.began.elapsed() > CELL_MAX {
+                return Err(format!("{} of {count} committed; {}", broker.committed(), self.tail()));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(self.began.elapsed())
     }
 
     /// Waits until the topology is refused with these words, by the program's own clock within the bound.

@@ -6,6 +6,7 @@
 // standard input are answered by a line each:
 //
 //	committed GROUP   the group's committed offset of "in", -1 for none
+//	more              writes the first record to "in" once more, then as many new ones as it began with; "done"
 //	records           ends the broker; the values of all committed records in "out", in order
 package main
 
@@ -55,10 +56,16 @@ func main() {
 	}
 	fmt.Println(strings.Join(cluster.ListenAddrs(), ","))
 
+	next, now := *count, func(int) time.Time { return time.Now() }
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		switch words := strings.Fields(lines.Text()); words[0] {
 		case "committed":
 			fmt.Println(committed(cluster, words[1]))
+		case "more":
+			write(cluster, 0, 1, now)
+			write(cluster, next, *count, now)
+			next += *count
+			fmt.Println("done")
 		case "records":
 			cluster.Close()
 			fmt.Println(strings.Join(forwarded(options), " "))
@@ -71,15 +78,24 @@ func main() {
 func seed(options []kfake.Opt, count int, ahead time.Duration) {
 	cluster := must(kfake.NewCluster(append(options, kfake.SeedTopics(1, "in", "out"))...))
 	defer cluster.Close()
-	client := must(kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic("in")))
-	defer client.Close()
-	for number := range count {
-		at := time.Now()
+	write(cluster, 0, count, func(number int) time.Time {
 		if number == count/2 {
-			at = at.Add(ahead)
+			return time.Now().Add(ahead)
 		}
+		return time.Now()
+	})
+}
+
+// write appends so many records to the input, beginning with this number.
+func write(cluster *kfake.Cluster, first, count int, at func(number int) time.Time) {
+	// The broker may not give ids to producers.
+	client := must(kgo.NewClient(
+		kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic("in"), kgo.DisableIdempotentWrite(),
+	))
+	defer client.Close()
+	for number := first; number < first+count; number++ {
 		value := []byte(fmt.Sprintf(`{"id":"%d"}`, number))
-		record := &kgo.Record{Value: value, Key: []byte(strconv.Itoa(number)), Timestamp: at}
+		record := &kgo.Record{Value: value, Key: []byte(strconv.Itoa(number)), Timestamp: at(number)}
 		check(client.ProduceSync(context.Background(), record).FirstErr())
 	}
 }
