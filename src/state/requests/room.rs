@@ -2,8 +2,10 @@
 //! room again.
 //!
 //! **The bound** is on the size of the database's files. Between two measurements the bytes that were written are added,
-//! so that exceeding the bound is noticed. Removing entries frees room only when files are compacted, and that normally needs
-//! new writes; a store that refuses these therefore starts a compaction itself. It spends a tenth of the time on that at most.
+//! so that exceeding the bound is noticed. A store that has reached it is full until its files are clearly below it:
+//! otherwise it would be full and not full in turns, with every few requests. Removing entries frees room only when files
+//! are compacted, and that normally needs new writes; a store that refuses these therefore starts a compaction itself. It
+//! spends a tenth of the time on that at most.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -17,6 +19,8 @@ use super::database::{DATABASE, Database};
 use super::writer::start;
 use crate::request::Error;
 
+/// A full store takes new requests again below the bound less this part of it.
+const MARGIN: u64 = 20;
 /// How long a measurement is good for, where it says that the bound is reached.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// The shortest pause between two compactions; and how many times as long as the last one took.
@@ -76,16 +80,19 @@ impl Room {
     /// Why nothing new is taken; `None` if there is room. Says in the log when that changes.
     pub fn refusal(&mut self) -> Option<Error> {
         let max = self.bytes_max?;
+        let full_from = if self.is_full { max - max / MARGIN } else { max };
         let is_known = |looked: &Instant| looked.elapsed() < LOOK_PAUSE;
-        if self.measured.saturating_add(self.written) >= max && !self.looked.as_ref().is_some_and(is_known) {
+        if self.measured.saturating_add(self.written) >= full_from && !self.looked.as_ref().is_some_and(is_known) {
             (self.measured, self.written, self.looked) = (bytes(&self.dir), 0, Some(start()));
         }
-        let is_full = self.measured.saturating_add(self.written) >= max;
+        let is_full = self.measured.saturating_add(self.written) >= full_from;
         if is_full != std::mem::replace(&mut self.is_full, is_full) {
             let bytes = self.measured;
             match is_full {
                 true => tracing::warn!(bytes, max, "the store has reached its bound: it takes no new requests"),
-                false => tracing::info!(bytes, max, "the store is below its bound: it takes new requests again"),
+                false => {
+                    tracing::info!(bytes, max, "the store is clearly below its bound: it takes new requests again")
+                }
             }
         }
         is_full.then(|| {
@@ -177,4 +184,32 @@ fn try_to_fill(path: &Path, bytes: u64) -> io::Result<()> {
         file.write_all(&piece)?;
     }
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 4_096;
+
+    #[test]
+    fn full_store_takes_nothing_new_until_it_is_clearly_below_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(DATABASE)).unwrap();
+        let mut room = Room::new(folder.path().to_owned());
+        room.set_bytes_max(100 * BLOCK);
+        let mut is_full_at = |blocks: u64| {
+            fs::write(folder.path().join(DATABASE).join("file"), vec![1; (blocks * BLOCK) as usize]).unwrap();
+            assert_eq!(bytes(folder.path()), blocks * BLOCK, "the file system's blocks are others");
+            // A measurement is good for a while, and a write is known of before that.
+            (room.measured, room.written, room.looked) = (blocks * BLOCK, 0, None);
+            room.refusal().is_some()
+        };
+        assert!(!is_full_at(97) && !is_full_at(99), "it has never been full");
+        assert!(is_full_at(100));
+        assert!(is_full_at(99) && is_full_at(95), "it is full until it is below 95 %");
+        assert!(!is_full_at(94));
+        assert!(!is_full_at(99), "it takes new requests up to the bound");
+        assert!(is_full_at(101));
+    }
 }
