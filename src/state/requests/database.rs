@@ -22,7 +22,7 @@ use crate::request::{Error, Id};
 /// How many entries are removed at once.
 const TIDY_MAX: usize = 1_000;
 
-/// Whether it takes no writes for now, and whether it could not write its files.
+/// Whether it takes no writes for now, and how often it could not write its files.
 const STOPPED: &PropName = rocksdb::properties::IS_WRITE_STOPPED;
 const FAILED: &PropName = rocksdb::properties::BACKGROUND_ERRORS;
 /// The pause before it is asked again.
@@ -53,9 +53,27 @@ pub(super) enum Writing {
     AtOnce,
 }
 
+/// How many errors in the background there were before the last write that was carried out. RocksDB counts them and forgets
+/// none: those have passed, and only later ones say why it takes no writes.
+#[derive(Debug, Default)]
+struct Passed(AtomicU64);
+
+impl Passed {
+    /// A write was carried out before which there were so many.
+    fn written(&self, errors: u64) {
+        self.0.store(errors, Ordering::Relaxed);
+    }
+
+    /// Whether there are others among so many.
+    fn are_exceeded_by(&self, errors: u64) -> bool {
+        errors > self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The open database.
 pub(super) struct Database {
     db: DB,
+    passed: Passed,
     /// Up to which sequence number everything is synced.
     synced: AtomicU64,
     cached: ReadOptions,
@@ -72,7 +90,7 @@ impl Database {
         at_once.set_no_slowdown(true);
         // What the logs had was written to a file of its own, and synced.
         let synced = AtomicU64::new(db.latest_sequence_number());
-        let database = Self { db, synced, cached, at_once };
+        let database = Self { db, passed: Passed::default(), synced, cached, at_once };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
             // What there is is read as it is; an earlier release could not read what comes.
@@ -133,9 +151,13 @@ impl Database {
             if how == Writing::Patient {
                 self.wait_for_files()?;
             }
+            let errors = self.number(FAILED);
             // A write that waits would wait on a full disk for as long as that is full.
             match self.db.write_opt(WriteBatch::from_data(batch.data()), &self.at_once) {
-                Ok(()) => return Ok(true),
+                Ok(()) => {
+                    self.passed.written(errors);
+                    return Ok(true);
+                }
                 Err(error) if error.kind() != rocksdb::ErrorKind::Incomplete => {
                     return Err(from_rocksdb(self.db.path(), &error));
                 }
@@ -148,8 +170,8 @@ impl Database {
     /// Waits as long as it takes no writes because its files are being written. If these cannot be written, a write would
     /// wait until the disk has room.
     fn wait_for_files(&self) -> Result<(), Error> {
-        while self.is(STOPPED) {
-            if self.is(FAILED) {
+        while self.number(STOPPED) > 0 {
+            if self.passed.are_exceeded_by(self.number(FAILED)) {
                 return Err(Error::Full(format!("{}: its files could not be written", self.db.path().display())));
             }
             pause();
@@ -157,9 +179,9 @@ impl Database {
         Ok(())
     }
 
-    /// Whether a number that the database tells of itself is other than 0.
-    fn is(&self, property: &PropName) -> bool {
-        self.db.property_int_value(property).is_ok_and(|value| value.is_some_and(|value| value > 0))
+    /// A number that the database tells of itself.
+    fn number(&self, property: &PropName) -> u64 {
+        self.db.property_int_value(property).ok().flatten().unwrap_or(0)
     }
 
     /// Syncs what was written before this is called, while more may be written.
@@ -257,4 +279,28 @@ fn read_until(key: &[u8]) -> Option<(i64, Id)> {
     let (&UNTIL, rest) = key.split_first()? else { return None };
     let (until, id) = rest.split_first_chunk::<8>()?;
     Some((i64::from_be_bytes(*until), Id(id.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_that_has_passed_does_not_make_a_later_stall_a_full_disk() {
+        let passed = Passed::default();
+        assert!(!passed.are_exceeded_by(0));
+        assert!(passed.are_exceeded_by(1), "nothing was written since");
+        passed.written(1);
+        assert!(!passed.are_exceeded_by(1), "what was written since has found room");
+        assert!(passed.are_exceeded_by(2));
+    }
+
+    #[test]
+    fn write_counts_the_errors_before_it_as_passed() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(folder.path()).unwrap();
+        database.passed.written(7);
+        assert_eq!(database.write(WriteBatch::default(), Writing::Patient), Ok(true));
+        assert!(database.passed.are_exceeded_by(1) && !database.passed.are_exceeded_by(database.number(FAILED)));
+    }
 }
