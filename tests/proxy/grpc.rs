@@ -12,14 +12,17 @@ use super::client::{Got, for_two, request, two, whole};
 use super::service::{Answer, Broken, Service};
 use crate::program::{Proxy, Room};
 
-/// A service whose first answer to each has this status, among its headers or in its trailers, as the path says. Later ones
-/// are fine, and say which they are.
+/// A body larger than a bound of 1 KiB.
+const LARGE: &[u8] = &[b'x'; 4_096];
+
+/// A service whose first answer to each has this status, among its headers or in its trailers, as the path says, in those
+/// of a large answer with `/large`. Later ones are fine, and say which they are.
 async fn service(status: &'static str) -> Service {
     let runs = Arc::new(AtomicUsize::new(0));
     Service::start(move |request| {
         let run = runs.fetch_add(1, Ordering::SeqCst) + 1;
         async move {
-            let is_bare = request.uri().path() == "/bare";
+            let (is_bare, is_large) = (request.uri().path() == "/bare", request.uri().path() == "/large");
             drop(request.into_body().collect().await);
             let status = if run == 1 { status } else { "0" };
             let said = [("grpc-status", status), ("grpc-message", "run%20it")];
@@ -29,6 +32,7 @@ async fn service(status: &'static str) -> Service {
             let said: HeaderMap = said.collect();
             let mut frames: Vec<Result<Frame<Bytes>, Broken>> = Vec::new();
             if !is_bare || status == "0" {
+                frames.extend((is_large && status != "0").then(|| Ok(Frame::data(Bytes::from_static(LARGE)))));
                 frames.extend((status == "0").then(|| Ok(Frame::data(Bytes::from(format!("run {run}"))))));
                 frames.push(Ok(Frame::trailers(said.clone())));
             }
@@ -97,4 +101,16 @@ async fn call_that_was_refused_is_refused_again() {
     );
     let (runs, _) = twice("/bare", "5", "released: [4xx]").await;
     assert_eq!(runs, 2, "it is listed");
+}
+
+/// That a large answer was begun is remembered before anybody knows how it ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn call_that_fails_after_a_large_answer_counts_as_carried_out() {
+    for more in ["", "on_in_doubt: refuse", "released: [4xx, 503]"] {
+        let (runs, second) = twice("/large", "14", &format!("answer_bytes_max: 1KiB\n{more}")).await;
+        assert_eq!((runs, second.status(), second.is_replayed()), (1, 200, true), "{more}");
+        assert!(second.text().contains("its answer was too large to be kept"), "{second:?}");
+        let (runs, _) = twice("/large", "16", &format!("answer_bytes_max: 8KiB\n{more}")).await;
+        assert_eq!(runs, 2, "{more}: it is seen within the bound");
+    }
 }
