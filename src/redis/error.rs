@@ -13,7 +13,7 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("MASTERDOWN", Passing, "it is a replica without its master"),
     ("READONLY", Passing, REPLICA),
     ("NOREPLICAS", Passing, "it lacks the replicas that min-replicas-to-write asks for"),
-    ("OOM", Passing, FULL),
+    (NO_ROOM, Passing, "it is full: raise its maxmemory, or shorten the retention"),
     ("MISCONF", Passing, "it cannot write its data to disk, and so takes nothing: its log says why"),
     ("CLUSTERDOWN", Passing, "its cluster is down"),
     ("TRYAGAIN", Passing, "its cluster moves keys"),
@@ -25,8 +25,8 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("NOPERM", Lasting, "give the user of the url the right to it (ACL SETUSER)"),
 ];
 
-/// What is said of one that has no room.
-pub(super) const FULL: &str = "it is full: raise its maxmemory, or shorten the retention";
+/// The code with which one that has no room refuses a change.
+pub(super) const NO_ROOM: &str = "OOM";
 
 /// What is said of one that takes no changes.
 pub(super) const REPLICA: &str = "it is a replica: name the master in the url, unless another one is taking over";

@@ -29,7 +29,7 @@ use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisError, Script, ScriptI
 use bytes::Bytes;
 
 use super::connection::{check, check_master};
-use super::error::FULL;
+use super::error::NO_ROOM;
 use super::{Address, ErrorKind};
 use crate::effect::lazy::{Asked, Lazy};
 use crate::format;
@@ -90,7 +90,7 @@ impl Requests {
             }
             Err(error) => error,
         };
-        let shown = of(self.address.error_of(&error));
+        let shown = meaning(&self.address, &error);
         let is_demoted = error.code().is_some_and(|code| DEMOTED.contains(&code));
         if is_demoted || error.is_unrecoverable_error() || error.is_connection_dropped() {
             open.broken(&shown);
@@ -136,10 +136,15 @@ fn key(id: Id) -> String {
     format!("{PREFIX}{}", format::hex(&id.0))
 }
 
+/// What the crate's error means to the layer.
+fn meaning(address: &Address, error: &RedisError) -> Error {
+    let shown = address.error_of(error);
+    if error.code() == Some(NO_ROOM) { Error::Full(shown.message) } else { of(shown) }
+}
+
 /// As the layer sees it.
 fn of(error: super::Error) -> Error {
     match error.kind {
-        ErrorKind::Passing if error.message.contains(FULL) => Error::Full(error.message),
         ErrorKind::Passing => Error::Unavailable(error.message),
         ErrorKind::Lasting => Error::Refused(error.message),
     }
@@ -218,5 +223,24 @@ impl Store for Requests {
             }
             checked
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_without_room_is_recognised_by_its_code() {
+        let address = Address::read("redis://h").unwrap();
+        let told = |line: &str| {
+            let said = ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+            meaning(&address, &said.and_then(Value::extract_error).unwrap_err())
+        };
+        let full = told("OOM command not allowed when used memory > 'maxmemory'.");
+        assert!(matches!(&full, Error::Full(words) if words.contains("raise its maxmemory")), "{full}");
+        let other = told("MISCONF it is full: raise its maxmemory, or shorten the retention");
+        assert!(matches!(other, Error::Unavailable(_)), "whatever it says: {other}");
+        assert!(matches!(told("NOPERM this user has no permissions"), Error::Refused(_)));
     }
 }
