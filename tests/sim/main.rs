@@ -288,10 +288,16 @@ fn handled_seeds() {
     hunt::of_profile("handled", 40);
 }
 
-/// Many rebalances in the middle of transactions.
+/// Former owners whose requests arrive when others own their tasks.
 #[test]
 fn restless_seeds() {
     hunt::of_profile("restless", 40);
+}
+
+/// Requests that arrive when the next transaction is open.
+#[test]
+fn doubtful_seeds() {
+    hunt::of_profile("doubtful", 40);
 }
 
 /// Calls in doubt, calls that were reserved and are not sent, and messages that are forgotten, while tasks change hands.

@@ -181,12 +181,13 @@ fn limits(random: &mut Random) -> Limits {
 pub type Draw = fn(&mut Random) -> Profile;
 
 /// All profiles by name.
-pub const PROFILES: [(&str, Draw); 23] = [
+pub const PROFILES: [(&str, Draw); 24] = [
     ("calm", Profile::calm),
     ("falling", Profile::falling),
-    ("restless", Profile::restless),
     ("wild", Profile::wild),
     ("stormy", Profile::stormy),
+    ("restless", Profile::restless),
+    ("doubtful", Profile::doubtful),
     ("odd", Profile::odd),
     ("sick", Profile::sick),
     ("upset", Profile::upset),
@@ -290,13 +291,6 @@ impl Profile {
         // Alone, so that a task stops for this record and for no other reason.
         let poison = panics == 0 && separate.permille(60);
         Self { backlogged, crashes, freezes, departures, panics, poison, protocol, ..Self::calm(random) }
-    }
-
-    /// As `falling`, with many rebalances in the middle of transactions.
-    pub fn restless(random: &mut Random) -> Self {
-        let (freezes, departures) = (random.between(3, 8), random.between(3, 8));
-        let drawn = Self::falling(random);
-        Self { backlogged: true, instances: 3, poison: false, freezes, departures, ..drawn }
     }
 
     /// As `falling`, plus faults on the wire.
@@ -554,6 +548,26 @@ impl Profile {
             silenced: upto(8),
         };
         Self { wire, release, ..Self::wild(random) }
+    }
+
+    /// As `stormy`, with requests that arrive late of instances that freeze, whose tasks others have by then.
+    pub fn restless(random: &mut Random) -> Self {
+        let freezes = random.between(5, 9);
+        let drawn = Self { instances: 3, freezes, commit_records: 7, commit_spacing_ms: 200, ..Self::stormy(random) };
+        Self { crashes: 0, departures: 0, backlogged: false, ..drawn }.of_late_requests()
+    }
+
+    /// As `stormy`, with requests that arrive late of instances to which nothing happens.
+    pub fn doubtful(random: &mut Random) -> Self {
+        let drawn = Self { backlogged: true, commit_records: 7, ..Self::stormy(random) };
+        Self { crashes: 0, freezes: 0, departures: 0, ..drawn }.of_late_requests()
+    }
+
+    /// The same where many requests arrive late and many responses are lost, and brokers have transactions of the first
+    /// version, which do not tell such requests from those of the next transaction.
+    fn of_late_requests(self) -> Self {
+        let wire = Wire { request_lost: 0, response_lost: 50, late: 200, slow: 100, silenced: 0 };
+        Self { wire, protocol: Protocol::V1, moves: 0, panics: 0, poison: false, release: None, ..self }
     }
 }
 

@@ -186,7 +186,7 @@ const CASES: [Case; 115] = [
     (Wire(Mistake::AddedBefore), "calm", 1_000),
     (Wire(Mistake::UnknownIsSuccess), "stormy", 1_000),
     (Wire(Mistake::RefusedIsSkipped), "wild", 1_000),
-    (Wire(Mistake::DoubtIgnored), "stormy", 3_000),
+    (Wire(Mistake::DoubtIgnored), "doubtful", 1_000),
     (Wire(Mistake::EndBeforeFlush), "wild", 1_000),
     (Wire(Mistake::UnknownIsAbort), "stormy", 1_000),
 ];
