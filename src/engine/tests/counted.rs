@@ -58,7 +58,8 @@ pub struct CountedMember {
     pub is_out: Arc<AtomicBool>,
     /// The partitions that it has, or had before it has lost them.
     pub has: Vec<TopicPartition>,
-    /// Whether it has lost its membership.
+    /// Whether it was told that it loses its membership, and whether it has lost it.
+    pub is_losing: bool,
     pub is_lost: bool,
 }
 
@@ -67,7 +68,10 @@ impl CountedMember {
     fn hears(&mut self, wait: Duration) -> Option<Option<GroupEvent>> {
         match (self.is_out.load(Ordering::SeqCst), self.is_lost) {
             (false, false) => None,
-            (true, false) if !self.has.is_empty() => Some(Some(GroupEvent::Lost(self.has.clone()))),
+            (true, false) if !self.has.is_empty() => {
+                self.is_losing = true;
+                Some(Some(GroupEvent::Lost(self.has.clone())))
+            }
             (true, _) => {
                 // Without partitions there is nothing to be told.
                 self.is_lost = true;
@@ -139,7 +143,8 @@ impl Member for CountedMember {
     }
 
     fn accept_revoked(&mut self, partitions: &[TopicPartition]) -> Result<(), Error> {
-        if self.is_out.load(Ordering::SeqCst) {
+        // Even if the group is back by now.
+        if std::mem::take(&mut self.is_losing) {
             self.is_lost = true;
             return partitions.iter().try_for_each(|partition| self.inner.pause(partition));
         }
@@ -165,7 +170,8 @@ impl Member for CountedMember {
     }
 
     fn is_member(&self) -> bool {
-        !self.is_out.load(Ordering::SeqCst)
+        // What it has lost it is told that it has again.
+        !self.is_lost
     }
 
     fn has_more(&self) -> bool {

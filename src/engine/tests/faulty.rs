@@ -308,7 +308,17 @@ impl Cluster for Faulty {
     fn member(&self, group: &str, topics: &[Arc<str>]) -> Result<Self::Member, cluster::Error> {
         let (inner, looks) = (self.inner.member(group, topics)?, Arc::clone(&self.faults.looks));
         let (trickle, is_out) = (self.faults.trickle, Arc::clone(&self.faults.is_out));
-        Ok(CountedMember { inner, looks, trickle, reads: None, polls: 0, is_out, has: Vec::new(), is_lost: false })
+        Ok(CountedMember {
+            inner,
+            looks,
+            trickle,
+            reads: None,
+            polls: 0,
+            is_out,
+            has: Vec::new(),
+            is_losing: false,
+            is_lost: false,
+        })
     }
 
     fn producer(&self, transactional_id: &str) -> Result<Self::Producer, cluster::Error> {
