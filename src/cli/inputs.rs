@@ -37,7 +37,7 @@ pub struct StoreArgs {
     #[arg(long, value_name = "STORE", default_value = EMBEDDED, value_parser = proxy::store::KINDS.to_vec())]
     store: String,
 
-    /// The folder of the embedded store: a new or an empty one [default: ratchet-requests]
+    /// The folder of the embedded store [default: ratchet-requests]
     #[arg(long, value_name = "PATH")]
     dir: Option<String>,
 

@@ -8,7 +8,7 @@ use super::stderr::say;
 /// Options of a list.
 #[derive(Debug, clap::Args)]
 pub struct Listing {
-    /// Only those in doubt: they may have happened, and nothing will tell by itself
+    /// Only those in doubt: they may have been carried out, and only a person can find out
     #[arg(long)]
     pub in_doubt: bool,
 

@@ -200,10 +200,12 @@ fn promise(route: &Route) -> String {
 /// What becomes of a request that may have been carried out, and when that is so.
 fn doubt(rule: &Rule) -> String {
     let (what, within) = match rule.on_in_doubt {
-        OnInDoubt::Run => ("carried out again where nobody knows (at least once)", rule.timeout + rule.grace),
-        OnInDoubt::Refuse => ("refused where nobody knows (at most once)", rule.timeout),
+        OnInDoubt::Run => {
+            let within = format!("{} (`timeout` and `grace`)", show_duration(rule.timeout + rule.grace));
+            ("carried out again where nobody knows (at least once)", within)
+        }
+        OnInDoubt::Refuse => ("refused where nobody knows (at most once)", show_duration(rule.timeout)),
     };
-    let within = show_duration(within);
     let released = rule.released.iter().filter(|status| is_failure(**status));
     let released: Vec<u16> = released.map(StatusCode::as_u16).collect();
     let but = match rule.on_in_doubt {
@@ -248,7 +250,7 @@ mod tests {
             promise(&proxy::load_text("proxy.yaml", &text, &Process).unwrap().routes[0])
         };
         let run = "carried out again where nobody knows (at least once): if the proxy dies in mid-request, or if the \
-                   service's answer is lost, is 408 or 5xx or has not begun within 2m";
+                   service's answer is lost, is 408 or 5xx or has not begun within 2m (`timeout` and `grace`)";
         let refuse = "refused where nobody knows (at most once): if the proxy dies in mid-request, or if the service's \
                       answer is lost, is 408 or 5xx";
         for (more, words) in [

@@ -159,7 +159,8 @@ fn cells(seen: &Seen) -> [String; 4] {
     [
         seen.id.short(),
         seen.state.as_str().to_owned(),
-        or_none(seen.lease_until_ms.and_then(time)),
+        // One that its owner has lost may end later.
+        or_none(seen.lease_until_ms.filter(|_| seen.state != SeenAs::InDoubt).and_then(time)),
         or_none(time(seen.until_ms)),
     ]
 }
@@ -192,7 +193,7 @@ mod tests {
         let all = [seen(0xab, SeenAs::InDoubt), seen(1, SeenAs::UnderWay)];
         let expected = "\
 REQUEST       STATE      LEASE UNTIL           REMEMBERED UNTIL
-abababababab  in_doubt   2023-11-14T22:13:20Z  2023-11-15T22:13:20Z
+abababababab  in_doubt   -                     2023-11-15T22:13:20Z
 010101010101  under_way  2023-11-14T22:13:20Z  2023-11-15T22:13:20Z
 ";
         assert_eq!(table(HEADS, all.iter().map(cells)), expected);

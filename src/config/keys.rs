@@ -111,7 +111,7 @@ pub static WORKER: &[Key] = &[
     Key {
         name: "state_dir",
         default: Omitted::Is("ratchet-state"),
-        about: "the folder of the stores: a new or an empty one",
+        about: "the folder of the stores; created if it does not exist, refused if it holds anything else",
         put: |draft, typed| put(&mut draft.config.state_dir, typed.path("/var/lib/ratchet")),
         show: |config| Some(config.state_dir.display().to_string()),
     },

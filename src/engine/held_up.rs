@@ -140,7 +140,7 @@ fn log(partition: &TopicPartition, offset: i64, stood: Duration) {
         task = %partition,
         offset,
         stood_s = stood.as_secs(),
-        "the task waits: a transaction of a producer of the input has been open there for long. It ends by its producer's \
+        "the task waits: a transaction of a producer of the input has been open there for a long time. It ends by its producer's \
          transaction.timeout.ms, 15 min at most unless brokers allow more; one that hangs for good is found by \
          kafka-transactions.sh find-hanging --topic {} --partition {}, and ended by its abort",
         partition.topic,

@@ -139,13 +139,13 @@ impl Disagreement {
             _ if !is_due => {}
             Some(kafka_ahead_ms) => tracing::warn!(
                 task = %task, offset, record_ahead_ms, kafka_ahead_ms,
-                "a record is of the future by this host's clock and not by Kafka's: set the clock right that is wrong; \
+                "a record's timestamp is in the future by this host's clock but not by Kafka's: correct the clock that is wrong; \
                  the task waits"
             ),
             None => tracing::warn!(
                 task = %task, offset, record_ahead_ms,
-                "a record is of the future by this host's clock, and Kafka does not tell its own: see that this host's is \
-                 right, or raise `future_max`; the task waits"
+                "a record's timestamp is in the future by this host's clock, and Kafka does not tell its own: check this host's \
+                 clock, or raise `future_max`; the task waits"
             ),
         }
     }

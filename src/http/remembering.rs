@@ -80,7 +80,7 @@ pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
 pub(crate) fn done_by_hand(status: u16, body: Option<(Bytes, String)>) -> Answer {
     let (body, kind) = body.unwrap_or_else(|| {
         let note = NotKept {
-            idempotency: "the request was carried out, as somebody has found out; its answer is not known",
+            idempotency: "the request was carried out, as an operator has recorded; its answer is not known",
             bytes: None,
             sha256: None,
         };

@@ -38,7 +38,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is taken or not this machine's.
-    #[error("cannot listen on {address}: {source}; set `http` to another address, or to port 0 for any free one")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another one with `http` (`--http` of the proxy), or port 0 for any free one"
+    )]
     Listen {
         /// The configured address.
         address: SocketAddr,

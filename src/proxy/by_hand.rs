@@ -133,7 +133,10 @@ async fn carry_out(question: Question, store: &dyn Settle) -> Said {
             Some((id, token, decision)) => {
                 let request = id.short();
                 let settled = store.settle(id, &decision, token).await;
-                tracing::info!(request, ?settled, "a request was settled by hand");
+                match &settled {
+                    Ok(settled) => tracing::info!(request, outcome = settled.as_str(), "a request was settled by hand"),
+                    Err(error) => tracing::warn!(request, reason = %error, "a request could not be settled by hand"),
+                }
                 settled.map(Said::Settled)
             }
             None => Err(Error::Refused("the proxy does not understand the question".to_owned())),

@@ -35,7 +35,7 @@ pub static STORE: Mapping = Mapping {
             "embedded",
             Type::mapping(&EMBEDDED),
             "embedded: {dir: /var/lib/ratchet/requests}",
-            "in a folder, `dir`, of this process alone: a new or an empty one; `store_bytes_max` [bounds its \
+            "in a folder, `dir`, of this process alone, created if it does not exist; `store_bytes_max` [bounds its \
              size](#how-large-the-embedded-store-gets)",
         ),
         Key::optional(

@@ -53,7 +53,7 @@ pub struct Seen {
 pub enum SeenAs {
     /// Somebody carries it out, or its service was given up and may still be at work.
     UnderWay,
-    /// It may have been carried out, and nothing will tell by itself.
+    /// It may have been carried out, and only a person can find out.
     InDoubt,
     /// It has an answer.
     Answered,
@@ -96,6 +96,19 @@ pub enum Settled {
     },
     /// There is no such request.
     Unknown,
+}
+
+impl Settled {
+    /// A name for logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Forgotten(_) => "forgotten",
+            Self::Already => "already_answered",
+            Self::UnderWay { .. } => "under_way",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// A store whose requests people can look at, and decide about.

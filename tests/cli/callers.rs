@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::Room;
 use super::job::Started;
 
-const WARNING: &str = "all who send no `Authorization` are one, and get each other's answers";
+const WARNING: &str = "nothing tells callers apart";
 
 /// What a proxy logs until it serves.
 fn start(room: &Room, words: &[&str]) -> String {

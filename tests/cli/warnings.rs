@@ -41,7 +41,7 @@ fn records_time_as_the_last_word_of_a_version_is_warned_of() {
         version(last).run("check payments.yaml").ended(0).said(&[
             "⚠",
             "times of a producer's clock tie",
-            "`on_equal`",
+            "`on_conflict`",
             "the records of a partition are in order anyway",
         ]);
     }

@@ -62,11 +62,12 @@ fn transaction_that_holds_up_an_input_is_named() {
     job.send(things(0, 0..100, 1).chain(things(1, 0..100, 1)));
     let held = format!("{}:0", job.input);
     let tool = format!("kafka-transactions.sh find-hanging --topic {} --partition 0", job.input);
-    let line = operator.await_line(&["has been open there for long", &held, &tool], REPORTED_MAX);
+    let line = operator.await_line(&["has been open there for a long time", &held, &tool], REPORTED_MAX);
     assert_eq!(line["offset"].as_i64(), Some(0), "{line}");
     assert!(line["stood_s"].as_u64().is_some_and(|stood| stood >= 60), "{line}");
     assert_eq!(job.committed()[1], 100, "the other partition was held up too");
-    let lines = operator.log().iter().filter(|line| line.to_string().contains("has been open there for long")).count();
+    let lines =
+        operator.log().iter().filter(|line| line.to_string().contains("has been open there for a long time")).count();
     assert_eq!(lines, 1, "it should be logged now and then, for that task alone");
 
     hanging.abort();

@@ -41,7 +41,7 @@ fn check_says_what_a_file_amounts_to() {
     let (code, said) = ran(room.command("proxy --config proxy.yaml --check"));
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("proxy.yaml: fine") && said.contains("/charges POST: a key is required"), "{said}");
-    assert!(said.contains("⚠ it is not said how callers are told apart"), "{said}");
+    assert!(said.contains("⚠ nothing tells callers apart"), "{said}");
     assert!(!room.path().join("requests").exists(), "nothing is opened");
     room.write("http://127.0.0.1:1", "caller: Authorization");
     let (code, said) = ran(room.command("proxy --config proxy.yaml --check"));

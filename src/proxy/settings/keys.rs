@@ -71,7 +71,7 @@ pub static TOP: Mapping = Mapping::of(with_rule![
         "upstream_protocol",
         words!["auto", "http1", "http2"],
         "upstream_protocol: http2",
-        "what is spoken with the service: `http1`, `http2` (without TLS too, as gRPC needs it), or `auto`: HTTP/2 where TLS \
+        "the protocol used towards the service: `http1`, `http2` (without TLS too, as gRPC needs it), or `auto`: HTTP/2 where TLS \
          agrees upon it. Web sockets go by HTTP/1.1",
     )
     .or(Omitted::Is("auto")),

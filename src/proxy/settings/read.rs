@@ -223,7 +223,7 @@ fn warn_of_unused_statuses(fields: &Fields<'_>, is_used: bool, reader: &mut Read
 /// Who a caller is decides who gets whose answers: whoever writes a file has to have looked at it.
 fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
     let Some(place) = top.get("upstream").map(Field::place) else { return };
-    let message = "it is not said how callers are told apart: all who send no `Authorization` are one, and get each other's answers";
+    let message = "nothing tells callers apart: all clients that send no `Authorization` count as one caller, and get each other's answers";
     let help = if reader.file.name() == COMMAND_LINE {
         "give `--caller none` if all clients are one, or `--caller` with the header that a gateway in front sets; in a file \
          (`--config`), `caller: {required: true}` refuses those who do not send it"

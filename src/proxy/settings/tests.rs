@@ -105,7 +105,7 @@ fn warned(more: &str) -> Vec<(usize, String)> {
 fn how_callers_are_told_apart_is_to_be_said() {
     let unsaid = |more: &str| match &warned(more)[..] {
         [] => false,
-        [(2, message)] => message.starts_with("it is not said how callers are told apart"),
+        [(2, message)] => message.starts_with("nothing tells callers apart"),
         other => panic!("{other:?}"),
     };
     for more in [

@@ -17,8 +17,7 @@ impl Compiler<'_> {
             self.check_gate_url(url);
         }
         if let Some(name) = gate.name.as_ref().filter(|name| !names::is_name(name.value.reveal())) {
-            let message =
-                format!("a gate's name holds 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
+            let message = format!("a gate's name is 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
             let label = format!("`{}` does not", shown(&name.value));
             self.mistake(name.place, message, label, "write e.g. `name: orders`");
         }

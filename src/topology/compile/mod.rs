@@ -226,8 +226,7 @@ impl Compiler<'_> {
         if names::is_name(text) {
             return Some(text.to_owned());
         }
-        let message =
-            format!("a topology's name holds 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
+        let message = format!("a topology's name is 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
         let nearest = names::nearest_name(text).filter(|_| !name.value.is_secret());
         let help = format!("write e.g. `name: {}`", nearest.as_deref().unwrap_or("payments"));
         self.mistake(name.place, message, format!("`{}` does not", shown(&name.value)), help);
@@ -443,8 +442,9 @@ impl Compiler<'_> {
             return;
         }
         let message =
-            "`meta.timestamp` as a version: times of a producer's clock tie, and may go back. Of several changes of \
-                       a thing within one millisecond, all but the first count as its repetitions (`on_equal`)"
+            "`meta.timestamp` as a version: times of a producer's clock tie, and may go back. Two changes of a thing within \
+                       one millisecond both pass if their contents differ (`on_conflict`); a change back to contents already \
+                       seen in that millisecond is dropped"
                 .to_owned();
         let help = "the records of a partition are in order anyway: leave `version` out if none comes late, or name a counter \
                     of the source, alone or behind the time, e.g. `version: {of: value.revision, as: integer}`";

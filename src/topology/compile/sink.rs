@@ -202,7 +202,7 @@ impl Compiler<'_> {
         let name = postgres.inbox.as_ref().and_then(|inbox| inbox.name.as_ref());
         if let Some(name) = name.filter(|name| !names::is_name(name.value.reveal())) {
             let message =
-                format!("an inbox's name holds 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
+                format!("an inbox's name is 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
             let label = format!("`{}` does not", shown(&name.value));
             self.mistake(name.place, message, label, "write e.g. `inbox: {name: orders}`");
         }

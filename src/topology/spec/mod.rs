@@ -196,7 +196,7 @@ impl SpecReader<'_, '_> {
         if let (Some(_), Some(second)) = (topics, fields.get("pattern")) {
             let message = "an input has `topics` or a `pattern`, not both".to_owned();
             let help = "remove one of them; a pattern can name topics too: `^(payments|refunds)$`";
-            self.reader.mistake(second.key_place, message, "there are `topics` already", help);
+            self.reader.mistake(second.key_place, message, "`topics` is already set", help);
         }
         let has_both = topics.is_some() && fields.get("pattern").is_some();
         let topics = topics.and_then(|field| self.reader.list(field)).unwrap_or_default();
@@ -273,7 +273,7 @@ impl SpecReader<'_, '_> {
                 let second = if output.key_place.start > sink.key_place.start { output } else { sink };
                 let message = "a topology ends in an `output` or in a `sink`, not in both".to_owned();
                 let help = "remove one of them; two topologies can read the same input";
-                self.reader.mistake(second.key_place, message, "it ends already", help);
+                self.reader.mistake(second.key_place, message, "the topology ends already", help);
             }
             _ => {}
         }

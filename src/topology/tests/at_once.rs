@@ -5,7 +5,7 @@ use super::{WHOLE, golden_texts, load_text, topology, with};
 use crate::topology::{Mistake, load_all};
 use crate::yaml::tests::Fake;
 
-const BAD_NAME: &str = "a topology's name holds 1 to 60";
+const BAD_NAME: &str = "a topology's name is 1 to 60";
 
 /// The messages for a string that has mistakes.
 fn messages(text: &str) -> Vec<String> {

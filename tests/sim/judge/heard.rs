@@ -159,7 +159,7 @@ impl Said {
             "store is damaged; rebuilding it from the changelog" => coverage::DAMAGE_MET,
             "store cannot be built upon; rebuilding it from the changelog" => coverage::REBUILT,
             "the output fails this task; isolating it" => coverage::ISOLATED,
-            text if text.starts_with("a record is of the future by this host's clock and not") => {
+            text if text.starts_with("a record's timestamp is in the future by this host's clock but not") => {
                 coverage::CLOCK_DOUBTED
             }
             text if text.starts_with("the group was reset") => coverage::RESET_MET,
