@@ -319,7 +319,7 @@ impl<C: Cluster> Lane<C> {
         }
         let looks_at = self.orders.as_ref().map_or(Duration::MAX, Orders::look_at);
         let due = looks_at.min(self.gauged_at + GAUGE_INTERVAL);
-        due.saturating_sub(self.context.clock.monotonic()).min(REST_MAX)
+        rest_until(due, self.context.clock.monotonic())
     }
 
     /// How many records are worth reading now.
@@ -439,4 +439,25 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, (wall_ms, heard_ago):
     let records = (end - task.committed.next).max(0);
     let heard_ms = heard_ago.map(|ago| wall_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)));
     task.lag.publish(records, (wall_ms, heard_ms), &task.metrics);
+}
+
+/// How long a lane rests where something is due then. What is overdue cannot be done at present: it is tried soon.
+fn rest_until(due: Duration, now: Duration) -> Duration {
+    due.saturating_sub(now).clamp(SOON_WAIT, REST_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lane_rests_until_something_is_due_and_never_spins() {
+        let [now, soon, late] = [10_000, 10_090, 60_000].map(Duration::from_millis);
+        assert_eq!(rest_until(soon, now), soon - now);
+        assert_eq!(rest_until(late, now), REST_MAX);
+        // As if commands were to be looked for in a topic that cannot be seen.
+        for overdue in [Duration::ZERO, now] {
+            assert_eq!(rest_until(overdue, now), SOON_WAIT);
+        }
+    }
 }

@@ -116,6 +116,21 @@ fn leader_that_does_not_find_records_but_later_ones_is_damaged() {
 }
 
 #[test]
+fn records_behind_a_gap_at_the_end_do_not_contradict_it() {
+    let mut rig = Rig::new(settings(), 1);
+    rig.write(0, 3, 10);
+    rig.start(0, 0);
+    rig.run(100);
+    rig.cluster.manners.blind = 3..4;
+    rig.write(0, 2, 10);
+    rig.run(100);
+    rig.clean(0, 5);
+    rig.write(0, 1, 10);
+    rig.run(5_000);
+    assert_eq!((rig.offsets.last(), rig.troubles.len()), (Some(&(0, 5)), 0));
+}
+
+#[test]
 fn leader_that_finds_records_again_is_read_on() {
     let mut rig = Rig::new(settings(), 1);
     rig.write(0, 3, 10);

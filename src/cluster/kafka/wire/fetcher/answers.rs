@@ -35,6 +35,11 @@ struct Told {
     asked_at: Instant,
 }
 
+/// The base offset of the first batch, which may be cut off.
+fn base_offset(records: &[u8]) -> Option<i64> {
+    records.first_chunk().map(|bytes| i64::from_be_bytes(*bytes))
+}
+
 /// A partition's part of a response that counts.
 struct Part {
     id: u32,
@@ -194,8 +199,12 @@ impl Fetcher {
         slot.succeed();
         let (high, stable) = (partition.high_watermark, partition.last_stable_offset);
         slot.said = Some(Said { high, stable, start: partition.log_start_offset });
-        if partition.records.is_empty() {
-            match empty_since.or(mistakes::is_on(Mistake::EmptinessBelieved).then_some(now)) {
+        // A look at the very offset that is wanted is as good as a fetch of it, if there is something.
+        let looked_at = looked_at.filter(|offset| partition.records.is_empty() || *offset > slot.next);
+        let has_nothing = |offset| base_offset(partition.records).is_some_and(|base| base > offset);
+        if partition.records.is_empty() || looked_at.is_some_and(has_nothing) {
+            let is_believed = looked_at.is_some() || mistakes::is_on(Mistake::EmptinessBelieved);
+            match empty_since.or(is_believed.then_some(now)) {
                 Some(asked_at) => slot.note_hollow(looked_at, asked_at, now),
                 None => slot.note_left_out(now + ALONE_AFTER),
             }

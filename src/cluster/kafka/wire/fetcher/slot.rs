@@ -220,7 +220,13 @@ impl Slot {
     pub fn note_hollow(&mut self, looked_at: Option<i64>, asked_at: Instant, now: Instant) {
         let (Some(said), Some(leader)) = (self.said, self.leader) else { return };
         let hollow = self.hollow.get_or_insert(Hollow { since: now, to: said.stable, is_insisting: false });
-        let to = looked_at.map_or(hollow.to.min(said.stable), |offset| offset.saturating_add(1));
+        let to = looked_at.map_or(hollow.to, |offset| offset.saturating_add(1));
+        if looked_at.is_some() && to > said.stable {
+            // The end has fallen back since: nothing was said of what is beyond it.
+            (self.hollow, self.alone_at) = (None, None);
+            return;
+        }
+        let to = to.min(said.stable);
         let confirmed_at = hollow.since + CONFIRMED_AFTER;
         if to <= self.next {
             (self.hollow, self.alone_at) = (None, None);

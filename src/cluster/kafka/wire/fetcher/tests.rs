@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use super::super::brokers::Leader;
 use super::super::messages::fetch::Session;
 use super::super::records::{BatchBuilder, Codec, Error, Packer, SealAs};
 use super::node::{Grip, Node};
 use super::piece::{Buffers, Heads};
-use super::{FetchSettings, Fetched, Fetcher};
+use super::slot::{Said, Slot};
+use super::{CONFIRMED_AFTER, FetchSettings, Fetched, Fetcher};
 use crate::record::{Headers, TopicPartition};
 
 /// A batch of so many records at an offset.
@@ -69,6 +71,25 @@ proptest::proptest! {
         let heads = Heads::read(&batches, 5);
         assert!(heads.bytes <= batches.len());
     }
+}
+
+#[test]
+fn nothing_is_believed_of_offsets_beyond_the_end_that_is_said_along_with_it() {
+    let (mut slot, began) = (Slot::new(TopicPartition::new("t", 0), 1_000), Instant::now());
+    slot.begin(1, Some(Leader { node: 1, epoch: -1 }));
+    let say = |slot: &mut Slot, stable| slot.said = Some(Said { high: stable, stable, start: 0 });
+    say(&mut slot, 8);
+    slot.note_hollow(None, began, began);
+    let later = began + CONFIRMED_AFTER;
+    slot.note_hollow(None, later, later);
+    assert_eq!((slot.looks_at(), slot.next), (Some(7), 0));
+    // As of a leader that was gone, and is back with less.
+    say(&mut slot, 5);
+    slot.note_hollow(Some(7), later, later);
+    assert_eq!((slot.looks_at(), slot.next), (None, 0));
+    say(&mut slot, 8);
+    slot.note_hollow(Some(7), later, later);
+    assert_eq!((slot.looks_at(), slot.next), (None, 8));
 }
 
 #[test]
