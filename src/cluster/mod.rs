@@ -142,10 +142,10 @@ pub trait Member: Send {
     /// What proves the membership to [`Producer::commit`].
     type Metadata: Send;
 
-    /// Serves the group, then reads what is available, up to `records_max`, waiting up to `wait` for a first
-    /// record; what the group has to say ends the wait, and so does [`Member::waker`]. The batch is cleared first, and stays empty from when an event is returned until it is
-    /// acknowledged. A [`ErrorKind::Retry`] error is reported once and needs no action; a record that
-    /// can no longer be read at a partition's position is [`ErrorKind::Refused`].
+    /// Serves the group, then reads what is available, up to `records_max`, waiting up to `wait` for a first record. An
+    /// event of the group ends the wait, and so does [`Member::waker`]. The batch is cleared first, and stays empty from
+    /// when an event is returned until it is acknowledged. A [`ErrorKind::Retry`] error is reported once and needs no
+    /// action; a record that can no longer be read at a partition's position is [`ErrorKind::Refused`].
     fn poll(
         &mut self,
         batch: &mut Self::Batch,

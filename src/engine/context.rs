@@ -1,7 +1,7 @@
 //! What all lanes of a topology share: read-only settings, and handles that are safe to share.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -80,11 +80,6 @@ impl Context {
     /// The topic for the results of the sink's statements, if there is one.
     pub fn results(&self) -> Option<&str> {
         self.topology.sink().and_then(topology::sink::Sink::result)
-    }
-
-    /// What lanes look at whenever they have waited: it changes when topics come, go, grow, or are recreated.
-    pub fn told(&self) -> (u64, u64, u64) {
-        (self.topics.edition(), self.topics.growths(), self.recreated.load(Ordering::Relaxed))
     }
 
     /// Whose transactions a takeover may end: those of this topology's owners outside this process.

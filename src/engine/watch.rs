@@ -59,11 +59,9 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
             }
         }
         checked_at = context.clock.monotonic();
-        let before = context.told();
         check(cluster, context, &mut noticed, stop);
-        if context.told() != before {
-            context.wakers.wake();
-        }
+        // Lanes look at what has changed, if anything has.
+        context.wakers.wake();
         context.health.watch_panicked(&context.topology.name, false);
     }
 }

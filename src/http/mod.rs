@@ -36,7 +36,8 @@
 //! is not: the request is released, and the next one is carried out. The same goes for the statuses that are
 //! [listed](Idempotency::released). After one of 408, or of 500 or more, the next one is carried out as well, unless requests
 //! must not run twice: then it is [in doubt](Idempotency::on_in_doubt). Whoever carries a request out has a reservation, with
-//! a token and a lease, which is extended while it works. When it is frozen for longer and another one takes over, what it would remember is refused.
+//! a token and a lease, which is extended while it works. When it is frozen for longer and another one takes over, what it
+//! would remember is refused.
 //!
 //! **What is promised.** While the store keeps what it was told, a request under a key is not carried out again once it
 //! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves

@@ -38,8 +38,8 @@ const DESCRIPTORS: Each = Each { process: 60, topology: 4, lane: 24 };
 /// How often a lane at rest may wait in a second: for the answers to 20 fetches, 10 times for librdkafka, which sends a
 /// heartbeat then and answers, and a few times because something of its own is due.
 const WAITS_MAX: f64 = 60.0;
-/// The share of a processor that a lane, with its member, may take.
-const OF_A_PROCESSOR_MAX: f64 = 0.01;
+/// The share of a processor that a lane, with its member, may take: three times what it takes on a busy machine.
+const OF_A_PROCESSOR_MAX: f64 = 0.03;
 
 /// How often lanes have waited so far.
 fn waits_of_lanes(pid: u32) -> u64 {

@@ -162,7 +162,6 @@ fn people_settle_with_their_rights_and_cannot_touch_the_table() {
     assert_eq!(settled, Ok(Settled::Answered));
 }
 
-/// The table of an earlier release: its owner's next start makes the functions. Another role is told what to run.
 /// A script may have stopped before it took the right from everybody.
 #[test]
 fn functions_that_everybody_may_execute_are_replaced() {
@@ -176,6 +175,7 @@ fn functions_that_everybody_may_execute_are_replaced() {
     scene.assert_not_executable(OF_PEOPLE);
 }
 
+/// The table of an earlier release: its owner's next start makes the functions. Another role is told what to run.
 #[test]
 fn functions_are_made_for_a_table_that_has_none() {
     let old = include_str!("../fixtures/request-2/postgres.sql");

@@ -18,7 +18,7 @@ impl Compiler<'_> {
         }
         if let Some(name) = gate.name.as_ref().filter(|name| !names::is_name(name.value.reveal())) {
             let message = format!("a gate's name is 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
-            let label = format!("`{}` does not", shown(&name.value));
+            let label = format!("`{}` is not such a name", shown(&name.value));
             self.mistake(name.place, message, label, "write e.g. `name: orders`");
         }
         if let Some(retention) = gate.retention_ms.as_ref().filter(|retention| retention.value > RETENTION_MS_MAX) {

@@ -229,7 +229,7 @@ impl Compiler<'_> {
         let message = format!("a topology's name is 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
         let nearest = names::nearest_name(text).filter(|_| !name.value.is_secret());
         let help = format!("write e.g. `name: {}`", nearest.as_deref().unwrap_or("payments"));
-        self.mistake(name.place, message, format!("`{}` does not", shown(&name.value)), help);
+        self.mistake(name.place, message, format!("`{}` is not such a name", shown(&name.value)), help);
         None
     }
 
@@ -441,11 +441,10 @@ impl Compiler<'_> {
         if !part.part.of.iter().any(|path| path.source == Source::Timestamp) {
             return;
         }
-        let message =
-            "`meta.timestamp` as a version: times of a producer's clock tie, and may go back. Two changes of a thing within \
-                       one millisecond both pass if their contents differ (`on_conflict`); a change back to contents already \
-                       seen in that millisecond is dropped"
-                .to_owned();
+        let message = "`meta.timestamp` as a version: times of a producer's clock tie, and may go back. What becomes of a \
+                       second change of a thing within one millisecond is up to `on_conflict` if its contents are new, and to \
+                       `on_equal` if they are not"
+            .to_owned();
         let help = "the records of a partition are in order anyway: leave `version` out if none comes late, or name a counter \
                     of the source, alone or behind the time, e.g. `version: {of: value.revision, as: integer}`";
         self.warning(self.spec.version_place.unwrap_or_default(), message, "a clock, in milliseconds", help);

@@ -203,7 +203,7 @@ impl Compiler<'_> {
         if let Some(name) = name.filter(|name| !names::is_name(name.value.reveal())) {
             let message =
                 format!("an inbox's name is 1 to {} lower-case letters, digits and `-`", names::NAME_CHARS_MAX);
-            let label = format!("`{}` does not", shown(&name.value));
+            let label = format!("`{}` is not such a name", shown(&name.value));
             self.mistake(name.place, message, label, "write e.g. `inbox: {name: orders}`");
         }
     }

@@ -39,6 +39,8 @@ pub struct Reading {
     fetcher: Fetcher,
     unpack: Budgeted,
     loneliness: Loneliness,
+    /// Whether the bell has rung while nothing waited.
+    has_rung: bool,
     /// The offsets at which partitions have lost what was read of them.
     truncated: HashMap<TopicPartition, i64>,
     /// When it was last reported that no broker can be asked.
@@ -51,7 +53,8 @@ impl Reading {
         let (network, brokers) = client.open();
         let fetcher = Fetcher::new(Arc::clone(settings));
         let loneliness = Loneliness::new(accepted);
-        Self { network, brokers, fetcher, unpack: Budgeted, loneliness, truncated: HashMap::new(), reported: None }
+        let truncated = HashMap::new();
+        Self { network, brokers, fetcher, unpack: Budgeted, loneliness, has_rung: false, truncated, reported: None }
     }
 
     /// Ends a wait whenever something can be read from `bell`.
@@ -104,8 +107,8 @@ impl Reading {
     }
 
     /// Replaces what is in `batch` by what is there, up to `records_max`, waiting up to `wait` for a first record. What
-    /// was passed is recorded among the `epochs`. Ends early when the bell rings, and
-    /// soon once markers or gaps alone were passed.
+    /// was passed is recorded among the `epochs`. Ends early when the bell rings, and soon once markers or gaps alone were
+    /// passed.
     pub fn poll(
         &mut self,
         batch: &mut Batch,
@@ -139,7 +142,8 @@ impl Reading {
                 return self.check(now);
             }
             let next = self.fetcher.next_tick().map_or(until, |tick| tick.min(until));
-            let rang = self.network.drive(&mut self.brokers, next.saturating_duration_since(now));
+            let wait = if self.has_rung { Duration::ZERO } else { next.saturating_duration_since(now) };
+            let rang = self.network.drive(&mut self.brokers, wait) | std::mem::take(&mut self.has_rung);
             now = self.network.now();
             has_waited = true;
             if rang {
@@ -151,7 +155,8 @@ impl Reading {
     /// Asks for what is due.
     fn ask(&mut self, now: Instant) {
         self.fetcher.poll(&mut self.brokers, now);
-        self.network.drive(&mut self.brokers, Duration::ZERO);
+        // Who rings ends the next wait, as this was none.
+        self.has_rung |= self.network.drive(&mut self.brokers, Duration::ZERO);
     }
 
     /// Whether any broker can be reached and accepts this client; reported now and then.

@@ -1,9 +1,9 @@
 //! The SQL of requests: their table, and the functions by which it is read and changed.
 //!
 //! **Nobody needs a right to the table.** The functions run with the rights of their owner (`security definer`), with a
-//! search path of their own, and nobody may execute them without a grant. A caller cannot reach
-//! a request without knowing it: it is found by its id, a digest of key, caller, scope and more, and is changed with its
-//! token; its answer takes the digest of the request's content, too. Only the functions for people list requests.
+//! search path of their own, and nobody may execute them without a grant. A caller cannot reach a request without knowing
+//! it: it is found by its id, a digest of key, caller, scope and more, and is changed with its token; its answer takes the
+//! digest of the request's content, too. Only the functions for people list requests.
 
 /// How many rows are removed at once.
 const TIDY_ROWS_MAX: u32 = 1_000;
