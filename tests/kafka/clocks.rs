@@ -32,8 +32,8 @@ fn waits_until_its_clock_is_right(job: &Job) {
     let clock = WallClock::off_by(job, -2 * MINUTE_MS);
     job.send(things(0, 0..100, 1).chain([thing(1, "early", 1).at(now_ms() + DAY_MS)]).chain(things(1, 0..100, 1)));
     let mut operator = Operator::start_with(job, "a", &Options { env: clock.variables(), ..Options::default() });
-    operator.await_line(&["by this host's clock and not by kafka's", &format!("{}:0", job.input)], DEADLINE);
-    let line = operator.await_line(&["by this host's clock and not by kafka's", &format!("{}:1", job.input)], DEADLINE);
+    operator.await_line(&["by this host's clock but not by kafka's", &format!("{}:0", job.input)], DEADLINE);
+    let line = operator.await_line(&["by this host's clock but not by kafka's", &format!("{}:1", job.input)], DEADLINE);
     let ahead_ms = line["kafka_ahead_ms"].as_i64().unwrap_or_else(|| panic!("{line}"));
     assert!((2 * MINUTE_MS - 5_000..2 * MINUTE_MS + 30_000).contains(&ahead_ms), "{line}");
     let (status, checks) = operator.get("/readyz?verbose");
