@@ -191,3 +191,23 @@ fn functions_are_made_for_a_table_that_has_none() {
     let (database, owner) = (Database::with(old), |url: &str| Requests::new(url, "ratchet").expect("an address"));
     assert_eq!(calls.soon(owner(&database.url).reserve(&wanted(new_id(), 1))), Ok(NEW));
 }
+
+/// Another proxy is at it and does not get on: what is missing may be there a moment later.
+#[test]
+fn wait_for_another_that_makes_them_is_not_a_missing_right() {
+    let old = include_str!("../fixtures/request-2/postgres.sql");
+    for (database, missing) in [(Database::with(old), "functions"), (Database::new(), "table")] {
+        let calls = Calls::new();
+        let lock = "hashtextextended('ratchet schema ratchet', 0)";
+        let other = database.session();
+        other.run(&format!("select pg_advisory_lock({lock})"));
+        let store = Requests::new(&database.url, "ratchet").expect("an address");
+        let waited = calls.run(store.check());
+        let says_why = |text: &str| text.contains("lock timeout") && text.contains("55P03");
+        assert!(matches!(&waited, Err(Error::Unavailable(text)) if says_why(text)), "{missing}: {waited:?}");
+        other.run(&format!("select pg_advisory_unlock({lock})"));
+        let first = wanted(new_id(), 1);
+        let found = within(DEADLINE, "the store to try again", || calls.soon(store.reserve(&first)).ok());
+        assert_eq!(found, NEW, "{missing}");
+    }
+}
