@@ -4,6 +4,7 @@
 //! [`Code::RD_KAFKA_RESP_ERR__TIMED_OUT`], unless missing rights or a wrong password are the cause.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -326,7 +327,8 @@ pub fn describe_group(client: &Arc<Client>, group: &str, wait: Duration) -> Resu
 
 /// What `group`, of whichever group the client is, has committed for `partitions`, as far as its coordinator says within
 /// `wait`. If only what is `stable` counts, a partition on whose offset a transaction is pending has
-/// [`Code::RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT`] in its element.
+/// [`Code::RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT`] in its element. An answer that lacks one of the partitions is an
+/// error.
 ///
 /// The client has to be in some group: told that a coordinator has moved, librdkafka looks for its own group's, and ends
 /// the process if it has none. It keeps asking the former one, too.
@@ -355,12 +357,18 @@ pub fn group_offsets(
         let result = rd::rd_kafka_event_ListConsumerGroupOffsets_result(answer.raw());
         let mut count = 0;
         let groups = pointers(rd::rd_kafka_ListConsumerGroupOffsets_result_groups(result, &mut count), count);
-        let Some(&group) = groups.first() else { return Ok(List::new(0)) };
+        let Some(&group) = groups.first() else { return Err(incomplete("the group")) };
         let error = rd::rd_kafka_group_result_error(group);
         let code = if error.is_null() { Code::RD_KAFKA_RESP_ERR_NO_ERROR } else { rd::rd_kafka_error_code(error) };
         Failure::of(code).map_or(Ok(()), Err)?;
-        Ok(List::copied(rd::rd_kafka_group_result_partitions(group)))
+        let answered = List::copied(rd::rd_kafka_group_result_partitions(group));
+        answered.first_missing(partitions).map_or(Ok(answered), |partition| Err(incomplete(partition)))
     }
+}
+
+/// The answer says nothing of what was asked: that is not the same as that nothing is there.
+fn incomplete(lacks: impl fmt::Display) -> Failure {
+    Failure::new(Code::RD_KAFKA_RESP_ERR__PARTIAL, format!("the answer lacks {lacks}"))
 }
 
 /// A topic's settings with these names, defaults included; empty if the cluster does not give one.
@@ -529,5 +537,14 @@ mod tests {
             unsafe { (rights(read.as_ptr(), 0), rights(std::ptr::null(), 0), rights(read.as_ptr(), read.len())) };
         assert_eq!((none, null), (None, None));
         assert!(one.is_some_and(|rights| rights.read && !rights.write));
+    }
+
+    #[test]
+    fn incomplete_answer_is_an_error_to_retry() {
+        let error = incomplete("in:3").plain("querying the offsets");
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ErrorKind::Retry, "querying the offsets: the answer lacks in:3")
+        );
     }
 }

@@ -100,6 +100,12 @@ impl List {
         unsafe { elements(self.raw()) }
     }
 
+    /// The first partition of `asked` that is not in this list.
+    pub fn first_missing(&self, asked: &Self) -> Option<TopicPartition> {
+        let mut asked = asked.iter().map(|element| element.partition());
+        asked.find(|partition| self.iter().all(|element| element.partition() != *partition))
+    }
+
     /// The first error in an element, with its partition.
     pub fn failure(&self) -> Option<(TopicPartition, Failure)> {
         self.iter().find_map(|element| Some((element.partition(), element.failure()?)))
@@ -183,6 +189,25 @@ mod tests {
         let list = unsafe { List::copied(list.raw()) };
         let seen: Vec<_> = list.iter().map(|e| (e.partition().partition, e.epoch(), e.metadata())).collect();
         assert_eq!(seen, [(0, Some(0)), (1, None), (2, Some(5))].map(|(p, epoch)| (p, epoch, "text".to_owned())));
+    }
+
+    #[test]
+    fn partition_that_an_answer_leaves_out_is_found_in_any_order() {
+        let of = |numbers: &[i32]| {
+            let partitions: Vec<_> = numbers.iter().map(|number| TopicPartition::new("a", *number)).collect();
+            List::of(&partitions, -1).unwrap()
+        };
+        for (answer, asked, missing) in [
+            (&[2, 1, 0][..], &[0, 1, 2][..], None),
+            (&[0, 2], &[0, 1, 2], Some(1)),
+            (&[], &[7], Some(7)),
+            (&[], &[], None),
+        ] {
+            let found = of(answer).first_missing(&of(asked));
+            assert_eq!(found.map(|partition| partition.partition), missing, "{answer:?}");
+        }
+        let other = List::of(&[TopicPartition::new("b", 0)], -1).unwrap();
+        assert_eq!(other.first_missing(&of(&[0])), Some(TopicPartition::new("a", 0)));
     }
 
     #[test]
