@@ -56,6 +56,7 @@ mod pool;
 mod producer;
 mod properties;
 mod reader;
+mod renewal;
 mod send;
 mod settle;
 mod slots;
@@ -316,7 +317,11 @@ impl Cluster for Kafka {
         partitions: &[TopicPartition],
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
-        self.inner.clients.committed(group, Stability::Plain, partitions, wait)
+        let clients = &self.inner.clients;
+        clients.enter(group);
+        let committed = clients.committed(group, Stability::Plain, partitions, wait);
+        clients.leave(group);
+        committed
     }
 }
 

@@ -12,7 +12,7 @@
 //! one after the other, and one that lags behind gives the same response as for a topic that does not exist.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -25,6 +25,7 @@ use super::native::{self, Client, Element, List, c_string, group_offsets, latest
 use super::pool::{Next, Pool, Query};
 use super::properties::Properties;
 use super::reader::with_eof_events;
+use super::renewal::Asked;
 use super::threads::spawn;
 use super::wired::{ClientSettings, last_stamp};
 use crate::cluster::{self, CommittedOffset, Detail, Error, ErrorKind, Inquiry, MISSING_WAIT, Settled, TopicId};
@@ -66,7 +67,7 @@ pub(super) struct QueryClients {
     properties: Properties,
     ends: OnceLock<Arc<Client>>,
     stable_ends: OnceLock<Arc<Client>>,
-    offsets: Mutex<Option<Arc<Client>>>,
+    offsets: Mutex<Asked<Client>>,
     epochs: Arc<Groups>,
     pool: Arc<Pool>,
 }
@@ -108,21 +109,39 @@ impl QueryClients {
     /// The client that asks for the offsets of any group. It is in the first one that was asked for, as it has to be in
     /// some group ([`group_offsets`]), and never subscribes.
     fn offsets(&self, group: &str) -> Result<Arc<Client>, Error> {
-        let mut offsets = self.offsets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = &*offsets {
-            return Ok(Arc::clone(client));
-        }
-        let client = Client::new(&self.brief().with("group.id", group))?;
-        Ok(Arc::clone(offsets.insert(client)))
+        let mut asked = self.asked();
+        let (current, former) = asked.client(group, Instant::now());
+        let client = match current {
+            Some(client) => Ok(client),
+            None => Client::new(&self.brief().with("group.id", group)).inspect(|client| {
+                asked.begin(client, group, Instant::now());
+            }),
+        };
+        // Not while the lock is held: its threads end first.
+        drop(asked);
+        drop(former);
+        client
     }
 
-    /// Has the next query use a new client: this one may ask a former coordinator for ever, or still have a query that
-    /// nobody waits for. It goes with the last of those that use it.
-    fn give_up(&self, client: &Arc<Client>) {
-        let mut offsets = self.offsets.lock().unwrap_or_else(PoisonError::into_inner);
-        let former = offsets.take_if(|current| Arc::ptr_eq(current, client));
-        // Not while the lock is held: its threads end first.
-        drop(offsets);
+    fn asked(&self) -> MutexGuard<'_, Asked<Client>> {
+        self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A query of `group` has failed: has the next one use a new client if this one is of no use any more. It goes with
+    /// the last of those that use it.
+    fn failed(&self, client: &Arc<Client>, group: &str, code: Code) {
+        let former = self.asked().failed(client, group, code, Instant::now());
+        drop(former);
+    }
+
+    /// A caller begins to ask for the offsets of `group`, until it leaves.
+    pub fn enter(&self, group: &str) {
+        self.asked().enter(group);
+    }
+
+    /// A caller asks no more for the offsets of `group`.
+    pub fn leave(&self, group: &str) {
+        let former = self.asked().leave(group);
         drop(former);
     }
 
@@ -158,7 +177,7 @@ impl QueryClients {
         let epochs = self.epochs.of(group);
         let there = list.iter().filter(|element| element.offset() >= 0);
         there.for_each(|element| epochs.note_answer(&element.partition(), element.offset(), element.epoch()));
-        // The coordinator has its own order.
+        // The coordinator has its own order; all partitions are there ([`group_offsets`]).
         let of = |partition: &TopicPartition| list.iter().find(|element| element.partition() == *partition);
         Ok(partitions.iter().map(|partition| of(partition).and_then(read)).collect())
     }
@@ -178,14 +197,15 @@ impl QueryClients {
             let client = self.offsets(group)?;
             let left = until.saturating_duration_since(Instant::now());
             let list = match group_offsets(&client, group, &asked, stability == Stability::Stable, left) {
-                Ok(list) => list,
-                Err(failure) if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND => {
-                    client.answered();
-                    return Ok(None);
+                Ok(list) => {
+                    self.asked().answered(&client, group);
+                    list
                 }
                 Err(failure) => {
-                    if !is_answer_of_coordinator(failure.code) {
-                        self.give_up(&client);
+                    self.failed(&client, group, failure.code);
+                    if failure.code == Code::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND {
+                        client.answered();
+                        return Ok(None);
                     }
                     return Err(failure.plain(what));
                 }
@@ -203,16 +223,6 @@ impl QueryClients {
             }
         }
     }
-}
-
-/// Whether a query for a group's offsets has failed with the right coordinator's answer.
-fn is_answer_of_coordinator(code: Code) -> bool {
-    matches!(
-        code,
-        Code::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS
-            | Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
-            | Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
-    )
 }
 
 /// The committed offset in an element of the response.
@@ -248,6 +258,7 @@ impl Settling {
     ) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
+        clients.enter(&inquiry.group);
         let takeover = Takeover {
             clients: Arc::clone(clients),
             fences: Arc::clone(fences),
@@ -341,6 +352,12 @@ impl Query for Takeover {
         // Nobody is listening if the task was lost meanwhile.
         let _ = self.done.send(result);
         Next::Done
+    }
+}
+
+impl Drop for Takeover {
+    fn drop(&mut self) {
+        self.clients.leave(&self.inquiry.group);
     }
 }
 
