@@ -13,3 +13,4 @@ mod records;
 mod settling;
 mod topics;
 mod transactions;
+mod wakers;

@@ -1,6 +1,8 @@
 //! Goal: what one producer, one reader and one folder promise: atomic and durable transactions, fencing,
 //! exact bytes, clear errors.
 
+use std::time::Instant;
+
 use super::*;
 
 #[test]
@@ -278,4 +280,44 @@ fn record_outside_of_any_transaction_is_there_once_it_is_confirmed() {
     assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
     assert!(cluster.append_one(&message("nowhere", 0, "a", None)).is_err(), "no topic is created for it");
     assert!(cluster.describe_topic("nowhere").unwrap().is_none());
+}
+
+/// How long a poll took to end after it was woken, once it may have begun to wait, or before.
+fn woken(member: &mut Member, is_before: bool) -> Duration {
+    let (waker, mut batch) = (member.waker(), Batch::default());
+    std::thread::scope(|scope| {
+        if is_before {
+            waker();
+        }
+        let polling = scope.spawn(|| (member.poll(&mut batch, 10, Duration::from_secs(10)).unwrap(), Instant::now()));
+        let mut since = Instant::now();
+        if !is_before {
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!polling.is_finished(), "nothing has ended the wait");
+            since = Instant::now();
+            waker();
+        }
+        let (event, ended) = polling.join().unwrap();
+        assert_eq!(event, None);
+        ended.saturating_duration_since(since)
+    })
+}
+
+#[test]
+fn waker_ends_the_wait_under_way_or_the_next_one() {
+    let (_dir, cluster) = cluster();
+    create(&cluster, "in", 1, &[]);
+    let mut member = joined(&cluster, "g", "in");
+    for is_before in [false, true, false] {
+        let took = woken(&mut member, is_before);
+        assert!(took < Duration::from_secs(3), "woken before it waits: {is_before}, it took {took:?}");
+    }
+    // A wake-up ends one wait only.
+    let (mut batch, began) = (Batch::default(), Instant::now());
+    assert_eq!(member.poll(&mut batch, 10, Duration::from_millis(200)).unwrap(), None);
+    assert!(began.elapsed() >= Duration::from_millis(200), "{:?}", began.elapsed());
+    // It outlives the member.
+    let waker = member.waker();
+    member.leave().unwrap();
+    waker();
 }
