@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::bindings as rd;
 
@@ -128,14 +128,9 @@ impl Batch {
         self.clear();
         self.partitions = Arc::clone(partitions);
         self.client = Some(Arc::clone(queue.client()));
-        self.take(queue, records_max, Duration::ZERO, &mut sort);
-        if !self.is_empty() || wait.is_zero() || records_max == 0 {
-            return;
-        }
-        // A call with room for many waits until it is full: so wait for one, then take the rest.
-        let deadline = Instant::now() + wait;
-        let woken = self.take(queue, 1, deadline.saturating_duration_since(Instant::now()), &mut sort);
-        if woken > 0 {
+        // A call with room for many waits until it is full: so wait for one, then take the rest. The call that waits
+        // comes first: any other that finds nothing would use up a wake-up, and the wait would not end.
+        if self.take(queue, records_max.min(1), wait, &mut sort) > 0 {
             self.take(queue, records_max - self.len(), Duration::ZERO, &mut sort);
         }
     }
