@@ -159,7 +159,7 @@ fn cells(seen: &Seen) -> [String; 4] {
     [
         seen.id.short(),
         seen.state.as_str().to_owned(),
-        // In doubt means that its holder has lost it, though its time may not be over: nobody holds it any more.
+        // A request in doubt has no holder, even if the last holder's lease would last longer.
         or_none(seen.lease_until_ms.filter(|_| seen.state != SeenAs::InDoubt).and_then(time)),
         or_none(time(seen.until_ms)),
     ]

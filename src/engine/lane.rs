@@ -40,7 +40,7 @@ mod rows;
 
 /// How long a lane at rest waits at most for records, for its group or to be woken: see [`Lane::rest`].
 const REST_MAX: Duration = Duration::from_millis(250);
-/// How long a lane waits for records if it has something to see to soon.
+/// How long a lane waits for records if it has work soon.
 const SOON_WAIT: Duration = Duration::from_millis(20);
 /// How long a lane waits if it has restores or isolated tasks to serve.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
@@ -143,9 +143,9 @@ pub struct Lane<C: Cluster> {
     /// The task whose restore is next: the others have had their slice.
     restore_next: TaskId,
     gauged_at: Duration,
-    /// Whether all its tasks have committed what there is to read, or have stopped, by its last report.
+    /// Whether, at the last report, each of its tasks had committed all records that it knew of, or had stopped.
     is_at_rest: bool,
-    /// Ends its waits as long as it lives.
+    /// Keeps the waker alive that the context refers to.
     _waker: Waker,
 }
 
@@ -309,9 +309,9 @@ impl<C: Cluster> Lane<C> {
         if busy { BUSY_WAIT } else { self.wait_for_calls() }
     }
 
-    /// How long the lane may wait that has nothing to do. Records, its group, the end of the run and changes of topics
-    /// end the wait; everything else that becomes due is counted here. While it does not have what it knows to be
-    /// there, or does not know what is there, it looks often.
+    /// How long a lane without work waits. Records, events of the group, the end of the run and changes of topics end the
+    /// wait; everything else that becomes due is taken into account here. A lane that has not committed all records that
+    /// it knows of, or does not know the end of its input, looks often.
     fn rest(&self) -> Duration {
         let sweeps = || self.tasks.values().any(|task| sweep::is_due(&self.context, task, None));
         if !self.is_at_rest || self.tidying || !self.to_flush.is_empty() || sweeps() {
@@ -441,7 +441,7 @@ fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, (wall_ms, heard_ago):
     task.lag.publish(records, (wall_ms, heard_ms), &task.metrics);
 }
 
-/// How long a lane rests where something is due then. What is overdue cannot be done at present: it is tried soon.
+/// How long a lane rests until something is due. Overdue work cannot be done at present, so the lane tries again soon.
 fn rest_until(due: Duration, now: Duration) -> Duration {
     due.saturating_sub(now).clamp(SOON_WAIT, REST_MAX)
 }

@@ -1,11 +1,11 @@
-//! How lanes that wait are woken, for what no member tells them of: the run is to end, topics come, go or change. Whoever
-//! changes what lanes look at between their waits wakes them afterwards.
+//! Wakes waiting lanes for changes that their members do not report: the run ends, or topics come, go or change. The code
+//! that makes such a change wakes the lanes afterwards.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::cluster::Waker;
 
-/// The wakers of a topology's lanes, for as long as these hold on to them.
+/// The wakers of a topology's lanes. Each lane keeps its own alive.
 #[derive(Default)]
 pub struct Wakers(Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>);
 

@@ -60,7 +60,7 @@ pub fn watch<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
         }
         checked_at = context.clock.monotonic();
         check(cluster, context, &mut noticed, stop);
-        // Lanes look at what has changed, if anything has.
+        // Lanes check for changes of topics only between their waits.
         context.wakers.wake();
         context.health.watch_panicked(&context.topology.name, false);
     }

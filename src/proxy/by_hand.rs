@@ -134,7 +134,9 @@ async fn carry_out(question: Question, store: &dyn Settle) -> Said {
                 let request = id.short();
                 let settled = store.settle(id, &decision, token).await;
                 match &settled {
-                    Ok(settled) => tracing::info!(request, outcome = settled.as_str(), "a request was settled by hand"),
+                    Ok(settled) => {
+                        tracing::info!(request, outcome = settled.as_str(), "an operator has asked to settle a request")
+                    }
                     Err(error) => tracing::warn!(request, reason = %error, "a request could not be settled by hand"),
                 }
                 settled.map(Said::Settled)

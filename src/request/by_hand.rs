@@ -104,7 +104,7 @@ impl Settled {
         match self {
             Self::Answered => "answered",
             Self::Forgotten(_) => "forgotten",
-            Self::Already => "already_answered",
+            Self::Already => "already",
             Self::UnderWay { .. } => "under_way",
             Self::Unknown => "unknown",
         }

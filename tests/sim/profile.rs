@@ -550,21 +550,21 @@ impl Profile {
         Self { wire, release, ..Self::wild(random) }
     }
 
-    /// As `stormy`, with requests that arrive late of instances that freeze, whose tasks others have by then.
+    /// As `stormy`, but instances freeze again and again, and requests arrive late: others own the tasks by then.
     pub fn restless(random: &mut Random) -> Self {
         let freezes = random.between(5, 9);
         let drawn = Self { instances: 3, freezes, commit_records: 7, commit_spacing_ms: 200, ..Self::stormy(random) };
         Self { crashes: 0, departures: 0, backlogged: false, ..drawn }.of_late_requests()
     }
 
-    /// As `stormy`, with requests that arrive late of instances to which nothing happens.
+    /// As `stormy`, but only the network is at fault: requests arrive late, and responses are lost.
     pub fn doubtful(random: &mut Random) -> Self {
         let drawn = Self { backlogged: true, commit_records: 7, ..Self::stormy(random) };
         Self { crashes: 0, freezes: 0, departures: 0, ..drawn }.of_late_requests()
     }
 
-    /// The same where many requests arrive late and many responses are lost, and brokers have transactions of the first
-    /// version, which do not tell such requests from those of the next transaction.
+    /// The same with many late requests, many lost responses, and brokers with transactions of the first version: they take
+    /// a late request for one of the next transaction.
     fn of_late_requests(self) -> Self {
         let wire = Wire { request_lost: 0, response_lost: 50, late: 200, slow: 100, silenced: 0 };
         Self { wire, protocol: Protocol::V1, moves: 0, panics: 0, poison: false, release: None, ..self }
@@ -572,35 +572,4 @@ impl Profile {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn drawn(draw: Draw) -> impl Iterator<Item = Profile> {
-        (0..300).map(move |seed| draw(&mut Random::new(seed)))
-    }
-
-    #[test]
-    fn profiles_use_both_protocols_but_where_requests_from_before_are_to_be_taken() {
-        let uses_both = |(name, _): &(&str, Draw)| !["calm", "restless", "doubtful"].contains(name);
-        for (name, draw) in PROFILES.into_iter().filter(uses_both) {
-            for protocol in [Protocol::V1, Protocol::V2] {
-                assert!(drawn(draw).any(|profile| profile.protocol == protocol), "{name} {protocol:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_upheaval_is_drawn() {
-        for upheaval in Upheaval::OF_STATE.into_iter().chain(Upheaval::OF_INPUT) {
-            let draws = [Profile::upset as Draw, Profile::uprooted as Draw];
-            let found = draws.into_iter().flat_map(drawn).any(|profile| profile.upheaval == Some(upheaval));
-            assert!(found, "{upheaval:?}");
-        }
-    }
-
-    #[test]
-    fn calm_profile_has_no_faults() {
-        assert!(drawn(Profile::calm).all(|profile| !profile.is_troubled()));
-        assert!(drawn(Profile::swept).all(|profile| profile.is_troubled() && profile.clocks == 0));
-    }
-}
+mod tests;

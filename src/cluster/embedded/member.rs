@@ -27,7 +27,7 @@ pub struct Member {
     partitions: Vec<Assigned>,
     /// The partition that the next poll begins with, so that each gets its turn.
     turn: usize,
-    /// Whether somebody has ended its next wait.
+    /// Whether its next wait is to end at once.
     woken: Arc<AtomicBool>,
 }
 
@@ -212,7 +212,7 @@ impl cluster::Member for Member {
         let (broker, woken) = (Arc::downgrade(&self.broker), Arc::clone(&self.woken));
         Arc::new(move || {
             let Some(broker) = broker.upgrade() else { return };
-            // With the state locked, so that nobody is about to wait who has not seen it.
+            // The lock is held, so that no member begins to wait between the flag and the notification.
             let _state = broker.state();
             woken.store(true, Ordering::Relaxed);
             broker.notify();

@@ -34,8 +34,10 @@ const SEEK_PAUSE: Duration = Duration::from_millis(2);
 const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 /// How long to wait for a broker to list topics.
 const TOPICS_DEADLINE: Duration = Duration::from_millis(100);
-/// Pause before they are asked once more that have not listed them.
+/// Pause before brokers that have not listed the topics are asked again.
 const TOPICS_PAUSE: Duration = Duration::from_millis(20);
+/// The shortest wait for records or events.
+const WAIT_MIN: Duration = Duration::from_millis(1);
 /// How long the same error is not reported again.
 const REPORT_AGAIN: Duration = Duration::from_secs(10);
 
@@ -185,9 +187,10 @@ impl Member {
         self.woken = Instant::now();
     }
 
-    /// How long until [`Member::wake`] has something to do.
+    /// How long until [`Member::wake`] has something to do. Never zero: a poll without a wait uses up a wake-up.
     fn wakes_in(&self) -> Duration {
-        if self.joins_late { TOPICS_PAUSE } else { self.heartbeat_interval.saturating_sub(self.woken.elapsed()) }
+        let until_heartbeat = self.heartbeat_interval.saturating_sub(self.woken.elapsed());
+        if self.joins_late { TOPICS_PAUSE } else { until_heartbeat.max(WAIT_MIN) }
     }
 
     /// Handles librdkafka's pending events; stops at the first group event.
@@ -377,7 +380,7 @@ impl cluster::Member for Member {
                 None => self.read_lane(batch.by_librdkafka(), records_max, wait),
             }
             let now = Instant::now();
-            // A wait that ends early has a reason; one that does not goes on once librdkafka was woken.
+            // A wait ends early for a reason. Otherwise librdkafka is woken, and the wait goes on.
             if !batch.is_empty() || now < began + wait || now >= until {
                 return Ok(None);
             }
@@ -389,7 +392,7 @@ impl cluster::Member for Member {
         match &self.wire {
             Some(wire) => {
                 let ringer = Arc::clone(&wire.ringer);
-                // One that is full rings already.
+                // A full socket rings already.
                 Arc::new(move || _ = (&*ringer).write(&[0]))
             }
             None => {

@@ -318,10 +318,8 @@ impl Cluster for Kafka {
         wait: Duration,
     ) -> Result<Vec<Option<CommittedOffset>>, Error> {
         let clients = &self.inner.clients;
-        clients.enter(group);
-        let committed = clients.committed(group, Stability::Plain, partitions, wait);
-        clients.leave(group);
-        committed
+        let _caller = clients.caller(group);
+        clients.committed(group, Stability::Plain, partitions, wait)
     }
 }
 

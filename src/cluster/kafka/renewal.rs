@@ -1,63 +1,42 @@
-//! When the client that asks for the offsets of all groups is replaced by a new one.
+//! When the client that queries the offsets of all groups is replaced.
 //!
-//! A new one begins from nothing, for every group: it connects, logs in, and looks for coordinators. So it has time for
-//! that, more each time ([`CONNECTING_MAX`]). But a client that sticks to a former coordinator must be replaced:
-//! librdkafka's admin calls remember each group's, and look for another only once its connection is down. One that
-//! answers that it is not the coordinator any more is asked for ever, and so may be one that is frozen.
+//! A new client starts from nothing: it connects, logs in and looks up coordinators. So a client is kept as long as that
+//! may still be under way ([`UNANSWERED_MAX`]). It has to be replaced in two cases:
 //!
-//! **Failure**: a query that got no answer stays with its client, and must not stay for an hour ([`super::native`]):
-//! a client that owes an answer for [`OWING_MAX`] is replaced, and so is one that owes it to nobody ([`Asked::leave`]).
+//! - It may be asking a former coordinator. librdkafka's admin calls cache each group's coordinator, and look it up again
+//!   only when the connection to it breaks. A former coordinator may answer NOT_COORDINATOR for ever, or be frozen.
+//! - Nobody waits for a query's answer any more. The query stays in the client, and librdkafka may end the process when it
+//!   times out, after an hour ([`super::native`]). So the client goes with the last caller that waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::errors::Code;
-use super::settle::RESPONSE_MAX;
 
-/// How long a client may connect at most before it is replaced. It starts with [`RESPONSE_MAX`], and doubles with each
-/// client in a row that had no answer for the group.
-const CONNECTING_MAX: Duration = Duration::from_secs(20);
-/// How old a client is at least when it is replaced because a broker is not the coordinator: the others may not know
-/// the new one yet.
+/// How long a client may go without the right coordinator's answer to a group.
+const UNANSWERED_MAX: Duration = Duration::from_secs(10);
+/// How old a client is at least when NOT_COORDINATOR replaces it: other brokers may not know the new coordinator yet.
 const AGE_MIN: Duration = Duration::from_millis(500);
-/// How long a client may owe the answer to a query of any group.
-const OWING_MAX: Duration = Duration::from_secs(600);
 
-/// The client in use, and what groups have heard of it.
-pub(super) struct Asked<C> {
+/// The client in use, and the state of each group's queries on it.
+pub(super) struct Renewal<C> {
     current: Option<(Arc<C>, Instant)>,
-    groups: HashMap<String, Heard>,
+    groups: HashMap<String, Group>,
 }
 
-/// What a group has heard of the client.
+/// A group's queries.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
-    /// Whether a coordinator has ever answered: the client is connected, and the coordinator may be a former one.
+struct Group {
+    /// Whether a broker has answered a query on this client: it is connected, and the broker may be a former coordinator.
     has_answered: bool,
-    /// Since when it owes the coordinator's answer.
-    owes: Option<Instant>,
-    /// How many clients in a row were replaced before they had an answer.
-    silent: u32,
-    /// How many callers ask, again and again, until they have an answer.
-    askers: usize,
+    /// Since when the right coordinator has not answered; `None` if no query is open.
+    unanswered_since: Option<Instant>,
+    /// How many callers repeat their query until it is answered.
+    callers: usize,
 }
 
-/// What counts when a query has failed.
-#[derive(Clone, Copy, Debug)]
-struct Failed {
-    code: Code,
-    /// Whether a coordinator has ever answered the group.
-    has_answered: bool,
-    /// How long the client has owed the coordinator's answer.
-    owing: Duration,
-    /// The client's age.
-    age: Duration,
-    /// How many clients before it were replaced for their silence.
-    silent: u32,
-}
-
-/// Whether a query has failed with the right coordinator's answer.
+/// Whether an error comes from the right coordinator.
 fn is_of_coordinator(code: Code) -> bool {
     matches!(
         code,
@@ -68,104 +47,97 @@ fn is_of_coordinator(code: Code) -> bool {
     )
 }
 
-/// Whether a query has failed with some broker's answer: librdkafka's own codes are below. A login that fails comes
-/// before all queries.
+/// Whether an error is a broker's answer to a query: librdkafka's own codes are negative, and a login comes before all
+/// queries.
 fn is_answer(code: Code) -> bool {
     let is_brokers =
         code as i32 > Code::RD_KAFKA_RESP_ERR__END as i32 && code != Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
     is_brokers || code == Code::RD_KAFKA_RESP_ERR__PARTIAL
 }
 
-/// The rule: whether a client is replaced after a query that has failed.
-fn is_replaced(failed: Failed) -> bool {
-    match failed.code {
+/// Whether a client of this age is replaced after a query has failed with this code.
+fn is_replaced(code: Code, has_answered: bool, unanswered: Duration, age: Duration) -> bool {
+    match code {
         code if is_of_coordinator(code) => false,
-        Code::RD_KAFKA_RESP_ERR_NOT_COORDINATOR => failed.age >= AGE_MIN,
-        // A coordinator that starts or stops says that there is none: it passes, or its connection goes down.
-        code if is_answer(code) => failed.owing >= RESPONSE_MAX,
-        _ if failed.has_answered => true,
-        _ => failed.owing >= (RESPONSE_MAX * (1 << failed.silent.min(8))).min(CONNECTING_MAX),
+        Code::RD_KAFKA_RESP_ERR_NOT_COORDINATOR => age >= AGE_MIN,
+        // Such as COORDINATOR_NOT_AVAILABLE of a broker that starts or stops.
+        code if is_answer(code) => unanswered >= UNANSWERED_MAX,
+        _ => has_answered || unanswered >= UNANSWERED_MAX,
     }
 }
 
-impl<C> Default for Asked<C> {
+impl<C> Default for Renewal<C> {
     fn default() -> Self {
         Self { current: None, groups: HashMap::new() }
     }
 }
 
-impl<C> Asked<C> {
-    /// The client for a query of `group`, if there is one to be used; what has to go instead is returned too.
-    pub fn client(&mut self, group: &str, now: Instant) -> (Option<Arc<C>>, Option<Arc<C>>) {
-        let owes = |heard: &Heard| heard.owes.is_some_and(|since| now.saturating_duration_since(since) >= OWING_MAX);
-        let former = if self.groups.values().any(owes) { self.take() } else { None };
-        let current = self.current.as_ref().map(|(client, _)| Arc::clone(client));
-        if current.is_some() {
-            self.heard(group).owes.get_or_insert(now);
-        }
-        (current, former)
+impl<C> Renewal<C> {
+    /// The client for a query of `group`; `None` if a new one has to [begin](Self::begin).
+    pub fn client(&mut self, group: &str, now: Instant) -> Option<Arc<C>> {
+        let client = self.current.as_ref().map(|(client, _)| Arc::clone(client))?;
+        self.group(group).unanswered_since.get_or_insert(now);
+        Some(client)
     }
 
-    /// Uses a new client from now on.
+    /// Uses a new client from now on, first for a query of `group`.
     pub fn begin(&mut self, client: &Arc<C>, group: &str, now: Instant) {
-        self.take();
         self.current = Some((Arc::clone(client), now));
-        self.heard(group).owes = Some(now);
+        self.group(group).unanswered_since = Some(now);
     }
 
-    /// A query has been answered.
+    /// The right coordinator has answered.
     pub fn answered(&mut self, client: &Arc<C>, group: &str) {
-        if self.is_current(client) {
-            let heard = self.heard(group);
-            *heard = Heard { has_answered: true, owes: None, silent: 0, askers: heard.askers };
+        if self.age(client, Instant::now()).is_some() {
+            let group = self.group(group);
+            (group.has_answered, group.unanswered_since) = (true, None);
         }
     }
 
-    /// A query has failed; returns the client if it is replaced by the next one.
+    /// A query has failed. Returns the client if it is replaced.
     #[must_use]
     pub fn failed(&mut self, client: &Arc<C>, group: &str, code: Code, now: Instant) -> Option<Arc<C>> {
-        let (_, since) = self.current.as_ref().filter(|(current, _)| Arc::ptr_eq(current, client))?;
-        let age = now.saturating_duration_since(*since);
+        let age = self.age(client, now)?;
         if is_of_coordinator(code) {
             self.answered(client, group);
             return None;
         }
-        let heard = self.heard(group);
-        let owing = heard.owes.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        let replaced = is_replaced(Failed { code, has_answered: heard.has_answered, owing, age, silent: heard.silent });
-        if !replaced {
-            heard.has_answered |= is_answer(code);
-            return None;
+        let group = self.group(group);
+        let unanswered = group.unanswered_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if is_replaced(code, group.has_answered, unanswered, age) {
+            return self.take();
         }
-        heard.silent += u32::from(!heard.has_answered);
-        self.take()
+        group.has_answered |= is_answer(code);
+        None
     }
 
-    /// A caller begins to ask for the group.
+    /// A caller begins to query the group.
     pub fn enter(&mut self, group: &str) {
-        self.heard(group).askers += 1;
+        self.group(group).callers += 1;
     }
 
-    /// A caller that has asked for the group goes; returns the client if it owes it an answer and nobody else.
+    /// A caller no longer queries the group. Returns the client if nobody waits for its answer any more.
     #[must_use]
     pub fn leave(&mut self, group: &str) -> Option<Arc<C>> {
-        let heard = self.heard(group);
-        heard.askers = heard.askers.saturating_sub(1);
-        if heard.askers == 0 && heard.owes.is_some() { self.take() } else { None }
+        let group = self.group(group);
+        group.callers = group.callers.saturating_sub(1);
+        if group.callers == 0 && group.unanswered_since.is_some() { self.take() } else { None }
     }
 
-    fn is_current(&self, client: &Arc<C>) -> bool {
-        self.current.as_ref().is_some_and(|(current, _)| Arc::ptr_eq(current, client))
-    }
-
-    fn heard(&mut self, group: &str) -> &mut Heard {
+    fn group(&mut self, group: &str) -> &mut Group {
         self.groups.entry(group.to_owned()).or_default()
     }
 
-    /// Takes the client out of use; no group has heard anything of the next one.
+    /// How long a client has been in use; `None` if it is not.
+    fn age(&self, client: &Arc<C>, now: Instant) -> Option<Duration> {
+        let (_, since) = self.current.as_ref().filter(|(current, _)| Arc::ptr_eq(current, client))?;
+        Some(now.saturating_duration_since(*since))
+    }
+
+    /// Takes the client out of use, with all that is known of it.
     fn take(&mut self) -> Option<Arc<C>> {
-        for heard in self.groups.values_mut() {
-            *heard = Heard { has_answered: false, owes: None, ..*heard };
+        for group in self.groups.values_mut() {
+            *group = Group { callers: group.callers, ..Group::default() };
         }
         self.current.take().map(|(client, _)| client)
     }
@@ -183,38 +155,35 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// A query that has failed after this time, on a client of the same age.
-    fn failed(code: Code, has_answered: bool, owing: Duration, silent: u32) -> Failed {
-        Failed { code, has_answered, owing, age: owing, silent }
+    /// The same after this time on a new client.
+    fn is_replaced_after(code: Code, has_answered: bool, unanswered: Duration) -> bool {
+        is_replaced(code, has_answered, unanswered, unanswered)
     }
 
     #[test]
-    fn client_that_still_connects_is_kept() {
-        for (silent, limit_s) in [(0, 5), (1, 10), (2, 20), (3, 20), (100, 20)] {
-            let limit = Duration::from_secs(limit_s);
-            let login = Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
-            for code in [LATE, Code::RD_KAFKA_RESP_ERR__TRANSPORT, login] {
-                assert!(!is_replaced(failed(code, false, ms(250), silent)));
-                assert!(!is_replaced(failed(code, false, limit - ms(1), silent)), "after {silent} others");
-                assert!(is_replaced(failed(code, false, limit, silent)), "after {silent} others");
-            }
+    fn connecting_client_is_kept() {
+        let login = Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
+        for code in [LATE, Code::RD_KAFKA_RESP_ERR__TRANSPORT, login] {
+            assert!(!is_replaced_after(code, false, UNANSWERED_MAX - ms(1)));
+            assert!(is_replaced_after(code, false, UNANSWERED_MAX));
         }
     }
 
     #[test]
     fn client_that_may_ask_a_former_coordinator_is_replaced() {
-        assert!(is_replaced(failed(LATE, true, ms(250), 0)), "it may be frozen");
-        assert!(is_replaced(failed(MOVED, true, AGE_MIN, 0)));
-        assert!(is_replaced(failed(MOVED, false, AGE_MIN, 0)));
-        assert!(!is_replaced(failed(MOVED, false, AGE_MIN - ms(1), 0)), "brokers have yet to hear of it");
+        assert!(is_replaced_after(LATE, true, ms(250)), "the coordinator may be frozen");
+        for has_answered in [false, true] {
+            assert!(is_replaced_after(MOVED, has_answered, AGE_MIN));
+            assert!(!is_replaced_after(MOVED, has_answered, AGE_MIN - ms(1)), "a new client would ask the same broker");
+        }
     }
 
     #[test]
-    fn answer_is_no_reason_to_replace_a_client_unless_it_lasts() {
+    fn passing_error_of_a_broker_does_not_replace_a_client() {
         for code in [NONE, Code::RD_KAFKA_RESP_ERR__PARTIAL, Code::RD_KAFKA_RESP_ERR_UNKNOWN] {
             for has_answered in [false, true] {
-                assert!(!is_replaced(failed(code, has_answered, RESPONSE_MAX - ms(1), 0)), "{code:?}");
-                assert!(is_replaced(failed(code, has_answered, RESPONSE_MAX, 0)), "{code:?}");
+                assert!(!is_replaced_after(code, has_answered, UNANSWERED_MAX - ms(1)), "{code:?}");
+                assert!(is_replaced_after(code, has_answered, UNANSWERED_MAX), "{code:?}");
             }
         }
         for code in [
@@ -222,71 +191,57 @@ mod tests {
             Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
             Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
         ] {
-            assert!(!is_replaced(failed(code, true, Duration::from_secs(3600), 0)), "{code:?}");
+            assert!(!is_replaced_after(code, true, Duration::from_secs(3600)), "{code:?}");
         }
     }
 
-    /// A client in use since `start`, which has asked for `a`.
-    fn asked(start: Instant) -> (Asked<u8>, Arc<u8>) {
-        let (mut asked, client) = (Asked::default(), Arc::new(0));
-        assert_eq!(asked.client("a", start), (None, None));
-        asked.begin(&client, "a", start);
-        (asked, client)
+    /// A client that has been in use since `start`, with a query of the group `a`.
+    fn begun(start: Instant) -> (Renewal<u8>, Arc<u8>) {
+        let (mut renewal, client) = (Renewal::default(), Arc::new(0));
+        assert_eq!(renewal.client("a", start), None);
+        renewal.begin(&client, "a", start);
+        (renewal, client)
     }
 
-    /// As by a login that takes 600 ms, with waits that double.
+    /// A login that takes a second, and queries that wait for less.
     #[test]
-    fn slow_login_ends_on_the_first_client() {
+    fn slow_login_is_completed_by_the_first_client() {
         let start = Instant::now();
-        let (mut asked, client) = asked(start);
+        let (mut renewal, client) = begun(start);
         for after in [250, 800] {
-            assert_eq!(asked.failed(&client, "a", LATE, start + ms(after)), None);
-            assert_eq!(asked.client("a", start + ms(after)), (Some(Arc::clone(&client)), None));
+            assert_eq!(renewal.failed(&client, "a", LATE, start + ms(after)), None);
+            assert_eq!(renewal.client("a", start + ms(after)), Some(Arc::clone(&client)));
         }
-        asked.answered(&client, "a");
-        assert_eq!(asked.client("a", start + ms(9_000)).0, Some(Arc::clone(&client)));
-        assert_eq!(asked.failed(&client, "a", LATE, start + ms(9_250)), Some(client), "its coordinator is frozen");
-        assert_eq!(asked.client("a", start + ms(9_250)), (None, None));
+        renewal.answered(&client, "a");
+        assert_eq!(renewal.client("a", start + ms(60_000)), Some(Arc::clone(&client)));
+        assert_eq!(renewal.failed(&client, "a", LATE, start + ms(60_250)), Some(Arc::clone(&client)), "it is frozen");
+        assert_eq!(renewal.client("a", start + ms(60_250)), None);
+        assert_eq!(renewal.failed(&client, "a", MOVED, start + ms(60_500)), None, "it is not in use any more");
     }
 
-    #[test]
-    fn login_that_takes_longer_has_longer_the_next_time() {
-        let start = Instant::now();
-        let (mut asked, first) = asked(start);
-        assert_eq!(asked.failed(&first, "a", LATE, start + RESPONSE_MAX), Some(Arc::clone(&first)));
-        let (second, start) = (Arc::new(1), start + RESPONSE_MAX);
-        asked.begin(&second, "a", start);
-        assert_eq!(asked.failed(&first, "a", MOVED, start + ms(100)), None, "it is not in use any more");
-        assert_eq!(asked.failed(&second, "a", LATE, start + ms(9_999)), None);
-        asked.answered(&second, "a");
-        assert_eq!(asked.client("a", start + ms(9_999)).0, Some(second));
-    }
-
-    /// Another group's coordinator may be on a broker that the client has yet to connect to.
+    /// The coordinator of another group may be a broker that the client has yet to connect to.
     #[test]
     fn answer_to_one_group_says_nothing_of_another() {
         let start = Instant::now();
-        let (mut asked, client) = asked(start);
-        asked.answered(&client, "a");
-        assert_eq!(asked.client("b", start).0, Some(Arc::clone(&client)));
-        assert_eq!(asked.failed(&client, "b", LATE, start + ms(250)), None);
-        assert_eq!(asked.failed(&client, "b", NONE, start + ms(300)), None);
-        assert_eq!(asked.failed(&client, "b", LATE, start + ms(900)), Some(client), "a coordinator has answered");
+        let (mut renewal, client) = begun(start);
+        renewal.answered(&client, "a");
+        assert_eq!(renewal.client("b", start), Some(Arc::clone(&client)));
+        assert_eq!(renewal.failed(&client, "b", LATE, start + ms(250)), None);
+        assert_eq!(renewal.failed(&client, "b", NONE, start + ms(300)), None);
+        assert_eq!(renewal.failed(&client, "b", LATE, start + ms(900)), Some(client), "a broker has answered for b");
     }
 
     #[test]
-    fn client_goes_with_a_query_that_nobody_waits_for() {
+    fn client_goes_with_the_last_caller_that_waits() {
         let start = Instant::now();
-        let (mut asked, client) = asked(start);
-        (0..2).for_each(|_| asked.enter("a"));
-        assert_eq!(asked.leave("a"), None, "another waits yet");
-        assert_eq!(asked.leave("a"), Some(client));
-        let (mut asked, client) = self::asked(start);
-        asked.enter("a");
-        asked.answered(&client, "a");
-        assert_eq!(asked.leave("a"), None);
-        assert_eq!(asked.client("b", start).0, Some(Arc::clone(&client)));
-        assert_eq!(asked.client("a", start + OWING_MAX - ms(1)), (Some(Arc::clone(&client)), None));
-        assert_eq!(asked.client("a", start + OWING_MAX), (None, Some(client)), "b's query is there yet");
+        let (mut renewal, client) = begun(start);
+        (0..2).for_each(|_| renewal.enter("a"));
+        assert_eq!(renewal.leave("a"), None, "another caller still waits");
+        assert_eq!(renewal.leave("a"), Some(client));
+        let (mut renewal, client) = begun(start);
+        renewal.enter("a");
+        renewal.answered(&client, "a");
+        assert_eq!(renewal.leave("a"), None);
+        assert_eq!(renewal.client("a", start), Some(client));
     }
 }

@@ -25,7 +25,7 @@ use super::native::{self, Client, Element, List, c_string, group_offsets, latest
 use super::pool::{Next, Pool, Query};
 use super::properties::Properties;
 use super::reader::with_eof_events;
-use super::renewal::Asked;
+use super::renewal::Renewal;
 use super::threads::spawn;
 use super::wired::{ClientSettings, last_stamp};
 use crate::cluster::{self, CommittedOffset, Detail, Error, ErrorKind, Inquiry, MISSING_WAIT, Settled, TopicId};
@@ -67,7 +67,7 @@ pub(super) struct QueryClients {
     properties: Properties,
     ends: OnceLock<Arc<Client>>,
     stable_ends: OnceLock<Arc<Client>>,
-    offsets: Mutex<Asked<Client>>,
+    offsets: Mutex<Renewal<Client>>,
     epochs: Arc<Groups>,
     pool: Arc<Pool>,
 }
@@ -106,43 +106,33 @@ impl QueryClients {
         })
     }
 
-    /// The client that asks for the offsets of any group. It is in the first one that was asked for, as it has to be in
-    /// some group ([`group_offsets`]), and never subscribes.
+    /// The client that queries the offsets of any group. It is in the first one that was queried, as it has to be in some
+    /// group ([`group_offsets`]), and never subscribes.
     fn offsets(&self, group: &str) -> Result<Arc<Client>, Error> {
-        let mut asked = self.asked();
-        let (current, former) = asked.client(group, Instant::now());
-        let client = match current {
-            Some(client) => Ok(client),
-            None => Client::new(&self.brief().with("group.id", group)).inspect(|client| {
-                asked.begin(client, group, Instant::now());
-            }),
-        };
-        // Not while the lock is held: its threads end first.
-        drop(asked);
-        drop(former);
-        client
+        let mut renewal = self.renewal();
+        if let Some(client) = renewal.client(group, Instant::now()) {
+            return Ok(client);
+        }
+        let client = Client::new(&self.brief().with("group.id", group))?;
+        renewal.begin(&client, group, Instant::now());
+        Ok(client)
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked<Client>> {
+    fn renewal(&self) -> MutexGuard<'_, Renewal<Client>> {
         self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A query of `group` has failed: has the next one use a new client if this one is of no use any more. It goes with
-    /// the last of those that use it.
+    /// A query of `group` has failed: the next one uses a new client if this one is of no use any more.
     fn failed(&self, client: &Arc<Client>, group: &str, code: Code) {
-        let former = self.asked().failed(client, group, code, Instant::now());
+        // Its threads end when it is dropped: not while the lock is held.
+        let former = self.renewal().failed(client, group, code, Instant::now());
         drop(former);
     }
 
-    /// A caller begins to ask for the offsets of `group`, until it leaves.
-    pub fn enter(&self, group: &str) {
-        self.asked().enter(group);
-    }
-
-    /// A caller asks no more for the offsets of `group`.
-    pub fn leave(&self, group: &str) {
-        let former = self.asked().leave(group);
-        drop(former);
+    /// To be kept by a caller for as long as it queries the offsets of `group`, again and again.
+    pub fn caller(self: &Arc<Self>, group: &str) -> Caller {
+        self.renewal().enter(group);
+        Caller { clients: Arc::clone(self), group: group.to_owned() }
     }
 
     /// Opens the connections that a takeover in `group` will need, on a thread of its own.
@@ -154,6 +144,7 @@ impl QueryClients {
             // An error here comes up again, and is reported, where a result is needed.
             let ends = [clients.ends(), clients.stable_ends()].map(|client| watermarks(&client?, &probe, RESPONSE_MAX));
             let one = std::slice::from_ref(&probe);
+            let _caller = clients.caller(&group);
             let offsets = clients.peek(&group, Stability::Plain, one, RESPONSE_MAX);
             let fine = ends.iter().all(Result::is_ok) && offsets.is_ok();
             tracing::debug!(fine, "the query clients are connected");
@@ -198,7 +189,7 @@ impl QueryClients {
             let left = until.saturating_duration_since(Instant::now());
             let list = match group_offsets(&client, group, &asked, stability == Stability::Stable, left) {
                 Ok(list) => {
-                    self.asked().answered(&client, group);
+                    self.renewal().answered(&client, group);
                     list
                 }
                 Err(failure) => {
@@ -222,6 +213,19 @@ impl QueryClients {
                 Some((partition, failure)) => return Err(failure.plain(format_args!("{what}, {partition}"))),
             }
         }
+    }
+}
+
+/// A caller that queries the offsets of a group.
+pub(super) struct Caller {
+    clients: Arc<QueryClients>,
+    group: String,
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let former = self.clients.renewal().leave(&self.group);
+        drop(former);
     }
 }
 
@@ -258,9 +262,9 @@ impl Settling {
     ) -> Self {
         let (done, answer) = crossbeam_channel::bounded(1);
         let dropped = Arc::new(AtomicBool::new(false));
-        clients.enter(&inquiry.group);
         let takeover = Takeover {
             clients: Arc::clone(clients),
+            _caller: clients.caller(&inquiry.group),
             fences: Arc::clone(fences),
             stamps,
             inquiry,
@@ -300,6 +304,7 @@ impl Drop for Settling {
 /// The queries of a takeover, and their deadline.
 struct Takeover {
     clients: Arc<QueryClients>,
+    _caller: Caller,
     fences: Arc<Fences>,
     /// How markers are read, where brokers do not name a partition's latest timestamp.
     stamps: Option<ClientSettings>,
@@ -352,12 +357,6 @@ impl Query for Takeover {
         // Nobody is listening if the task was lost meanwhile.
         let _ = self.done.send(result);
         Next::Done
-    }
-}
-
-impl Drop for Takeover {
-    fn drop(&mut self) {
-        self.clients.leave(&self.inquiry.group);
     }
 }
 

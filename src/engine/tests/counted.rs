@@ -170,7 +170,7 @@ impl Member for CountedMember {
     }
 
     fn is_member(&self) -> bool {
-        // What it has lost it is told that it has again.
+        // Only a member that has noticed the loss is assigned its partitions again.
         !self.is_lost
     }
 

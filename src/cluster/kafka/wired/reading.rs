@@ -22,12 +22,12 @@ use super::super::wire::fetcher::{FetchSettings, Fetcher, Trouble};
 use super::super::wire::records;
 use super::trouble::{Accepted, Loneliness};
 use super::{Batch, ClientSettings, Network};
-use crate::cluster::{Error, ErrorKind, RecordBatch as _};
+use crate::cluster::{Detail, Error, ErrorKind, RecordBatch as _};
 use crate::record::TopicPartition;
 
 /// How long no broker may be reached before that is reported.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How long more is waited for once positions have moved without any record: several markers then share a commit.
+/// How long to wait for more once positions have moved over markers alone, so that several markers share a commit.
 const MARKERS_WAIT: Duration = Duration::from_millis(20);
 /// How long the same is not reported again.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ impl Reading {
     }
 
     /// Replaces what is in `batch` by what is there, up to `records_max`, waiting up to `wait` for a first record. What
-    /// was passed is recorded among the `epochs`. Ends early when the bell rings, and soon once markers or gaps alone were
+    /// was passed is recorded among the `epochs`. Ends early when the bell rings, and soon if only markers or gaps were
     /// passed.
     pub fn poll(
         &mut self,
@@ -155,7 +155,7 @@ impl Reading {
     /// Asks for what is due.
     fn ask(&mut self, now: Instant) {
         self.fetcher.poll(&mut self.brokers, now);
-        // Who rings ends the next wait, as this was none.
+        // A ring ends the next wait, since this call does not wait.
         self.has_rung |= self.network.drive(&mut self.brokers, Duration::ZERO);
     }
 
@@ -206,6 +206,13 @@ fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
             Error::new(ErrorKind::Refused, message).of(partition)
         }
         Trouble::Damaged { .. } => coded(Code::RD_KAFKA_RESP_ERR__BAD_MSG),
+        Trouble::Inconsistent { offset } => {
+            let message = format!(
+                "{partition} cannot be read at offset {offset}: its leader returns nothing there, but a later record. The \
+                 leader's index of offsets may be damaged: have another replica lead the partition"
+            );
+            Error::new(ErrorKind::Refused, message).with(Some(Detail::Damaged)).of(partition)
+        }
         Trouble::Denied => coded(Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED),
         Trouble::Missing => coded(Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART),
         Trouble::Unsupported { .. } => coded(Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION),
@@ -236,6 +243,7 @@ mod tests {
         for (trouble, may_pass, words) in [
             (damaged(records::Error::Damaged("its checksum is wrong")), true, "damaged on the brokers"),
             (damaged(records::Error::Magic(77)), true, "damaged on the brokers"),
+            (Trouble::Inconsistent { offset: 7 }, true, "have another replica lead"),
             (damaged(records::Error::Magic(1)), false, "data_path: librdkafka"),
             (Trouble::TooLarge { offset: 7, bytes: 200 }, false, "has 200 bytes, more than receive.message.max.bytes"),
             (Trouble::UnpacksTooLarge { offset: 7 }, false, "more than the"),

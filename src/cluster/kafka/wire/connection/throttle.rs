@@ -27,7 +27,7 @@ pub fn said(api: ApiKey, body: &[u8]) -> Option<Duration> {
     }
 }
 
-/// A throttle time in milliseconds as a duration; `None` if there is none.
+/// A throttle time in milliseconds as a duration; `None` if it is not positive.
 pub fn duration(throttle_ms: i32) -> Option<Duration> {
     u64::try_from(throttle_ms).ok().filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms).min(LONGEST))
 }

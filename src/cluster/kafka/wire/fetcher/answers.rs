@@ -30,8 +30,8 @@ struct Told {
     node: i32,
     /// `None` if it was asked for without one.
     session: Option<Session>,
-    /// What it was to show whether there is anything at, if it was not asked for the records that are wanted.
-    looked_at: Option<i64>,
+    /// The offset that was probed, if the request did not ask for the offset wanted.
+    probed: Option<i64>,
     asked_at: Instant,
 }
 
@@ -68,7 +68,7 @@ impl Fetcher {
             (Underway::Fetch { node, session, asked_at }, body) => {
                 self.free(node, |node| node.fetching_since = None);
                 let grips = self.nodes.get_mut(&node).map(|node| std::mem::take(&mut node.grips)).unwrap_or_default();
-                let told = Told { node, session: Some(session), looked_at: None, asked_at };
+                let told = Told { node, session: Some(session), probed: None, asked_at };
                 let read = body.map(|(_, body)| self.heed_fetch(told, &grips, body, brokers, now));
                 // The session goes on from what it held, unless it was lost meanwhile.
                 match read {
@@ -77,11 +77,11 @@ impl Fetcher {
                     None => self.fail_node(node, brokers, now),
                 }
             }
-            (Underway::Alone { node, grips, looked_at, asked_at }, body) => {
+            (Underway::Alone { node, grips, probed, asked_at }, body) => {
                 self.free(node, |node| node.fetching_since = None);
                 match body {
                     Some((_, body)) => {
-                        let told = Told { node, session: None, looked_at, asked_at };
+                        let told = Told { node, session: None, probed, asked_at };
                         self.heed_fetch(told, &grips, body, brokers, now);
                     }
                     None => self.fail_node(node, brokers, now),
@@ -105,7 +105,7 @@ impl Fetcher {
 
     /// Takes a response to a fetch of `grips`. Returns whether the session goes on.
     fn heed_fetch(&mut self, told: Told, grips: &Grips, body: Body, brokers: &mut Brokers, now: Instant) -> bool {
-        let Told { node, session, looked_at, asked_at } = told;
+        let Told { node, session, probed, asked_at } = told;
         let Ok(response) = Response::read(body.as_slice()) else {
             self.fail_node(node, brokers, now);
             return false;
@@ -122,7 +122,7 @@ impl Fetcher {
         for partition in response.partitions() {
             let Some(id) = self.slot_of(partition.topic, partition.partition) else { continue };
             if self.counts(id, grips) && named.insert(id) {
-                parts.extend(self.heed_partition(id, &partition, (looked_at, empty_since), brokers, now));
+                parts.extend(self.heed_partition(id, &partition, (probed, empty_since), brokers, now));
             }
         }
         // One that was asked for alone and is not named either waits, so that nothing is asked without a pause.
@@ -175,13 +175,13 @@ impl Fetcher {
         true
     }
 
-    /// Takes what is said of a partition; returns what is to be kept of it. `looked_at`: the offset that was looked at;
-    /// `empty_since`: when the response was asked for, if there is nothing in it.
+    /// Handles a partition's part of a response, and returns the batches to keep. `probed`: the offset that was probed;
+    /// `empty_since`: when the response was asked for, if it has no records at all.
     fn heed_partition(
         &mut self,
         id: u32,
         partition: &Partition<'_>,
-        (looked_at, empty_since): (Option<i64>, Option<Instant>),
+        (probed, empty_since): (Option<i64>, Option<Instant>),
         brokers: &mut Brokers,
         now: Instant,
     ) -> Option<Part> {
@@ -199,13 +199,13 @@ impl Fetcher {
         slot.succeed();
         let (high, stable) = (partition.high_watermark, partition.last_stable_offset);
         slot.said = Some(Said { high, stable, start: partition.log_start_offset });
-        // A look at the very offset that is wanted is as good as a fetch of it, if there is something.
-        let looked_at = looked_at.filter(|offset| partition.records.is_empty() || *offset > slot.next);
+        // If the offset wanted was itself probed, any records are the ones wanted.
+        let probed = probed.filter(|offset| partition.records.is_empty() || *offset > slot.next);
         let has_nothing = |offset| base_offset(partition.records).is_some_and(|base| base > offset);
-        if partition.records.is_empty() || looked_at.is_some_and(has_nothing) {
-            let is_believed = looked_at.is_some() || mistakes::is_on(Mistake::EmptinessBelieved);
+        if partition.records.is_empty() || probed.is_some_and(has_nothing) {
+            let is_believed = probed.is_some() || mistakes::is_on(Mistake::EmptinessBelieved);
             match empty_since.or(is_believed.then_some(now)) {
-                Some(asked_at) => slot.note_hollow(looked_at, asked_at, now),
+                Some(asked_at) => slot.note_hollow(probed, asked_at, now),
                 None => slot.note_left_out(now + ALONE_AFTER),
             }
             if slot.has_some() && !std::mem::replace(&mut slot.is_ready, true) {
@@ -213,7 +213,7 @@ impl Fetcher {
             }
             return None;
         }
-        if looked_at.is_some() {
+        if probed.is_some() {
             slot.contradict(&self.settings, now);
             return None;
         }

@@ -159,14 +159,14 @@ impl Fetcher {
             grip(slot)
         });
         limits.bytes_max = limits.bytes_max.max(grip.as_ref().map_or(0, |grip| grip.bytes_max));
-        let looked_at = self.slots.get(&id).and_then(Slot::looks_at);
+        let probed = self.slots.get(&id).and_then(Slot::probe);
         let mut request = fetch::Request::new(buffer, limits, Session::NONE);
         if let Some(grip) = grip {
-            let offset = looked_at.unwrap_or(grip.offset);
+            let offset = probed.unwrap_or(grip.offset);
             request.want(&grip.name.topic, Wanted { offset, ..wanted(&grip) });
             grips.insert(id, grip);
         }
-        (Underway::Alone { node, grips, looked_at, asked_at }, request.finish(), Duration::ZERO)
+        (Underway::Alone { node, grips, probed, asked_at }, request.finish(), Duration::ZERO)
     }
 
     /// The next request of a session: what has changed since the last one, or all if it is the first.

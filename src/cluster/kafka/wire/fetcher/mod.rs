@@ -24,8 +24,8 @@
 //! (KIP-74), says that there is nothing between the offset that was asked for and the last stable offset that it names;
 //! one with records of other partitions does not, as these may have used up its bytes. A leader whose high watermark is
 //! not in its local log answers with nothing as well, until a follower has fetched from it (`LocalLog.read`), and so
-//! does one whose index of offsets is damaged. So that is asked twice, [`CONFIRMED_AFTER`] apart and alone, and then for
-//! the last offset before that end, before the position moves.
+//! does one whose index of offsets is damaged. So the leader is asked twice, [`CONFIRMED_AFTER`] apart and alone, and the
+//! last offset of the gap is probed, before the position moves.
 //!
 //! **Failure**: what passes by itself (leaders that move, brokers that are gone, sessions that are lost) is asked for
 //! again. What does not is a [`Trouble`] of its partition, which is handed out after everything before it; the

@@ -34,8 +34,8 @@ pub(super) type Grips = BTreeMap<u32, Grip>;
 pub(super) enum Underway {
     /// A fetch in the broker's session, asked for at this time.
     Fetch { node: i32, session: Session, asked_at: Instant },
-    /// A fetch of one partition, without a session; possibly only to look whether there is anything at a later offset.
-    Alone { node: i32, grips: Grips, looked_at: Option<i64>, asked_at: Instant },
+    /// A fetch of one partition, without a session, from the offset wanted or from one that is probed.
+    Alone { node: i32, grips: Grips, probed: Option<i64>, asked_at: Instant },
     /// Whether partitions still hold what was read of them: for each slot its turn, and epoch of the record before.
     Epochs { node: i32, asked: BTreeMap<u32, (u64, i64, i32)> },
 }

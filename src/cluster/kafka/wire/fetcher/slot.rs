@@ -43,8 +43,8 @@ struct Hollow {
     since: Instant,
     /// Up to where.
     to: i64,
-    /// Whether it has said so again after a while. Then it is asked for what is right before `to`.
-    is_insisting: bool,
+    /// Whether it has said so again after a while. Then the last offset before `to` is probed.
+    is_confirmed: bool,
 }
 
 /// A partition.
@@ -186,12 +186,20 @@ impl Slot {
         (self.until, self.failures, self.refused) = (None, 0, None);
     }
 
-    /// A batch at `offset` could not be read. It is fetched again, some times.
+    /// A batch at `offset` could not be read. If another fetch may help, it is fetched again, a limited number of times.
     pub fn spoil(&mut self, offset: i64, what: records::Error, settings: &FetchSettings, now: Instant) {
-        let before = self.damaged.filter(|(at, _)| *at == offset).map_or(0, |(_, times)| times);
-        self.damaged = Some((offset, before + 1));
-        let passes = matches!(what, records::Error::Damaged(_)) && before + 1 < DAMAGED_MAX;
-        if passes { self.back_off(0, settings, now) } else { self.fail(Trouble::Damaged { offset, what }) }
+        let trouble = Trouble::Damaged { offset, what };
+        match what {
+            records::Error::Damaged(_) => self.refetch(offset, trouble, settings, now),
+            records::Error::Magic(_) | records::Error::Codec(_) => self.fail(trouble),
+        }
+    }
+
+    /// Fetches again what was wrong at `offset`, unless that has been wrong [`DAMAGED_MAX`] times.
+    fn refetch(&mut self, offset: i64, trouble: Trouble, settings: &FetchSettings, now: Instant) {
+        let times = 1 + self.damaged.filter(|(at, _)| *at == offset).map_or(0, |(_, times)| times);
+        self.damaged = Some((offset, times));
+        if times < DAMAGED_MAX { self.back_off(0, settings, now) } else { self.fail(trouble) }
     }
 
     /// The leader ends, at `end`, before what was fetched. That was not handed on yet, or the partition is truncated.
@@ -214,15 +222,15 @@ impl Slot {
         (self.hollow, self.alone_at) = (None, None);
     }
 
-    /// A response without any records says that there are none from `next` to what can be read, or from `looked_at` on.
-    /// The position moves once that was said again by one that was asked for after a while (what the broker said earlier
-    /// may arrive late), and of the last offset before there, too.
-    pub fn note_hollow(&mut self, looked_at: Option<i64>, asked_at: Instant, now: Instant) {
+    /// A response without any records says that there are none from `next`, or from the `probed` offset, to what can be
+    /// read. The position moves once the leader has said so again, in a response that was asked for after a while (what
+    /// it said earlier may arrive late), and has said the same of the last offset before there.
+    pub fn note_hollow(&mut self, probed: Option<i64>, asked_at: Instant, now: Instant) {
         let (Some(said), Some(leader)) = (self.said, self.leader) else { return };
-        let hollow = self.hollow.get_or_insert(Hollow { since: now, to: said.stable, is_insisting: false });
-        let to = looked_at.map_or(hollow.to, |offset| offset.saturating_add(1));
-        if looked_at.is_some() && to > said.stable {
-            // The end has fallen back since: nothing was said of what is beyond it.
+        let hollow = self.hollow.get_or_insert(Hollow { since: now, to: said.stable, is_confirmed: false });
+        let to = probed.map_or(hollow.to, |offset| offset.saturating_add(1));
+        if probed.is_some() && to > said.stable {
+            // The end has fallen back since, and the response says nothing of offsets beyond it.
             (self.hollow, self.alone_at) = (None, None);
             return;
         }
@@ -230,28 +238,26 @@ impl Slot {
         let confirmed_at = hollow.since + CONFIRMED_AFTER;
         if to <= self.next {
             (self.hollow, self.alone_at) = (None, None);
-        } else if looked_at.is_some() || mistakes::is_on(Mistake::EmptinessBelieved) {
+        } else if probed.is_some() || mistakes::is_on(Mistake::EmptinessBelieved) {
             self.pass_over(to, Some(leader.epoch).filter(|epoch| *epoch >= 0));
             (self.hollow, self.alone_at) = (None, None);
         } else if asked_at < confirmed_at {
             self.alone_at = Some(confirmed_at);
         } else {
-            (hollow.to, hollow.is_insisting) = (to, true);
+            (hollow.to, hollow.is_confirmed) = (to, true);
             self.alone_at = Some(now);
         }
     }
 
-    /// What to look at before the position moves over what a leader says is not there.
-    pub fn looks_at(&self) -> Option<i64> {
-        self.hollow.filter(|hollow| hollow.is_insisting).map(|hollow| hollow.to - 1)
+    /// The offset to probe before the position moves over a gap: the last one in it.
+    pub fn probe(&self) -> Option<i64> {
+        self.hollow.filter(|hollow| hollow.is_confirmed).map(|hollow| hollow.to - 1)
     }
 
-    /// Records were returned when it was looked whether there are any, although the leader insists that there are none
-    /// from an earlier offset on: it does not find those in between.
+    /// The probe has found a record in what the leader says is a gap.
     pub fn contradict(&mut self, settings: &FetchSettings, now: Instant) {
         (self.hollow, self.alone_at) = (None, None);
-        let what = records::Error::Damaged("the broker does not return it, and says that later records follow");
-        self.spoil(self.next, what, settings, now);
+        self.refetch(self.next, Trouble::Inconsistent { offset: self.next }, settings, now);
     }
 
     /// There is nothing up to `to`, as a leader of this epoch says. The epoch is what to compare with from there: that

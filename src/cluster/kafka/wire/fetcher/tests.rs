@@ -48,7 +48,7 @@ fn only_whole_batches_count() {
 }
 
 #[test]
-fn of_batches_out_of_order_neither_counts() {
+fn neither_of_two_batches_out_of_order_counts() {
     let heads = Heads::read(&[batch(1, 4), batch(5, 3), batch(7, 2)].concat(), 1);
     assert_eq!((heads.bytes, heads.next), (batch(1, 4).len(), Some((5, 4))));
     assert_eq!(heads.error, Some(Error::OUT_OF_ORDER));
@@ -74,7 +74,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn nothing_is_believed_of_offsets_beyond_the_end_that_is_said_along_with_it() {
+fn empty_response_says_nothing_of_offsets_beyond_its_own_end() {
     let (mut slot, began) = (Slot::new(TopicPartition::new("t", 0), 1_000), Instant::now());
     slot.begin(1, Some(Leader { node: 1, epoch: -1 }));
     let say = |slot: &mut Slot, stable| slot.said = Some(Said { high: stable, stable, start: 0 });
@@ -82,14 +82,14 @@ fn nothing_is_believed_of_offsets_beyond_the_end_that_is_said_along_with_it() {
     slot.note_hollow(None, began, began);
     let later = began + CONFIRMED_AFTER;
     slot.note_hollow(None, later, later);
-    assert_eq!((slot.looks_at(), slot.next), (Some(7), 0));
-    // As of a leader that was gone, and is back with less.
+    assert_eq!((slot.probe(), slot.next), (Some(7), 0));
+    // A leader that is back, with fewer records.
     say(&mut slot, 5);
     slot.note_hollow(Some(7), later, later);
-    assert_eq!((slot.looks_at(), slot.next), (None, 0));
+    assert_eq!((slot.probe(), slot.next), (None, 0));
     say(&mut slot, 8);
     slot.note_hollow(Some(7), later, later);
-    assert_eq!((slot.looks_at(), slot.next), (None, 8));
+    assert_eq!((slot.probe(), slot.next), (None, 8));
 }
 
 #[test]

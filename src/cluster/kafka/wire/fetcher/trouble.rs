@@ -40,6 +40,13 @@ pub enum Trouble {
         /// What is wrong with it.
         what: records::Error,
     },
+    /// The leader returns nothing at the offset, and a record at a later one that cannot be behind a gap, also when it is
+    /// asked again.
+    #[error("the partition cannot be read at offset {offset}: its leader returns nothing there, but a later record")]
+    Inconsistent {
+        /// The offset that was wanted.
+        offset: i64,
+    },
     /// A batch is larger than what may be fetched.
     #[error("the partition cannot be read at offset {offset}: the batch there has {bytes} bytes, more than is fetched")]
     TooLarge {
