@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::Kafka;
 use crate::job::Job;
+use crate::load::things;
 use crate::operator::{Operator, Options};
 use crate::until::DEADLINE;
 
 const TOPOLOGIES: usize = 10;
 const LANES: usize = 4;
-/// Partitions were taken over, and the connections that this took were opened.
+/// Every lane has taken over its partition and has committed a record, so that all its connections are open.
 const SETTLE: Duration = Duration::from_secs(15);
 /// How long it is watched.
 const WATCHED: Duration = Duration::from_secs(10);
@@ -32,9 +33,9 @@ impl Each {
 
 /// A topology has a thread that watches its topics; a lane has its own and four of its member's.
 const THREADS: Each = Each { process: 30, topology: 2, lane: 5 };
-/// A lane has its connections and those of its member, and the pipes by which threads wake each other. How many files its
-/// partition's store has open depends on when that flushes.
-const DESCRIPTORS: Each = Each { process: 60, topology: 4, lane: 18 };
+/// A lane has 15 pipes and sockets by which threads wake each other, and up to 9 connections: three of librdkafka's, three
+/// for reading and three for writing. How many files its store has open depends on when the store flushes.
+const DESCRIPTORS: Each = Each { process: 60, topology: 4, lane: 24 };
 /// How often a lane at rest may wait in a second: for the answers to 20 fetches, 10 times for librdkafka, which sends a
 /// heartbeat then and answers, and a few times because something of its own is due.
 const WAITS_MAX: f64 = 60.0;
@@ -69,6 +70,10 @@ fn idle_topologies_take_few_threads_files_and_little_processor_time() {
     let options = Options { further, data_path: Some(("auto", true)), ..Options::default() };
     let mut operator = Operator::start_with(&jobs[0], "a", &options);
     operator.await_ready(DEADLINE);
+    for job in &jobs {
+        job.send((0..LANES as i32).flat_map(|partition| things(partition, 0..1, 1)));
+    }
+    jobs.iter().for_each(|job| job.await_drained(DEADLINE));
     thread::sleep(SETTLE);
 
     let all = |what: &str| fs::read_dir(format!("/proc/{}/{what}", operator.pid())).expect("it runs").flatten();
