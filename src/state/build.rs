@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use rocksdb::{DB, IngestExternalFileOptions, Options, SstFileWriter};
+use rocksdb::{Options, SstFileWriter};
 
 use super::Error;
 use super::load::LoadBuffer;
@@ -176,6 +176,13 @@ pub(super) fn frozen(table: &Frozen, (dir, options): (&Path, &Options)) -> Resul
 /// A table file on its way into the store; removed when dropped, unless RocksDB has ingested it.
 pub(super) struct TableFile(PathBuf);
 
+impl TableFile {
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Drop for TableFile {
     fn drop(&mut self) {
         // What cannot be removed now is removed when the store is next opened.
@@ -205,15 +212,6 @@ fn write(
     writer.finish().map_err(failed)?;
     drop(writer);
     Ok(file)
-}
-
-/// Has `db`, whose folder is `dir`, ingest a file.
-pub(super) fn ingest(db: &DB, dir: &Path, file: &TableFile) -> Result<(), Error> {
-    let mut options = IngestExternalFileOptions::default();
-    // Hard-linked into place, not copied.
-    options.set_move_files(true);
-    db.ingest_external_file_cf_opts(&super::rocks::column_family(db), &options, vec![&file.0])
-        .map_err(|error| Error::from_rocksdb(dir, &error))
 }
 
 /// Removes files left behind by killed loads. Only to be called while holding the store's lock.

@@ -8,15 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::memtable::{Budget, Frozen};
+pub use super::records::{Put, Records};
 use super::{Error, LoadBuffer};
 use crate::format::StoreMeta;
-
-/// Records to be written: passes each of them, in key order, to its argument; `None` deletes. It may be called
-/// more than once.
-pub type Records<'a> = dyn Fn(&mut Put<'_>) + 'a;
-
-/// Takes one record: a key, and its value or `None` to delete it.
-pub type Put<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
 
 /// What is to be brought into a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

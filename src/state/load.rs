@@ -8,7 +8,6 @@
 use std::path::Path;
 
 use super::Error;
-use super::memory::BudgetShare;
 use crate::format::{POSITION_KEY, STORE_META_KEY};
 use crate::sabotage::{self, Sabotage};
 
@@ -56,18 +55,6 @@ impl Entry {
     }
 }
 
-impl Bound for BudgetShare {
-    fn has_room(&self, buffer: &LoadBuffer, records: usize) -> bool {
-        let most = records_in(self);
-        buffer.entries.len() + records <= most && buffer.bytes.len() + records * ENTRY_BYTES <= most * ENTRY_BYTES
-    }
-}
-
-/// How many records of typical size fit.
-fn records_in(budget: &BudgetShare) -> usize {
-    budget.bytes() / (ENTRY_BYTES + size_of::<Entry>())
-}
-
 /// A key's first bytes as a number, padded with zeros: if two differ, they have the same order as the keys.
 pub fn key_head(key: &[u8]) -> u128 {
     if let Some(head) = key.first_chunk::<16>() {
@@ -84,15 +71,22 @@ impl LoadBuffer {
         Self::default()
     }
 
-    /// An empty buffer that keeps within `budget`. All of its memory is allocated at once, so nothing is moved as it
-    /// fills; memory that is never written to costs nothing.
-    pub(super) fn within(budget: BudgetShare) -> Self {
-        let records = records_in(&budget);
+    /// The memory that a record of typical size takes.
+    pub(super) const RECORD_BYTES: usize = ENTRY_BYTES + size_of::<Entry>();
+
+    /// An empty buffer for `records` of typical size, which `bound` keeps it to. All of its memory is allocated at once,
+    /// so nothing is moved as it fills; memory that is never written to costs nothing.
+    pub(super) fn allocated(records: usize, bound: Box<dyn Bound>) -> Self {
         Self {
             entries: Vec::with_capacity(records),
             bytes: Vec::with_capacity(records * ENTRY_BYTES),
-            bound: Some(Box::new(budget)),
+            bound: Some(bound),
         }
+    }
+
+    /// Whether `records` more, of typical size, fit into the memory of `most`.
+    pub(super) fn fits(&self, records: usize, most: usize) -> bool {
+        self.entries.len() + records <= most && self.bytes.len() + records * ENTRY_BYTES <= most * ENTRY_BYTES
     }
 
     /// An empty buffer that allocates as it grows, for as long as `bound` permits.

@@ -16,7 +16,7 @@ use rocksdb::{
 use super::background;
 use super::build::Builders;
 use super::disk::Disk;
-use super::load::LoadBuffer;
+use super::load::{Bound, LoadBuffer};
 use super::memtable::{Bounds, Budget};
 
 /// The fraction for memtables is 1 / this; a larger one would mean fewer, larger files.
@@ -330,9 +330,20 @@ pub(super) struct BudgetShare {
 }
 
 impl BudgetShare {
-    /// Its size.
-    pub fn bytes(&self) -> usize {
-        self.loads.buffer_bytes
+    /// An empty buffer that keeps within this share.
+    pub fn buffer(self) -> LoadBuffer {
+        LoadBuffer::allocated(self.records(), Box::new(self))
+    }
+
+    /// How many records of typical size fit.
+    fn records(&self) -> usize {
+        self.loads.buffer_bytes / LoadBuffer::RECORD_BYTES
+    }
+}
+
+impl Bound for BudgetShare {
+    fn has_room(&self, buffer: &LoadBuffer, records: usize) -> bool {
+        buffer.fits(records, self.records())
     }
 }
 

@@ -17,8 +17,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::disk::Put;
 use super::overlay::Overlay;
+use super::records::Put;
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
 

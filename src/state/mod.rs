@@ -31,6 +31,7 @@ mod load;
 mod memory;
 mod memtable;
 mod overlay;
+mod records;
 mod registry;
 pub mod requests;
 mod rocks;

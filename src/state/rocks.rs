@@ -15,15 +15,17 @@ use std::time::Duration;
 
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
-    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions,
+    ColumnFamily, DB, DEFAULT_COLUMN_FAMILY_NAME, FlushOptions, IngestExternalFileOptions, Options, ReadOptions,
+    WriteBatch, WriteOptions,
 };
 
 use super::build::{self, Loaded, Pending, TableFile};
-use super::disk::{Disk, Files, Put, Read, Records, Take};
+use super::disk::{Disk, Files, Read, Take};
 use super::filling::Filling;
 use super::load::LoadBuffer;
-use super::memory::RocksMemory;
+use super::memory::{BudgetShare, RocksMemory};
 use super::memtable::{Budget, Frozen};
+use super::records::{Put, Records};
 use super::stalls::DiskCall;
 use super::{Error, dir};
 use crate::format::{KIND_IDENTITY, KIND_IDENTITY_DIGEST, STORE_META_KEY, StoreMeta};
@@ -67,8 +69,17 @@ enum Building {
 }
 
 /// The only column family, which holds everything.
-pub(super) fn column_family(db: &DB) -> &ColumnFamily {
+fn column_family(db: &DB) -> &ColumnFamily {
     db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).expect("a store is opened with its column family")
+}
+
+/// Has `db`, whose folder is `dir`, ingest a file.
+fn ingest(db: &DB, dir: &Path, file: &TableFile) -> Result<(), Error> {
+    let mut options = IngestExternalFileOptions::default();
+    // Hard-linked into place, not copied.
+    options.set_move_files(true);
+    db.ingest_external_file_cf_opts(&column_family(db), &options, vec![file.path()])
+        .map_err(|error| Error::from_rocksdb(dir, &error))
 }
 
 impl Rocks {
@@ -111,7 +122,7 @@ impl Rocks {
                 Loaded::File(file, position) => {
                     let _call = DiskCall::begin(&self.dir, "load");
                     self.hold_compactions()?;
-                    build::ingest(&self.db, &self.dir, &file)?;
+                    ingest(&self.db, &self.dir, &file)?;
                     // After the file: a crash in between leaves the older meta, from which everything is read again.
                     self.write(&all_of(&position), position.bytes(), &meta)?;
                 }
@@ -139,7 +150,7 @@ impl Rocks {
                     let _call = DiskCall::begin(&self.dir, "write");
                     let Some(built) = pending.outcome(take == Take::All) else { return Ok(()) };
                     *building = Building::Failed;
-                    build::ingest(&self.db, &self.dir, &built?)?;
+                    ingest(&self.db, &self.dir, &built?)?;
                 }
             }
             self.tables.pop_front();
@@ -416,7 +427,7 @@ impl Disk for RocksMemory {
     }
 
     fn load_buffer(&self) -> Option<LoadBuffer> {
-        self.share_for_load().map(LoadBuffer::within)
+        self.share_for_load().map(BudgetShare::buffer)
     }
 
     fn memtables(&self) -> Arc<Budget> {

@@ -15,9 +15,10 @@
 use std::fmt;
 use std::path::Path;
 
-use super::disk::{Files, Put, Records, Take};
+use super::disk::{Files, Take};
 use super::load::LoadBuffer;
 use super::memtable::Memtable;
+use super::records::{Put, Records};
 use super::{Error, Memory, Overlay};
 use crate::format::{STORE_META_KEY, StoreMeta};
 use crate::sabotage::{self, Sabotage};
