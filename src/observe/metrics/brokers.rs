@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use prometheus::{Gauge, IntCounter, Registry};
 
-use super::VALID;
+use super::register::VALID;
 
 /// What was seen of the brokers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

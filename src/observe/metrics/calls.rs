@@ -1,13 +1,66 @@
 //! A lane's metrics of the calls that it makes to its topology's provider.
 
 use std::ops::AddAssign;
-use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{Histogram, IntCounter, IntGauge};
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::Families;
-use super::sink::Part;
+use super::part::Part;
+use super::register::{TOPOLOGY, counter, int_gauge};
+use super::sink;
+
+/// The families of calls alone.
+pub(super) struct Families {
+    effect_attempts: IntCounterVec,
+    effects_in_flight: IntGaugeVec,
+    effects_in_doubt: IntGaugeVec,
+    commands: IntCounterVec,
+    commands_waiting: IntGaugeVec,
+    handlers_blocked: IntGaugeVec,
+}
+
+impl Families {
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            effect_attempts: counter(
+                registry,
+                "ratchet_effect_attempts_total",
+                "Attempts of calls, by what their answers meant.",
+                &["topology", "sink", "class"],
+            ),
+            effects_in_flight: int_gauge(
+                registry,
+                "ratchet_effects_in_flight",
+                "Requests that are on the wire.",
+                TOPOLOGY,
+            ),
+            effects_in_doubt: int_gauge(
+                registry,
+                "ratchet_effects_in_doubt",
+                "Calls that this process has settled in doubt: each may have happened, and a person has to look.",
+                TOPOLOGY,
+            ),
+            commands: counter(
+                registry,
+                "ratchet_commands_total",
+                "Commands that this process's partitions have acknowledged, by what became of them.",
+                &["topology", "outcome"],
+            ),
+            commands_waiting: int_gauge(
+                registry,
+                "ratchet_commands_waiting",
+                "Partitions whose next command waits.",
+                TOPOLOGY,
+            ),
+            handlers_blocked: int_gauge(
+                registry,
+                "ratchet_handlers_blocked",
+                "Lanes with a handler that blocks its thread.",
+                TOPOLOGY,
+            ),
+        }
+    }
+}
 
 /// What became of the records of a transaction that has settled them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,23 +107,22 @@ pub struct CallMetrics {
 
 impl CallMetrics {
     pub(super) fn new(
-        families: &Arc<Families>,
-        topology: &str,
-        sink: &str,
+        (families, of_sinks): (&Families, &sink::Families),
+        (topology, sink): (&str, &str),
         (classes, commands): (&[&str], &[&str]),
     ) -> Self {
-        let effects = |outcome| families.effects.with_label_values(&[topology, sink, outcome]);
+        let effects = |outcome| of_sinks.effects.with_label_values(&[topology, sink, outcome]);
         let attempts = |class: &&str| families.effect_attempts.with_label_values(&[topology, sink, class]);
         let commanded = |outcome: &&str| families.commands.with_label_values(&[topology, outcome]);
         Self {
             effects: ["done", "rejected", "conflict", "in_doubt", "unavailable", "duplicate_result"].map(effects),
             attempts: classes.iter().map(attempts).collect(),
-            duration: families.effect_duration.with_label_values(&[topology]),
+            duration: of_sinks.effect_duration.with_label_values(&[topology]),
             in_flight: Part::of(families.effects_in_flight.with_label_values(&[topology])),
             in_doubt: families.effects_in_doubt.with_label_values(&[topology]),
             commands: commands.iter().map(commanded).collect(),
             commands_waiting: Part::of(families.commands_waiting.with_label_values(&[topology])),
-            held: Part::of(families.sink_held.with_label_values(&[topology])),
+            held: Part::of(of_sinks.sink_held.with_label_values(&[topology])),
             blocked: Part::of(families.handlers_blocked.with_label_values(&[topology])),
         }
     }

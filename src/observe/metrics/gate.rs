@@ -1,12 +1,50 @@
 //! A lane's metrics of its topology's gate.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{Histogram, IntCounter};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 
-use super::Families;
-use super::sink::Part;
+use super::part::Part;
+use super::register::{TOPOLOGY, counter, exponential, histogram, int_gauge};
+
+/// The families of gates.
+pub(super) struct Families {
+    gate_answers: IntCounterVec,
+    gate_duration: HistogramVec,
+    gate_unasked: IntCounterVec,
+    gate_held: IntGaugeVec,
+}
+
+impl Families {
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            gate_answers: counter(
+                registry,
+                "ratchet_gate_answers_total",
+                "Records that a gate was asked about, by what it said.",
+                &["topology", "answer"],
+            ),
+            gate_duration: histogram(
+                registry,
+                "ratchet_gate_duration_seconds",
+                "Time in which a gate has answered about a portion of records.",
+                exponential(0.0001, 2.0, 16),
+            ),
+            gate_unasked: counter(
+                registry,
+                "ratchet_gate_unasked_total",
+                "Records that went on unasked while a gate did not answer.",
+                TOPOLOGY,
+            ),
+            gate_held: int_gauge(
+                registry,
+                "ratchet_gate_held",
+                "Lanes in which records wait for a gate: it does not answer, or a person has to act.",
+                TOPOLOGY,
+            ),
+        }
+    }
+}
 
 /// A lane's metrics of its gate. Lanes of one topology add up.
 pub struct GateMetrics {
@@ -17,7 +55,7 @@ pub struct GateMetrics {
 }
 
 impl GateMetrics {
-    pub(super) fn new(families: &Arc<Families>, topology: &str) -> Self {
+    pub(super) fn new(families: &Families, topology: &str) -> Self {
         let answers = |answer| families.gate_answers.with_label_values(&[topology, answer]);
         Self {
             duration: families.gate_duration.with_label_values(&[topology]),

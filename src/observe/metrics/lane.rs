@@ -3,9 +3,64 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{Histogram, IntCounter};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, Registry};
 
-use super::{Families, Phase};
+use super::register::{TOPOLOGY, counter, exponential, histogram};
+
+/// The families of lanes.
+pub(super) struct Families {
+    processing_duration: HistogramVec,
+    commit_duration: HistogramVec,
+    transactions: IntCounterVec,
+    rebalances: IntCounterVec,
+    dead_letters: IntCounterVec,
+    epoch_changes: IntCounterVec,
+    takeovers: IntCounterVec,
+}
+
+impl Families {
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            processing_duration: histogram(
+                registry,
+                "ratchet_processing_duration_seconds",
+                "Time from reading a batch to having handed over all that is written because of it.",
+                exponential(0.000_05, 4.0, 10),
+            ),
+            commit_duration: histogram(
+                registry,
+                "ratchet_commit_duration_seconds",
+                "Time of a transaction's end: deliveries, commit and the store's write.",
+                exponential(0.001, 2.0, 16),
+            ),
+            transactions: counter(
+                registry,
+                "ratchet_transactions_total",
+                "Transactions by how they ended: committed, aborted or unknown.",
+                &["topology", "result"],
+            ),
+            rebalances: counter(registry, "ratchet_rebalances_total", "Changes of a lane's assignment.", TOPOLOGY),
+            dead_letters: counter(
+                registry,
+                "ratchet_dead_letters_total",
+                "Records that were written to the dead letter topic.",
+                TOPOLOGY,
+            ),
+            epoch_changes: counter(
+                registry,
+                "ratchet_epoch_changes_total",
+                "Changes of the scope in which versions are comparable.",
+                TOPOLOGY,
+            ),
+            takeovers: counter(
+                registry,
+                "ratchet_takeovers_total",
+                "Tasks that were taken over, by kind.",
+                &["topology", "kind"],
+            ),
+        }
+    }
+}
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +89,6 @@ impl TransactionResult {
 /// A lane's metrics. Cheap to clone.
 #[derive(Clone)]
 pub struct LaneMetrics {
-    families: Arc<Families>,
     topology: Arc<str>,
     processing_duration: Histogram,
     commit_duration: Histogram,
@@ -42,14 +96,11 @@ pub struct LaneMetrics {
     rebalances: IntCounter,
     dead_letters: IntCounter,
     epoch_changes: IntCounter,
+    takeovers: IntCounterVec,
 }
 
 impl LaneMetrics {
-    pub(super) fn new(families: &Arc<Families>, topology: &str) -> Self {
-        // a state without tasks is shown as 0, not left out
-        for phase in Phase::ALL {
-            families.tasks.with_label_values(&[topology, phase.as_str()]);
-        }
+    pub(super) fn new(families: &Families, topology: &str) -> Self {
         Self {
             topology: topology.into(),
             processing_duration: families.processing_duration.with_label_values(&[topology]),
@@ -59,7 +110,7 @@ impl LaneMetrics {
             rebalances: families.rebalances.with_label_values(&[topology]),
             dead_letters: families.dead_letters.with_label_values(&[topology]),
             epoch_changes: families.epoch_changes.with_label_values(&[topology]),
-            families: Arc::clone(families),
+            takeovers: families.takeovers.clone(),
         }
     }
 
@@ -95,6 +146,6 @@ impl LaneMetrics {
 
     /// A task was taken over; `kind` is one of a few fixed words.
     pub fn takeover(&self, kind: &'static str) {
-        self.families.takeovers.with_label_values(&[&*self.topology, kind]).inc();
+        self.takeovers.with_label_values(&[&*self.topology, kind]).inc();
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::{counter, exponential, histogram_by, int_gauge};
+use super::register::{counter, exponential, histogram_by, int_gauge};
 
 const ROUTE: &[&str] = &["route"];
 const OPERATION: &[&str] = &["operation"];

@@ -1,11 +1,43 @@
 //! A lane's metrics of its topology's sink.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{Histogram, IntCounter, IntGauge};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 
-use super::Families;
+use super::part::Part;
+use super::register::{TOPOLOGY, counter, exponential, histogram, int_gauge};
+
+/// The families of sinks, and of calls.
+pub(super) struct Families {
+    pub effects: IntCounterVec,
+    pub effect_duration: HistogramVec,
+    pub sink_held: IntGaugeVec,
+}
+
+impl Families {
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            effects: counter(
+                registry,
+                "ratchet_effects_total",
+                "Records that went to a sink, by what became of them.",
+                &["topology", "sink", "outcome"],
+            ),
+            effect_duration: histogram(
+                registry,
+                "ratchet_effect_duration_seconds",
+                "Time in which a sink has committed a transaction, or a provider was called.",
+                exponential(0.001, 2.0, 16),
+            ),
+            sink_held: int_gauge(
+                registry,
+                "ratchet_sink_held",
+                "Lanes that wait for their sink: it is down, or a person has to act.",
+                TOPOLOGY,
+            ),
+        }
+    }
+}
 
 /// What became of the records of a transaction that went to a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +60,7 @@ pub struct SinkMetrics {
 }
 
 impl SinkMetrics {
-    pub(super) fn new(families: &Arc<Families>, topology: &str, sink: &str) -> Self {
+    pub(super) fn new(families: &Families, topology: &str, sink: &str) -> Self {
         let effects = |outcome| families.effects.with_label_values(&[topology, sink, outcome]);
         Self {
             duration: families.effect_duration.with_label_values(&[topology]),
@@ -51,32 +83,5 @@ impl SinkMetrics {
     /// Whether the lane waits for the sink.
     pub fn held(&mut self, is_held: bool) {
         self.held.set(i64::from(is_held));
-    }
-}
-
-/// A lane's part of a gauge that lanes add up to. It is taken out when the lane ends.
-pub(super) struct Part {
-    all: IntGauge,
-    own: i64,
-}
-
-impl Part {
-    /// None of it yet.
-    pub fn of(all: IntGauge) -> Self {
-        Self { all, own: 0 }
-    }
-
-    pub fn set(&mut self, own: i64) {
-        // What did not change costs nothing: it is set each time a lane goes round.
-        if own != self.own {
-            self.all.add(own - self.own);
-            self.own = own;
-        }
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        self.set(0);
     }
 }

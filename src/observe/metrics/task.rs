@@ -1,17 +1,18 @@
 //! A task's metrics: those of one input partition of one topology.
 
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use prometheus::{Gauge, GaugeVec, IntCounter, IntGauge};
 
-use super::{Families, Handles};
+use super::long_work::{LongWork, Work};
 use crate::dedup::{Reason, Verdict};
 use crate::observe::Pace;
 use crate::record::TopicPartition;
 
-/// The values of the labels [`super::PARTITION`]: topology, topic and partition.
-pub(super) type Labels = [String; 3];
+mod series;
+
+pub(super) use series::Families;
+use series::Labels;
 
 /// What a task is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,13 @@ pub enum Phase {
 impl Phase {
     pub(super) const ALL: [Self; 5] = [Self::Settling, Self::Restoring, Self::Running, Self::Isolated, Self::Failed];
 
+    /// Shows those of a topology that no task is in as 0, instead of leaving them out.
+    pub(super) fn show_all(families: &Families, topology: &str) {
+        for phase in Self::ALL {
+            families.tasks.with_label_values(&[topology, phase.as_str()]);
+        }
+    }
+
     /// The label's value.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,30 +49,6 @@ impl Phase {
             Self::Failed => "failed",
         }
     }
-}
-
-/// A kind of long work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Work {
-    /// A restore, counted in changelog offsets.
-    Restore,
-    /// A sweep, counted in entries.
-    Sweep,
-}
-
-/// The progress of a task's long work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LongWork {
-    /// The kind of work.
-    pub work: Work,
-    /// The task's topology.
-    pub topology: String,
-    /// Its input partition.
-    pub partition: TopicPartition,
-    /// How much was done since it started.
-    pub done: u64,
-    /// How much remains.
-    pub remaining: u64,
 }
 
 /// A task's metrics. Its partition's series start when they are first set, so that what is not known
@@ -99,11 +83,7 @@ impl TaskMetrics {
     /// A task that is settling.
     pub(super) fn new(families: &Arc<Families>, topology: &str, partition: &TopicPartition) -> Self {
         let labels = [topology.to_owned(), partition.topic.to_string(), partition.partition.to_string()];
-        let mut handles = families.handles();
-        *handles.partitions.entry(labels.clone()).or_insert(0) += 1;
-        // A deleted topic has come back before its last task was gone.
-        handles.gone.remove(&labels[..2]);
-        drop(handles);
+        families.take_up(&labels);
         families.tasks.with_label_values(&[topology, Phase::Settling.as_str()]).inc();
         Self {
             families: Arc::clone(families),
@@ -265,8 +245,7 @@ impl TaskMetrics {
 
     /// Keeps the partition's series beyond this task, apart from those of its long work, which ends with it.
     pub fn keep(&self) -> KeptSeries {
-        let mut handles = self.families.handles();
-        *handles.partitions.entry(self.labels.clone()).or_insert(0) += 1;
+        self.families.hold(&self.labels);
         self.families.long_work().remove(&self.labels);
         self.families.remove_long_work(&self.labels);
         KeptSeries { families: Arc::clone(&self.families), labels: self.labels.clone() }
@@ -291,79 +270,6 @@ impl Drop for TaskMetrics {
         let phase = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         self.in_phase(phase).dec();
         self.families.let_go(&self.labels);
-    }
-}
-
-/// A topic was deleted: its counts are removed, now or when its last task is gone.
-pub(super) fn topic_gone(families: &Families, topology: &str, topic: &str) {
-    let mut handles = families.handles();
-    if handles.is_read(topology, topic) {
-        handles.gone.insert([topology.to_owned(), topic.to_owned()]);
-    } else {
-        families.remove_records(topology, topic);
-    }
-}
-
-impl Handles {
-    /// Whether any task reads this topic.
-    fn is_read(&self, topology: &str, topic: &str) -> bool {
-        self.partitions.keys().any(|labels| labels[0] == topology && labels[1] == topic)
-    }
-}
-
-impl Families {
-    /// A handle is gone: the partition's series end with the last one.
-    fn let_go(&self, labels: &Labels) {
-        let mut handles = self.handles();
-        if let Entry::Occupied(mut count) = handles.partitions.entry(labels.clone()) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-                self.long_work().remove(labels);
-                // while the lock is held, so that a new handle's series are not removed
-                self.remove_series(labels);
-            }
-        }
-        let [topology, topic, _] = labels;
-        let is_gone = handles.gone.contains(&labels[..2]) && !handles.is_read(topology, topic);
-        if is_gone && handles.gone.remove(&labels[..2]) {
-            self.remove_records(topology, topic);
-        }
-    }
-
-    /// Removes a partition's series. Removing one that was never set fails, which is fine.
-    fn remove_series(&self, labels: &Labels) {
-        let _ = self.lag_records.remove_label_values(labels);
-        let _ = self.lag_seconds.remove_label_values(labels);
-        let _ = self.lag_measured.remove_label_values(labels);
-        let _ = self.state_entries.remove_label_values(labels);
-        let _ = self.state_bytes.remove_label_values(labels);
-        let _ = self.stream_time.remove_label_values(labels);
-        let _ = self.last_commit.remove_label_values(labels);
-        let _ = self.clock_behind.remove_label_values(labels);
-        self.remove_long_work(labels);
-    }
-
-    /// The same for those of its restore and of its sweep.
-    fn remove_long_work(&self, labels: &Labels) {
-        let _ = self.restore_remaining.remove_label_values(labels);
-        let _ = self.restore_seconds.remove_label_values(labels);
-        let _ = self.restored_records.remove_label_values(labels);
-        let _ = self.sweep_walked.remove_label_values(labels);
-        let _ = self.sweep_removed.remove_label_values(labels);
-        let _ = self.sweep_remaining.remove_label_values(labels);
-        let _ = self.sweep_seconds.remove_label_values(labels);
-    }
-
-    /// Removes the counts of a topic's records. Removing one that was never set fails, which is fine.
-    fn remove_records(&self, topology: &str, topic: &str) {
-        let _ = self.keyless.remove_label_values(&[topology, topic]);
-        for verdict in Verdict::ALL {
-            for reason in Reason::ALL {
-                let labels = [topology, topic, verdict.as_str(), reason.as_str()];
-                let _ = self.records.remove_label_values(&labels);
-            }
-        }
     }
 }
 
