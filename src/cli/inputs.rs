@@ -34,7 +34,7 @@ const DIR: &str = "ratchet-requests";
 #[derive(Debug, clap::Args)]
 pub struct StoreArgs {
     /// Where requests and their answers are remembered
-    #[arg(long, value_name = "STORE", default_value = EMBEDDED, value_parser = proxy::store::KINDS.to_vec())]
+    #[arg(long, value_name = "STORE", default_value = EMBEDDED, value_parser = proxy::KINDS.to_vec())]
     store: String,
 
     /// The folder of the embedded store [default: ratchet-requests]

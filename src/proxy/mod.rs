@@ -53,7 +53,7 @@ pub mod store;
 mod upstream;
 mod usage;
 
-pub use settings::{Bounds, Config, KeyUse, Route, Rule, load, load_text, schema};
+pub use settings::{Bounds, COMMAND_LINE, Config, Given, KINDS, KeyUse, Route, Rule, load, load_text, schema, written};
 
 use app::App;
 use connections::Listening;
@@ -219,36 +219,4 @@ async fn check(store: Arc<dyn Store>, called: String, health: Health, wait: Dura
         is_first = false;
         tokio::time::sleep(CHECK_INTERVAL).await;
     }
-}
-
-/// A text as YAML has it in quotes.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// The name under which mistakes in a command line are shown.
-pub const COMMAND_LINE: &str = "the command line";
-
-/// The settings that are given on the command line instead of in a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Given<'a> {
-    /// Where the proxy listens.
-    pub listen: &'a str,
-    /// The service behind.
-    pub upstream: &'a str,
-    /// Where metrics are.
-    pub http: &'a str,
-    /// The header that identifies a caller, or `none`, if given.
-    pub caller: Option<&'a str>,
-    /// The kind of store, its folder and its address.
-    pub store: (&'a str, &'a str, Option<&'a str>),
-}
-
-/// A proxy's file for what is given on the command line.
-pub fn written(given: &Given<'_>) -> String {
-    let Given { listen, upstream, http, caller, store: (kind, dir, url) } = *given;
-    let line = |key: &str, value: &str| format!("{key}: {}\n", quoted(value));
-    let caller = caller.map(|caller| line("caller", caller)).unwrap_or_default();
-    let store = store::written(kind, dir, url);
-    line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &caller + &store
 }

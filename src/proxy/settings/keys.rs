@@ -1,7 +1,7 @@
 //! Every key that a proxy's file may hold: its type, its default and its meaning. The reader, the schema and the tables
 //! of docs/http-idempotency.md are built from these.
 
-use crate::proxy::store::STORE;
+use super::store::STORE;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
 const ADDRESS: Type = Type::Text("an IP address and a port");

@@ -2,23 +2,24 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use http::Method;
 use tracing_subscriber::EnvFilter;
 
+use super::config::{Bounds, Config, KeyUse, Route, Rule};
+use super::keys;
 use super::rule::{defaults, rule};
-use super::{Bounds, Config, KeyUse, Route, Rule, keys};
+use super::store::{self, StoreConfig};
+use super::values::{choice, duration, size};
+use super::written::COMMAND_LINE;
 use crate::http::request::OnInDoubt;
 use crate::http::{AT_WORK_MAX, BODIES_BYTES_MAX, is_failure};
 use crate::observe::logs;
-use crate::proxy::COMMAND_LINE;
 use crate::proxy::routes::Pattern;
-use crate::proxy::store::{self, StoreConfig};
 use crate::proxy::upstream::{Origin, Protocol};
 use crate::tls::{self, ONE, Renewed, TWO};
 use crate::yaml::read::clipped;
-use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, Text, units};
+use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, Text};
 
 const HEAD_BYTES: (u64, u64) = (8 << 10, 1 << 20);
 /// Of connections, and of requests at work.
@@ -274,28 +275,4 @@ fn address(field: &Field<'_>, text: &Placed<Text>, reader: &mut Reader<'_>) -> O
         }
         _ => reader.convert(&field.name, text, field.shape, |text| text.parse().ok()),
     }
-}
-
-pub fn choice<T: Copy>(fields: &Fields<'_>, key: &str, choices: &[(&str, T)], reader: &mut Reader<'_>) -> Option<T> {
-    fields.get(key).and_then(|field| reader.choice(field, choices)).map(|chosen| chosen.value)
-}
-
-pub fn millis(ms: i64) -> Duration {
-    Duration::from_millis(ms.unsigned_abs())
-}
-
-pub fn given(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Option<Duration> {
-    fields.get(key).and_then(|field| reader.duration_ms(field)).map(|ms| millis(ms.value))
-}
-
-fn duration(fields: &Fields<'_>, key: &str, default_ms: u64, reader: &mut Reader<'_>) -> Duration {
-    given(fields, key, reader).unwrap_or(Duration::from_millis(default_ms))
-}
-
-pub fn size(fields: &Fields<'_>, key: &str, (min, max): (u64, u64), reader: &mut Reader<'_>) -> Option<usize> {
-    let parse = |text: &str| {
-        let bytes = units::size_bytes(text).filter(|bytes| (min..=max).contains(bytes))?;
-        usize::try_from(bytes).ok()
-    };
-    fields.get(key).and_then(|field| reader.parsed(field, parse)).map(|size| size.value)
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
-use super::read::{choice, given, millis, size};
-use super::{KeyUse, Rule, keys};
+use super::config::{KeyUse, Rule};
+use super::keys;
+use super::values::{choice, given, millis, size};
 use crate::dedup::Path;
 use crate::http::request::OnInDoubt;
 use crate::http::{BODY_BYTES_MAX, GRACE, LEASE, OnStoreDown, RETENTION, may_be_released};

@@ -1,9 +1,13 @@
 //! Goal: a proxy's file is read as the tables of its keys say, and every mistake in it is shown with its place.
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderName, Method, StatusCode};
 
 use super::*;
-use crate::proxy::COMMAND_LINE;
+use crate::http::request::OnInDoubt;
+use crate::yaml::Mistake;
 use crate::yaml::keys::{Mapping, Omitted};
 use crate::yaml::tests::{Fake, Table, compare_tables, row, rows};
 
@@ -350,7 +354,7 @@ fn tables() -> Vec<Table> {
         ("proxy", KEYS, own(&keys::TOP)),
         ("route", KEYS, own(&keys::ROUTE)),
         ("rule", KEYS, rows(&keys::RULE)),
-        ("store", KEYS, rows(&crate::proxy::store::STORE)),
+        ("store", KEYS, rows(&super::store::STORE)),
     ]
 }
 
@@ -371,7 +375,7 @@ fn example_of_the_documentation_has_no_mistakes() {
 
 #[test]
 fn every_key_is_described_in_one_clause_or_more() {
-    let all = keys::ALL.iter().chain(crate::proxy::store::ALL);
+    let all = keys::ALL.iter().chain(super::store::ALL);
     for key in all.clone().flat_map(|mapping| mapping.keys) {
         assert!(!key.about.is_empty() && !key.about.ends_with('.'), "{}: {}", key.name, key.about);
         assert!(key.example.contains(key.name), "{}: {}", key.name, key.example);

@@ -1,0 +1,144 @@
+//! A proxy's settings, as they are read.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{HeaderName, Method, StatusCode};
+use rustls::ServerConfig;
+
+use super::store::StoreConfig;
+use crate::http::OnStoreDown;
+use crate::http::request::OnInDoubt;
+use crate::observe::logs;
+use crate::proxy::routes::Pattern;
+use crate::proxy::upstream::Origin;
+use crate::tls::Renewed;
+use crate::yaml::Mistake;
+
+/// How a proxy is set.
+#[derive(Debug)]
+pub struct Config {
+    /// The address that it listens on.
+    pub listen: SocketAddr,
+    /// The service behind.
+    pub upstream: Origin,
+    /// Where requests are remembered.
+    pub store: StoreConfig,
+    /// Whose requests they are, where several services share the store; empty if nothing is said.
+    pub scope: String,
+    /// TLS with clients.
+    pub tls: Option<Renewed<ServerConfig>>,
+    /// The address of metrics and health; `None` to serve neither.
+    pub http: Option<SocketAddr>,
+    /// Whether the service gets its own name as `Host`, not the client's.
+    pub sets_host: bool,
+    /// Whether clients say truly for whom they ask.
+    pub trusts_forwarded: bool,
+    /// What clients may take.
+    pub bounds: Bounds,
+    /// How long the store may take.
+    pub store_wait: Duration,
+    /// How long a stop may take.
+    pub stop_wait: Duration,
+    /// How lines of the log are written.
+    pub log_format: logs::Format,
+    /// What is logged.
+    pub log_level: String,
+    /// Rules, of which the first that fits counts; the last one fits every request.
+    pub routes: Vec<Route>,
+    /// What is odd about all this.
+    pub warnings: Vec<Mistake>,
+}
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Open connections.
+    pub connections_max: usize,
+    /// Requests in progress.
+    pub requests_max: usize,
+    /// Requests under a key that are at work.
+    pub at_work_max: usize,
+    /// Bytes of their bodies, and of their answers' until they are sent, together.
+    pub bodies_bytes_max: usize,
+    /// Whether each address has a share of these bounds.
+    pub has_shares: bool,
+    /// The minimum rate, in bytes a second, at which a body under a key arrives and an answer is read.
+    pub body_rate_min: usize,
+    /// Bytes of a request's head.
+    pub head_bytes_max: usize,
+    /// How long a head may take.
+    pub head_wait: Duration,
+    /// How long a connection may be silent, or take nothing of what is written to it.
+    pub idle_wait: Duration,
+}
+
+/// A rule, and which requests it is for.
+#[derive(Debug)]
+pub struct Route {
+    /// Its paths; `None`: all.
+    pub path: Option<Pattern>,
+    /// Its methods; none: all.
+    pub methods: Vec<Method>,
+    /// What it says.
+    pub rule: Rule,
+}
+
+/// Whether requests have keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// Those that may change something must.
+    Required,
+    /// They may.
+    Optional,
+    /// Keys mean nothing.
+    Off,
+}
+
+/// What a rule says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Whether there are keys.
+    pub key: KeyUse,
+    /// Their header.
+    pub header: HeaderName,
+    /// The header that tells callers apart; `None`: all are one.
+    pub caller: Option<HeaderName>,
+    /// Whether a request under a key has to have it.
+    pub caller_required: bool,
+    /// How long answers are remembered.
+    pub retention: Duration,
+    /// How long requests wait for the first one under their key.
+    pub wait: Duration,
+    /// How long a reservation is good for.
+    pub lease: Duration,
+    /// How long a request stays reserved whose service was given up.
+    pub grace: Duration,
+    /// What becomes of what may have been carried out.
+    pub on_in_doubt: OnInDoubt,
+    /// Statuses by which the service says that it has done nothing.
+    pub released: Vec<StatusCode>,
+    /// What is done while the store is down.
+    pub on_store_down: OnStoreDown,
+    /// Headers that count as part of a request.
+    pub fingerprint_headers: Vec<HeaderName>,
+    /// Fields of JSON that do not.
+    pub fingerprint_except: Vec<String>,
+    /// Headers that are remembered; `None`: those that the layer remembers by itself.
+    pub remember: Option<Vec<HeaderName>>,
+    /// The largest body of a request under a key.
+    pub request_bytes_max: usize,
+    /// The largest body of an answer that is remembered.
+    pub answer_bytes_max: usize,
+    /// How long the service may take.
+    pub timeout: Duration,
+    /// The header of reservations.
+    pub reservation_header: Option<HeaderName>,
+}
+
+impl Route {
+    /// What it is called in metrics and logs.
+    pub fn name(&self) -> &str {
+        self.path.as_ref().map_or("default", Pattern::text)
+    }
+}
