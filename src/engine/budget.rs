@@ -14,8 +14,8 @@
 use crate::cluster::Queues;
 use crate::config::Commit;
 
+use super::capacity::Capacity;
 use super::limits::Limits;
-use super::process::Capacity;
 
 /// How many tasks of a lane load at once.
 const LOADS_MAX: u64 = Limits::DEFAULT.loads_max as u64;

@@ -17,55 +17,14 @@
 //! failed transaction like any other: the lane takes its way back. A release that fails is aborted as well, and the
 //! next owner has to fence an id.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use crate::cluster::{self, Cluster, CommittedOffset, OffsetCommit, Producer};
-use crate::format::OffsetMetadata;
+use crate::cluster::{self, Cluster, OffsetCommit, Producer};
 use crate::observe::LaneMetrics;
-use crate::record::TopicPartition;
 
+use super::commitment::Commitment;
 use super::context::Context;
 use super::share::TaskId;
 use super::task::{Task, Tasks};
 use super::transact::Transactor;
-
-/// What the group has committed for a partition, if ratchet committed it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Commitment {
-    /// The next offset to read.
-    pub offset: i64,
-    /// The text beside it.
-    pub metadata: OffsetMetadata,
-}
-
-impl Commitment {
-    /// The commitment as read, unless the text is blank or another program's.
-    pub fn read(committed: &CommittedOffset) -> Option<Self> {
-        let metadata = OffsetMetadata::parse(&committed.metadata).ok().flatten()?;
-        Some(Self { offset: committed.offset, metadata })
-    }
-
-    /// The offset commit that establishes it.
-    pub fn to_commit(&self, partition: &TopicPartition) -> OffsetCommit {
-        let committed = CommittedOffset { offset: self.offset, metadata: self.metadata.to_string() };
-        OffsetCommit { partition: partition.clone(), committed }
-    }
-
-    /// The owner's name in logs.
-    pub fn owner(&self) -> &str {
-        self.metadata.owner.as_deref().unwrap_or("released")
-    }
-
-    fn is_of(&self, id: &str) -> bool {
-        self.metadata.owner.as_deref() == Some(id)
-    }
-
-    fn named(&self, owner: Option<&str>) -> Self {
-        let metadata = OffsetMetadata { owner: owner.map(str::to_owned), ..self.metadata.clone() };
-        Self { offset: self.offset, metadata }
-    }
-}
 
 /// What it takes to change the owner beside committed offsets: see this module's rule.
 pub struct Ownership<'a, C: Cluster> {
@@ -132,83 +91,5 @@ impl<C: Cluster> Ownership<'_, C> {
             }
         }
         Ok(())
-    }
-}
-
-/// The transactional ids that this process is writing under: it never fences itself.
-#[derive(Clone, Debug, Default)]
-pub struct Ids(Arc<Mutex<BTreeSet<String>>>);
-
-impl Ids {
-    /// Counts `id` as in use until the returned value is dropped.
-    pub fn take(&self, id: &str) -> InUse {
-        self.with(|ids| ids.insert(id.to_owned()));
-        InUse { ids: self.clone(), id: id.to_owned() }
-    }
-
-    /// The ids in use.
-    pub fn in_use(&self) -> Vec<String> {
-        self.with(|ids| ids.iter().cloned().collect())
-    }
-
-    fn with<T>(&self, look: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// An id in use.
-#[derive(Debug)]
-pub struct InUse {
-    ids: Ids,
-    id: String,
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.ids.with(|ids| ids.remove(&self.id));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::Token;
-
-    fn commitment(owner: Option<&str>) -> Commitment {
-        let token = Token { lane: 1, transaction: 2, changelog_id: [3; 16], partition: 4 };
-        let metadata = OffsetMetadata { token, digest: "0123456789abcdef".to_owned(), owner: owner.map(str::to_owned) };
-        Commitment { offset: 7, metadata }
-    }
-
-    #[test]
-    fn naming_an_owner_changes_nothing_else() {
-        let before = commitment(Some("ratchet.t.1.0"));
-        let partition = TopicPartition::new("t", 4);
-        for owner in [Some("ratchet.t.2.0"), None] {
-            let committed = before.named(owner).to_commit(&partition).committed;
-            let after = Commitment::read(&committed).unwrap();
-            assert_eq!((after.offset, after.metadata.token), (before.offset, before.metadata.token));
-            assert_eq!(after.metadata.digest, before.metadata.digest);
-            assert_eq!(after.metadata.owner.as_deref(), owner);
-        }
-        assert!(before.named(Some("x")).is_of("x") && !before.named(None).is_of("x"));
-    }
-
-    #[test]
-    fn blank_or_foreign_text_is_not_a_commitment() {
-        for text in ["", "mine", "ratchet/2 x y z"] {
-            assert_eq!(Commitment::read(&CommittedOffset { offset: 1, metadata: text.to_owned() }), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn id_is_in_use_until_dropped() {
-        let ids = Ids::default();
-        let (a, b) = (ids.take("a"), ids.take("b"));
-        assert_eq!(ids.in_use(), ["a", "b"]);
-        drop(a);
-        assert_eq!(ids.in_use(), ["b"]);
-        drop(b);
-        assert!(ids.in_use().is_empty());
     }
 }

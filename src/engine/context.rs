@@ -15,13 +15,13 @@ use crate::observe::{Health, Metrics};
 use crate::state::{Memory, Registry, StateDir};
 use crate::topology::{self, Topology};
 
+use super::capacity::Capacity;
 use super::catalog::Catalog;
-use super::claims::Ids;
 use super::clock::Clock;
-use super::control::Seen;
+use super::control::view::Seen;
 use super::held_up::HeldUp;
+use super::ids::Ids;
 use super::limits::Limits;
-use super::process::Capacity;
 use super::wakers::Wakers;
 
 /// What all lanes of a topology share.

@@ -15,8 +15,6 @@ use std::time::Duration;
 use crate::cluster::Cluster;
 use crate::record::TopicPartition;
 
-use super::context::Context;
-
 /// How long a task is stuck before the reason is looked up: as long as producers by default keep a transaction open.
 const STUCK_MIN: Duration = Duration::from_secs(60);
 /// A task that was not noted for this long no longer belongs to this process.
@@ -111,17 +109,16 @@ impl HeldUp {
 }
 
 /// Looks up one task that is stuck, and logs it if a transaction is the reason.
-pub fn check<C: Cluster>(cluster: &C, context: &Context) {
-    let now = context.clock.monotonic();
-    let Some((partition, stuck)) = context.held_up.due(now) else { return };
+pub fn check<C: Cluster>(cluster: &C, held_up: &HeldUp, now: Duration) {
+    let Some((partition, stuck)) = held_up.due(now) else { return };
     match cluster.open_transaction(&partition, LOOKUP_WAIT) {
         Ok(Some(open)) if open <= stuck.next => {
-            context.held_up.logged(&partition, now, false);
+            held_up.logged(&partition, now, false);
             log(&partition, open, now.saturating_sub(stuck.since));
         }
         // Only brokers that others use can refuse to hand records out.
-        Ok(_) if C::IS_SHARED && context.held_up.suspect(&partition) => {
-            context.held_up.logged(&partition, now, true);
+        Ok(_) if C::IS_SHARED && held_up.suspect(&partition) => {
+            held_up.logged(&partition, now, true);
             tracing::warn!(
                 task = %partition,
                 offset = stuck.next,

@@ -8,15 +8,16 @@
 //! between, it finds both when it restarts, and continues building: a rebuilt store names a transaction only once it
 //! is complete.
 
-use crate::cluster::{Cluster, Settled};
+use std::path::Path;
+
 use crate::format::{ChangelogOffset, POSITION_KEY, PositionRecord};
+use crate::record::TopicPartition;
 use crate::state::{self, Store, StoreLock, aside};
 
 use super::context::Context;
 use super::crash;
-use super::restore::Setback;
 use super::resume;
-use super::task::Task;
+use super::setback::Setback;
 
 /// How far a store has applied its changelog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,19 +41,26 @@ pub struct Held {
     lock: StoreLock,
 }
 
-/// Opens the task's store, or another in place of a damaged one; `None` while another lane holds it.
-pub fn take<C: Cluster>(context: &Context, task: &mut Task<C>, settled: &Settled) -> Result<Option<Held>, Setback> {
-    let Some(lock) = context.registry.try_lock(&task.dir) else { return Ok(None) };
+/// Opens the store of the task of this input, which is kept in `dir`, or another in place of a damaged one; `None` while
+/// another lane holds it. `damaged` is what was found wrong with its files before, and is taken; `from` is the
+/// changelog's start.
+pub fn take(
+    context: &Context,
+    (input, dir): (&TopicPartition, &Path),
+    damaged: &mut Option<String>,
+    from: ChangelogOffset,
+) -> Result<Option<Held>, Setback> {
+    let Some(lock) = context.registry.try_lock(dir) else { return Ok(None) };
     aside::recover(lock.path(), &context.memory)?;
-    let opened = match task.damaged.take() {
-        Some(reason) => Err(state::Error::Damaged { path: task.dir.clone(), reason }),
+    let opened = match damaged.take() {
+        Some(reason) => Err(state::Error::Damaged { path: dir.to_owned(), reason }),
         None => Store::open(lock.path(), &context.memory),
     };
     match opened {
         Ok(store) => Ok(Some(Held::of(store, lock))),
         Err(state::Error::Damaged { reason, .. }) => {
-            let held = replace(context, lock, settled.changelog_start, (&reason, false))?;
-            tracing::error!(task = %task.input, reason, "store is damaged; rebuilding it from the changelog");
+            let held = replace(context, lock, from, (&reason, false))?;
+            tracing::error!(task = %input, reason, "store is damaged; rebuilding it from the changelog");
             Ok(Some(held))
         }
         Err(error) => Err(error.into()),

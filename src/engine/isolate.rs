@@ -15,7 +15,6 @@ use std::time::Duration;
 use crate::cluster::{self, Cluster, ErrorKind, Reader, RecordBatch};
 use crate::effect::{self, Failed};
 use crate::observe::LaneMetrics;
-use crate::record::TopicPartition;
 
 use super::changelog_loss;
 use super::claims::Ownership;
@@ -25,78 +24,14 @@ use super::process::{Portion, Scratch, process};
 use super::resume::Refusal;
 use super::share::{Stop, TaskId};
 use super::task::{Phase, Task, Tasks};
-use super::transact::{Committed, OpenSink, Transactor};
+use super::transact::{Committed, OpenSink};
+
+mod isolated;
+
+pub use isolated::{Isolated, Quarantine};
 
 /// How long a task with a slot may find nothing to read while others wait for one.
 const IDLE_MAX: Duration = Duration::from_secs(2);
-
-/// Why and until where a task is isolated. Survives its restores.
-#[derive(Clone, Debug)]
-pub struct Quarantine {
-    /// The task returns once it has committed up to this source offset.
-    until: i64,
-    /// How many records are tried in one transaction: halved when any is refused, until the record is found.
-    records_max: usize,
-    /// A record that the cluster refuses for good, and the cluster's message.
-    pub unsendable: Option<(i64, String)>,
-    attempts: u32,
-    retry_at: Duration,
-}
-
-impl Quarantine {
-    /// For a task whose records up to `until` were in a transaction that could not be delivered.
-    pub fn new(context: &Context, until: i64, refused: bool) -> Self {
-        let most = context.limits.isolated_records_max;
-        let records_max = if refused { (most / 2).max(1) } else { most };
-        Self { until, records_max, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
-    }
-
-    /// Whether it is time for the next try.
-    pub fn may_try(&self, now: Duration) -> bool {
-        now >= self.retry_at
-    }
-
-    /// How many tries in a row have failed.
-    pub fn failures(&self) -> u32 {
-        self.attempts
-    }
-}
-
-/// An isolated task's means.
-pub struct Isolated<C: Cluster> {
-    transactor: Transactor<C>,
-    reader: C::Reader,
-    batch: C::Batch,
-    /// How many of the batch's records were processed, and how many of those in the last transaction.
-    taken: usize,
-    tried: usize,
-    /// Since when there has been nothing to read.
-    idle_since: Option<Duration>,
-    /// Whether a sealed transaction is waiting for its deliveries.
-    sealed: bool,
-}
-
-impl<C: Cluster> Isolated<C> {
-    /// The means to continue at `next`, which `group` has committed.
-    pub fn new(
-        cluster: &C,
-        group: &str,
-        (input, next): (&TopicPartition, i64),
-        transactor: Transactor<C>,
-    ) -> Result<Self, cluster::Error> {
-        let reader = cluster.reader_for(group, input, next)?;
-        let batch = C::Batch::default();
-        Ok(Self { transactor, reader, batch, taken: 0, tried: 0, idle_since: None, sealed: false })
-    }
-
-    /// Aborts the open transaction, so that nobody has to wait for its timeout.
-    pub fn abandon(&mut self, cluster: &C, metrics: &LaneMetrics) {
-        if self.transactor.is_open() {
-            let cause = Cause::Cluster(cluster::Error::new(ErrorKind::Abort, "the task is released"));
-            self.transactor.abort(cluster, &cause, metrics);
-        }
-    }
-}
 
 /// The result of a step of an isolated task.
 pub enum Outcome {

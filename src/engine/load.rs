@@ -17,8 +17,7 @@ use super::context::Context;
 use super::crash;
 use super::hold::{Applied, Held};
 use super::long_work::Restoring;
-use super::restore::Setback;
-use super::task::{Phase, Task};
+use super::setback::Setback;
 
 /// How long a changelog may deliver nothing before its end.
 const NO_PROGRESS_WAIT: Duration = Duration::from_secs(60);
@@ -110,6 +109,29 @@ impl<C: Cluster> Loading<C> {
             began: now,
             progressed: now,
             report,
+        })
+    }
+
+    /// Has the store take in what is ready and reads a slice of the changelog. A load is handed over with the position
+    /// after the last record read, and the store keeps the loads' order: so after a crash, everything missing is beyond the
+    /// store's position. Files that survive a crash and hold more do not claim a position: that record is written together
+    /// with the store's meta record.
+    pub fn step(
+        &mut self,
+        context: &Context,
+        held: &mut Held,
+        (changelog, input): (&TopicPartition, &TopicPartition),
+        metrics: &TaskMetrics,
+        batch: &mut C::Batch,
+    ) -> Result<LoadStep, Setback> {
+        let (before, now) = (self.reached(), context.clock.monotonic());
+        self.absorb(&mut held.store)?;
+        self.read(context, changelog, batch)?;
+        let worked = self.report(before, input, metrics, now)?;
+        Ok(match self.finish(context, held, input, now)? {
+            Some(loaded) => loaded,
+            None if worked => LoadStep::Worked,
+            None => LoadStep::Waiting,
         })
     }
 
@@ -287,25 +309,6 @@ impl<C: Cluster> Loading<C> {
 /// Records per second, of enough records to mean something.
 fn rate(records: u64, took: Duration) -> Option<u64> {
     (records >= RATE_RECORDS_MIN).then(|| (records as f64 / took.as_secs_f64().max(0.001)) as u64)
-}
-
-/// Has the store take in what is ready and reads a slice of the changelog. A load is handed over with the position
-/// after the last record read, and the store keeps the loads' order: so after a crash, everything missing is beyond the
-/// store's position. Files that survive a crash and hold more do not claim a position: that record is written together
-/// with the store's meta record.
-pub fn step<C: Cluster>(context: &Context, task: &mut Task<C>, batch: &mut C::Batch) -> Result<LoadStep, Setback> {
-    let Task { phase: Phase::Loading(loading), held: Some(held), changelog, input, metrics, .. } = task else {
-        return Ok(LoadStep::Waiting);
-    };
-    let (before, now) = (loading.reached(), context.clock.monotonic());
-    loading.absorb(&mut held.store)?;
-    loading.read(context, changelog, batch)?;
-    let worked = loading.report(before, input, metrics, now)?;
-    Ok(match loading.finish(context, held, input, now)? {
-        Some(loaded) => loaded,
-        None if worked => LoadStep::Worked,
-        None => LoadStep::Waiting,
-    })
 }
 
 #[cfg(test)]

@@ -39,21 +39,23 @@ use crate::effect::postgres::steps::Database;
 use crate::effect::provider::Provider;
 use crate::observe::{Health, Metrics};
 use crate::rendering;
-use crate::state::{self, Memory, Registry, StateDir, Survey};
+use crate::state::{Memory, Registry, StateDir, Survey};
 use crate::topology::Topology;
-use crate::words::agreeing;
 
 pub mod audit;
 pub mod budget;
 pub mod calling;
+pub mod capacity;
 pub mod catalog;
 pub mod changelog_loss;
 pub mod claims;
 pub mod clock;
+pub mod commitment;
 pub mod context;
 pub mod control;
 pub mod crash;
 mod disks;
+mod error;
 mod failing;
 pub mod failure;
 pub mod feeding;
@@ -61,6 +63,7 @@ pub mod former_rules;
 pub mod gate;
 pub mod held_up;
 pub mod hold;
+pub mod ids;
 pub mod isolate;
 mod judge;
 pub mod keyless;
@@ -81,34 +84,37 @@ pub mod redoing;
 pub mod restore;
 pub mod resume;
 pub mod rows;
+pub mod setback;
 pub mod share;
 mod silence;
 pub mod sink_trouble;
 pub mod status;
 pub mod sweep;
 pub mod task;
+mod threads;
 pub mod transact;
 pub mod wakers;
 pub mod watch;
 
 use budget::Budget;
 use catalog::Catalog;
-use claims::Ids;
 use clock::{Clock, SystemClock};
 use context::{Context, Proven, backoff};
 use control::Seen;
 use disks::Disks;
 use held_up::HeldUp;
+use ids::Ids;
 use lane::{Ended, Lane};
 use limits::Limits;
 use panics::caught;
 use preflight::unreached::described;
 use preflight::{Admitted, Preflight};
 use status::LaneStatus;
+use threads::{SUPERVISE_INTERVAL, spawn};
 use wakers::Wakers;
 
-/// How often the supervisor checks its lanes.
-const SUPERVISE_INTERVAL: Duration = Duration::from_millis(20);
+pub use error::Error;
+
 /// How often an unknown topic is looked up again.
 const MISSING_INTERVAL: Duration = Duration::from_millis(500);
 /// A lane that has worked for this long is restarted without a long pause.
@@ -154,91 +160,6 @@ pub struct Options {
     pub metrics: Metrics,
     /// Where this instance's readiness is reported.
     pub health: Health,
-}
-
-/// Why a run has failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The cluster cannot be used.
-    #[error("{0}")]
-    Cluster(#[from] cluster::Error),
-    /// The state folder cannot be used.
-    #[error("{0}")]
-    State(#[from] state::Error),
-    /// A topology was given up; the others ran to the end.
-    #[error("topology {name}: {reason}")]
-    Topology {
-        /// Its name.
-        name: String,
-        /// Why, and what to do.
-        reason: String,
-        /// Whether a later start may succeed without any change.
-        may_pass: bool,
-    },
-    /// Tasks have stopped.
-    #[error("{tasks} of the topology {name}'s tasks {} stopped; the log says why", agreeing(*tasks, "has", "have"))]
-    Tasks {
-        /// The topology's name.
-        name: String,
-        /// How many.
-        tasks: usize,
-        /// Whether all of them were refused, and a later start would refuse them again.
-        refused: bool,
-    },
-    /// Topics that match the input's pattern were not read. They are checked again and again, since they may be repaired.
-    #[error(
-        "{topics} of the topics that topology {name} should read {} refused; the log says why",
-        agreeing(*topics, "was", "were")
-    )]
-    Topics {
-        /// The topology's name.
-        name: String,
-        /// How many.
-        topics: usize,
-    },
-    /// A thread could not be started.
-    #[error(
-        "the thread {name} could not be started: {reason}; raise the limit of threads (ulimit -u, pids.max), or run fewer lanes"
-    )]
-    Thread {
-        /// What it was for.
-        name: String,
-        /// The system's message.
-        reason: String,
-    },
-    /// A lane kept panicking, or panicked while it was ending.
-    #[error("a lane of topology {name} has panicked and was given up; the log says where")]
-    Panicked {
-        /// The topology's name.
-        name: String,
-    },
-}
-
-impl Error {
-    /// Whether the error was logged in full when it happened; the other topologies may have run on long after.
-    pub fn is_logged(&self) -> bool {
-        matches!(self, Self::Topology { .. })
-    }
-
-    /// Whether a later start may succeed without any change. If not, its input is wrong: the topology, the configuration,
-    /// the release, or the state that is kept for them.
-    pub fn may_pass(&self) -> bool {
-        match self {
-            Self::Cluster(error) => error.may_pass(),
-            Self::State(error) => error.may_pass(),
-            Self::Topology { may_pass, .. } => *may_pass,
-            Self::Tasks { refused, .. } => !refused,
-            Self::Topics { .. } | Self::Thread { .. } | Self::Panicked { .. } => true,
-        }
-    }
-
-    /// The more important of two results: an error that may pass comes first, since a later start is then worthwhile.
-    fn and(first: Result<(), Self>, second: Result<(), Self>) -> Result<(), Self> {
-        match (first, second) {
-            (Err(first), Err(second)) if second.may_pass() && !first.may_pass() => Err(second),
-            (first, second) => first.and(second),
-        }
-    }
 }
 
 /// Runs topologies until they are stopped or, on request, drained.
@@ -498,14 +419,6 @@ impl Job {
         };
         Error::and(outcome, of_tasks)
     }
-}
-
-/// Starts a named thread, if the system allows it.
-fn spawn<T: Send + 'static>(name: String, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Error> {
-    std::thread::Builder::new()
-        .name(name.clone())
-        .spawn(body)
-        .map_err(|error| Error::Thread { name, reason: error.to_string() })
 }
 
 /// Waits until the run is to end and signals it to the lanes; meanwhile reports disks that do not respond.

@@ -6,29 +6,14 @@ use std::borrow::Cow;
 use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
 use crate::dedup::{self, Action, Decision, Evaluation, Reason, Rejection, Row, Verdict};
 use crate::format::RedoRecord;
-use crate::observe::Settled;
 use crate::record::{HeaderBuf, Headers, Record};
 use crate::rendering::Renderer;
 
+use super::capacity::Added;
 use super::context::Context;
 use super::failure::{Cause, Failure, Unprocessable};
 use super::share::{Asked, Share};
 use super::task::Work;
-
-/// What a batch has added to a transaction.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Added {
-    /// Records decided, counted from the first.
-    pub records: usize,
-    /// Bytes held by the producer for what was sent.
-    pub bytes: usize,
-    /// Records sent to the dead letter topic.
-    pub dead_letters: u64,
-    /// Records that began an epoch.
-    pub epoch_changes: u64,
-    /// Where the topology calls a provider: what became of its records.
-    pub settled: Settled,
-}
 
 /// What a record that goes to a sink is known by, beside itself.
 pub(super) struct Known<'a> {

@@ -1,16 +1,17 @@
 //! A batch's way through a task: each record is judged (`judge`) and sent where its verdict says (`output`).
 
-use crate::cluster::{self, Cluster, RecordBatch};
+use crate::cluster::{Cluster, RecordBatch};
 use crate::dedup::{Action, Decision, Evaluation, Reason, Verdict};
 use crate::record::{HeaderBuf, Record};
 use crate::rendering::Renderer;
 
+use super::capacity::{Added, Capacity};
 use super::context::Context;
 use super::crash;
 use super::failure::{Failure, Unprocessable};
 use super::gate::{OpenGate, Passage, Through, known_elsewhere};
 use super::judge::Judge;
-use super::output::{Added, Known, Outlet, words};
+use super::output::{Known, Outlet, words};
 use super::panics::InProgress;
 use super::present::Doubt;
 use super::resume;
@@ -58,41 +59,6 @@ pub struct Portion<'a, B> {
     /// What the transaction has room for.
     pub room: Capacity,
 }
-
-/// How much more fits into a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
-    /// Records decided.
-    pub records: usize,
-    /// Bytes held by the producer for what is sent. The record that uses up the last of them is still processed.
-    pub bytes: usize,
-    /// Bytes of records worth reading at once, the last of which may not fit: the same number, or more where only
-    /// little is left. Otherwise duplicates, which are never sent, would be read and looked up one at a time.
-    pub read_bytes: usize,
-}
-
-impl Capacity {
-    /// Room for this much.
-    pub fn of(records: usize, bytes: usize) -> Self {
-        Self { records, bytes, read_bytes: bytes }
-    }
-
-    /// How many of these records to read: those that would fit if every one of them were sent. Anything beyond would be
-    /// read again for the next transaction.
-    fn reach<B: RecordBatch>(&self, batch: &B, indices: &[usize]) -> usize {
-        let mut left = self.read_bytes;
-        let has_room = |index: &&usize| {
-            let had_room = left > 0;
-            let record = batch.record(**index);
-            left = left.saturating_sub(cluster::held_bytes(record.key, record.value, record.headers) + ADDED_BYTES);
-            had_room
-        };
-        indices.iter().take(self.records).take_while(has_room).count()
-    }
-}
-
-/// Roughly how much a record may grow on its way: a dead letter carries the reason.
-const ADDED_BYTES: usize = 1 << 10;
 
 /// Takes a task's records into its share of the open transaction, which must be aborted after an error.
 ///

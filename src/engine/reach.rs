@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::RecvTimeoutError;
 
 use super::clock::Clock;
-use super::spawn;
+use super::threads::spawn;
 use crate::cluster::{self, Abilities, Cluster, ErrorKind};
 use crate::config::Config;
 

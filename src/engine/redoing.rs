@@ -12,12 +12,13 @@ use crate::cluster::{self, Cluster, ErrorKind, Producer};
 use crate::format::{OffsetMetadata, Redo, Token};
 
 use super::changelog_loss;
-use super::claims::{Commitment, Ownership};
+use super::claims::Ownership;
+use super::commitment::Commitment;
 use super::context::Context;
 use super::failure::Cause;
 use super::isolate::Means;
-use super::restore::Setback;
 use super::resume::Refusal;
+use super::setback::Setback;
 use super::share::TaskId;
 use super::task::{Phase, Task};
 use super::transact::Transactor;
@@ -25,31 +26,9 @@ use super::transact::Transactor;
 use std::time::Duration;
 
 mod own;
+mod played;
 
-/// A redo being played.
-pub struct Redoing<C: Cluster> {
-    transactor: Transactor<C>,
-    redo: Vec<u8>,
-    /// The transaction that it is the Kafka half of.
-    token: Token,
-    /// Whether its records have been handed to the producer.
-    sent: bool,
-}
-
-impl<C: Cluster> Redoing<C> {
-    /// Plays this `redo` of the transaction `token` with a transactor of its own.
-    pub fn new(transactor: Transactor<C>, redo: Vec<u8>, token: Token) -> Self {
-        Self { transactor, redo, token, sent: false }
-    }
-
-    /// Aborts the open transaction, so that nobody has to wait for its timeout.
-    pub fn abandon(&mut self, cluster: &C, metrics: &crate::observe::LaneMetrics) {
-        if self.transactor.is_open() {
-            let cause = Cause::Cluster(cluster::Error::new(ErrorKind::Abort, "the task is released"));
-            self.transactor.abort(cluster, &cause, metrics);
-        }
-    }
-}
+pub use played::Redoing;
 
 /// Takes a redo one step further; never waits for a delivery. Says whether Kafka has committed it.
 pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Result<bool, Setback> {

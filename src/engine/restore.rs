@@ -6,18 +6,18 @@
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, ErrorKind, Inquiry, Settled, Settling};
+use crate::cluster::{Cluster, Inquiry, Settled, Settling};
 use crate::format::{CHANGELOG_LOST, Calls, ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Token};
-use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
 use crate::state::{self, LoadBuffer, Store};
 
-use super::claims::Commitment;
+use super::commitment::Commitment;
 use super::context::{Context, backoff};
 use super::former_rules::changes;
 use super::hold::{self, Applied, Held};
-use super::load::{self, LoadStep, Loading};
-use super::resume::{self, ANEW, Origin, Own, Refusal, Standing};
+use super::load::{LoadStep, Loading};
+use super::resume::{self, Origin, Own, Refusal, Standing};
+use super::setback::{Setback, Then};
 use super::share::Position;
 use super::task::{Phase, Task};
 use crate::topology::Start;
@@ -34,84 +34,6 @@ pub enum Slice {
     Worked,
     /// The store is current and the position known.
     Ready,
-}
-
-/// Why a restore cannot continue.
-#[derive(Debug, thiserror::Error)]
-pub enum Setback {
-    /// Continuing would be wrong.
-    #[error(transparent)]
-    Refusal(#[from] Refusal),
-    /// A cluster operation failed.
-    #[error(transparent)]
-    Cluster(#[from] cluster::Error),
-    /// The changelog could not be read. Records may have been removed meanwhile: the next try starts where it then
-    /// begins.
-    #[error("{0}")]
-    Unread(cluster::Error),
-    /// A store operation failed.
-    #[error(transparent)]
-    State(#[from] state::Error),
-    /// The store's former holder has not released it.
-    #[error("the store is still open in another lane of this process")]
-    StillOpen,
-    /// A record that ratchet has not written.
-    #[error("{changelog}:{offset} has no key: another program writes to the changelog; stop that program and {}", ANEW)]
-    Keyless {
-        /// The changelog partition.
-        changelog: TopicPartition,
-        /// The record's offset.
-        offset: ChangelogOffset,
-    },
-    /// Nothing arrived for a long time.
-    #[error("the changelog delivered nothing for {} s: at offset {position} of {end}", .waited.as_secs())]
-    Silent {
-        /// For how long.
-        waited: Duration,
-        /// How far it was read.
-        position: ChangelogOffset,
-        /// How far it is to be read.
-        end: ChangelogOffset,
-    },
-}
-
-/// What a [`Setback`] leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// The task stops: somebody has to act.
-    Stop,
-    /// The task asks again, and stops if brokers keep responding the same way.
-    AskAgain,
-    /// The task stops, unless the missing right was granted before.
-    StopUnlessProven,
-    /// Another store is built in place of this one.
-    Rebuild,
-    /// The task tries again.
-    TryAgain,
-}
-
-impl Setback {
-    /// Whether a later start may succeed without any change, though the task stops.
-    fn may_pass(&self) -> bool {
-        matches!(self, Self::Cluster(error) if error.may_pass())
-    }
-
-    /// What it leads to.
-    pub fn then(&self) -> Then {
-        match self {
-            Self::Refusal(refusal) if refusal.is_doubtful() => Then::AskAgain,
-            Self::Refusal(_) | Self::Keyless { .. } => Then::Stop,
-            Self::Cluster(error) => match error.kind {
-                ErrorKind::Refused if error.is_denied() => Then::StopUnlessProven,
-                ErrorKind::Refused => Then::Stop,
-                ErrorKind::Retry | ErrorKind::Abort | ErrorKind::Fenced | ErrorKind::Unknown => Then::TryAgain,
-            },
-            Self::State(state::Error::Damaged { .. }) => Then::Rebuild,
-            // It stays in the changelog: reading it again would find the same.
-            Self::State(state::Error::ReservedKey { .. }) => Then::Stop,
-            Self::State(_) | Self::Unread(_) | Self::StillOpen | Self::Silent { .. } => Then::TryAgain,
-        }
-    }
 }
 
 /// Takes a task one slice further, whatever phase of its restore it is in. If `may_load` is false, other tasks are
@@ -144,7 +66,7 @@ pub fn step<C: Cluster>(
             // Before the store is touched.
             resume::check_committed(&settled, own(context, task))?;
             if task.held.is_none() {
-                task.held = hold::take(context, task, &settled)?;
+                task.held = hold::take(context, (&task.input, &task.dir), &mut task.damaged, settled.changelog_start)?;
                 // Its former holder may have restored beyond the end that this task has settled with.
                 let stands = task.held.as_ref().and_then(Held::changelog_offset);
                 if stands.is_some_and(|stands| stands != CHANGELOG_LOST && stands > settled.changelog_end) {
@@ -158,11 +80,14 @@ pub fn step<C: Cluster>(
                 None => Err(Setback::StillOpen),
             }
         }
-        Phase::Loading(_) => match load::step(context, task, batch)? {
-            LoadStep::Waiting => Ok(Slice::Waiting),
-            LoadStep::Worked => Ok(Slice::Worked),
-            LoadStep::Loaded { settled, applied, rest } => finish(context, task, &settled, (applied, rest)),
-        },
+        Phase::Loading(loading) => {
+            let held = task.held.as_mut().expect("locked before");
+            match loading.step(context, held, (&task.changelog, &task.input), &task.metrics, batch)? {
+                LoadStep::Waiting => Ok(Slice::Waiting),
+                LoadStep::Worked => Ok(Slice::Worked),
+                LoadStep::Loaded { settled, applied, rest } => finish(context, task, &settled, (applied, rest)),
+            }
+        }
         Phase::Claiming { until } if now >= *until => Ok(Slice::Ready),
         Phase::Claiming { .. } | Phase::Redoing(_) => Ok(Slice::Waiting),
         Phase::Gated | Phase::Running | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed => Ok(Slice::Waiting),

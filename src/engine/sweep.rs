@@ -12,34 +12,19 @@ use crate::format::{NO_TIME, Remembered};
 use crate::sabotage::{self, Sabotage};
 
 use super::context::Context;
-use super::long_work::{Walked, Walks};
+use super::long_work::Walked;
 use super::share::Share;
 use super::task::{Phase, Task};
 use crate::state;
+
+mod walk;
+
+pub use walk::Sweep;
 
 /// A walk starts when stream time has advanced by this fraction of the retention.
 const WALK_SHARE: i64 = 16;
 /// ... but by no less than this.
 const WALK_MS_MIN: i64 = 1_000;
-
-/// How far the sweeper has got in a store.
-#[derive(Clone, Debug, Default)]
-pub struct Sweep {
-    /// The last key examined, during a walk.
-    cursor: Option<Vec<u8>>,
-    /// Stream time when the last walk started.
-    walked_at: Option<i64>,
-    walking: bool,
-    /// Progress reports on the walks.
-    walks: Walks,
-}
-
-impl Sweep {
-    /// Starts again from the first key: the store may have changed under the cursor.
-    pub fn reset(&mut self) {
-        *self = Self { walks: std::mem::take(&mut self.walks), ..Self::default() };
-    }
-}
 
 /// Whether the sweeper has work to do; `share` is the task's, if it is in the open transaction.
 pub fn is_due<C: Cluster>(context: &Context, task: &Task<C>, share: Option<&Share>) -> bool {

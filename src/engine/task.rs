@@ -17,7 +17,7 @@ use crate::state::Store;
 
 use super::calling::window::Window;
 use super::catalog::InputTopic;
-use super::claims::Commitment;
+use super::commitment::Commitment;
 use super::context::Context;
 use super::failing::Failing;
 use super::failure::Unprocessable;

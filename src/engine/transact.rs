@@ -1,33 +1,26 @@
-//! A transaction from begin to commit: whose records are in it, when it ends, and the order of its steps.
-//!
-//! The order is the promise. First come the forwarded records, then each task's changelog writes (the last one per
-//! identity) with its position record as the very last, then the offsets of every task touched, then the commit; only
-//! after Kafka has confirmed it do overlay and position go into each task's store. With a sink, all that goes to Kafka is
-//! kept as redos until the sink has committed them together with the effects: see `sink`.
+//! A transaction from begin to end: whose records are in it, when it is due, how it is aborted. `commit` has the order of
+//! its last steps, `sink` what a sink commits before Kafka does, `send` what is sent of a changelog.
 
 use std::time::Duration;
 
-use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Member, Message, OffsetCommit, Producer, Ticket};
-use crate::format::{ChangelogOffset, OffsetMetadata, POSITION_KEY, PositionRecord, Redo, Token};
+use crate::cluster::{self, Cluster, DeliveryFailure, ErrorKind, Member, OffsetCommit, Producer};
+use crate::format::{ChangelogOffset, Redo};
 use crate::observe::{LaneMetrics, TransactionResult};
-use crate::record::{Headers, TopicPartition};
+use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
-use crate::state::Overlay;
 
-use super::claims::{Commitment, Ids, InUse};
+use super::capacity::{Added, Capacity};
 use super::context::Context;
-use super::crash;
 use super::failure::{Cause, Failure};
-use super::hold::Applied;
-use super::output::Added;
-use super::process::Capacity;
-use super::resume::Refusal;
+use super::ids::{Ids, InUse};
 use super::share::{Position, Share, TaskId};
-use super::task::{Task, Tasks};
 
+mod commit;
 mod outcome;
+mod send;
 mod sink;
 
+pub use commit::Meanwhile;
 pub use outcome::{Aborted, Committed};
 pub use sink::OpenSink;
 
@@ -72,10 +65,6 @@ struct Open<M> {
     /// The membership as it was before the sink began to commit.
     membership: Option<M>,
 }
-
-/// What a lane does while a transaction is being committed, again and again: it should return within the time that it is
-/// given.
-pub type Meanwhile<'a, C> = &'a mut dyn FnMut(&mut Tasks<C>, Duration);
 
 impl<C: Cluster> Transactor<C> {
     /// A transactor without a producer yet.
@@ -224,7 +213,7 @@ impl<C: Cluster> Transactor<C> {
     ) -> Result<(), cluster::Error> {
         self.begin(context, vec![task], false)?;
         self.producer().expect_from(task, from.0);
-        sink::send(self.producer(), task, changelog, redo)
+        send::redo(self.producer(), task, changelog, redo)
     }
 
     /// Commits the transaction that plays a redo. After an error, [`Transactor::abort`] must follow.
@@ -301,70 +290,6 @@ impl<C: Cluster> Transactor<C> {
         self.producer.as_ref().is_some_and(Producer::has_failed)
     }
 
-    /// Sends the changelog writes of every task in it, each task's position record last. Where there is a sink, it
-    /// commits first, and nothing was sent before.
-    pub fn seal(
-        &mut self,
-        context: &Context,
-        tasks: &mut Tasks<C>,
-        member: &C::Member,
-        through: Option<&mut OpenSink>,
-    ) -> Result<(), Failure> {
-        let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else { return Ok(()) };
-        let owner = producer.id().to_owned();
-        for share in &mut open.shares {
-            let id = share.task;
-            let task = tasks.get(&id).expect("a task leaves only between transactions");
-            let processed = share.position.progress.processed.add_range(task.committed.next, share.position.next);
-            processed.map_err(|error| Failure::refused(id, error.into()))?;
-            let token = Token {
-                lane: self.lane,
-                transaction: self.transactions,
-                changelog_id: task.changelog_id.0,
-                partition: task.input.partition,
-            };
-            share.token = Some(token);
-            let position = task
-                .position_record(&share.position, token, (&owner, context.rules_digest))
-                .encode_with(&share.position.calls);
-            if !PositionRecord::is_readable(&position) {
-                return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
-            }
-            // At or beyond everything the store has applied; otherwise records there were lost.
-            let held = task.held.as_ref().expect("a task at work holds its store");
-            producer.expect_from(id, held.applied.next.0);
-            if through.is_some() {
-                share.sealed = position;
-                continue;
-            }
-            send_changelog(producer, id, &task.changelog, &share.overlay).map_err(Failure::cluster)?;
-            let last = Message {
-                topic: &task.changelog.topic,
-                partition: task.changelog.partition,
-                key: Some(POSITION_KEY),
-                value: Some(&position),
-                headers: Headers::default(),
-                timestamp: None,
-            };
-            producer.send(Ticket { number: id, report: true }, &last).map_err(Failure::cluster)?;
-            share.overlay.put(POSITION_KEY, Some(&position));
-        }
-        if let Some(through) = through {
-            // As of before: whoever has lost the partition since must not commit.
-            open.membership = Some(member.metadata().map_err(Failure::cluster)?);
-            sink::commit(context, &mut open.shares, tasks, through)?;
-            crash::point(crash::Point::AfterSink);
-            for share in &mut open.shares {
-                let redo = sink::committed(share)
-                    .map_err(|error| Failure::refused(share.task, Refusal::RedoUnreadable(error)))?;
-                sink::send(producer, share.task, &tasks[&share.task].changelog, redo).map_err(Failure::cluster)?;
-                share.overlay.put(POSITION_KEY, Some(&share.sealed));
-            }
-        }
-        crash::point(crash::Point::AfterSends);
-        Ok(())
-    }
-
     /// The tasks that stop before a record once the open transaction is committed.
     pub fn stopping(&self) -> Vec<TaskId> {
         let shares = self.open.iter().flat_map(|open| &open.shares);
@@ -375,63 +300,6 @@ impl<C: Cluster> Transactor<C> {
     pub fn membership(&mut self, member: &C::Member) -> Result<C::Metadata, Failure> {
         let before = self.open.as_mut().and_then(|open| open.membership.take());
         before.map_or_else(|| member.metadata().map_err(Failure::cluster), Ok)
-    }
-
-    /// Commits a sealed transaction and applies it to the stores. After a cluster error nothing was applied, and
-    /// [`Transactor::abort`] must follow. A store's error is its task's alone and is part of the result, since the
-    /// transaction is committed.
-    pub fn commit(
-        &mut self,
-        context: &Context,
-        tasks: &mut Tasks<C>,
-        membership: C::Metadata,
-        metrics: &LaneMetrics,
-        meanwhile: Option<Meanwhile<'_, C>>,
-    ) -> Result<Committed, Failure> {
-        let Some((open, producer)) = self.open.as_mut().zip(self.producer.as_mut()) else {
-            return Ok(Committed::default());
-        };
-        let started = context.clock.monotonic();
-        let mut offsets = Vec::with_capacity(open.shares.len());
-        let mut commitments = Vec::with_capacity(open.shares.len());
-        for share in &open.shares {
-            let task = tasks.get(&share.task).expect("a lane commits only what it owns");
-            let commitment = commitment(context, share, producer.id());
-            offsets.push(commitment.to_commit(&task.input));
-            commitments.push(commitment);
-        }
-        if sabotage::is_on(Sabotage::StoreBeforeCommit) {
-            write_early(context, tasks, &open.shares);
-        }
-        open.ending = true;
-        let ended = match meanwhile {
-            None => producer.commit(&offsets, membership),
-            Some(go_on) => producer.commit_while(&offsets, membership, &mut |wait| go_on(tasks, wait)),
-        };
-        as_outcome(ended).map_err(Failure::cluster)?;
-        crash::point(crash::Point::AfterCommit);
-        self.records_max = self.records_max.saturating_mul(2);
-        metrics.commit(context.clock.monotonic().saturating_sub(started));
-        metrics.transaction(TransactionResult::Committed);
-        metrics.dead_letters(open.added.dead_letters);
-        metrics.epoch_changes(open.added.epoch_changes);
-        let settled = open.added.settled;
-        let delivered = delivered(producer);
-        let shares = self.open.take().map(|open| open.shares).unwrap_or_default();
-        let mut committed = Committed { settled, ..Committed::default() };
-        for (mut share, commitment) in shares.into_iter().zip(commitments) {
-            let id = share.task;
-            let task = tasks.get_mut(&id).expect("looked at above");
-            if !sabotage::is_on(Sabotage::CommitmentNotNoted) {
-                task.commitment = Some(commitment);
-            }
-            let offsets = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).collect();
-            committed.failures.extend(apply(context, task, &mut share, offsets).err());
-            committed.stops.extend(share.stop.take().map(|stop| (id, stop)));
-            self.spare.push(share);
-        }
-        Share::keep_last(&mut self.spare, context.commit.bytes_max / 2);
-        Ok(committed)
     }
 
     /// Ends the transaction without effect, whatever its state. Unless the producer is then still fit for use, it is
@@ -488,16 +356,6 @@ fn as_outcome(committed: Result<(), cluster::Error>) -> Result<(), cluster::Erro
     }
 }
 
-/// Sabotage: writes to the stores what is not committed yet.
-fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Share]) {
-    for share in shares {
-        let Some(task) = tasks.get_mut(&share.task) else { continue };
-        let Some(applied) = task.held.as_ref().map(|held| held.applied) else { continue };
-        let meta = task.store_meta(applied, share.token, context.clock.wall_ms());
-        let _ = task.held.as_mut().map(|held| held.store.commit(&share.overlay, &meta));
-    }
-}
-
 /// The reported changelog offsets.
 fn delivered<P: Producer>(producer: &mut P) -> Vec<(TaskId, ChangelogOffset)> {
     producer.take_delivered().into_iter().map(|(number, offset)| (number, ChangelogOffset(offset))).collect()
@@ -514,61 +372,4 @@ fn undelivered<P: Producer>(producer: &mut P) -> Vec<DeliveryFailure> {
         }
     }
     of_tasks
-}
-
-/// Sends a task's changelog records; the offset of the first is reported ([`super::changelog_loss`]).
-fn send_changelog<P: Producer>(
-    producer: &mut P,
-    id: TaskId,
-    changelog: &TopicPartition,
-    overlay: &Overlay,
-) -> Result<(), cluster::Error> {
-    let mut entries = overlay.iter();
-    let Some((key, value)) = entries.next() else { return Ok(()) };
-    let first = Message {
-        topic: &changelog.topic,
-        partition: changelog.partition,
-        key: Some(key),
-        value,
-        headers: Headers::default(),
-        timestamp: None,
-    };
-    producer.send(Ticket { number: id, report: true }, &first)?;
-    producer.send_all(id, changelog, entries)
-}
-
-/// What the open transaction commits for a task.
-fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
-    let metadata = OffsetMetadata {
-        token: share.token.expect("the transaction is sealed"),
-        digest: OffsetMetadata::short_digest(&context.rules_digest),
-        owner: Some(owner.to_owned()),
-    };
-    Commitment { offset: share.position.next, metadata }
-}
-
-/// Applies what Kafka has committed to the task's store. `delivered` holds the changelog offsets of its first and its
-/// last record, which is the position record. If one report is missing, the store does not know where that is; if both
-/// are, it keeps its former position, from which it can be restored just as well.
-fn apply<C: Cluster>(
-    context: &Context,
-    task: &mut Task<C>,
-    share: &mut Share,
-    delivered: Vec<ChangelogOffset>,
-) -> Result<(), Failure> {
-    let former = task.held.as_ref().expect("a task at work holds its store").applied;
-    let last = delivered.iter().copied().max();
-    let applied = Applied {
-        next: last.map_or(former.next, |offset| former.next.max(offset.next())),
-        // A single record is both first and last.
-        position: last.filter(|_| delivered.len() == share.overlay.len().min(2)),
-    };
-    let wall_ms = context.clock.wall_ms();
-    let meta = task.store_meta(applied, share.token, wall_ms);
-    let held = task.held.as_mut().expect("looked at above");
-    crash::point(crash::Point::DuringStoreWrite);
-    let written = held.store.commit(&share.overlay, &meta);
-    (held.is_latest, held.applied) = (written.is_ok(), applied);
-    task.take_committed(share, wall_ms);
-    written.map_err(|error| Failure::state(share.task, error))
 }

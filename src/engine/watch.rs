@@ -30,7 +30,8 @@ use super::catalog::Growth;
 use super::context::Context;
 use super::preflight::Preflight;
 use super::preflight::warned::Warned;
-use super::{SUPERVISE_INTERVAL, feeding, held_up};
+use super::threads::SUPERVISE_INTERVAL;
+use super::{feeding, held_up};
 
 /// How often the cluster is queried about the topics, from the start of one check to the start of the next.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(2);
@@ -72,7 +73,7 @@ fn check<C: Cluster>(cluster: &C, context: &Context, noticed: &mut Noticed, stop
     check_topics(cluster, context, by_pattern, noticed, stop);
     let ends = || stop.load(Ordering::Relaxed);
     if !ends() {
-        held_up::check(cluster, context);
+        held_up::check(cluster, &context.held_up, context.clock.monotonic());
     }
     if by_pattern && !ends() {
         if let Err(error) = admit_new(cluster, context, &noticed.warned) {

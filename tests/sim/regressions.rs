@@ -1,8 +1,8 @@
 //! Goal: bugs of the engine that seeds have found stay fixed, whatever other seeds find later.
 
 use ratchet::cluster::{Error, ErrorKind, Producer};
-use ratchet::engine::claims::Ids;
 use ratchet::engine::failure::Cause;
+use ratchet::engine::ids::Ids;
 use ratchet::engine::transact::Transactor;
 use ratchet::observe::Metrics;
 

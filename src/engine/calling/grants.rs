@@ -11,35 +11,6 @@ use crate::format::Called as Granted;
 
 use super::window::{Called, Slot, SlotStage, Window};
 
-/// How far ahead of what was read a grant reaches at most, in offsets.
-const AHEAD_MAX: i64 = 4096;
-
-/// How far ahead of what was read the next grant reaches: twice what was read since the last but one, so that under load
-/// no call waits for a transaction of its own; and less and less where less is read. A grant has to last until the next
-/// one is committed: the lane goes on while it commits, so that is two transactions later.
-#[derive(Debug)]
-pub struct Reach {
-    /// What was read when the last grant was written, and when the one before was.
-    read_to: [i64; 2],
-    ahead: i64,
-}
-
-impl Reach {
-    /// Of a task that goes on reading at this offset.
-    pub fn new(read_to: i64) -> Self {
-        Self { read_to: [read_to; 2], ahead: 0 }
-    }
-
-    /// The end of a grant that is written now, when everything before `read_to` is read.
-    pub fn end(&mut self, read_to: i64) -> i64 {
-        let [last, before] = self.read_to;
-        let read = read_to.saturating_sub(before);
-        let less = self.ahead - self.ahead / 8;
-        (self.read_to, self.ahead) = ([read_to, last], read.saturating_mul(2).max(less).clamp(1, AHEAD_MAX));
-        read_to.saturating_add(self.ahead)
-    }
-}
-
 /// The grant that the next transaction writes: one that reaches to `end`, if it may. `position` is as of that
 /// transaction; `None` where the topology reserves each call.
 ///
@@ -82,25 +53,4 @@ pub fn end_of_open(window: &Window, position: &Position) -> Option<i64> {
     });
     let to = open_to.max().unwrap_or(i64::MIN).max(window.former_to());
     (to < granted.to).then_some(to)
-}
-
-#[cfg(test)]
-mod tests {
-    //! Goal: a grant reaches as far as it is of use, and no further.
-
-    use super::*;
-
-    #[test]
-    fn reach_follows_what_is_read() {
-        let mut reach = Reach::new(1000);
-        assert_eq!(reach.end(1001), 1003, "one record");
-        assert_eq!(reach.end(1001), 1003, "nothing more: what is granted does");
-        assert_eq!(reach.end(1501), 1501 + 1000, "a batch");
-        assert_eq!(reach.end(1501), 1501 + 1000, "it was read while the last grant was committed");
-        assert_eq!(reach.end(1501), 1501 + 875, "nothing for a moment");
-        assert_eq!(reach.end(1_000_000), 1_000_000 + AHEAD_MAX, "very many");
-        (0..60).for_each(|_| _ = reach.end(1_000_000));
-        assert!(reach.end(1_000_000) < 1_000_000 + 10, "nothing for long: {reach:?}");
-        assert_eq!(reach.end(i64::MAX), i64::MAX, "the end of all offsets");
-    }
 }

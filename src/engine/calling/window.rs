@@ -22,14 +22,13 @@ use crate::engine::share::Position;
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 
-use super::grants::Reach;
-
 mod commands;
+mod reach;
 mod refused;
 mod slot;
 
-pub use refused::Trouble;
-pub use slot::{Called, HeardLast, Judged, Owned, Slot, SlotStage, Steps, Time, Times};
+use reach::Reach;
+pub use slot::{Called, HeardLast, Judged, Owned, Slot, SlotStage, Steps, Time, Times, Trouble};
 
 /// What a transaction lets go once it is committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::orders::Orders;
 use super::*;
 use crate::cluster::embedded::Embedded;
 use crate::cluster::{Message, NewTopic};
-use crate::format::{ByHand, Command, CommandId, KIND_IDENTITY, Order};
+use crate::format::{ByHand, Command, CommandId, Control, KIND_IDENTITY, Order};
 use crate::record::Headers;
 
 const TOPIC: &str = "ratchet.shop.control";

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, ErrorKind, Message, Producer, Ticket};
 use crate::engine::calling::window::Window;
+use crate::engine::capacity::Added;
 use crate::engine::control::View;
 use crate::engine::control::orders::{ACKNOWLEDGEMENT, CarriedOut, Given};
 use crate::engine::control::settling::{self, Change};
 use crate::engine::crash;
 use crate::engine::failure::Failure;
-use crate::engine::output::Added;
 use crate::engine::share::TaskId;
 use crate::engine::task::Task;
 use crate::format::{Acknowledgement, Command, Control, Order, Outcome, Remembered};

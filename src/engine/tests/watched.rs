@@ -58,7 +58,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
         topics: Catalog::new([(Arc::from(INPUT), topic)].into(), BTreeMap::new()),
         topic_settings: config.topics,
         commit: config.commit,
-        isolated_room: process::Capacity::of(1_000, 1 << 20),
+        isolated_room: capacity::Capacity::of(1_000, 1 << 20),
         state_dir: Arc::new(StateDir::lock(&config.state_dir).unwrap()),
         memory: Memory::new(config.memory_bytes),
         registry: Registry::default(),

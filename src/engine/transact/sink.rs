@@ -4,7 +4,7 @@
 //! that carries out the effects, and only once that is committed is the same redo sent to Kafka. So whoever finds the
 //! row one transaction ahead of Kafka plays exactly what was decided.
 
-use crate::cluster::{self, Cluster, Message, Producer, Ticket};
+use crate::cluster::Cluster;
 use crate::dedup::{Reason, Verdict};
 use crate::effect::{Answer, Complete, Effects, Failed, Session, Sink, Step};
 use crate::engine::context::Context;
@@ -15,7 +15,7 @@ use crate::engine::sink_trouble::Said;
 use crate::engine::task::{Task, Tasks};
 use crate::format::{Error, POSITION_KEY, Redo, RedoRecord, RedoWriter};
 use crate::observe::{Outcomes, SinkMetrics};
-use crate::record::{Headers, TopicPartition};
+use crate::record::Headers;
 use crate::sabotage::{self, Sabotage};
 
 /// A lane's way into its topology's sink.
@@ -167,32 +167,6 @@ fn write(share: &mut Share, asked: &Asked, (topic, partition): (Option<&str>, i3
     let (headers, timestamp) = (Headers::default(), asked.timestamp);
     let (key, value) = (asked.key.as_deref(), Some(value));
     share.redo.push(RedoRecord::Topic { topic, partition, timestamp, headers, key, value });
-}
-
-/// Sends what a redo holds. The offsets of its first changelog record and of the position record are reported under
-/// `number`, as those of every transaction are.
-pub(super) fn send<P: Producer>(
-    producer: &mut P,
-    number: TaskId,
-    changelog: &TopicPartition,
-    redo: Redo<'_>,
-) -> Result<(), cluster::Error> {
-    let mut is_first = true;
-    for record in redo.records() {
-        let (message, report) = match record {
-            RedoRecord::Changelog { key, value } => {
-                let report = std::mem::take(&mut is_first) || key == POSITION_KEY;
-                let (topic, partition) = (&*changelog.topic, changelog.partition);
-                let (headers, timestamp) = (Headers::default(), None);
-                (Message { topic, partition, key: Some(key), value, headers, timestamp }, report)
-            }
-            RedoRecord::Topic { topic, partition, timestamp, headers, key, value } => {
-                (Message { topic, partition, key, value, headers, timestamp }, false)
-            }
-        };
-        producer.send(Ticket { number, report }, &message)?;
-    }
-    Ok(())
 }
 
 /// The redo that a share was committed with.

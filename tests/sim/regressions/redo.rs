@@ -3,7 +3,7 @@
 use ratchet::engine::isolate::Means;
 use ratchet::engine::process::Scratch;
 use ratchet::engine::redoing::{self, Redoing};
-use ratchet::engine::restore::Setback;
+use ratchet::engine::setback::Setback;
 use ratchet::engine::task::{Phase, Task};
 use ratchet::format::{CHANGELOG_LOST, POSITION_KEY, PositionRecord, RedoRecord, RedoWriter, Token};
 use ratchet::observe::Metrics;

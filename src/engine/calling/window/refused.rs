@@ -4,21 +4,9 @@
 //! they are settled half as many at a time, apart from others, until one alone is refused. Nothing is read or called
 //! again meanwhile: an abort leaves the window as it was.
 
-use super::{Slot, SlotStage, Window};
+use super::Window;
+use super::slot::{Slot, SlotStage, Trouble};
 use crate::record::Record;
-
-/// What is known about the record that Kafka refuses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Trouble {
-    /// Nothing.
-    #[default]
-    None,
-    /// It may be this one.
-    Suspect,
-    /// It is this one; Kafka's message. It is settled with less: a result without its body, everything without the
-    /// record's timestamp.
-    Refused(String),
-}
 
 impl Window {
     /// Whether the open transaction may settle the record of this slot besides those that it settles already. One that

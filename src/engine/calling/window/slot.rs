@@ -9,8 +9,6 @@ use crate::effect::provider::{Asks, Body, CallNumber, OwnedHow, OwnedStep};
 use crate::format::JournalWriter;
 use crate::record::{Headers, Record};
 
-use super::Trouble;
-
 /// Roughly what a slot takes besides its record's bytes.
 const SLOT_BYTES: usize = 1 << 10;
 
@@ -104,6 +102,19 @@ pub struct Slot {
     pub stage: SlotStage,
     /// What Kafka says about its settlement.
     pub trouble: Trouble,
+}
+
+/// What is known about the record that Kafka refuses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// It may be this one.
+    Suspect,
+    /// It is this one; Kafka's message. It is settled with less: a result without its body, everything without the
+    /// record's timestamp.
+    Refused(String),
 }
 
 /// How far a record is.

@@ -1,0 +1,22 @@
+//! How far a walk through a store has got.
+
+use crate::engine::long_work::Walks;
+
+/// How far the sweeper has got in a store.
+#[derive(Clone, Debug, Default)]
+pub struct Sweep {
+    /// The last key examined, during a walk.
+    pub(super) cursor: Option<Vec<u8>>,
+    /// Stream time when the last walk started.
+    pub(super) walked_at: Option<i64>,
+    pub(super) walking: bool,
+    /// Progress reports on the walks.
+    pub(super) walks: Walks,
+}
+
+impl Sweep {
+    /// Starts again from the first key: the store may have changed under the cursor.
+    pub fn reset(&mut self) {
+        *self = Self { walks: std::mem::take(&mut self.walks), ..Self::default() };
+    }
+}
