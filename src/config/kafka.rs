@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::yaml::Text;
 
+/// The setting that names the brokers.
+pub const BROKERS: &str = "kafka.bootstrap.servers";
+
 /// Properties for librdkafka, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KafkaProperties {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::yaml::keys::Omitted;
 use crate::yaml::units;
 
-use super::settings::Draft;
+use super::draft::Draft;
 use super::typed::Typed;
-use super::{ClusterKind, Config, Create, DataPath, LogFormat};
+use super::worker::{ClusterKind, Config, Create, DataPath, LogFormat};
 
 /// Minimum `memory`.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -49,6 +49,12 @@ pub fn names() -> Vec<&'static str> {
 /// The setting of this name.
 pub fn find(name: &str) -> Option<&'static Key> {
     all().find(|key| key.name == name)
+}
+
+/// Whether there are settings below this name.
+pub fn is_section(name: &str) -> bool {
+    let sides = ["kafka", "kafka.consumer", "kafka.producer"];
+    sides.contains(&name) || all().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// Sets the value; without one, which was reported as a mistake, keeps the previous value.

@@ -9,54 +9,15 @@ use crate::yaml::read::{self, clipped, did_you_mean, listed};
 use crate::yaml::tree::Entry;
 use crate::yaml::{Environment, Field, File, Node, Place, Placed, Reader, Report, Shape, Text, Value, text};
 
-use super::kafka;
-use super::keys;
-use super::settings::{BROKERS, is_section};
+use super::kafka::{self, BROKERS};
+use super::keys::{self, is_section};
+use super::setting::{Collected, Setting};
 
 /// The prefix of every variable.
 const VARIABLE_PREFIX: &str = "RATCHET_";
 /// Variables with these prefixes are not settings: those of the tests, the name of the file, and those that Kubernetes
 /// sets for a service called ratchet.
 const OTHERS: &[&str] = &["RATCHET_TEST_", "RATCHET_CRASH_", "RATCHET_CONFIG", "RATCHET_SERVICE_", "RATCHET_PORT"];
-
-/// One setting of one layer.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// Its name, e.g. `commit.interval`.
-    pub name: String,
-    /// The place of the name.
-    pub name_place: Place,
-    /// Its text, after substitution.
-    pub text: Placed<Text>,
-    /// The file that it is in.
-    pub file: Arc<File>,
-}
-
-/// The settings of all layers.
-#[derive(Debug, Default)]
-pub struct Collected {
-    /// All settings; later ones override earlier ones.
-    pub settings: Vec<Setting>,
-    /// Names of settings or sections that could not be read, which was reported as a mistake. An empty name stands for
-    /// a whole file.
-    unread: Vec<String>,
-}
-
-impl Collected {
-    /// The effective setting of this name.
-    pub fn last(&self, name: &str) -> Option<&Setting> {
-        self.settings.iter().rev().find(|setting| setting.name == name)
-    }
-
-    /// Whether a reported mistake may be the reason why this setting is missing.
-    pub fn may_miss(&self, name: &str) -> bool {
-        let hides = |unread: &String| {
-            name.strip_prefix(unread.as_str())
-                .is_some_and(|rest| unread.is_empty() || rest.is_empty() || rest.starts_with('.'))
-        };
-        self.unread.iter().any(hides)
-    }
-}
 
 /// Collects the settings of all layers.
 pub struct Layers<'a> {

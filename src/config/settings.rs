@@ -9,16 +9,14 @@ use crate::yaml::keys::Omitted;
 use crate::yaml::read::did_you_mean;
 use crate::yaml::{Environment, Explained, File, Place, Placed, Reader, Report, Text, units};
 
-use super::kafka::{self, KafkaProperties};
-use super::layers::{Collected, Setting};
+use super::draft::Draft;
+use super::kafka::{self, BROKERS, KafkaProperties};
+use super::setting::{Collected, Setting};
 use super::typed::Typed;
-use super::{
-    CheckProperty, ClusterKind, Commit, Config, Create, DataPath, Log, LogFormat, TopicSettings, keys, machine,
-};
+use super::worker::{ClusterKind, Commit, Config, Create, DataPath, Log, LogFormat, TopicSettings};
+use super::{keys, machine};
 
-/// The brokers' addresses.
-pub const BROKERS: &str = "kafka.bootstrap.servers";
-/// librdkafka's other name for them.
+/// librdkafka's other name for the brokers' addresses.
 const BROKERS_TOO: &str = "kafka.metadata.broker.list";
 /// Maximum default of `lanes`.
 const LANES_DEFAULT_MAX: usize = 4;
@@ -28,26 +26,9 @@ const UNPACKED_BYTES_DEFAULT_MIN: u64 = 128 << 20;
 /// The default of `unpacked` is `memory` divided by this, if that is more.
 const UNPACKED_PARTS: u64 = 4;
 
-/// Whether there are settings below this name.
-pub fn is_section(name: &str) -> bool {
-    let sides = ["kafka", "kafka.consumer", "kafka.producer"];
-    sides.contains(&name)
-        || keys::all().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
-}
-
-/// The settings while they are being read.
-pub struct Draft {
-    /// The settings, without those that are derived from others.
-    pub config: Config,
-    /// Whether the cluster is the embedded one; `None` after a mistake in `cluster`.
-    pub embedded: Option<bool>,
-    /// `embedded.dir`.
-    pub embedded_dir: PathBuf,
-    /// `embedded.partitions`.
-    pub embedded_partitions: i32,
-    /// `unpacked`; `None` to derive it from the memory.
-    pub unpacked_bytes: Option<u64>,
-}
+/// Checks a Kafka property by name and value. The error says why librdkafka rejects it and what to write instead, without
+/// containing the value.
+pub type CheckProperty<'a> = &'a dyn Fn(&str, &str) -> Result<(), Explained>;
 
 /// The config for these settings; `None` after mistakes, which are reported.
 pub fn resolve(

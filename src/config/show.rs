@@ -7,7 +7,7 @@ use crate::yaml::Text;
 use crate::yaml::text::MASK;
 
 use super::keys::{self, Key};
-use super::{Config, Create, LogFormat};
+use super::worker::Config;
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,25 +55,4 @@ impl Config {
 
 fn properties(f: &mut fmt::Formatter<'_>, indent: &str, properties: &BTreeMap<String, Text>) -> fmt::Result {
     properties.iter().try_for_each(|(name, text)| writeln!(f, "{indent}{name}: {text}"))
-}
-
-impl Create {
-    /// Its name in the settings.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Internal => "internal",
-            Self::All => "all",
-            Self::None => "none",
-        }
-    }
-}
-
-impl LogFormat {
-    /// Its name in the settings.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
 }

@@ -1,5 +1,8 @@
 //! Goal: each layer overrides the one before, every mistake of every layer is reported, and no secret is ever shown.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::yaml::{Placed, Reader, Shape, Text, units};
 
-use super::layers::Setting;
+use super::setting::Setting;
 
 /// A takeover waits for the transaction timeout at worst; a transaction must end well before that.
 const COMMIT_INTERVAL_MS_MAX: i64 = 5_000;
