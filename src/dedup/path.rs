@@ -119,6 +119,9 @@ pub enum Problem {
     TooManySteps,
 }
 
+/// Places for one value: the first that is present and not null counts. Never empty.
+pub type Places = Vec<Path>;
+
 impl Path {
     /// Parses a path as the module describes it.
     pub fn parse(text: &str) -> Result<Self, Error> {

@@ -12,8 +12,9 @@ mod contents;
 mod part;
 mod problems;
 
+pub use super::path::Places;
 pub use contents::{ADDED_PREFIX, Contents, ContentsPart};
-pub use part::{IdentityPart, Names};
+pub use part::{Identity, IdentityPart, Names};
 pub use problems::Error;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -124,23 +125,6 @@ impl Default for Limits {
             identity_bytes_max: 64 << 10,
             version_digits_max: 300,
         }
-    }
-}
-
-/// Places for one value: the first that is present and not null counts. Never empty.
-pub type Places = Vec<Path>;
-
-/// What says which thing a record is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The parts that make up the identity, in order.
-    pub parts: Vec<IdentityPart>,
-}
-
-impl Identity {
-    /// The identity made up of these scalars.
-    pub fn of_paths(paths: impl IntoIterator<Item = Path>) -> Self {
-        Self { parts: paths.into_iter().map(IdentityPart::Scalar).collect() }
     }
 }
 

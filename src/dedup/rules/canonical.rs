@@ -1,10 +1,11 @@
-//! The rules as text, from which their digest is computed. This text must not change: a topology whose digest has
-//! changed cannot continue with its state.
+//! The rules as text, from which their digest and the tag of their contents are computed. This text must not change: a
+//! topology whose digest has changed cannot continue with its state, and one whose tag has changed no longer compares
+//! contents with those of its entries.
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{EpochPart, Kinds, Rules, Version, VersionPart};
-use crate::dedup::path::{Path, Source};
+use super::{Contents, ContentsPart, EpochPart, IdentityPart, Kinds, Names, Rules, Version, VersionPart};
+use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::vocabulary::{MissingPart, VersionKind};
 
 impl Rules {
@@ -31,7 +32,7 @@ impl Rules {
 }
 
 /// `[a, b]`.
-pub(super) struct Listed<'a, T>(pub &'a [T]);
+struct Listed<'a, T>(&'a [T]);
 
 impl<T: Display> Display for Listed<'_, T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -86,5 +87,53 @@ impl Display for EpochPart {
         let places: Vec<_> = self.of.iter().map(place).collect();
         write!(f, "{}", Listed(&places))?;
         if self.none.is_empty() { Ok(()) } else { write!(f, " none {}", Listed(&self.none)) }
+    }
+}
+
+impl Display for IdentityPart {
+    /// As in the rules' digest: this must not change.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scalar(path) => write!(f, "{path}"),
+            Self::Content(path) => write!(f, "{{content: {path}}}"),
+            Self::Fingerprint { of, except } => write!(f, "{{fingerprint: {of}, except: {}}}", Listed(except)),
+            Self::Bucket { ms } => write!(f, "{{bucket: {ms}ms}}"),
+            Self::FirstOf(alternatives) => {
+                let alternatives: Vec<_> = alternatives.iter().map(|parts| Listed(parts)).collect();
+                write!(f, "{{first_of: {}}}", Listed(&alternatives))
+            }
+            Self::Rows { of, named } => write!(f, "{{rows: {}, named: {named}}}", Listed(of)),
+        }
+    }
+}
+
+impl Display for Names {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Names::Given(names) => {
+                let names: Vec<_> = names.iter().map(|name| Scalar::Text(name.clone())).collect();
+                write!(f, "{}", Listed(&names))
+            }
+            Names::At(path) => write!(f, "{path}"),
+        }
+    }
+}
+
+impl Display for Contents {
+    /// As hashed by [`Contents::tag`]: this must not change.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Listed(&self.parts))
+    }
+}
+
+impl Display for ContentsPart {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Written(path) => write!(f, "{path}"),
+            Self::Fingerprint { of, except } => write!(f, "{{fingerprint: {of}, except: {}}}", Listed(except)),
+            Self::Rows(of) => write!(f, "{{rows: {}}}", Listed(of)),
+            Self::Flattened(path) => write!(f, "{{flattened: {path}}}"),
+            Self::FirstOf(parts) => write!(f, "{{first_of: {}}}", Listed(parts)),
+        }
     }
 }

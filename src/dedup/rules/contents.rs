@@ -5,15 +5,10 @@
 //! They are not part of the rules' digest: an entry records which rule read its contents ([`Contents::tag`]), and is not
 //! compared with contents that another rule reads.
 
-use std::fmt::{self, Display, Formatter};
-
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::canonical::Listed;
-use super::part::{IdentityPart, Names};
-use super::problems::{Error, empty};
-use super::{Identity, Places, Rules};
-use crate::dedup::path::{Path, Source};
+use super::part::{Identity, IdentityPart};
+use crate::dedup::path::{Path, Places, Source};
 use crate::format::DIGEST_TAGS;
 
 /// The contents of a record: all of these parts together, and its kind of change. Those of a delete or a truncate are
@@ -81,12 +76,6 @@ impl Contents {
     pub(super) fn collect_paths<'a>(&'a self, paths: &mut Vec<&'a Path>) {
         self.parts.iter().for_each(|part| part.collect_paths(paths));
     }
-
-    /// Appends its contradictions, within itself and with the rules.
-    pub(super) fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
-        problems.extend(empty("contents", "path", &self.parts));
-        self.parts.iter().for_each(|part| part.problems(rules, problems));
-    }
 }
 
 impl ContentsPart {
@@ -104,44 +93,6 @@ impl ContentsPart {
             Self::Fingerprint { of, except } => paths.extend([of].into_iter().chain(except)),
             Self::Rows(of) => paths.extend(of),
             Self::FirstOf(parts) => parts.iter().for_each(|part| part.collect_paths(paths)),
-        }
-    }
-
-    fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
-        match self {
-            Self::Written(_) => {}
-            Self::Fingerprint { of, except } => {
-                let part = IdentityPart::Fingerprint { of: of.clone(), except: except.clone() };
-                part.problems(rules, problems);
-            }
-            Self::Rows(of) => {
-                let named = Names::Given(vec![String::new()]);
-                IdentityPart::Rows { of: of.clone(), named }.problems(rules, problems);
-            }
-            Self::Flattened(path) => problems.extend(rules.document_problem("flattened", path)),
-            Self::FirstOf(parts) => {
-                problems.extend(empty("first_of", "path", parts));
-                parts.iter().for_each(|part| part.problems(rules, problems));
-            }
-        }
-    }
-}
-
-impl Display for Contents {
-    /// As hashed by [`Contents::tag`]: this must not change.
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Listed(&self.parts))
-    }
-}
-
-impl Display for ContentsPart {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Written(path) => write!(f, "{path}"),
-            Self::Fingerprint { of, except } => write!(f, "{{fingerprint: {of}, except: {}}}", Listed(except)),
-            Self::Rows(of) => write!(f, "{{rows: {}}}", Listed(of)),
-            Self::Flattened(path) => write!(f, "{{flattened: {path}}}"),
-            Self::FirstOf(parts) => write!(f, "{{first_of: {}}}", Listed(parts)),
         }
     }
 }

@@ -1,12 +1,21 @@
-//! The parts of an identity: their kinds, and everything that can be said about one without a record. Reading one from
-//! a record is in `reader/identity.rs`.
+//! An identity and its parts: their kinds, and what follows from a part without looking at a record. `reader/identity.rs`
+//! reads them from a record.
 
-use std::fmt::{self, Display, Formatter};
+use crate::dedup::path::{Path, Places, Source};
 
-use super::canonical::Listed;
-use super::problems::{Error, empty};
-use super::{Places, Rules};
-use crate::dedup::path::{Path, Scalar, Source};
+/// What says which thing a record is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The parts that make up the identity, in order.
+    pub parts: Vec<IdentityPart>,
+}
+
+impl Identity {
+    /// The identity made up of these scalars.
+    pub fn of_paths(paths: impl IntoIterator<Item = Path>) -> Self {
+        Self { parts: paths.into_iter().map(IdentityPart::Scalar).collect() }
+    }
+}
 
 /// A part of an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,76 +138,6 @@ impl IdentityPart {
                     paths.push(path);
                 }
             }
-        }
-    }
-
-    /// Appends the ways in which it contradicts itself or the rules.
-    pub(super) fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
-        match self {
-            Self::Scalar(_) => {}
-            Self::Content(path) => problems.extend(rules.document_problem("content", path)),
-            Self::Fingerprint { of, except } => {
-                problems.extend(rules.document_problem("fingerprint", of));
-                let outside = except.iter().filter(|path| path.within(of).is_none());
-                problems
-                    .extend(outside.map(|path| Error::ExceptOutside { path: path.to_string(), of: of.to_string() }));
-            }
-            Self::Bucket { ms } => problems.extend((*ms < 1).then_some(Error::NoBucket)),
-            Self::FirstOf(alternatives) => {
-                problems.extend(empty("first_of", "alternative", alternatives));
-                alternatives.iter().for_each(|parts| problems.extend(empty("first_of", "path", parts)));
-                alternatives.iter().flatten().for_each(|part| part.problems(rules, problems));
-            }
-            Self::Rows { of, named } => {
-                problems.extend(empty("rows", "path", of));
-                of.iter().for_each(|path| problems.extend(rules.document_problem("rows", path)));
-                match named {
-                    Names::Given(names) => problems.extend(empty("named", "field", names)),
-                    Names::At(path) => problems.extend(rules.document_problem("named", path)),
-                }
-            }
-        }
-    }
-}
-
-/// The largest number of parts producing rows that an identity with these parts can have.
-pub(super) fn rows(parts: &[IdentityPart]) -> usize {
-    let count = |part: &IdentityPart| match part {
-        IdentityPart::Rows { .. } => 1,
-        IdentityPart::FirstOf(alternatives) => alternatives.iter().map(|parts| rows(parts)).max().unwrap_or(0),
-        IdentityPart::Scalar(_)
-        | IdentityPart::Content(_)
-        | IdentityPart::Fingerprint { .. }
-        | IdentityPart::Bucket { .. } => 0,
-    };
-    parts.iter().map(count).sum()
-}
-
-impl Display for IdentityPart {
-    /// As in the rules' digest: this must not change.
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Scalar(path) => write!(f, "{path}"),
-            Self::Content(path) => write!(f, "{{content: {path}}}"),
-            Self::Fingerprint { of, except } => write!(f, "{{fingerprint: {of}, except: {}}}", Listed(except)),
-            Self::Bucket { ms } => write!(f, "{{bucket: {ms}ms}}"),
-            Self::FirstOf(alternatives) => {
-                let alternatives: Vec<_> = alternatives.iter().map(|parts| Listed(parts)).collect();
-                write!(f, "{{first_of: {}}}", Listed(&alternatives))
-            }
-            Self::Rows { of, named } => write!(f, "{{rows: {}, named: {named}}}", Listed(of)),
-        }
-    }
-}
-
-impl Display for Names {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Names::Given(names) => {
-                let names: Vec<_> = names.iter().map(|name| Scalar::Text(name.clone())).collect();
-                write!(f, "{}", Listed(&names))
-            }
-            Names::At(path) => write!(f, "{path}"),
         }
     }
 }

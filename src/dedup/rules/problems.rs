@@ -1,7 +1,6 @@
 //! How rules contradict themselves.
 
-use super::part::{self, IdentityPart};
-use super::{Kinds, Rules, VersionPart};
+use super::{Contents, ContentsPart, IdentityPart, Kinds, Names, Rules, VersionPart};
 use crate::dedup::path::{Path, Scalar, Source};
 use crate::dedup::vocabulary::{Format, MissingPart, TimeUnit, VersionKind};
 
@@ -125,7 +124,7 @@ impl Rules {
         }
         self.paths().into_iter().for_each(|path| problems.extend(self.path_problem(path)));
         self.identity.parts.iter().for_each(|part| part.problems(self, &mut problems));
-        if part::rows(&self.identity.parts) > 1 {
+        if rows(&self.identity.parts) > 1 {
             problems.push(Error::SeveralRows);
         }
         if let Some(version) = &self.version {
@@ -162,7 +161,7 @@ impl Rules {
 
     /// Why there is no document at `path`. Paths inside bytes are not reported here: `path_problem` does that
     /// for every path.
-    pub(super) fn document_problem(&self, form: &'static str, path: &Path) -> Option<Error> {
+    fn document_problem(&self, form: &'static str, path: &Path) -> Option<Error> {
         let format = match path.source {
             Source::Key => self.key_format,
             Source::Value => self.value_format,
@@ -173,7 +172,7 @@ impl Rules {
     }
 }
 
-pub(super) fn empty<T>(what: &'static str, of: &'static str, list: &[T]) -> Option<Error> {
+fn empty<T>(what: &'static str, of: &'static str, list: &[T]) -> Option<Error> {
     list.is_empty().then_some(Error::Empty { what, of })
 }
 
@@ -206,6 +205,78 @@ fn kinds_problems(kinds: &Kinds, problems: &mut Vec<Error>) {
         for (first, earlier) in &lists[..i] {
             let twice = words.iter().filter(|word: &&Scalar| earlier.contains(word));
             problems.extend(twice.map(|word| Error::TwoKinds { word: word.to_string(), first, second }));
+        }
+    }
+}
+
+impl IdentityPart {
+    /// Appends the ways in which it contradicts itself or the rules.
+    fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
+        match self {
+            Self::Scalar(_) => {}
+            Self::Content(path) => problems.extend(rules.document_problem("content", path)),
+            Self::Fingerprint { of, except } => {
+                problems.extend(rules.document_problem("fingerprint", of));
+                let outside = except.iter().filter(|path| path.within(of).is_none());
+                problems
+                    .extend(outside.map(|path| Error::ExceptOutside { path: path.to_string(), of: of.to_string() }));
+            }
+            Self::Bucket { ms } => problems.extend((*ms < 1).then_some(Error::NoBucket)),
+            Self::FirstOf(alternatives) => {
+                problems.extend(empty("first_of", "alternative", alternatives));
+                alternatives.iter().for_each(|parts| problems.extend(empty("first_of", "path", parts)));
+                alternatives.iter().flatten().for_each(|part| part.problems(rules, problems));
+            }
+            Self::Rows { of, named } => {
+                problems.extend(empty("rows", "path", of));
+                of.iter().for_each(|path| problems.extend(rules.document_problem("rows", path)));
+                match named {
+                    Names::Given(names) => problems.extend(empty("named", "field", names)),
+                    Names::At(path) => problems.extend(rules.document_problem("named", path)),
+                }
+            }
+        }
+    }
+}
+
+/// The largest number of parts producing rows that an identity with these parts can have.
+fn rows(parts: &[IdentityPart]) -> usize {
+    let count = |part: &IdentityPart| match part {
+        IdentityPart::Rows { .. } => 1,
+        IdentityPart::FirstOf(alternatives) => alternatives.iter().map(|parts| rows(parts)).max().unwrap_or(0),
+        IdentityPart::Scalar(_)
+        | IdentityPart::Content(_)
+        | IdentityPart::Fingerprint { .. }
+        | IdentityPart::Bucket { .. } => 0,
+    };
+    parts.iter().map(count).sum()
+}
+
+impl Contents {
+    /// Appends its contradictions, within itself and with the rules.
+    fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
+        problems.extend(empty("contents", "path", &self.parts));
+        self.parts.iter().for_each(|part| part.problems(rules, problems));
+    }
+}
+
+impl ContentsPart {
+    fn problems(&self, rules: &Rules, problems: &mut Vec<Error>) {
+        match self {
+            Self::Written(_) => {}
+            Self::Fingerprint { of, except } => {
+                let part = IdentityPart::Fingerprint { of: of.clone(), except: except.clone() };
+                part.problems(rules, problems);
+            }
+            Self::Rows(of) => {
+                let named = Names::Given(vec![String::new()]);
+                IdentityPart::Rows { of: of.clone(), named }.problems(rules, problems);
+            }
+            Self::Flattened(path) => problems.extend(rules.document_problem("flattened", path)),
+            Self::FirstOf(parts) => {
+                problems.extend(empty("first_of", "path", parts));
+                parts.iter().for_each(|part| part.problems(rules, problems));
+            }
         }
     }
 }
