@@ -3,12 +3,14 @@
 //! **Invariant.** Afterwards the tree without its key `preset` means the same: it contains everything that the preset means
 //! for this topology, including the settings that depend on its ending. So `check --expand` only has to print it.
 
-use super::{OWN_KEYS, Preset};
+use super::catalogue::Preset;
 use crate::dedup::Action;
 use crate::topology::keys::TEXT_DECIMALS;
 use crate::yaml::tree::Entry;
 use crate::yaml::{Node, Place, Value};
 
+/// Keys that only a preset has.
+const OWN_KEYS: &[&str] = &["notes", "without_identity", "without_version", "malformed_version", "warning"];
 /// Actions on records from which nothing can be rendered.
 const UNREAD: [&str; 3] = ["on_invalid", "on_missing", "on_null_value"];
 /// The action on records whose calls would all have the same key.

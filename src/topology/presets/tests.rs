@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::catalogue::ROWS;
 use super::*;
 use crate::dedup::{Action, Format, IdentityPart, OnNull, Reader, Reading, Reason};
 use crate::record::{HeaderBuf, Record};
