@@ -7,7 +7,8 @@
 use std::fmt::Write;
 
 use super::keys::TOP;
-use super::{Loaded, Preset};
+use super::load::Loaded;
+use super::presets::Preset;
 use crate::yaml::Value;
 use crate::yaml::tree::Entry;
 

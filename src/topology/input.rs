@@ -1,4 +1,4 @@
-//! Which topics a topology reads: those it names, or those that a pattern matches.
+//! Which topics a topology reads, those it names or those that a pattern matches, and where it starts.
 
 use std::fmt;
 
@@ -87,6 +87,28 @@ impl fmt::Display for Input {
                 write!(f, "topics like {include}")?;
                 exclude.iter().try_for_each(|pattern| write!(f, ", not {pattern}"))
             }
+        }
+    }
+}
+
+/// Where a group that has committed nothing starts reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the first retained record.
+    Earliest,
+    /// After the last.
+    Latest,
+}
+
+impl Start {
+    /// Both of them.
+    pub const ALL: &[Start] = &[Start::Earliest, Start::Latest];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Earliest => "earliest",
+            Self::Latest => "latest",
         }
     }
 }

@@ -9,10 +9,12 @@ mod gates;
 mod http;
 mod sinks;
 
+use std::path::Path;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::dedup::{Action, Format, Limits, Number, OnNull, Retention, Scalar, Source};
+use crate::dedup::{Action, Format, Limits, Number, OnNull, Reason, Retention, Scalar, Source};
 use crate::yaml::tests::{Fake, yamlish};
 
 /// A complete topology without warnings.

@@ -10,7 +10,7 @@ use crate::topology::spec::cases::{AnswerSpec, CallSpec, EntrySpec, Expectation,
 use crate::topology::spec::{CaseSpec, GivenSpec, Payload, RecordSpec, Spec};
 use crate::yaml::Placed;
 
-use super::Compiler;
+use super::compiler::Compiler;
 
 impl Compiler<'_> {
     /// The tests that could be read.

@@ -7,7 +7,7 @@ use crate::topology::names;
 use crate::topology::spec::gate::GateSpec;
 use crate::yaml::{Placed, Text, units};
 
-use super::{Compiler, shown};
+use super::compiler::{Compiler, shown};
 
 impl Compiler<'_> {
     /// Reports what is wrong with a gate.

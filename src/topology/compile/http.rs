@@ -10,8 +10,8 @@ use crate::topology::sink::template::{Piece, Template};
 use crate::topology::spec::http::HttpSpec;
 use crate::yaml::{Place, Placed, Text};
 
+use super::compiler::{Compiler, shown};
 use super::topics::Written;
-use super::{Compiler, shown};
 
 /// Headers that belong to the connection or to the message's form, not to its content.
 const RESERVED: &[&str] = &[

@@ -8,7 +8,7 @@ use crate::dedup::{Kind, OnNull, Path, Places, Source};
 use crate::topology::spec::sink::{PostgresSpec, StatementSpec};
 use crate::yaml::Place;
 
-use super::Compiler;
+use super::compiler::Compiler;
 
 impl Compiler<'_> {
     /// Whether a null value is a delete, and where that is written.

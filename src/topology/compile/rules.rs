@@ -3,7 +3,7 @@
 use crate::dedup::{Format, IdentityPart, MissingPart, Source, VersionKind, VersionPart};
 use crate::yaml::Place;
 
-use super::Compiler;
+use super::compiler::Compiler;
 use crate::topology::spec::KindsSpec;
 
 impl Compiler<'_> {

@@ -1,34 +1,13 @@
-//! Sample names that a pattern matches, for trying out what such topics would lead to; and where a pattern is wrong.
+//! Sample names that a pattern matches, for trying out what such topics would lead to.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use crate::topology::{Pattern, names};
+use crate::topology::names;
 
 /// Maximum number of samples for a pattern, and for each of its pieces.
 const SAMPLES_MAX: usize = 64;
 /// What a sample has in place of any character: the first that fits.
 const PREFERRED: &str = "xa0A-_.";
-
-/// Why a string is not a pattern, and the byte at which the problem begins.
-#[derive(Debug)]
-pub struct Problem {
-    pub at: usize,
-    pub message: String,
-}
-
-/// Parses a pattern.
-pub fn parse(text: &str) -> Result<Pattern, Problem> {
-    let (at, message) = match regex_syntax::parse(text) {
-        Ok(_) => match Pattern::parse(text) {
-            Ok(pattern) => return Ok(pattern),
-            Err(_) => (0, "it takes too much memory".to_owned()),
-        },
-        Err(regex_syntax::Error::Parse(error)) => (error.span().start.offset, error.kind().to_string()),
-        Err(regex_syntax::Error::Translate(error)) => (error.span().start.offset, error.kind().to_string()),
-        Err(error) => (0, error.to_string().lines().last().unwrap_or_default().to_owned()),
-    };
-    Err(Problem { at, message })
-}
 
 /// Some of the topic names that `pattern` matches.
 pub fn of(pattern: &str) -> Vec<String> {
@@ -84,6 +63,7 @@ mod tests {
     //! Goal: every sample of a pattern is a valid topic name, and for the usual patterns at least one matches.
 
     use super::*;
+    use crate::topology::Pattern;
 
     #[test]
     fn usual_patterns_have_matching_samples() {
@@ -98,7 +78,7 @@ mod tests {
             "",
         ] {
             let names = of(pattern);
-            let parsed = parse(pattern).unwrap();
+            let parsed = Pattern::parse(pattern).unwrap();
             assert!(names.iter().any(|name| parsed.is_match(name)), "{pattern}: {names:?}");
             assert!(names.iter().all(|name| names::topic_problem(name).is_none()), "{pattern}: {names:?}");
         }
@@ -106,7 +86,7 @@ mod tests {
 
     #[test]
     fn excessive_patterns_are_rejected_or_cheap() {
-        assert!(parse(&"(a{1000}){1000}".repeat(20)).is_err());
+        assert!(Pattern::parse(&"(a{1000}){1000}".repeat(20)).is_err());
         assert!(of(&"(a|b|c|d)".repeat(40)).len() <= 4 * SAMPLES_MAX);
         assert!(of("(((a{200}){200}){200}){200}").len() <= 4 * SAMPLES_MAX);
     }

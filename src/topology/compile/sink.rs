@@ -5,11 +5,12 @@ use crate::effect;
 use crate::effect::call::KeyWindow;
 use crate::topology::sink::{Command, Dedup, Handler, Inbox, Parameter, Postgres, Sink, Statement, Table};
 use crate::topology::spec::sink::{PostgresSpec, StatementSpec};
-use crate::topology::{Ending, Existing, Input, Output, names, secrets};
-use crate::yaml::{Place, Placed, Text};
+use crate::topology::{Ending, Existing, Input, Output, names};
+use crate::yaml::{Place, Placed, Text, secrets};
 
+use super::compiler::{Compiler, shown};
+use super::sql;
 use super::topics::Written;
-use super::{Compiler, shown, sql};
 
 /// PostgreSQL's maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 63;

@@ -7,7 +7,8 @@ use crate::topology::spec::sink::StatementSpec;
 use crate::yaml::read::{clipped, did_you_mean, listed};
 use crate::yaml::{Place, Placed, Text};
 
-use super::{Compiler, sql};
+use super::compiler::Compiler;
+use super::sql;
 
 /// Words that a statement cannot begin with: they end or divide the transaction, or stay with the connection.
 const REFUSED: &[(&str, &str)] = &[

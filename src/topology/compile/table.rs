@@ -5,7 +5,7 @@ use crate::topology::sink::{Command, Parameter, Statement, Table};
 use crate::topology::spec::sink::{OutboxSpec, TableSpec, whole_value};
 use crate::yaml::{Placed, Text};
 
-use super::{Compiler, shown};
+use super::compiler::{Compiler, shown};
 
 /// The columns of Debezium's outbox router, in the order of [`OutboxSpec::columns`].
 const OUTBOX_COLUMNS: &str = "id, aggregatetype, aggregateid, type, payload";

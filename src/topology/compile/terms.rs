@@ -10,7 +10,7 @@ use crate::topology::sink::terms::{OnDuplicate, RESULT_BYTES_MAX, Results};
 use crate::topology::spec::terms::{RetrySpec, TermsSpec};
 use crate::yaml::{Place, Placed, units};
 
-use super::Compiler;
+use super::compiler::Compiler;
 use super::topics::Written;
 
 const TIMEOUT_MS: i64 = 10_000;

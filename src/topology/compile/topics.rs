@@ -2,7 +2,7 @@
 
 use crate::yaml::{Place, Placed, Text};
 
-use super::{Compiler, samples, shown};
+use super::compiler::{Compiler, shown};
 use crate::topology::{Input, Pattern, Preset, names};
 
 /// The topics that are written to; `None` if one is wrong, or not written.
@@ -32,7 +32,7 @@ impl Compiler<'_> {
 
     fn pattern(&mut self, text: &Placed<Text>, key: &str) -> Option<Pattern> {
         let written = text.value.reveal();
-        let problem = match samples::parse(written) {
+        let problem = match parsed_pattern(written) {
             Ok(pattern) => return Some(pattern),
             Err(problem) => problem,
         };
@@ -256,4 +256,25 @@ impl Compiler<'_> {
             }
         }
     }
+}
+
+/// Why a string is not a pattern, and the byte at which the problem begins.
+#[derive(Debug)]
+struct Problem {
+    at: usize,
+    message: String,
+}
+
+/// Parses a pattern.
+fn parsed_pattern(text: &str) -> Result<Pattern, Problem> {
+    let (at, message) = match regex_syntax::parse(text) {
+        Ok(_) => match Pattern::parse(text) {
+            Ok(pattern) => return Ok(pattern),
+            Err(_) => (0, "it takes too much memory".to_owned()),
+        },
+        Err(regex_syntax::Error::Parse(error)) => (error.span().start.offset, error.kind().to_string()),
+        Err(regex_syntax::Error::Translate(error)) => (error.span().start.offset, error.kind().to_string()),
+        Err(error) => (0, error.to_string().lines().last().unwrap_or_default().to_owned()),
+    };
+    Err(Problem { at, message })
 }

@@ -1,5 +1,7 @@
 //! Goal: files and folders are read as named, and what several topologies share is checked.
 
+use std::path::PathBuf;
+
 use super::*;
 
 #[test]
