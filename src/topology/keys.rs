@@ -1,12 +1,13 @@
 //! Every key that a topology may hold: its type, its default and its meaning. The reader, the schema and the tables of
 //! docs/topologies.md are built from these.
 
-use crate::dedup::{Action, Format, MissingPart, Reads, Refresh, TimeUnit, VersionKind};
+use crate::dedup::{Action, Format, OnNull, Reads, Refresh};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
+use super::ending::Existing;
+use super::input::Start;
+use super::presets;
 use super::sink::terms::OnDuplicate;
-use super::spec::{contents, limits, null_choices};
-use super::{Existing, Start, presets};
 
 /// The words of a type that has `ALL` and `as_str`.
 macro_rules! words {
@@ -21,29 +22,23 @@ mod http;
 mod parts;
 mod sink;
 mod terms;
+mod values;
 
 pub use cases::{CASE, ENTRY, EXPECTED, GIVEN_FILE, KCAT, RECORD};
 pub use gate::{GATE, REDIS};
 pub use http::{ATTEMPT, BODY, BODY_NONE, BODY_VALUE, HTTP, IDEMPOTENCY_KEY, RESULT_WRITTEN};
-pub use parts::{CONTENTS_PART, PART, PLACES};
+pub use parts::{CONTENTS_NONE, CONTENTS_PART, EPOCH_PART, PART, PLACES, TABLE_PART, VERSION};
 pub use sink::{
     ALL_COLUMNS, ANSWER, CALL, DOES, EXPECT_ROWS_MAX, INBOX, ON, OUTBOX, POSTGRES, RESULT, SINK, STATEMENT, TABLE,
     TEXT_DECIMALS,
 };
 pub use terms::{ATTEMPTS_MAX, FACTOR_MAX, HANDLER, RESULTS, RETRYING};
 
-const NAME: Type = Type::Text("a string");
-const TOPIC: Type = Type::Text("a topic's name");
-const PATH: Type = Type::Defined("a path", "path");
-const PATHS: Type = Type::List("a list of paths", &PATH);
-const PLACE: Type = Type::Defined("a path, or `{first_of: [...]}`", "places");
-const IDENTITY_OF: Type = Type::Defined("a path, or a list of paths", "identity");
+use values::{IDENTITY_OF, PATH, PLACE, TOPIC};
+
 const ACTION: Type = words!(Action);
-const EMPTY_MEANS_MISSING: Type = Type::List("a list of values that count as missing", &Type::Scalar);
 const KIND: Type = Type::List("a list of values", &Type::Scalar);
 const LIMIT: Type = Type::Size("a size from 1B to 16MiB");
-const FROM_0: Type = Type::Integer("a whole number from 0", 0, i64::MAX as u64);
-const FROM_1: Type = Type::Integer("a whole number from 1", 1, i64::MAX as u64);
 
 /// The top of a topology.
 pub static TOP: Mapping = Mapping {
@@ -95,7 +90,7 @@ pub static TOP: Mapping = Mapping {
             "contents",
             Type::AnyOf(
                 "`none`, a path, or a list of paths",
-                &[Type::Words(|| vec![contents::NONE.to_owned()]), Type::Defined("a path, or a list of paths", "contents")],
+                &[Type::Words(|| vec![CONTENTS_NONE.to_owned()]), Type::Defined("a path, or a list of paths", "contents")],
             ),
             "contents: value.after",
             "[what is compared](#contents), besides identity and version, to tell a repetition from another event: one \
@@ -241,6 +236,17 @@ pub static TOP: Mapping = Mapping {
     ])
 };
 
+/// The word for `on_null_value` that is not an action.
+const FOLLOW_DELETE: &str = "follow_delete";
+/// The word for `on_null_value` that makes a null value a delete.
+const DELETE: &str = "delete";
+
+/// The words for `on_null_value`.
+pub fn null_choices() -> Vec<(&'static str, OnNull)> {
+    let actions = Action::ALL.iter().map(|action| (action.as_str(), OnNull::Act(*action)));
+    actions.chain([(FOLLOW_DELETE, OnNull::FollowDelete), (DELETE, OnNull::Delete)]).collect()
+}
+
 /// `input`.
 pub static INPUT: Mapping = Mapping {
     one_of: &["topics", "pattern"],
@@ -318,6 +324,11 @@ pub static AUDIT: Mapping = Mapping::of(&[Key::required(
     "a topic in which every drop is explained",
 )]);
 
+/// Maximum for the nesting limit: reading recurses through it.
+pub const JSON_DEPTH_MAX: usize = 512;
+/// Maximum for the record limit: the producer takes this much plus a dead letter's headers, no more.
+pub const RECORD_BYTES_MAX: usize = 16 << 20;
+
 /// `limits`.
 pub static LIMITS: Mapping = Mapping::of(&[
     Key::optional("record_bytes", LIMIT, "record_bytes: 256KiB", "key, value and headers together; at most 16 MiB")
@@ -334,79 +345,12 @@ pub static LIMITS: Mapping = Mapping::of(&[
     .or(Omitted::Is("64KiB")),
     Key::optional(
         "json_depth",
-        Type::Integer("a number from 1 to 512", 1, limits::JSON_DEPTH_MAX as u64),
+        Type::Integer("a number from 1 to 512", 1, JSON_DEPTH_MAX as u64),
         "json_depth: 64",
         "how deep JSON may be nested; `[]` is 1 deep",
     )
     .or(Omitted::Is("128")),
 ]);
-
-/// A part of a version.
-pub static VERSION: Mapping = Mapping::of(&[
-    Key::required("of", PLACE, "version: {of: value.version, as: integer}", "a path, or `{first_of: [...]}`"),
-    Key::required(
-        "as",
-        words!(VersionKind),
-        "version: {of: value.version, as: integer}",
-        "how it is read and compared",
-    ),
-    Key::optional(
-        "at_least",
-        PLACE,
-        "{of: value.lsn, at_least: value.sequence, as: integer}",
-        "with `as: integer`, a path or `{first_of: [...]}`: a part that is less than that value is raised to it. An \
-         integer, or an array of integers and nulls, also as text, of which the greatest counts; nothing, where there is \
-         none",
-    ),
-    Key::optional(
-        "min",
-        FROM_0,
-        "min: 0",
-        "with `as: integer`, the least that it can be, 0 or more: less makes the record invalid, or counts as missing if it is `lenient`. It is not part of the rules' digest",
-    ),
-    Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
-    Key::optional(
-        "lenient",
-        Type::Boolean,
-        "lenient: true",
-        "`true`: a value that cannot be read counts as missing, instead of making the record invalid",
-    )
-    .or(Omitted::Is("false")),
-    Key::optional("required", Type::Boolean, "required: true", "`true`: without this part the record has no version")
-        .or(Omitted::Is("false")),
-    Key::optional(
-        "missing",
-        words!(MissingPart),
-        "missing: lowest",
-        "where the part sorts when it is missing: `lowest`, `highest`, or `at_least`: where the value of its `at_least` \
-         does, if there is one. `at_least` is not part of the rules' digest: what is remembered by `lowest` stays \
-         readable",
-    )
-    .or(Omitted::Is("lowest")),
-    Key::optional(
-        "unit",
-        words!(TimeUnit),
-        "unit: ms",
-        "with `as: timestamp`, what a number counts: `s`, `ms`, `us` or `ns`",
-    )
-    .or(Omitted::Is("ms")),
-]);
-
-/// A part of an epoch, written as a mapping.
-pub static EPOCH_PART: Mapping = Mapping {
-    one_of: &["of", "const"],
-    needs: &[("none", "of")],
-    ..Mapping::of(&[
-        Key::optional("of", PLACE, "epoch: [{of: value.server_id, none: [0]}]", "a path, or `{first_of: [...]}`"),
-        Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
-        Key::optional(
-            "const",
-            Type::Scalar,
-            "{const: payments}",
-            "always the same; changing it by hand begins a new epoch",
-        ),
-    ])
-};
 
 /// `kinds`.
 pub static KINDS: Mapping = Mapping::of(&[
@@ -474,17 +418,6 @@ pub static KINDS: Mapping = Mapping::of(&[
         "what identifies the table: a path, `{first_of: [...]}` or `{const: x}`, or a list of these; a missing part is \
          null",
     ),
-]);
-
-/// A part of a table's name, written as a mapping.
-pub static TABLE_PART: Mapping = Mapping::of(&[
-    Key::optional(
-        "first_of",
-        PATHS,
-        "first_of: [value.id, value.uuid]",
-        "the first of these that is present and not null",
-    ),
-    Key::optional("const", Type::Scalar, "{const: payments}", "always the same"),
 ]);
 
 #[cfg(test)]

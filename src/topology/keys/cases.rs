@@ -1,7 +1,8 @@
 //! The keys of `tests`: what is given, and what is expected.
 
-use super::http;
-use super::{ANSWER, ATTEMPT, CALL, FROM_0, NAME, RESULT_WRITTEN};
+use super::http::{self, ATTEMPT, RESULT_WRITTEN};
+use super::sink::{ANSWER, CALL};
+use super::values::{FROM_0, NAME};
 use crate::dedup::{Reason, Verdict};
 use crate::topology::cases::{KeySeen, Silence};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};

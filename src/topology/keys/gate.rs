@@ -1,6 +1,6 @@
 //! The keys of `gate`.
 
-use super::NAME;
+use super::values::NAME;
 use crate::topology::gate::OnUnavailable;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 

@@ -4,6 +4,7 @@ use crate::topology::sink::http::Method;
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
 use super::terms;
+use super::values::FROM_0;
 
 /// `sink.http`.
 pub static HTTP: Mapping = Mapping {
@@ -127,7 +128,7 @@ pub const STATUS: Type = Type::Integer("a number from 100 to 599", 100, 599);
 
 /// What is written to the topic of results, in a test.
 pub static RESULT_WRITTEN: Mapping = Mapping::of(&[
-    Key::optional("record", super::FROM_0, "{record: 0, status: 201}", "the given record, from 0")
+    Key::optional("record", FROM_0, "{record: 0, status: 201}", "the given record, from 0")
         .or(Omitted::Words("not checked")),
     Key::optional("status", STATUS, "{record: 0, status: 201}", "the code that was answered")
         .or(Omitted::Words("not checked")),

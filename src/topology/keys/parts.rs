@@ -1,7 +1,9 @@
-//! The keys of parts of an identity and of contents, and of places.
+//! The keys of the parts that rules consist of: of an identity, a version, an epoch, contents, a table's name, and of
+//! places.
 
-use super::{IDENTITY_OF, PATH, PATHS};
-use crate::yaml::keys::{Key, Mapping, Type};
+use super::values::{EMPTY_MEANS_MISSING, FROM_0, IDENTITY_OF, PATH, PATHS, PLACE};
+use crate::dedup::{MissingPart, TimeUnit, VersionKind};
+use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 
 /// A part of an identity, written as a mapping.
 pub static PART: Mapping = Mapping {
@@ -55,6 +57,76 @@ pub static PART: Mapping = Mapping {
     ])
 };
 
+/// A part of a version.
+pub static VERSION: Mapping = Mapping::of(&[
+    Key::required("of", PLACE, "version: {of: value.version, as: integer}", "a path, or `{first_of: [...]}`"),
+    Key::required(
+        "as",
+        words!(VersionKind),
+        "version: {of: value.version, as: integer}",
+        "how it is read and compared",
+    ),
+    Key::optional(
+        "at_least",
+        PLACE,
+        "{of: value.lsn, at_least: value.sequence, as: integer}",
+        "with `as: integer`, a path or `{first_of: [...]}`: a part that is less than that value is raised to it. An \
+         integer, or an array of integers and nulls, also as text, of which the greatest counts; nothing, where there is \
+         none",
+    ),
+    Key::optional(
+        "min",
+        FROM_0,
+        "min: 0",
+        "with `as: integer`, the least that it can be, 0 or more: less makes the record invalid, or counts as missing if it is `lenient`. It is not part of the rules' digest",
+    ),
+    Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
+    Key::optional(
+        "lenient",
+        Type::Boolean,
+        "lenient: true",
+        "`true`: a value that cannot be read counts as missing, instead of making the record invalid",
+    )
+    .or(Omitted::Is("false")),
+    Key::optional("required", Type::Boolean, "required: true", "`true`: without this part the record has no version")
+        .or(Omitted::Is("false")),
+    Key::optional(
+        "missing",
+        words!(MissingPart),
+        "missing: lowest",
+        "where the part sorts when it is missing: `lowest`, `highest`, or `at_least`: where the value of its `at_least` \
+         does, if there is one. `at_least` is not part of the rules' digest: what is remembered by `lowest` stays \
+         readable",
+    )
+    .or(Omitted::Is("lowest")),
+    Key::optional(
+        "unit",
+        words!(TimeUnit),
+        "unit: ms",
+        "with `as: timestamp`, what a number counts: `s`, `ms`, `us` or `ns`",
+    )
+    .or(Omitted::Is("ms")),
+]);
+
+/// A part of an epoch, written as a mapping.
+pub static EPOCH_PART: Mapping = Mapping {
+    one_of: &["of", "const"],
+    needs: &[("none", "of")],
+    ..Mapping::of(&[
+        Key::optional("of", PLACE, "epoch: [{of: value.server_id, none: [0]}]", "a path, or `{first_of: [...]}`"),
+        Key::optional("none", EMPTY_MEANS_MISSING, "none: [0]", "a list of values that count as missing"),
+        Key::optional(
+            "const",
+            Type::Scalar,
+            "{const: payments}",
+            "always the same; changing it by hand begins a new epoch",
+        ),
+    ])
+};
+
+/// The word for contents that are not compared.
+pub const CONTENTS_NONE: &str = "none";
+
 /// A part of the contents, written as a mapping.
 pub static CONTENTS_PART: Mapping = Mapping {
     one_of: &["fingerprint", "rows", "flattened", "first_of"],
@@ -97,3 +169,14 @@ pub static PLACES: Mapping = Mapping::of(&[Key::required(
     "first_of: [value.id, value.uuid]",
     "the first of these that is present and not null",
 )]);
+
+/// A part of a table's name, written as a mapping.
+pub static TABLE_PART: Mapping = Mapping::of(&[
+    Key::optional(
+        "first_of",
+        PATHS,
+        "first_of: [value.id, value.uuid]",
+        "the first of these that is present and not null",
+    ),
+    Key::optional("const", Type::Scalar, "{const: payments}", "always the same"),
+]);

@@ -1,8 +1,9 @@
 //! The keys of `sink`.
 
 use super::http::HTTP;
+use super::parts::TABLE_PART;
 use super::terms::HANDLER;
-use super::{FROM_0, FROM_1, PATH, PLACE, TABLE_PART, TOPIC};
+use super::values::{FROM_0, FROM_1, PATH, PLACE, TOPIC};
 use crate::topology::sink::{Dedup, REJECTED};
 use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 

@@ -4,16 +4,13 @@ use crate::dedup::{Contents, ContentsPart, IdentityPart};
 use crate::topology::keys;
 use crate::yaml::{Field, Placed, Value};
 
-use super::paths::SpecReader;
-
-/// The word for contents that are not compared.
-pub const NONE: &str = "none";
+use super::reader::SpecReader;
 
 impl SpecReader<'_, '_> {
     /// The contents, `None` in it for `none`; `None` around it if they could not be read.
     pub fn contents(&mut self, field: &Field<'_>) -> Option<Placed<Option<Contents>>> {
         let place = field.place();
-        if matches!(&field.node.value, Value::Scalar { text, .. } if text == NONE) {
+        if matches!(&field.node.value, Value::Scalar { text, .. } if text == keys::CONTENTS_NONE) {
             return Some(Placed { value: None, place });
         }
         let items = match &field.node.value {

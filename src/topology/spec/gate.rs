@@ -4,8 +4,7 @@ use crate::topology::gate::OnUnavailable;
 use crate::topology::keys;
 use crate::yaml::{Field, Place, Placed, Text};
 
-use super::choices;
-use super::paths::SpecReader;
+use super::reader::{SpecReader, choices};
 
 /// Stands for an address that is not known, where nothing is connected to.
 const UNKNOWN_URL: &str = "redis://unknown";

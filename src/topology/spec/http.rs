@@ -7,8 +7,7 @@ use crate::topology::sink::template::Template;
 use crate::yaml::tree::Entry;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Text, Value};
 
-use super::choices;
-use super::paths::{PathSpec, SpecReader};
+use super::reader::{PathSpec, SpecReader, choices};
 use super::terms::{HonouredSpec, TermsSpec};
 
 /// `sink.http` as written; `None` means left out, or already reported.

@@ -5,7 +5,7 @@ use crate::topology::keys;
 use crate::yaml::keys::Mapping;
 use crate::yaml::{Field, Fields, Placed, Value};
 
-use super::paths::SpecReader;
+use super::reader::SpecReader;
 
 /// An identity as written.
 #[derive(Debug, Default)]

@@ -5,8 +5,7 @@ use crate::topology::keys;
 use crate::yaml::keys::Key;
 use crate::yaml::{Field, Place, Placed, Value};
 
-use super::choices;
-use super::paths::SpecReader;
+use super::reader::{SpecReader, choices};
 
 /// The lists of words in `kinds`.
 const WORDS: [&str; 5] = ["delete", "read", "truncate", "message", "none"];

@@ -1,15 +1,10 @@
 //! `limits`: limits on a record.
 
 use crate::dedup::Limits;
-use crate::topology::keys;
+use crate::topology::keys::{self, JSON_DEPTH_MAX, RECORD_BYTES_MAX};
 use crate::yaml::{Field, Fields, units};
 
-use super::paths::SpecReader;
-
-/// Maximum for the nesting limit: reading recurses through it.
-pub const JSON_DEPTH_MAX: usize = 512;
-/// Maximum for the record limit: the producer takes this much plus a dead letter's headers, no more.
-pub const RECORD_BYTES_MAX: usize = 16 << 20;
+use super::reader::SpecReader;
 
 impl SpecReader<'_, '_> {
     /// The limits, with defaults for those left out.

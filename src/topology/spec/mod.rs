@@ -4,21 +4,22 @@
 //! code.
 
 use crate::dedup::{Action, Contents, EpochPart, Format, Limits, OnNull, Refresh, Retention};
-use crate::yaml::keys::Mapping;
 use crate::yaml::{Field, Fields, Node, Place, Placed, Reader, Shape, Text};
 
+use super::ending::Existing;
+use super::input::Start;
+use super::keys;
 use super::sink::Dedup;
 use super::sink::terms::OnDuplicate;
-use super::{Existing, Start, keys};
 pub use cases::{CaseSpec, GivenSpec, Payload, RecordSpec};
 pub use gate::GateSpec;
 pub use identity::IdentitySpec;
 pub use kinds::KindsSpec;
-pub use paths::PathSpec;
+pub use reader::PathSpec;
 pub use sink::SinkSpec;
 pub use version::VersionSpec;
 
-use paths::SpecReader;
+use reader::{SpecReader, choices};
 
 pub mod cases;
 pub mod contents;
@@ -29,14 +30,10 @@ pub mod identity;
 pub mod kinds;
 pub mod limits;
 pub mod paths;
+pub mod reader;
 pub mod sink;
 pub mod terms;
 pub mod version;
-
-/// The word for `on_null_value` that is not an action.
-pub const FOLLOW_DELETE: &str = "follow_delete";
-/// The word for `on_null_value` that makes a null value a delete.
-pub const DELETE: &str = "delete";
 
 /// A topology as written; `None` means left out, or already reported.
 #[derive(Debug)]
@@ -123,17 +120,6 @@ pub struct ActionSpecs {
     pub duplicate: Option<Placed<OnDuplicate>>,
 }
 
-/// Words with their values.
-pub fn choices<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> Vec<(&'static str, T)> {
-    all.iter().map(|value| (word(*value), *value)).collect()
-}
-
-/// The words for `on_null_value`.
-pub fn null_choices() -> Vec<(&'static str, OnNull)> {
-    let actions = Action::ALL.iter().map(|action| (action.as_str(), OnNull::Act(*action)));
-    actions.chain([(FOLLOW_DELETE, OnNull::FollowDelete), (DELETE, OnNull::Delete)]).collect()
-}
-
 /// Reads a topology's tree.
 pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
     let top = reader.root(tree, &keys::TOP, Shape { what: "a mapping", example: "name: payments" })?;
@@ -165,7 +151,7 @@ pub fn read(tree: &Node, reader: &mut Reader<'_>) -> Option<Spec> {
         kinds: top.get("kinds").and_then(|field| this.kinds(field)),
         kinds_given: top.get("kinds").is_some() || top.misspelt("kinds").is_some(),
         contents: top.get("contents").and_then(|field| this.contents(field)),
-        retention: top.get("retention").and_then(|field| read_retention(field, this.reader)),
+        retention: top.get("retention").and_then(|field| this.retention(field)),
         retention_given: top.get("retention").is_some(),
         refresh: top.get("refresh").and_then(|field| this.reader.choice(field, &refresh)),
         future_max_ms: top.get("future_max").and_then(|field| this.reader.duration_ms(field)),
@@ -254,7 +240,7 @@ impl SpecReader<'_, '_> {
                 .filter(|_| is_spelt_right("on_duplicate")),
             null_value: top
                 .get("on_null_value")
-                .and_then(|field| self.reader.choice(field, &null_choices()))
+                .and_then(|field| self.reader.choice(field, &keys::null_choices()))
                 .filter(|_| is_spelt_right("on_null_value")),
         }
     }
@@ -290,22 +276,4 @@ impl SpecReader<'_, '_> {
             fields.get("existing").and_then(|field| self.reader.choice(field, &existing)),
         )
     }
-
-    /// The topic of `dead_letter` or `audit`.
-    fn topic(&mut self, field: &Field<'_>, mapping: &'static Mapping) -> Option<Placed<Text>> {
-        let fields = self.reader.fields(field, mapping)?;
-        let topic = fields.require("topic", self.reader)?;
-        self.reader.text(topic)
-    }
-}
-
-/// A duration above zero, or `forever`.
-fn read_retention(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Placed<Retention>> {
-    let text = reader.text(field)?;
-    let place = text.place;
-    if text.value.reveal() == "forever" {
-        return Some(Placed { value: Retention::Forever, place });
-    }
-    let ms = reader.duration_of(field, &text)?.value;
-    Some(Placed { value: Retention::For { ms }, place })
 }

@@ -1,5 +1,6 @@
 //! Paths, lists of places, and constants.
 
+use super::reader::{PathSpec, SpecReader};
 use crate::dedup::path::{Number, Problem};
 use crate::dedup::{Path, Places, Scalar, Source};
 use crate::topology::keys;
@@ -12,20 +13,6 @@ pub const SOURCES: &[&str] = &["key", "value", "header", "meta"];
 
 /// The words that can follow `meta`.
 const META: &[&str] = &["topic", "partition", "offset", "timestamp"];
-
-/// Reads a spec: wraps the reader of nodes and collects every path.
-pub struct SpecReader<'r, 'a> {
-    pub reader: &'r mut Reader<'a>,
-    pub paths: Vec<PathSpec>,
-}
-
-/// A path as written, and what it is for.
-#[derive(Clone, Debug)]
-pub struct PathSpec {
-    pub path: Placed<Path>,
-    /// Whether JSON is read there even if the path leads to a whole key or value.
-    pub json: bool,
-}
 
 impl SpecReader<'_, '_> {
     /// A path to a scalar.

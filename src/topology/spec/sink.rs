@@ -6,9 +6,8 @@ use crate::topology::sink::{Dedup, REJECTED};
 use crate::yaml::{Field, Fields, Place, Placed, Text, Value};
 
 use super::http::HttpSpec;
-use super::paths::{PathSpec, SpecReader};
+use super::reader::{PathSpec, SpecReader, choices};
 use super::terms::TermsSpec;
-use super::{choices, read_retention};
 
 /// Stands for an address that is not known, where nothing is connected to.
 const UNKNOWN_URL: &str = "postgresql://unknown";
@@ -260,7 +259,7 @@ impl SpecReader<'_, '_> {
         Some(InboxSpec {
             place: field.key_place,
             name: fields.get("name").and_then(|field| self.reader.text(field)),
-            retention: fields.get("retention").and_then(|field| read_retention(field, self.reader)),
+            retention: fields.get("retention").and_then(|field| self.retention(field)),
         })
     }
 }

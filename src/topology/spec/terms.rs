@@ -7,8 +7,7 @@ use crate::topology::sink::REJECTED;
 use crate::topology::sink::terms::{IN_FLIGHT_MAX, RESULT_BYTES_MAX, Rate};
 use crate::yaml::{Field, Fields, Place, Placed, Text, units};
 
-use super::choices;
-use super::paths::SpecReader;
+use super::reader::{SpecReader, choices};
 
 /// Terms as written; `None` means left out, or already reported.
 #[derive(Debug)]

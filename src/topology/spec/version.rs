@@ -4,8 +4,7 @@ use crate::dedup::{EpochPart, MissingPart, TimeUnit, Version, VersionKind, Versi
 use crate::topology::keys;
 use crate::yaml::{Field, Place, Placed, Value};
 
-use super::choices;
-use super::paths::SpecReader;
+use super::reader::{SpecReader, choices};
 
 /// A part of a version as written.
 #[derive(Debug)]
