@@ -3,12 +3,13 @@
 //! By the specification, source and id together identify an event. The records show whether that holds: Debezium makes its
 //! ids from a position, which all rows of a snapshot or of one statement share.
 
+use super::blocks::{Meaning, by_fields, by_fingerprint, wrapped};
 use super::choose::Chosen;
 use super::compared::{Compared, Contents, Order};
+use super::draft::in_yaml;
 use super::fields::Table;
 use super::keys;
-use super::meaning::{Meaning, by_fields, by_fingerprint, wrapped};
-use super::propose::{Needed, in_yaml};
+use super::needed::Needed;
 use super::refused::Counterexample;
 use super::rows::{StandIn, stand_in};
 use super::sample::{Observed, Sample};

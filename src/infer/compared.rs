@@ -4,9 +4,9 @@
 //! A topology of one's own drops conflicts by default, since its author has chosen identity and version. A proposal has no
 //! such author: it drops conflicts only if the records show that an identity stands for one thing.
 
+use super::draft::{Draft, in_yaml};
 use super::fields::Table;
 use super::names;
-use super::propose::{Draft, in_yaml};
 use super::ties::{Ties, listed};
 use crate::dedup::Source;
 use crate::words::{agreeing, counted};

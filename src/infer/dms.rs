@@ -1,10 +1,10 @@
 //! AWS DMS with details of transactions (`IncludeTransactionDetails`): the time of the commit, and a change's number in
 //! its transaction.
 
+use super::blocks::Meaning;
 use super::compared::{Compared, Contents, Order};
+use super::draft::in_yaml;
 use super::fields::Table;
-use super::meaning::Meaning;
-use super::propose::in_yaml;
 use super::rows::columns;
 use super::sample::Sample;
 use super::shape::Shape;

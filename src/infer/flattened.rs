@@ -1,11 +1,12 @@
 //! Flattened change events of Debezium that carry no position, or come from a connector that is not known.
 
+use super::blocks::{Meaning, by_fields, by_fingerprint, wrapped};
 use super::choose::choose;
 use super::compared::{Compared, Contents, Order};
+use super::draft::in_yaml;
 use super::fields::{Field, Table};
 use super::keys;
-use super::meaning::{Meaning, by_fields, by_fingerprint, wrapped};
-use super::propose::{Needed, in_yaml};
+use super::needed::Needed;
 use super::rows::{StandIn, stand_in};
 use super::sample::Sample;
 use super::shape::Shape;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::propose::Draft;
+use super::draft::Draft;
 use super::sample::Sample;
 use super::shape;
 use crate::capture::looks;

@@ -8,7 +8,8 @@
 //! - `others`, `nulls`: TiCDC's Simple protocol and GoldenGate's rows; null values that say what they delete
 //! - `names`, `cell`, `fields`, `trial`, `choose`: without a preset, which fields identify and version them
 //! - `refused`: fields that would identify the records but for a few, and why they are not proposed
-//! - `meaning`, `propose`: the YAML, with its reasons as comments
+//! - `meaning`, `blocks`: what says how records are identified and ordered, by the shape that they have
+//! - `propose`, `draft`: the YAML, with its reasons as comments; `needed`: what replaying it shows to be needed
 //! - `ties`, `compared`: records with the identity and version of an earlier one, and what the proposal says of them
 //! - `doubts`: doubts that appear when the proposal is replayed
 //! - [`Tally`]: the verdicts of the proposed topology on the sample
@@ -21,17 +22,20 @@ use std::path::Path;
 use crate::dedup::Reason;
 use crate::topology::{self, Diagnostics, Environment, Process, Topology};
 
+mod blocks;
 mod cell;
 mod choose;
 mod cloud;
 mod compared;
 mod dms;
 mod doubts;
+mod draft;
 mod fields;
 mod flattened;
 mod keys;
 mod meaning;
 pub(crate) mod names;
+mod needed;
 mod nulls;
 mod others;
 mod propose;
@@ -46,12 +50,13 @@ mod ties;
 mod trial;
 
 #[cfg(feature = "program")]
-pub(crate) use propose::in_yaml;
+pub(crate) use draft::in_yaml;
 pub use propose::{Proposal, Wanted};
 pub use sample::{Sample, topic_of};
 pub use tally::Tally;
 
-use propose::{Needed, propose};
+use needed::Needed;
+use propose::propose;
 use ties::Ties;
 
 /// Maximum number of corrections after replaying a proposal.

@@ -4,9 +4,9 @@
 //! of DDL, watermarks and bootstraps have none. (Its documentation, "TiCDC Simple Protocol".) **GoldenGate**: the columns
 //! stand beside `table`, `op_type` and `pos`, also for deletes; `current_ts` is when the record was formatted.
 
+use super::blocks::{Meaning, by_fingerprint};
+use super::draft::in_yaml;
 use super::fields::Table;
-use super::meaning::{Meaning, by_fingerprint};
-use super::propose::in_yaml;
 use super::rows;
 use super::sample::Sample;
 use super::shape::Shape;

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::meaning::{Meaning, meaning};
+use super::blocks::Meaning;
+use super::draft::Draft;
+use super::meaning::meaning;
+use super::needed::Needed;
 use super::sample::Sample;
-use super::shape::Shape;
 use super::ties::{Ties, listed};
 use crate::capture::Nearly;
 use crate::words::{agreeing, counted};
 
-/// The column at which comments wrap.
-const WIDTH: usize = 100;
 /// Fewer records are too few to show much.
 const RECORDS_FEW: usize = 20;
 /// Maximum number of topics that are named.
@@ -47,30 +47,6 @@ pub struct Wanted {
     pub output: Option<String>,
 }
 
-/// A topology, or part of one, while it is written.
-#[derive(Default)]
-pub struct Draft {
-    /// Its YAML.
-    pub lines: String,
-    /// The doubts about it, in sentences.
-    pub unsure: Vec<String>,
-}
-
-/// The corrections to a proposal's first form that replaying it has shown to be needed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needed {
-    /// The identity is read from a change event's row, for captures without keys.
-    pub rows_identify: bool,
-    /// Keys are taken as bytes, since they are not JSON.
-    pub raw_keys: bool,
-    /// Flattened events have no position, so their time orders them.
-    pub by_time: bool,
-    /// Null values pass, since they are deletes themselves.
-    pub nulls_pass: bool,
-    /// Nothing expires, since timestamps say nothing.
-    pub forever: bool,
-}
-
 /// Proposes a topology for a sample, by what replaying a proposal has shown of it.
 pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed, ties: &Ties) -> Proposal {
     let meaning = meaning(sample, needed);
@@ -104,29 +80,6 @@ pub fn propose(sample: &Sample, wanted: &Wanted, needed: Needed, ties: &Ties) ->
 }
 
 impl Draft {
-    /// Adds a line of YAML.
-    pub fn line(&mut self, line: &str) {
-        self.lines.push_str(line);
-        self.lines.push('\n');
-    }
-
-    /// Adds a comment, wrapped to a readable width.
-    pub fn comment(&mut self, text: &str) {
-        let mut width = 0;
-        for word in text.split_whitespace() {
-            // names come from the capture: none may end the comment
-            let word: String = word.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-            if width > 0 && width + 1 + word.len() > WIDTH {
-                self.lines.push('\n');
-                width = 0;
-            }
-            self.lines.push_str(if width == 0 { "# " } else { " " });
-            self.lines.push_str(&word);
-            width += word.len() + if width == 0 { 2 } else { 1 };
-        }
-        self.lines.push('\n');
-    }
-
     fn input(&mut self, topics: &[&str], meaning: &Meaning) {
         let named: Vec<String> = topics.iter().take(TOPICS_MAX).map(|topic| quoted(topic)).collect();
         if topics.len() > TOPICS_MAX {
@@ -208,12 +161,6 @@ impl Draft {
         }
     }
 
-    /// Adds a comment: how many values have this form.
-    pub fn shape(&mut self, shape: &Shape, count: usize, sample: &Sample) {
-        let values = counted(sample.json(), "value");
-        self.comment(&format!("{count} of {values} {} {shape}.", agreeing(count, "is", "are")));
-    }
-
     fn doubts(&mut self, sample: &Sample, wanted: &Wanted) {
         if let Some((place, nearly)) = &sample.nearly {
             self.unsure.push(format!("{place} {nearly}, and was taken for a value: {}", Nearly::HELP));
@@ -258,12 +205,6 @@ impl Draft {
             self.unsure.push(format!("{values} {are} not JSON: {letters}"));
         }
     }
-}
-
-/// A path as YAML.
-pub fn in_yaml(path: &str) -> String {
-    let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
-    if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', "''")) }
 }
 
 /// A name as YAML.

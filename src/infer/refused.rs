@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::choose::{self, Chosen};
+use super::draft::{Draft, in_yaml};
 use super::fields::{Field, Table};
 use super::names::{self, EVENT};
-use super::propose::{Draft, in_yaml};
 use super::sample::{Observed, Sample};
 use super::ties::{NAMED_MAX, excepted, listed, path};
 use super::trial::Trial;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 
+use super::draft::in_yaml;
 use super::names;
-use super::propose::in_yaml;
 use super::sample::Sample;
 use super::shape::Shape;
 
