@@ -3,13 +3,14 @@
 
 use serde_json::Value;
 
-use super::conflicts::{NAMED_MAX, quoted};
 use crate::capture::{self, Captured};
 use crate::dedup::{Contents, ContentsPart, Format, Path, Rules, Source, VersionPart};
 use crate::infer::{in_yaml, names};
 use crate::rehearsal::Contrast;
 use crate::words::agreeing;
 
+/// Maximum number of fields that are named.
+pub const NAMED_MAX: usize = 5;
 /// From this score of an identity's name on, a field that differs is taken for an id.
 const ID: u32 = 60;
 
@@ -97,6 +98,11 @@ pub fn differing_id<'p>(rules: &Rules, compared: &'p [Path], later: &Captured) -
         (is_own || is_kind) && !is_change && path.source == Source::Value
     };
     compared.iter().find(is_id)
+}
+
+/// Paths as code, at most [`NAMED_MAX`].
+pub fn quoted(paths: &[Path]) -> String {
+    paths.iter().take(NAMED_MAX).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// What a record's value has at a path.

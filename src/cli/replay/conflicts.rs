@@ -7,12 +7,11 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::advice::{advice, differing_id};
-use super::summary::Seen;
+use super::advice::{NAMED_MAX, advice, differing_id, quoted};
+use super::seen::{Seen, captured};
 use crate::capture::Captured;
 use crate::dedup::{Action, Path, Reason, Rules};
 use crate::infer;
-use crate::record::Record;
 use crate::rehearsal::Contrast;
 use crate::topology::Topology;
 
@@ -20,9 +19,6 @@ use crate::topology::Topology;
 const VALUES_BYTES_MAX: usize = 256 << 20;
 /// Maximum number of identities whose record is kept.
 const VALUES_MAX: usize = 1_000_000;
-/// Maximum number of fields that are named.
-pub const NAMED_MAX: usize = 5;
-
 /// The conflicts seen so far.
 #[derive(Debug)]
 pub struct Conflicts {
@@ -158,26 +154,6 @@ impl Other {
         let named = (!compared.is_empty()).then(|| quoted(compared));
         named.map(|named| if more > 0 { format!("{named} and {more} more") } else { named })
     }
-}
-
-/// Paths as code, at most [`NAMED_MAX`].
-pub fn quoted(paths: &[Path]) -> String {
-    paths.iter().take(NAMED_MAX).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
-}
-
-/// A copy of a record.
-pub(super) fn captured(record: &Record<'_>) -> Captured {
-    let mut captured = Captured {
-        topic: record.topic.to_owned(),
-        partition: record.partition,
-        offset: record.offset,
-        timestamp: record.timestamp,
-        key: record.key.map(<[u8]>::to_vec),
-        value: record.value.map(<[u8]>::to_vec),
-        ..Captured::default()
-    };
-    captured.headers.extend(record.headers);
-    captured
 }
 
 impl fmt::Display for Conflicts {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::watch::Noticed;
 use crate::dedup::Reason;
 use crate::words::{agreeing, counted};
 
@@ -13,6 +12,17 @@ pub const FOLLOW_DELETE: &str = "follow_delete";
 const RECORDS_WITHOUT_DUPLICATE: u64 = 1_000_000;
 /// Shares are only meaningful for at least this many records.
 const RECORDS_MIN: u64 = 20;
+
+/// The findings beyond counts as hints, and which other hints they make superfluous.
+#[derive(Clone, Debug, Default)]
+pub struct Noticed {
+    /// The hints.
+    pub hints: Vec<String>,
+    /// Whether they explain why versions fall and records are stale.
+    pub explains_stale: bool,
+    /// How many records they explain that are late or from the future, by their reasons.
+    pub explained: BTreeMap<Reason, u64>,
+}
 
 /// What was counted.
 #[derive(Clone, Debug, Default)]

@@ -20,13 +20,15 @@ mod conflicts;
 mod explain;
 mod hints;
 mod progress;
+mod seen;
 mod summary;
 mod unfound;
 mod watch;
 
 use explain::explained;
 use progress::ReplayBar;
-use summary::{Seen, Summary};
+use seen::Seen;
+use summary::Summary;
 
 /// How many lines that are taken for values are looked at, whether they are nearly whole records.
 const LINES_LOOKED_AT: i64 = 1000;

@@ -10,12 +10,12 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use super::conflicts::Conflicts;
 use super::hints::{self, Facts};
+use super::seen::Seen;
 use super::unfound::Unfound;
-use super::watch::{self, Watch};
+use super::watch::Watch;
 use crate::capture::looks_like_kcat;
-use crate::dedup::{Action, Decision, OnNull, Reason, Rules, Verdict};
+use crate::dedup::{Action, OnNull, Reason, Rules, Verdict};
 use crate::record::Record;
-use crate::rehearsal::Explanation;
 
 /// Maximum number of identities that are watched for being on several partitions.
 const IDENTITIES_MAX: usize = 10_000_000;
@@ -27,18 +27,6 @@ const EPOCHS_MAX: usize = 1000;
 const LINES_CHECKED: u64 = 100;
 /// Maximum number of partitions, or epochs, that are named.
 const NAMED_MAX: usize = 8;
-
-/// A judged record.
-pub struct Seen<'a> {
-    /// The record.
-    pub record: &'a Record<'a>,
-    /// Its verdict, reason and action.
-    pub decision: &'a Decision,
-    /// What was read of it.
-    pub explanation: &'a Explanation,
-    /// Its version's bytes, which sort as versions do within an epoch.
-    pub version: Option<&'a [u8]>,
-}
 
 /// What was counted so far.
 #[derive(Debug)]
@@ -176,7 +164,7 @@ impl Summary {
             let is_lost = is_lost && decision.action != Action::Forward;
             if is_lost && !self.deleted.contains(&place) {
                 self.facts.undeleted_nulls += 1;
-                self.facts.undeleted_null_first.get_or_insert_with(|| watch::place(seen));
+                self.facts.undeleted_null_first.get_or_insert_with(|| seen.place());
             }
         }
     }
@@ -355,8 +343,9 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dedup::{Identity, Path, Version};
+    use crate::dedup::{Decision, Identity, Path, Version};
     use crate::record::HeaderBuf;
+    use crate::rehearsal::Explanation;
 
     fn summary() -> Summary {
         let path = |text: &str| Path::parse(text).unwrap();

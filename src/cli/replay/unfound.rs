@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-use super::conflicts::captured;
-use super::summary::Seen;
+use super::seen::{Seen, captured};
 use crate::dedup::{ContentsPart, Rules};
 use crate::rehearsal::has_part;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dedup::{Contents, ContentsPart, Decision, Identity, Verdict, Version};
+use crate::record::Record;
 use crate::rehearsal::Explanation;
 
 fn add(conflicts: &mut Conflicts, offset: i64, value: &str, (reason, action): (Reason, Action)) {

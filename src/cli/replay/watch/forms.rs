@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::place;
-use crate::cli::replay::summary::Seen;
+use crate::cli::replay::seen::Seen;
 use crate::dedup::{Path, Reason, Rules, Source, VersionKind};
 use crate::encodings::{Base64, base64};
 use crate::words::{agreeing, counted};
@@ -54,7 +53,7 @@ impl Forms {
         };
         if self.places.iter().filter_map(text).any(|text| base64(text.as_bytes()) == Some(Base64::Padded)) {
             self.base64 += 1;
-            self.first.get_or_insert_with(|| place(seen));
+            self.first.get_or_insert_with(|| seen.place());
         }
     }
 

@@ -2,10 +2,9 @@
 //!
 //! Nothing here judges. Each part remembers little, however long the capture is.
 
-use std::collections::BTreeMap;
-
-use super::summary::Seen;
-use crate::dedup::{Reason, Rules};
+use super::hints::Noticed;
+use super::seen::Seen;
+use crate::dedup::Rules;
 
 mod forms;
 mod restarts;
@@ -15,28 +14,12 @@ use forms::Forms;
 use restarts::Restarts;
 use times::Times;
 
-/// The place of a record, `topic:partition:offset`.
-pub(super) fn place(seen: &Seen<'_>) -> String {
-    format!("{}:{}:{}", seen.record.topic, seen.record.partition, seen.record.offset)
-}
-
 /// Everything that is watched.
 #[derive(Debug)]
 pub struct Watch {
     forms: Forms,
     restarts: Restarts,
     times: Times,
-}
-
-/// The findings as hints, and which other hints they make superfluous.
-#[derive(Clone, Debug, Default)]
-pub struct Noticed {
-    /// The hints.
-    pub hints: Vec<String>,
-    /// Whether they explain why versions fall and records are stale.
-    pub explains_stale: bool,
-    /// How many records they explain that are late or from the future, by their reasons.
-    pub explained: BTreeMap<Reason, u64>,
 }
 
 impl Watch {

@@ -5,8 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::place;
-use crate::cli::replay::summary::Seen;
+use crate::cli::replay::seen::Seen;
 use crate::dedup::Reason;
 use crate::words::{agreeing, counted};
 
@@ -76,7 +75,7 @@ impl Restarts {
         let run = &mut stream.run;
         let is_fall = version < run.last.as_slice();
         if run.records == 0 || (is_fall && (run.falls + 1) * 2 > run.records) {
-            *run = Run { first: place(seen), ..Run::default() };
+            *run = Run { first: seen.place(), ..Run::default() };
         } else if is_fall {
             run.falls += 1;
         }

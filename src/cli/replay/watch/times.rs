@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::place;
 use crate::capture::looks;
 use crate::cli::replay::hints::is_share;
-use crate::cli::replay::summary::Seen;
+use crate::cli::replay::seen::Seen;
 use crate::dedup::{Reason, Rules, VersionKind, parse_timestamp};
 use crate::words::{agreeing, counted};
 
@@ -60,7 +59,7 @@ impl Times {
         let odd = timestamp.and_then(looks::unit_of_timestamp);
         if let Some(unit) = odd {
             self.odd += 1;
-            self.first_odd.get_or_insert_with(|| (unit, place(seen)));
+            self.first_odd.get_or_insert_with(|| (unit, seen.place()));
             let reason = seen.decision.reason;
             if matches!(reason, Reason::Late | Reason::TimestampInFuture) {
                 *self.rejected.entry(reason).or_default() += 1;
@@ -74,7 +73,7 @@ impl Times {
             && other != unit
             && (seconds - before).abs() < NEAR_SECONDS
         {
-            self.changed.get_or_insert_with(|| place(seen));
+            self.changed.get_or_insert_with(|| seen.place());
         }
         match self.units.iter_mut().find(|(known, _)| *known == unit) {
             Some((_, count)) => *count += 1,
@@ -84,7 +83,7 @@ impl Times {
         let believed = timestamp.filter(|_| odd.is_none()).map(|ms| i128::from(ms) / 1_000);
         if believed.is_some_and(|at| seconds > at + BEYOND_SECONDS) {
             self.beyond += 1;
-            self.first_beyond.get_or_insert_with(|| format!("{}, {version}", place(seen)));
+            self.first_beyond.get_or_insert_with(|| format!("{}, {version}", seen.place()));
         }
     }
 
