@@ -6,9 +6,11 @@ use std::sync::Arc;
 use rocksdb::WriteBatch;
 
 use super::batch::StoredRecord;
-use super::broker::{Broker, State, refused};
+use super::broker::Broker;
 use super::buffer::{Buffer, Taken};
+use super::error::refused;
 use super::layout::{self, OffsetMeta, PartitionMeta, TopicMeta};
+use super::state::State;
 use super::topics::{self, Settings, Topic};
 use super::{Embedded, Settled};
 use crate::cluster::{Cluster, CommittedOffset, Error, Inquiry, Message, NewTopic, Seen, SeenRecord, TopicId};

@@ -9,23 +9,22 @@
 //! The write returns [`ErrorKind::Unknown`], and from then on everything is refused until the process
 //! restarts and reads what is really there.
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rocksdb::WriteBatch;
 
 use super::buffer::Buffer;
-use super::disk::{ByName, Disk};
-use super::group::Group;
-use super::layout::{self, FolderMeta, OffsetMeta, PartitionMeta};
+use super::clock::now;
+use super::disk::{ByName, Disk, random_seed};
+use super::layout::{self, OffsetMeta};
+use super::membership::Membership;
+use super::options::Options;
+use super::state::State;
 use super::topics::{Topic, check_group, check_name};
-use super::{Membership, Options};
 use crate::cluster::{CommittedOffset, Error, ErrorKind, OffsetCommit, TopicId};
 use crate::record::TopicPartition;
-use crate::words::counted;
 
 /// Shared by all handles.
 pub(super) struct Broker {
@@ -34,19 +33,6 @@ pub(super) struct Broker {
     writer: Mutex<()>,
     state: Mutex<State>,
     changed: Condvar,
-}
-
-/// The state in memory.
-pub(super) struct State {
-    pub folder: FolderMeta,
-    pub topics: ByName<Topic>,
-    pub groups: HashMap<String, Group>,
-    /// The epoch of each transactional id with a live producer.
-    pub producers: HashMap<String, u64>,
-    /// The last number given to a member or to a producer.
-    last_number: u64,
-    /// Why the cluster is broken, if it is.
-    broken: Option<String>,
 }
 
 /// The right to write, held from the checks until the result is visible.
@@ -62,14 +48,13 @@ pub(super) struct Offsets<'a> {
 
 impl Broker {
     pub fn open(dir: &Path, options: Options) -> Result<Self, Error> {
-        let (disk, folder) = Disk::open(dir, options.seed.unwrap_or_else(super::disk::random_seed))?;
+        let (disk, folder) = Disk::open(dir, options.seed.unwrap_or_else(random_seed))?;
         let mut topics = ByName::new();
         for stored in disk.topics()? {
             let topic = Topic::from_stored(&stored)?;
             topics.insert(stored.name, topic);
         }
-        let state =
-            State { folder, topics, groups: HashMap::new(), producers: HashMap::new(), last_number: 0, broken: None };
+        let state = State::new(folder, topics);
         Ok(Self { disk, options, writer: Mutex::new(()), state: Mutex::new(state), changed: Condvar::new() })
     }
 
@@ -99,7 +84,7 @@ impl Broker {
         state: MutexGuard<'a, State>,
         deadline: Instant,
     ) -> Result<(MutexGuard<'a, State>, bool), Error> {
-        let left = deadline.saturating_duration_since(super::now());
+        let left = deadline.saturating_duration_since(now());
         if left.is_zero() {
             return Ok((state, false));
         }
@@ -184,80 +169,4 @@ impl Offsets<'_> {
             batch.put(key, layout::encode(&value));
         }
     }
-}
-
-impl State {
-    /// A number that no member or producer of this process has had.
-    pub fn next_number(&mut self) -> u64 {
-        self.last_number += 1;
-        self.last_number
-    }
-
-    /// The topic, or an error that names it.
-    pub fn topic(&self, name: &str) -> Result<&Topic, Error> {
-        self.topics.get(name).ok_or_else(|| refused(format!("topic {name} does not exist: create it first")))
-    }
-
-    /// The topic, if it has this partition.
-    pub fn topic_of(&self, partition: &TopicPartition) -> Result<&Topic, Error> {
-        let topic = self.topic(&partition.topic)?;
-        if topic.partition(partition.partition).is_none() {
-            let (name, count) = (&partition.topic, topic.partition_count());
-            return Err(refused(format!(
-                "topic {name} has {}, there is no partition {}",
-                counted(count, "partition"),
-                partition.partition
-            )));
-        }
-        Ok(topic)
-    }
-
-    /// A partition's metadata, as long as the topic still has this id.
-    pub fn meta(&self, partition: &TopicPartition, id: TopicId) -> Result<PartitionMeta, Error> {
-        match self.topics.get(&partition.topic) {
-            Some(topic) if topic.id == id => match topic.partition(partition.partition) {
-                Some(known) => Ok(known.meta),
-                None => Err(refused(format!("{partition} does not exist"))),
-            },
-            Some(_) => Err(refused(format!("topic {} was deleted and created again", partition.topic))),
-            None => Err(refused(format!("topic {} was deleted", partition.topic))),
-        }
-    }
-
-    /// Makes written records visible.
-    pub fn publish(&mut self, partition: &TopicPartition, id: TopicId, meta: &PartitionMeta) {
-        if let Some(topic) = self.topics.get_mut(&partition.topic)
-            && topic.id == id
-            && let Some(known) = topic.partition_mut(partition.partition)
-        {
-            known.meta = *meta;
-        }
-    }
-
-    /// Registers a reader, because of the tombstones that it has not seen yet.
-    pub fn watch(&mut self, partition: &TopicPartition, position: &Arc<AtomicI64>) {
-        if let Some(known) = self.topics.get_mut(&partition.topic).and_then(|t| t.partition_mut(partition.partition)) {
-            known.readers.retain(|reader| reader.strong_count() > 0);
-            known.readers.push(Arc::downgrade(position));
-        }
-    }
-
-    /// Rejects a commit that its group would reject.
-    pub fn check_membership(&self, membership: &Membership) -> Result<(), Error> {
-        let group = self.groups.get(&membership.group);
-        let unknown = || Err("the group has no members (unknown member)".to_owned());
-        group
-            .map_or_else(unknown, |group| group.check_commit(membership.member, membership.generation))
-            .map_err(|why| Error::new(ErrorKind::Abort, format!("group {}: {why}", membership.group)))
-    }
-}
-
-/// The lowest position of the live readers, `i64::MAX` if there are none.
-pub(super) fn lowest_position(readers: &[Weak<AtomicI64>]) -> i64 {
-    readers.iter().filter_map(Weak::upgrade).map(|at| at.load(Ordering::Acquire)).min().unwrap_or(i64::MAX)
-}
-
-/// An error that a person has to deal with.
-pub(super) fn refused(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Refused, message)
 }

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::broker::{State, refused};
+use super::error::refused;
 use super::layout;
+use super::state::State;
 use super::topics::Settings;
 use crate::cluster::{Error, Message, TopicId};
 use crate::record::TopicPartition;

@@ -17,9 +17,10 @@ use std::collections::HashSet;
 
 use rocksdb::WriteBatch;
 
-use super::broker::{Broker, State, lowest_position};
+use super::broker::Broker;
 use super::buffer::Buffer;
 use super::layout::{self, PartitionMeta};
+use super::state::{State, lowest_position};
 use crate::cluster::{Error, TopicId};
 use crate::record::TopicPartition;
 

@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::broker::{Broker, State, refused};
+use super::broker::Broker;
+use super::clock::now;
 use super::disk::Scan;
+use super::error::refused;
 use super::group::Served;
+use super::membership::Membership;
 use super::reader::Cursor;
+use super::state::State;
 use super::topics::check_group;
-use super::{Membership, now};
 use crate::cluster::{self, Error, ErrorKind, GroupEvent, RecordBatch, Waker};
 use crate::record::TopicPartition;
 

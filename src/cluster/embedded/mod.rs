@@ -32,7 +32,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::{Cluster, CommittedOffset, Error, Inquiry, Message, NewTopic, Rights, Settled, TopicDescription};
 use crate::record::TopicPartition;
@@ -42,53 +42,27 @@ mod admin;
 mod batch;
 mod broker;
 mod buffer;
+mod clock;
 mod compact;
 mod disk;
+mod error;
 mod group;
 mod layout;
 mod member;
+mod membership;
+mod options;
 mod producer;
 mod reader;
+mod state;
 mod topics;
 
 pub use batch::{Batch, StoredRecord};
+pub use clock::NowMs;
 pub use member::Member;
+pub use membership::Membership;
+pub use options::Options;
 pub use producer::Producer;
 pub use reader::Reader;
-
-/// Returns the current time, in milliseconds since the epoch.
-pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
-
-/// How to open an embedded cluster.
-#[derive(Clone)]
-pub struct Options {
-    /// The partition count of topics created by [`Embedded::append`].
-    pub partition_count: i32,
-    /// The seed for a new folder's topic ids; random if `None`. An existing folder keeps its own.
-    pub seed: Option<u64>,
-    /// The clock: for records without a timestamp, and for how long tombstones are kept.
-    pub now_ms: NowMs,
-    /// A log with fewer records is not compacted automatically.
-    pub compact_records_min: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { partition_count: 1, seed: None, now_ms: Arc::new(wall_ms), compact_records_min: 20_000 }
-    }
-}
-
-/// The starting point for the deadlines of calls.
-#[expect(clippy::disallowed_methods, reason = "how long a call may wait is a matter of the machine's clock")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the default of the clock that is handed in")]
-fn wall_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
 
 /// Topics in one folder. Clones share it; the folder is released with the last of them and all members,
 /// producers and readers.
@@ -115,14 +89,6 @@ impl fmt::Debug for Embedded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Embedded").finish_non_exhaustive()
     }
-}
-
-/// Proves membership to a [`Producer`], as of one generation of the group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Membership {
-    group: String,
-    member: u64,
-    generation: i32,
 }
 
 /// A result that was available at once: nobody else can have a transaction open in this folder, and a commit

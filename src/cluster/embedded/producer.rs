@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
-use super::Membership;
-use super::broker::{Broker, Offsets, State, refused};
+use super::broker::{Broker, Offsets};
 use super::buffer::{Buffer, Taken};
+use super::error::refused;
+use super::membership::Membership;
+use super::state::State;
 use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 
 /// See [`cluster::Producer`]. Offsets are assigned at the commit, so [`cluster::Producer::take_delivered`]

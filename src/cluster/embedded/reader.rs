@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::broker::{Broker, State, refused};
+use super::broker::Broker;
+use super::clock::now;
 use super::disk::Scan;
+use super::error::refused;
 use super::layout;
+use super::state::State;
 use crate::cluster::{self, Error, RecordBatch, TopicId};
 use crate::record::TopicPartition;
 
@@ -94,7 +97,7 @@ impl cluster::Reader for Reader {
 
     fn read(&mut self, batch: &mut Batch, records_max: usize, wait: Duration) -> Result<(), Error> {
         batch.clear();
-        let deadline = super::now() + wait;
+        let deadline = now() + wait;
         let mut state = self.broker.state()?;
         loop {
             if self.cursor.refresh(&state)? && records_max > 0 {

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicI64;
 
 use sha2::{Digest, Sha256};
 
-use super::broker::refused;
 use super::disk::StoredTopic;
+use super::error::refused;
 use super::layout::{FolderMeta, PartitionMeta, TopicMeta};
 use crate::cluster::{Error, Rights, TopicDescription, TopicId};
 

@@ -1,0 +1,8 @@
+//! The errors of an embedded cluster that a person has to deal with.
+
+use crate::cluster::{Error, ErrorKind};
+
+/// An error that a person has to deal with.
+pub(super) fn refused(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Refused, message)
+}
