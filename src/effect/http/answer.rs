@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::connect::said_by_two;
-use super::{HASHED_MAX, Shared};
+use super::settings::{HASHED_MAX, Shared};
 use crate::effect::call::{RetryAfter, Status, is_replay_marker, names_key};
 use crate::effect::provider::Body;
 use crate::words::said;

@@ -11,11 +11,11 @@ use hyper::http::response::Parts;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::Shared;
 use super::answer::{Stream, read};
 use super::connect::said_by_two;
 use super::message::Message;
 use super::pool::{Lease, Pool, Sender};
+use super::settings::Shared;
 use crate::effect::call::Answer;
 use crate::effect::job::Job;
 use crate::effect::provider::{self, Asks, Body};

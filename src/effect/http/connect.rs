@@ -17,8 +17,9 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::message::Origin;
+use super::secured;
+use super::settings::Shared;
 use super::socket::{Socket, Unfinished};
-use super::{Shared, secured};
 use crate::words::said;
 
 /// The longest head of an answer.

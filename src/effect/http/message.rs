@@ -13,7 +13,7 @@ use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::{Method, Request, Uri};
 use percent_encoding::percent_decode_str;
 
-use super::{Shared, is_own_header};
+use super::settings::{Shared, is_own_header};
 use crate::effect::provider::Rendered;
 
 /// Without a version: each attempt has the same bytes, whichever release makes it.

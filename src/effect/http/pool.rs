@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Shared;
 use super::connect::{Made, One, Two, connect};
 use super::message::Origin;
+use super::settings::Shared;
 use crate::effect::thread::Tasks;
 
 /// How long a connection is kept that nobody uses. Servers close theirs after 5 s and more; a request that crosses with

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::Shared;
+use super::settings::Shared;
 use crate::tls::{ONE, TWO};
 use crate::words::said;
 

@@ -1,0 +1,119 @@
+//! How a topology's calls travel: its settings, checked, as all lanes share them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hyper::Method;
+use hyper::header::HeaderName;
+use hyper_util::client::proxy::matcher::Matcher;
+use rustls::ClientConfig;
+
+use super::clock::WallClock;
+use crate::effect::call::KeyWindow;
+use crate::tls::{self, ONE, Renewed, TWO};
+
+/// Up to this many bytes of a body that is not kept are hashed. Beyond them the connection is dropped.
+pub const HASHED_MAX: usize = 8 << 20;
+/// How long a name, TCP, a proxy and TLS may take together, if an attempt may take that long.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// How a topology's calls travel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The method of all of them.
+    pub method: String,
+    /// The header that the key is sent in; `None` if the provider honours none.
+    pub key_header: Option<String>,
+    /// For how long the provider honours a key, which is looked at as a request is written; `None` if it honours none.
+    pub window: Option<KeyWindow>,
+    /// How long an attempt may take, from its first byte to the last one of its answer. Connecting comes before that,
+    /// and may take as long, but 5 s at most.
+    pub timeout: Duration,
+    /// How many requests of a lane are on the wire at once, at most.
+    pub in_flight: usize,
+    /// How many requests of a lane are written in a second, at most; a tenth of that at once.
+    pub rate: Option<f64>,
+    /// Up to how many bytes an answer's body is kept; `None` if nobody wants it.
+    pub result_max: Option<usize>,
+    /// A file of certificates of authorities, in place of the system's.
+    pub authorities: Option<PathBuf>,
+}
+
+/// What all lanes share.
+pub(super) struct Shared {
+    pub method: Method,
+    pub key_header: Option<HeaderName>,
+    pub window: Option<KeyWindow>,
+    pub timeout: Duration,
+    pub in_flight: usize,
+    pub rate: Option<f64>,
+    pub result_max: Option<usize>,
+    pub proxies: Matcher,
+    pub tls: Renewed<ClientConfig>,
+    pub clock: WallClock,
+}
+
+impl Shared {
+    /// What lanes share by these settings.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn new(settings: Settings, clock: WallClock) -> Result<Self, String> {
+        let Settings { method, key_header, window, timeout, in_flight, rate, result_max, authorities } = settings;
+        let method = read_method(&method)?;
+        let key_header = key_header.as_deref().map(read_key_header).transpose()?;
+        let wrong = match () {
+            () if in_flight == 0 => "in_flight is 0: at least one request has to go",
+            () if timeout.is_zero() => "the timeout is 0: no answer can come in no time",
+            () if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) => "the rate is not a number above 0",
+            () => "",
+        };
+        if !wrong.is_empty() {
+            return Err(wrong.to_owned());
+        }
+        let (proxies, tls) = (Matcher::from_env(), tls::client(authorities.as_deref(), &[TWO, ONE]));
+        Ok(Self { method, key_header, window, timeout, in_flight, rate, result_max, proxies, tls, clock })
+    }
+
+    /// How long connecting may take.
+    pub fn connect_wait(&self) -> Duration {
+        CONNECT_WAIT.min(self.timeout)
+    }
+}
+
+/// Whether a header is the driver's own: what says where a message goes and where it ends. A request that brings one is
+/// not sent.
+pub fn is_own_header(name: &str) -> bool {
+    const OWN: [&str; 12] = [
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "http2-settings",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
+fn read_method(method: &str) -> Result<Method, String> {
+    match Method::from_bytes(method.as_bytes()) {
+        Ok(Method::CONNECT) => Err("the method CONNECT is for proxies".to_owned()),
+        Ok(method) => Ok(method),
+        Err(_) => Err(format!("{method:?} is no method: write one like POST")),
+    }
+}
+
+fn read_key_header(name: &str) -> Result<HeaderName, String> {
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} cannot be a header's name"))?;
+    if is_own_header(name) {
+        Err(format!("the key cannot be sent as {name}, which HTTP itself needs"))
+    } else {
+        Ok(header)
+    }
+}
