@@ -8,8 +8,8 @@ use std::mem::take;
 use ahash::HashSet;
 use tokio_postgres::Client;
 
+use super::batch::Batch;
 use super::statement::Prepared;
-use super::transaction::Batch;
 use super::upsert::many::{Fit, Way};
 use crate::effect::Call;
 

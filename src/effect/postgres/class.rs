@@ -6,12 +6,14 @@ use std::io;
 use tokio_postgres::Error as Failure;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use super::upsert;
 use crate::effect::{Error, ErrorKind};
 
 /// What is said where the server's sessions are not the driver's own.
 pub(super) const POOLER: &str = "a connection pooler is in between, which hands out the server's sessions or does not \
                                  keep their settings, but a lane needs one of its own: name the server itself in the url";
+
+/// What a text begins with that is cast to a number in order to fail: what it says is ours.
+pub(super) const OWN: &str = "ratchet: ";
 
 /// What may be a record's fault, or that of the statement: types of extensions say it of a text that they cannot read
 /// (PostGIS, ltree), a subquery or a MERGE that finds two rows, JSON that is nested too deeply.
@@ -145,8 +147,8 @@ fn parameter(error: &DbError) -> Option<&str> {
 
 /// What a statement of ours says by a cast that fails.
 fn own_words(message: &str) -> Option<&str> {
-    let (_, quoted) = message.split_once(": \"").filter(|(_, quoted)| quoted.starts_with(upsert::OWN))?;
-    quoted[upsert::OWN.len()..].strip_suffix('"')
+    let (_, quoted) = message.split_once(": \"").filter(|(_, quoted)| quoted.starts_with(OWN))?;
+    quoted[OWN.len()..].strip_suffix('"')
 }
 
 /// What PostgreSQL says, on one line.

@@ -9,14 +9,13 @@ use std::collections::HashMap;
 use tokio_postgres::{Client, Statement};
 
 use super::class::Trouble;
-use super::connection::Connection;
 use super::pipeline::{Answered, Value};
-use super::positions::BEGIN;
-use super::{Inbox, Settings, quoted};
+use super::quoting::quoted;
+use super::settings::{Inbox, Settings};
 use crate::effect::Effect;
 
 /// How many rows are removed at once.
-const TIDY_ROWS_MAX: u64 = 1_000;
+pub(super) const TIDY_ROWS_MAX: u64 = 1_000;
 
 /// The prepared statements.
 pub(super) struct InboxSql {
@@ -24,10 +23,10 @@ pub(super) struct InboxSql {
     newer: Statement,
     /// Inserts only: for records without versions.
     first: Statement,
-    tidy: Statement,
-    name: String,
+    pub tidy: Statement,
+    pub name: String,
     topology: String,
-    retention_ms: Option<i64>,
+    pub retention_ms: Option<i64>,
 }
 
 impl InboxSql {
@@ -126,18 +125,6 @@ pub(super) fn rounds<'a>(records: impl Iterator<Item = Effect<'a>>) -> Vec<Round
         round.versions.push(record.version());
     }
     rounds
-}
-
-/// Removes a slice of what is older than the inbox's retention. Says whether more may be left.
-pub(super) async fn tidy(connection: &Connection) -> Result<bool, Trouble> {
-    let Some(inbox) = &connection.inbox else { return Ok(false) };
-    let Some(retention_ms) = inbox.retention_ms else { return Ok(false) };
-    let begun = connection.one(|pipeline| pipeline.simple((), BEGIN)).await?;
-    connection.check_process(&begun)?;
-    let values = [Value::Text(&inbox.name), Value::Written(retention_ms.to_string())];
-    let removed = connection.one(|pipeline| pipeline.execute((), &inbox.tidy, values)).await?;
-    connection.one(|pipeline| pipeline.simple((), "commit")).await?;
-    Ok(removed.count == TIDY_ROWS_MAX)
 }
 
 #[cfg(test)]

@@ -4,10 +4,13 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::class::{Class, Trouble};
-use super::connection::Greeting;
+use super::pipeline::answered;
 use super::prepare::{self, Grants, State};
+use super::quoting::{constant, quoted};
+use super::server::{self, Greeting};
 use super::session::runtime;
-use super::{Postgres, Settings, Statement, connection, constant, positions, quoted, statement, upsert};
+use super::settings::{Settings, Statement};
+use super::{Postgres, positions, statement, upsert};
 use crate::effect::{Error, Row, RowKey};
 
 /// A right is missing.
@@ -67,14 +70,14 @@ pub fn inspect_with(settings: &Settings, constants: &[Vec<Option<String>>]) -> V
     runtime.block_on(async {
         let mut findings = Vec::new();
         let looked = async {
-            let (client, _task, _) = match connection::connect(&shared.server, &shared.settings.topology).await {
+            let (client, _task, _) = match server::connect(&shared.server, &shared.settings.topology).await {
                 Ok(connected) => connected,
                 Err(trouble) => {
                     findings.push(unreached(trouble));
                     return Ok(());
                 }
             };
-            connection::answered(look_over(&client, &shared.settings, constants, &mut findings)).await
+            answered(look_over(&client, &shared.settings, constants, &mut findings)).await
         };
         if let Err(trouble) = looked.await {
             findings.push(Finding::error(trouble.message));
@@ -91,9 +94,9 @@ pub fn inspect_with(settings: &Settings, constants: &[Vec<Option<String>>]) -> V
 pub fn rows(settings: &Settings) -> Result<Vec<(RowKey, Row)>, Error> {
     let shared = Postgres::new(settings.clone())?.shared;
     let work = async {
-        let (client, _task, _) = connection::connect(&shared.server, &shared.settings.topology).await?;
-        connection::answered(async {
-            let Greeting { role, .. } = connection::greet(&client).await?;
+        let (client, _task, _) = server::connect(&shared.server, &shared.settings.topology).await?;
+        answered(async {
+            let Greeting { role, .. } = server::greet(&client).await?;
             let grants = Grants::of(settings, &role);
             match prepare::state(&client, &grants).await? {
                 State::Ready => positions::all(&client, &settings.schema, &settings.topology).await,
@@ -131,7 +134,7 @@ async fn look_over(
     constants: &[Vec<Option<String>>],
     findings: &mut Vec<Finding>,
 ) -> Result<(), Trouble> {
-    let Greeting { role, .. } = connection::greet(client).await?;
+    let Greeting { role, .. } = server::greet(client).await?;
     let grants = Grants::of(settings, &role);
     let row = client.query_one("select current_setting('synchronous_commit'), pg_is_in_recovery()", &[]).await?;
     if row.try_get::<_, &str>(0)? == "off" {

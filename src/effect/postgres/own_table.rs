@@ -3,7 +3,7 @@
 use tokio_postgres::Client;
 
 use super::class::Trouble;
-use super::{constant, quoted};
+use super::quoting::{constant, quoted};
 
 /// Creates the table `name` where it is missing. `ddl` does that in the schema, and may be run again; `rights` are what
 /// the role `ROLE` needs then, if somebody else runs it.

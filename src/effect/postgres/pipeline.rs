@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 use super::class::Trouble;
 
 /// How long the server may work at one request once those before it are answered. Locks are not waited for that long.
-pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(30);
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// A parameter.
 pub(super) enum Value<'a> {
@@ -211,8 +211,13 @@ impl<'a, T> Pipeline<'a, T> {
     }
 }
 
+/// Waits for what several requests in a row bring, as for one.
+pub(super) async fn answered<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    tokio::time::timeout(ANSWER_WAIT, work).await.unwrap_or_else(|_| Err(silent()))
+}
+
 /// What a request is that the server has not answered.
-pub(super) fn silent() -> Trouble {
+fn silent() -> Trouble {
     Trouble::lost(format!("the server has not answered for {} s", ANSWER_WAIT.as_secs()))
 }
 

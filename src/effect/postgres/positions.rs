@@ -1,23 +1,14 @@
-//! Tasks' rows: claiming, reading and updating them.
+//! Tasks' rows: the SQL that claims, reads and updates them.
 
 use std::sync::Arc;
 
 use tokio_postgres::{Client, Row as Found, Statement};
 
 use super::class::Trouble;
-use super::connection::Connection;
 use super::pipeline::Value;
-use super::quoted;
-use crate::effect::{Claimed, Mark, Row, RowKey, Step};
+use super::quoting::quoted;
+use crate::effect::{Mark, Row, RowKey, Step};
 use crate::format::Token;
-
-/// Begins a transaction; the first answer is the server's process.
-pub(super) const BEGIN: &str = "begin isolation level read committed; select pg_backend_pid()";
-/// The same for a claim, which does not wait for another's transaction for long.
-const BEGIN_CLAIM: &str =
-    "begin isolation level read committed; select pg_backend_pid(); set local lock_timeout = '250ms'";
-/// How often a claim begins again where a row appears or goes at the same moment.
-const CLAIM_ATTEMPTS_MAX: u32 = 5;
 
 /// What is said of a row that is not as this release writes rows.
 const UNREADABLE: &str = "a row of ratchet's table position holds a token or an id that cannot be read: somebody else has \
@@ -25,9 +16,9 @@ const UNREADABLE: &str = "a row of ratchet's table position holds a token or an 
 
 /// The prepared statements.
 pub(super) struct RowSql {
-    raise: Statement,
-    insert: Statement,
-    look: Statement,
+    pub raise: Statement,
+    pub insert: Statement,
+    pub look: Statement,
     update: Statement,
     redo: Statement,
 }
@@ -82,11 +73,11 @@ impl RowSql {
     }
 }
 
-fn hex(id: [u8; 16]) -> String {
+pub(super) fn hex(id: [u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(id))
 }
 
-fn key_values(key: &RowKey) -> [Value<'_>; 4] {
+pub(super) fn key_values(key: &RowKey) -> [Value<'_>; 4] {
     [
         Value::Text(&key.topology),
         Value::Text(&key.topic),
@@ -95,33 +86,7 @@ fn key_values(key: &RowKey) -> [Value<'_>; 4] {
     ]
 }
 
-/// Raises the epoch of a task's row, or inserts the row.
-pub(super) async fn claim(connection: &Connection, key: &RowKey, may_insert: bool) -> Result<Option<Claimed>, Trouble> {
-    let begun = connection.one(|pipeline| pipeline.simple((), BEGIN_CLAIM)).await?;
-    connection.check_process(&begun)?;
-    let mut claimed = None;
-    for _ in 0..CLAIM_ATTEMPTS_MAX {
-        let rows = &connection.rows;
-        let raised = connection.one(|pipeline| pipeline.query((), &rows.raise, key_values(key))).await?;
-        claimed = found(&raised.rows)?;
-        if claimed.is_some() || !may_insert {
-            break;
-        }
-        let inserted = connection.one(|pipeline| pipeline.query((), &rows.insert, key_values(key))).await?;
-        claimed = found(&inserted.rows)?;
-        if claimed.is_some() {
-            break;
-        }
-    }
-    connection.one(|pipeline| pipeline.simple((), "commit")).await?;
-    match claimed {
-        None if may_insert => Err(Trouble::passing(format!("the row of {key} comes and goes"))),
-        None => Ok(None),
-        Some(row) => Ok(Some(Claimed { former_epoch: row.mark.epoch - 1, row })),
-    }
-}
-
-fn found(rows: &[Found]) -> Result<Option<Row>, Trouble> {
+pub(super) fn found(rows: &[Found]) -> Result<Option<Row>, Trouble> {
     rows.first().map(read).transpose()
 }
 
@@ -135,7 +100,7 @@ fn read(found: &Found) -> Result<Row, Trouble> {
     })
 }
 
-fn token(text: Option<&str>) -> Result<Option<Token>, Trouble> {
+pub(super) fn token(text: Option<&str>) -> Result<Option<Token>, Trouble> {
     text.map(|text| text.parse().map_err(|()| Trouble::lasting(UNREADABLE))).transpose()
 }
 
@@ -157,26 +122,4 @@ pub(super) async fn all(client: &Client, schema: &str, topology: &str) -> Result
             Ok((key, read(row)?))
         })
         .collect()
-}
-
-/// Reads rows.
-pub(super) async fn look(connection: &Connection, keys: &[RowKey]) -> Result<Vec<Option<Mark>>, Trouble> {
-    let text = |part: fn(&RowKey) -> String| keys.iter().map(part).collect::<Vec<_>>();
-    let (topologies, topics) = (text(|key| key.topology.to_string()), text(|key| key.topic.to_string()));
-    let ids = text(|key| hex(key.topic_id));
-    let partitions: Vec<i32> = keys.iter().map(|key| key.partition).collect();
-    let values =
-        [Value::TextList(&topologies), Value::TextList(&topics), Value::TextList(&ids), Value::Numbers(&partitions)];
-    // Not by `Connection::one`, whose requests outlive what is borrowed here.
-    let mut pipeline = connection.pipeline();
-    pipeline.query((), &connection.rows.look, values);
-    let Some(((), answered)) = pipeline.next().await else { return Ok(Vec::new()) };
-    let mut marks = vec![None; keys.len()];
-    for found in answered.map_err(|trouble| connection.explained(trouble))?.rows {
-        let number: i32 = found.try_get(0)?;
-        let mark = Mark { epoch: found.try_get(1)?, token: token(found.try_get(2)?)? };
-        let place = usize::try_from(number - 1).ok().and_then(|number| marks.get_mut(number));
-        *place.ok_or_else(|| Trouble::lasting("the server numbers rows in its own way"))? = Some(mark);
-    }
-    Ok(marks)
 }

@@ -4,7 +4,8 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::class::Trouble;
-use super::{Settings, constant, quoted};
+use super::quoting::{constant, quoted};
+use super::settings::Settings;
 
 /// The format of the tables that this release writes and reads.
 const FORMAT: i32 = 1;

@@ -10,9 +10,10 @@
 
 use std::collections::HashSet;
 
+use super::batch::Batch;
 use super::class::Class;
 use super::connection::Connection;
-use super::transaction::{Batch, Run, What};
+use super::run::{Run, What};
 use crate::effect::{Error, ErrorKind, Failed, Rejected};
 
 /// How many records stand between two savepoints: as many are carried out again for each one that is refused. Fewer

@@ -38,8 +38,10 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
 use super::class::{Class, Trouble};
-use super::connection::{FAREWELL_WAIT, Server, answered, connect, greet};
-use super::{own_table, quoted};
+use super::own_table;
+use super::pipeline::answered;
+use super::quoting::quoted;
+use super::server::{FAREWELL_WAIT, Server, connect, greet};
 use crate::effect::lazy::{Asked, Lazy};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Kept, OnInDoubt, Reply, Store, Wanted};
 

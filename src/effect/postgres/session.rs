@@ -5,8 +5,11 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 
 use super::class::Trouble;
-use super::connection::Connection;
-use super::{Shared, inbox, positions, transaction};
+use super::connection::{BEGIN, Connection};
+use super::inbox::TIDY_ROWS_MAX;
+use super::pipeline::Value;
+use super::settings::Shared;
+use super::{claim, transaction};
 use crate::effect::{Claimed, Complete, Error, Failed, Mark, RowKey, Session, Step};
 
 /// A lane's session.
@@ -60,7 +63,7 @@ impl Lane {
         self.ask(async |connection| {
             // At the same interval: columns that were added, or types that were widened, are noticed by it.
             connection.forget_statements();
-            positions::look(connection, keys).await
+            claim::look(connection, keys).await
         })
     }
 }
@@ -72,9 +75,21 @@ pub(super) fn runtime() -> Result<Runtime, Trouble> {
         .map_err(|error| Trouble::passing(format!("no runtime for a connection: {error}")))
 }
 
+/// Removes a slice of what is older than the inbox's retention. Says whether more may be left.
+async fn tidy(connection: &Connection) -> Result<bool, Trouble> {
+    let Some(inbox) = &connection.inbox else { return Ok(false) };
+    let Some(retention_ms) = inbox.retention_ms else { return Ok(false) };
+    let begun = connection.one(|pipeline| pipeline.simple((), BEGIN)).await?;
+    connection.check_process(&begun)?;
+    let values = [Value::Text(&inbox.name), Value::Written(retention_ms.to_string())];
+    let removed = connection.one(|pipeline| pipeline.execute((), &inbox.tidy, values)).await?;
+    connection.one(|pipeline| pipeline.simple((), "commit")).await?;
+    Ok(removed.count == TIDY_ROWS_MAX)
+}
+
 impl Session for Lane {
     fn claim(&mut self, key: &RowKey, may_insert: bool) -> Result<Option<Claimed>, Error> {
-        self.ask(async |connection| positions::claim(connection, key, may_insert).await)
+        self.ask(async |connection| claim::claim(connection, key, may_insert).await)
     }
 
     fn look(&mut self, keys: &[RowKey]) -> Result<Vec<Option<Mark>>, Error> {
@@ -96,7 +111,7 @@ impl Session for Lane {
         if self.shared.settings.inbox.is_none() {
             return Ok(false);
         }
-        self.ask(async |connection| inbox::tidy(connection).await)
+        self.ask(async |connection| tidy(connection).await)
     }
 }
 

@@ -3,9 +3,10 @@
 use tokio_postgres::{Client, Statement as Sql};
 
 use super::class::{Class, Trouble};
+use super::settings::Statement;
+use super::upsert;
 use super::upsert::many::{Change, Many};
 use super::verb::check_verb;
-use super::{Statement, upsert};
 use crate::words::counted;
 
 /// A statement that is ready to be carried out.

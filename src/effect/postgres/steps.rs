@@ -26,8 +26,11 @@ pub use tokio_postgres;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::class::Trouble;
-use super::connection::{Server, answered, connect, greet};
-use super::{Error, ErrorKind, own_table, quoted};
+use super::own_table;
+use super::pipeline::answered;
+use super::quoting::quoted;
+use super::server::{Server, connect, greet};
+use crate::effect::{Error, ErrorKind};
 
 /// How many connections a lane has at most.
 const CONNECTIONS: usize = 8;

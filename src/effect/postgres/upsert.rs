@@ -16,8 +16,8 @@ use std::fmt::Write as _;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::class::Trouble;
-use super::{constant, quoted};
+use super::class::{OWN, Trouble};
+use super::quoting::{constant, quoted};
 
 pub(super) mod many;
 
@@ -35,8 +35,6 @@ const NUMBERS_BEGIN: [&str; 2] = ["95,95,100,101", "95, 95, 100, 101"];
 const UNAVAILABLE_HSTORE: &str = r#"{"__debezium_unavailable_value":"__debezium_unavailable_value"}"#;
 /// The same where the column is an array of uuids: the uuid of version 3 that is made of it.
 const UNAVAILABLE_UUID: &str = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
-/// What a text begins with that is cast to a number in order to fail: what it says is ours.
-pub(super) const OWN: &str = "ratchet: ";
 /// What base64 looks like, as a regular expression: [`base64`](crate::encodings::base64).
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$";
 /// A text that looks like base64, but is an infinite floating-point number in JSON.

@@ -3,7 +3,8 @@
 
 use tokio_postgres::types::ToSql;
 
-use super::{LOCKED_LOOKS_MAX, LOCKED_PAUSE, Open, Requests, quoted, said, said_something_else};
+use super::super::quoting::quoted;
+use super::{LOCKED_LOOKS_MAX, LOCKED_PAUSE, Open, Requests, said, said_something_else};
 use crate::effect::postgres::class::Trouble;
 use crate::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
 use crate::request::{Id, Reply, Token};

@@ -25,9 +25,8 @@ use ahash::RandomState;
 use tokio_postgres::{Client, Statement as Sql};
 
 use super::super::class::Trouble;
-use super::super::connection::answered;
-use super::super::pipeline::Value;
-use super::super::quoted;
+use super::super::pipeline::{Value, answered};
+use super::super::quoting::quoted;
 use super::{Column, Kind, Table, equal, list, record, value};
 
 mod fields;
@@ -46,13 +45,13 @@ const HARMLESS: [&str; 4] = ["now()", "clock_timestamp()", "gen_random_uuid()", 
 
 /// What is done with the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::effect::postgres) enum Change {
+pub(in super::super) enum Change {
     Upsert,
     Delete,
 }
 
 /// What carries out many rows at once.
-pub(in crate::effect::postgres) struct Many {
+pub(in super::super) struct Many {
     table: Table,
     change: Change,
     /// The numbers of the key's columns.
@@ -76,7 +75,7 @@ struct Variant {
 }
 
 /// How rows that have the same columns are carried out together.
-pub(in crate::effect::postgres) struct Way {
+pub(in super::super) struct Way {
     pub sql: Sql,
     /// The columns whose texts are the parameters, by their names: a list for each. None of them where the only
     /// parameter is a list of the rows.
@@ -94,7 +93,7 @@ impl Way {
 }
 
 /// What a row can be carried out with.
-pub(in crate::effect::postgres) struct Fit<'a> {
+pub(in super::super) struct Fit<'a> {
     pub way: &'a Way,
     /// Different for different keys; rarely the same for different ones, too.
     pub key: u64,

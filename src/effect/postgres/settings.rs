@@ -1,0 +1,150 @@
+//! The settings of a sink that is a PostgreSQL database, as they are given and as all sessions share them.
+
+use std::fmt;
+
+use super::server::Server;
+
+/// What a sink of this kind is made of.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where the database is: `postgres://…` or `key=value …`. A secret.
+    pub url: String,
+    /// The schema of ratchet's own tables: `ratchet` by default.
+    pub schema: String,
+    /// Whether own tables may be created.
+    pub create: bool,
+    /// The topology's name, by which the server's administrators see the sessions.
+    pub topology: String,
+    /// The statements, by their numbers.
+    pub statements: Vec<Statement>,
+    /// The inbox, if effects are recognised there too.
+    pub inbox: Option<Inbox>,
+    /// Whether every text in a column of numbers is a number. If not, a text that may be base64 is refused: its digits would
+    /// be read as a different number.
+    pub has_text_decimals: bool,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("url", &"***")
+            .field("schema", &self.schema)
+            .field("create", &self.create)
+            .field("topology", &self.topology)
+            .field("statements", &self.statements)
+            .field("inbox", &self.inbox)
+            .field("has_text_decimals", &self.has_text_decimals)
+            .finish()
+    }
+}
+
+/// An inbox: records whose identity any writer of it has brought before are not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inbox {
+    /// Its name. Topologies that name the same one share it.
+    pub name: String,
+    /// How long identities are remembered, in milliseconds of the server's clock; `None` for ever.
+    pub retention_ms: Option<i64>,
+}
+
+/// A statement that calls carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Statement {
+    /// A single SQL statement: one that reads or changes data, none that controls the transaction.
+    Sql {
+        /// Its text, with parameters `$1`, `$2`, …
+        text: String,
+        /// How many parameters its calls have.
+        parameters: usize,
+        /// Whether the rows that it returns are part of the answer.
+        returns: bool,
+        /// How many rows it has to change, or to return; with any other number its record is refused.
+        expect_rows: Option<u64>,
+    },
+    /// Inserts a row, or updates the one with its key. Has one parameter: the row as a JSON object.
+    ///
+    /// A value that is a string is read as its column's type reads text, `bytea` as base64 or `\x…`; objects and arrays
+    /// are read as JSON by columns of `json`, arrays and composite types. A field that is missing, or that Debezium
+    /// says is an unchanged large one, keeps what is there, or has its column's default in a new row.
+    Upsert {
+        /// The table, as `schema.table` or `table`; parts with a dot in them in double quotes. Not folded to lower case.
+        table: String,
+        /// The columns of its key, which has a unique index.
+        key: Vec<String>,
+        /// The columns that are written; `None` for all of the table. Generated ones are left to the database.
+        columns: Option<Vec<String>>,
+    },
+    /// Deletes the row with a key, if it is there. Has one parameter: a JSON object with the fields of the key.
+    DeleteRow {
+        /// The table, as for [`Statement::Upsert`].
+        table: String,
+        /// The columns of its key.
+        key: Vec<String>,
+    },
+    /// Empties a table. Has no parameters.
+    Truncate {
+        /// The table, as for [`Statement::Upsert`].
+        table: String,
+    },
+}
+
+impl Statement {
+    /// How many parameters its calls have.
+    pub fn parameters(&self) -> usize {
+        match self {
+            Self::Sql { parameters, .. } => *parameters,
+            Self::Upsert { .. } | Self::DeleteRow { .. } => 1,
+            Self::Truncate { .. } => 0,
+        }
+    }
+
+    /// How many rows it has to change, or to return.
+    pub fn expect_rows(&self) -> Option<u64> {
+        match self {
+            Self::Sql { expect_rows, .. } => *expect_rows,
+            Self::Upsert { .. } | Self::DeleteRow { .. } | Self::Truncate { .. } => None,
+        }
+    }
+
+    /// Whether its SQL also takes what [`Call::texts`](crate::effect::Call::texts) says of its row.
+    pub(super) fn takes_texts(&self) -> bool {
+        matches!(self, Self::Upsert { .. } | Self::DeleteRow { .. })
+    }
+
+    /// The table that it keeps, if it is not SQL.
+    pub(super) fn table(&self) -> Option<&str> {
+        match self {
+            Self::Sql { .. } => None,
+            Self::Upsert { table, .. } | Self::DeleteRow { table, .. } | Self::Truncate { table } => Some(table),
+        }
+    }
+
+    /// What messages call it; `number` is its own, from 0.
+    pub(super) fn named(&self, number: usize) -> String {
+        match self {
+            Self::Sql { .. } => format!("statement {}", number + 1),
+            Self::Upsert { table, .. } => format!("upsert into {table}"),
+            Self::DeleteRow { table, .. } => format!("delete from {table}"),
+            Self::Truncate { table } => format!("truncate {table}"),
+        }
+    }
+
+    /// Whether the rows that it returns are part of the answer.
+    pub fn returns(&self) -> bool {
+        matches!(self, Self::Sql { returns: true, .. })
+    }
+}
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub settings: Settings,
+    pub server: Server,
+}
+
+impl Shared {
+    /// Whether sessions answer for each record.
+    pub fn answers(&self) -> bool {
+        self.settings.inbox.is_some() || self.settings.statements.iter().any(Statement::returns)
+    }
+}
