@@ -18,97 +18,40 @@
 //! **Failure.** A panic of the function ends its attempt, and no other. A function whose steps differ from its journal
 //! stops its task: nothing is guessed.
 
-use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use crossbeam_channel::{Receiver, unbounded};
 
-use super::call::KeyWindow;
-use super::http::WallClock;
 use super::lane::Lane;
-use super::postgres::steps::{Database, Pool};
+use super::postgres::steps::Pool;
 use super::provider::{CallNumber, Calls, Heard, Provider, Request, Told};
 use super::thread;
 
 mod error;
+mod function;
 mod journal;
+mod progress;
 mod record;
 mod run;
+mod runs;
+mod settings;
 mod steps;
 
 pub use super::call::Key;
 pub use super::postgres::steps::{Came, Transaction};
 pub use error::StepError;
+pub use function::{Function, Handler};
 pub use record::{Record, Reply};
 pub use run::{Attempt, Ended};
+pub use settings::Settings;
 pub use steps::Steps;
+
+use runs::Runs;
 
 /// How many threads of a lane may be at blocking work that functions start.
 const BLOCKING_MAX: usize = 64;
-
-/// How handlers are run.
-#[derive(Clone)]
-pub struct Settings {
-    /// For how long whoever is called honours a step's key; `None` if nobody does.
-    pub window: Option<KeyWindow>,
-    /// How long a step may take, and what the function does around it.
-    pub timeout: Duration,
-    /// How many functions of a lane run at once, at most.
-    pub in_flight: usize,
-    /// How many functions of a lane begin in a second, at most; a tenth of that at once.
-    pub rate: Option<f64>,
-    /// Up to how many bytes of a reply are kept; `None` if nobody wants it.
-    pub result_max: Option<usize>,
-    /// Where steps' transactions are; `None` if there are none.
-    pub database: Option<Database>,
-    /// The wall clock.
-    pub clock: WallClock,
-}
-
-/// What a run of a function comes to, with the steps that it was given.
-type Ran = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>>;
-
-/// A function that does a record's work.
-#[derive(Clone)]
-pub struct Function(Arc<dyn Fn(Record, Steps) -> Ran + Send + Sync>);
-
-impl Function {
-    /// The function `function`. It runs on its lane's thread, so what it does there must not block.
-    pub fn new<F, R>(function: F) -> Self
-    where
-        F: AsyncFn(&Record, &mut Steps) -> Result<R, StepError> + Send + Sync + 'static,
-        R: Into<Reply>,
-    {
-        let function = Arc::new(function);
-        Self(Arc::new(move |record, mut steps| {
-            let function = Arc::clone(&function);
-            Box::pin(async move {
-                let came = function(&record, &mut steps).await.map(Into::into);
-                (came, steps)
-            })
-        }))
-    }
-}
-
-/// A handler, as all lanes of its topology share it.
-#[derive(Clone)]
-pub struct Handler {
-    function: Function,
-    settings: Arc<Settings>,
-}
-
-impl Handler {
-    /// A handler that does records' work by this function. Connects to nothing.
-    pub fn new(function: Function, settings: Settings) -> Self {
-        Self { function, settings: Arc::new(settings) }
-    }
-}
 
 impl Provider for Handler {
     fn kind(&self) -> &'static str {
@@ -180,31 +123,6 @@ impl Calls for HandlerCalls {
 
     fn abandon(&mut self, number: CallNumber) {
         self.runs.running().remove(&number);
-    }
-}
-
-/// The functions of a lane that are running.
-struct Runs {
-    running: Mutex<HashMap<CallNumber, Running>>,
-    /// The function that is being polled, and since when: it has the thread until its next `await`.
-    at_work: Mutex<Option<(CallNumber, Instant)>>,
-    tell: Sender<Told>,
-}
-
-/// A function that is running. It ends where it is once this is dropped.
-struct Running {
-    /// Tells it that its steps are committed, and since when the next one may act.
-    committed: mpsc::UnboundedSender<i64>,
-    _alive: oneshot::Sender<()>,
-}
-
-impl Runs {
-    fn running(&self) -> MutexGuard<'_, HashMap<CallNumber, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn at_work(&self) -> MutexGuard<'_, Option<(CallNumber, Instant)>> {
-        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,6 @@
 //! One attempt of a function's: it is run from its journal on, and its end is heard of.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -13,11 +12,16 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use futures_util::FutureExt as _;
 use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::error::StepError;
+use super::function::Handler;
+use super::progress::{End, Progress};
+use super::record::{Record, Reply};
+use super::runs::{Running, Runs};
+use super::settings::Settings;
 use super::steps::{Parts, Steps};
-use super::{Handler, Record, Reply, Running, Runs, Settings, StepError};
 use crate::effect::call::{Answer, RetryAfter, Status};
 use crate::effect::job::Job;
 use crate::effect::postgres::steps::Pool;
@@ -28,62 +32,6 @@ pub(super) struct Lane {
     pub handler: Handler,
     pub runs: Arc<Runs>,
     pub pool: Option<Rc<Pool>>,
-}
-
-/// What an attempt has come to.
-pub(super) enum End {
-    Done(Reply),
-    Rejected { reason: String, is_certain: bool },
-    InDoubt(String),
-    HalfDone(String),
-    Failed(StepError),
-    TooLate,
-    Stops(String),
-}
-
-/// How far a run is, for whoever watches it.
-pub(super) struct Progress {
-    timeout: Duration,
-    /// Whether it may have acted in a way that nothing committed says.
-    acting: Cell<bool>,
-    /// When it is overdue; `None` while it waits for a commit.
-    deadline: Cell<Option<Instant>>,
-    changed: Notify,
-}
-
-impl Progress {
-    fn new(timeout: Duration) -> Self {
-        let deadline = Cell::new(Some(Instant::now() + timeout));
-        Self { timeout, acting: Cell::new(false), deadline, changed: Notify::new() }
-    }
-
-    /// It may act from now on, or has certainly not acted.
-    pub fn is_acting(&self, is_acting: bool) {
-        self.acting.set(is_acting);
-    }
-
-    /// It waits for a commit, for as long as that takes.
-    pub fn waits(&self) {
-        self.deadline.set(None);
-    }
-
-    /// All that it has done is committed.
-    pub fn goes_on(&self) {
-        self.acting.set(false);
-        self.deadline.set(Some(Instant::now() + self.timeout));
-        self.changed.notify_one();
-    }
-
-    /// Waits until it is overdue.
-    async fn overdue(&self) {
-        loop {
-            match self.deadline.get() {
-                None => self.changed.notified().await,
-                Some(deadline) if Instant::now() >= deadline => return,
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-            }
-        }
-    }
 }
 
 /// An attempt, made by whoever polls it.
@@ -161,7 +109,7 @@ impl Attempt {
                 (Answer::Status(Status { is_replayed: true, ..Status::of(500) }), Body::None, Some(words))
             }
             End::HalfDone(words) => (Answer::HalfDone, Body::None, Some(words)),
-            End::Failed(error) => (failed(&error, self.progress.acting.get()), Body::None, Some(error.to_string())),
+            End::Failed(error) => (failed(&error, self.progress.may_have_acted()), Body::None, Some(error.to_string())),
             End::TooLate => (Answer::TooLate, Body::None, Some("the window of a step's key has passed".to_owned())),
             End::Stops(reason) => return Ended::Stops(reason),
         };

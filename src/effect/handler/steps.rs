@@ -14,8 +14,9 @@ use tokio::sync::mpsc;
 
 use super::super::call::StepOf;
 use super::journal::{Next, Replay, is_name};
-use super::run::{End, Progress};
-use super::{Key, Reply, Settings, StepError, Transaction};
+use super::progress::{End, Progress};
+use super::settings::Settings;
+use super::{Key, Reply, StepError, Transaction};
 use crate::effect::postgres::steps::{Came, Pool};
 use crate::effect::provider::{OwnedHow, OwnedStep, Request, Told, Work};
 use crate::format::{RESULT_BYTES_MAX, Step, StepHow};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::super::call::{Answer, Content, Fingerprint, Form, Status, StepOf};
+use super::super::call::{Answer, Content, Fingerprint, Form, KeyWindow, Status, StepOf};
 use super::super::provider::{Asks, Body, OwnedHow, OwnedStep, Work};
 use super::*;
 use crate::format::JournalWriter;

@@ -1,0 +1,49 @@
+//! A function that does records' work, and the handler that is made of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::error::StepError;
+use super::record::{Record, Reply};
+use super::settings::Settings;
+use super::steps::Steps;
+
+/// What a run of a function comes to, with the steps that it was given.
+type Ran = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>>;
+
+/// A function that does a record's work.
+#[derive(Clone)]
+pub struct Function(pub(super) Arc<dyn Fn(Record, Steps) -> Ran + Send + Sync>);
+
+impl Function {
+    /// The function `function`. It runs on its lane's thread, so what it does there must not block.
+    pub fn new<F, R>(function: F) -> Self
+    where
+        F: AsyncFn(&Record, &mut Steps) -> Result<R, StepError> + Send + Sync + 'static,
+        R: Into<Reply>,
+    {
+        let function = Arc::new(function);
+        Self(Arc::new(move |record, mut steps| {
+            let function = Arc::clone(&function);
+            Box::pin(async move {
+                let came = function(&record, &mut steps).await.map(Into::into);
+                (came, steps)
+            })
+        }))
+    }
+}
+
+/// A handler, as all lanes of its topology share it.
+#[derive(Clone)]
+pub struct Handler {
+    pub(super) function: Function,
+    pub(super) settings: Arc<Settings>,
+}
+
+impl Handler {
+    /// A handler that does records' work by this function. Connects to nothing.
+    pub fn new(function: Function, settings: Settings) -> Self {
+        Self { function, settings: Arc::new(settings) }
+    }
+}

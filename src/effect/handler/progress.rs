@@ -1,0 +1,72 @@
+//! How far a run of a function is, and what it comes to.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::error::StepError;
+use super::record::Reply;
+
+/// What an attempt has come to.
+pub(super) enum End {
+    Done(Reply),
+    Rejected { reason: String, is_certain: bool },
+    InDoubt(String),
+    HalfDone(String),
+    Failed(StepError),
+    TooLate,
+    Stops(String),
+}
+
+/// How far a run is, for those who watch it.
+pub(super) struct Progress {
+    timeout: Duration,
+    /// Whether it may have acted in a way that nothing committed says.
+    acting: Cell<bool>,
+    /// When it is overdue; `None` while it waits for a commit.
+    deadline: Cell<Option<Instant>>,
+    changed: Notify,
+}
+
+impl Progress {
+    /// That of a run that begins now.
+    pub fn new(timeout: Duration) -> Self {
+        let deadline = Cell::new(Some(Instant::now() + timeout));
+        Self { timeout, acting: Cell::new(false), deadline, changed: Notify::new() }
+    }
+
+    /// It may act from now on, or has certainly not acted.
+    pub fn is_acting(&self, is_acting: bool) {
+        self.acting.set(is_acting);
+    }
+
+    /// Whether it may have acted in a way that nothing committed says.
+    pub fn may_have_acted(&self) -> bool {
+        self.acting.get()
+    }
+
+    /// It waits for a commit, for as long as that takes.
+    pub fn waits(&self) {
+        self.deadline.set(None);
+    }
+
+    /// All that it has done is committed.
+    pub fn goes_on(&self) {
+        self.acting.set(false);
+        self.deadline.set(Some(Instant::now() + self.timeout));
+        self.changed.notify_one();
+    }
+
+    /// Waits until it is overdue.
+    pub async fn overdue(&self) {
+        loop {
+            match self.deadline.get() {
+                None => self.changed.notified().await,
+                Some(deadline) if Instant::now() >= deadline => return,
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+            }
+        }
+    }
+}
