@@ -9,6 +9,7 @@
 //!
 //! - `primitives`: numbers, strings and arrays as Kafka writes them
 //! - `records`: record batches: read in place, built in place, compressed within bounds
+//! - `code`: the codes of errors that brokers answer with
 //! - `messages`: the requests and responses of the hot path; those of control come from the crate kafka-protocol
 //! - `connection`: one connection: frames, correlation, versions, and the login at its beginning (`login`)
 //! - `brokers`: the connections of one client, who leads what, and which requests failed
@@ -22,6 +23,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "the clock is passed in"))]
 
 pub mod brokers;
+pub mod code;
 pub mod connection;
 pub mod edge;
 pub mod fetcher;

@@ -2,14 +2,13 @@
 
 use std::ops::RangeInclusive;
 
+use super::super::code::UNSUPPORTED_VERSION;
 use super::fields::{Fields, put, put_no_tags};
 
 /// ApiVersions' key.
 pub const API_VERSIONS: i16 = 18;
 /// The version that is tried first.
 pub const ASKED_FIRST: i16 = 3;
-/// The broker does not know a request in this version.
-const UNSUPPORTED_VERSION: i16 = 35;
 /// What the client calls itself; letters, digits, dots and dashes (KIP-511).
 const SOFTWARE: &str = env!("CARGO_PKG_NAME");
 const SOFTWARE_VERSION: &str = env!("CARGO_PKG_VERSION");

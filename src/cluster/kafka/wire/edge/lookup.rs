@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use super::super::brokers::{Address, TroubleKind};
-use super::End;
+use super::end::End;
 
 /// What was found; never empty.
 pub type Found = Result<Vec<SocketAddr>, End>;

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Weak};
@@ -19,60 +19,27 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::end::End;
 use self::lookup::Lookups;
-use self::socket::{Opening, Socket};
-use super::brokers::{Act, Address, Brokers, Link, TroubleKind};
-use crate::cluster::{Admitted, Contact};
+use self::socket::{Entry, Opening, Socket};
+use super::brokers::{Act, Address, Brokers, Link};
+use crate::cluster::Contact;
 use crate::tls::Renewed;
 
+mod end;
 mod lookup;
+mod settings;
 mod socket;
 #[cfg(test)]
 mod tests;
+
+pub use self::settings::{Family, SocketSettings};
 
 /// The names whose failures are remembered.
 const TURNS_MAX: usize = 1_000;
 
 /// After how long without a look at the connections they are read from before time-outs count.
 const READ_EVERY: Duration = Duration::from_secs(1);
-
-/// Which of a broker's addresses are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Family {
-    /// All, in the order in which the system names them.
-    #[default]
-    Any,
-    /// Those of IPv4.
-    V4,
-    /// Those of IPv6.
-    V6,
-}
-
-impl Family {
-    /// All, by the names that `broker.address.family` has for them.
-    pub const NAMED: [(&'static str, Self); 3] = [("any", Self::Any), ("v4", Self::V4), ("v6", Self::V6)];
-
-    fn as_str(self) -> &'static str {
-        Self::NAMED.iter().find(|(_, family)| *family == self).map_or("", |(name, _)| name)
-    }
-
-    fn has(self, address: &SocketAddr) -> bool {
-        match self {
-            Self::Any => true,
-            Self::V4 => address.is_ipv4(),
-            Self::V6 => address.is_ipv6(),
-        }
-    }
-}
-
-/// How sockets are opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SocketSettings {
-    /// Which addresses are used.
-    pub family: Family,
-    /// Whether the system probes a connection on which nothing was said for long (`SO_KEEPALIVE`).
-    pub keepalive: bool,
-}
 
 /// The sockets of one thread's clients.
 pub struct Edge {
@@ -92,32 +59,9 @@ pub struct Edge {
     read_at: Option<Instant>,
 }
 
-/// A connection and whose it is.
-struct Entry {
-    owner: Weak<()>,
-    link: Link,
-    address: Address,
-    socket: Socket,
-    /// Whether the broker has answered.
-    is_heard: bool,
-}
-
 impl fmt::Debug for Edge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Edge").field("sockets", &self.sockets.len()).finish_non_exhaustive()
-    }
-}
-
-/// How a connection ended.
-#[derive(Debug)]
-struct End {
-    kind: Option<TroubleKind>,
-    reason: String,
-}
-
-impl End {
-    fn passing(reason: impl Into<String>) -> Self {
-        Self { kind: None, reason: reason.into() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Weak;
 use std::time::Instant;
 
 use rustix::event::PollFlags;
@@ -11,8 +12,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, sock
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ClientConnection};
 
-use super::super::brokers::{Brokers, Link, TroubleKind};
-use super::{Admitted, End, Entry, Family, SocketSettings};
+use super::super::brokers::{Address, Brokers, Link, TroubleKind};
+use super::end::End;
+use super::settings::{Family, SocketSettings};
+use crate::cluster::Admitted;
 use crate::tls::Renewed;
 
 /// Reads in succession from one socket before others have their turn.
@@ -116,6 +119,16 @@ fn begin(address: SocketAddr, keepalive: bool) -> io::Result<TcpStream> {
     // Requests are written whole: none waits for the next.
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// A connection and whose it is.
+pub(super) struct Entry {
+    pub owner: Weak<()>,
+    pub link: Link,
+    pub address: Address,
+    pub socket: Socket,
+    /// Whether the broker has answered.
+    pub is_heard: bool,
 }
 
 impl Entry {

@@ -6,21 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::brokers::{Brokers, Event};
+use super::super::code::{
+    CORRUPT_MESSAGE, FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, OFFSET_OUT_OF_RANGE,
+    REPLICA_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+};
 use super::super::connection::Body;
 use super::super::messages::fetch::{Partition, Response, Session};
 use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Aborted, AbortedTransaction};
-use super::asking::{TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION};
 use super::node::{Grips, Underway};
 use super::piece::{Heads, Piece};
 use super::slot::Said;
 use super::{ALONE_AFTER, Fetcher, Phase, Trouble};
-
-const OFFSET_OUT_OF_RANGE: i16 = 1;
-const CORRUPT_MESSAGE: i16 = 2;
-const REPLICA_NOT_AVAILABLE: i16 = 9;
-const FETCH_SESSION_ID_NOT_FOUND: i16 = 70;
-const INVALID_FETCH_SESSION_EPOCH: i16 = 71;
 
 /// For how long leaders have to insist that they do not have an offset.
 const RANGE_WAIT: Duration = Duration::from_millis(500);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::super::brokers::{Brokers, Use};
+use super::super::code::{TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION};
 use super::super::connection::Request;
 use super::super::messages::fetch::{self, Limits, Session, Wanted};
 use super::super::mistakes::{self, Mistake};
@@ -11,8 +12,6 @@ use super::node::{Grip, Grips, Node, Underway};
 use super::slot::Slot;
 use super::{Fetcher, Phase, Trouble};
 
-pub(super) const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
-pub(super) const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 /// How long metadata may say that a topic must not be read before that counts: it may be from before it was granted,
 /// and is asked for again with back-off.
 const DENIED_WAIT: Duration = Duration::from_secs(2);

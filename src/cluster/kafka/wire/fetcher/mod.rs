@@ -54,15 +54,12 @@ mod trouble;
 pub use fetched::{Fetched, Passed};
 use node::{Node, Underway};
 use piece::Buffers;
-pub use settings::FetchSettings;
+pub use settings::{CONFIRMED_AFTER, FetchSettings};
 use slot::{Phase, Slot};
 pub use trouble::Trouble;
 
 /// How long a partition may be left out of responses that are full of others before it is asked for alone.
 const ALONE_AFTER: Duration = Duration::from_millis(100);
-/// How long a broker has to insist that there is nothing where it says that something could be: longer than followers
-/// take to fetch (`replica.fetch.wait.max.ms`, 500).
-pub const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
 /// How long after it was asked for a response is soon to be expected, if there is something to return.
 const MORE_WITHIN: Duration = Duration::from_millis(50);
 /// How many buffers are kept for the next responses.

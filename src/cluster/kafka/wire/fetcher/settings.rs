@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// How long a broker has to insist that there is nothing where it says that something could be: longer than followers
+/// take to fetch (`replica.fetch.wait.max.ms`, 500).
+pub const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
+
 /// How partitions are read. The names are those of Kafka's consumer, where it has them.
 #[derive(Clone, Debug)]
 pub struct FetchSettings {

@@ -12,7 +12,8 @@ use super::super::records::{self, Unpack};
 use super::fetched::Fetched;
 use super::node::Grip;
 use super::piece::{Buffers, Cursor, Halt, Handing, Piece};
-use super::{CONFIRMED_AFTER, FetchSettings, Trouble};
+use super::settings::{CONFIRMED_AFTER, FetchSettings};
+use super::trouble::Trouble;
 use crate::record::TopicPartition;
 
 /// How often a batch that cannot be read is fetched before it counts as damaged: it may have been damaged on its way.

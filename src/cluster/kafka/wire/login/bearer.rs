@@ -11,7 +11,8 @@
 //! **Failure**: what the broker says of a token that it refuses is in its challenge; the error that follows only ends
 //! the exchange.
 
-use super::{Refused, Token};
+use super::refused::Refused;
+use super::token::Token;
 
 /// Ends each part of the client's message, and is all of its answer to a refusal.
 const SEPARATOR: char = '\x01';

@@ -12,10 +12,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub use self::refused::Refused;
 pub use self::token::{Missing, Token, Tokens, check_extension};
+use super::code::UNSUPPORTED_SASL_MECHANISM;
 use super::connection::fields::{Fields, put, put_bytes, put_no_tags};
 
 mod bearer;
+mod refused;
 pub(super) mod scram;
 #[cfg(test)]
 mod tests;
@@ -29,8 +32,6 @@ pub const HANDSHAKE_VERSION: i16 = 1;
 pub const AUTHENTICATE: i16 = 36;
 /// Its versions.
 pub const AUTHENTICATE_VERSIONS: std::ops::RangeInclusive<i16> = 0..=2;
-/// The broker does not know the mechanism.
-const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
 /// The longest text of a broker that is passed on, in characters.
 const SAID_CHARS_MAX: usize = 300;
 /// Random bytes of a nonce.
@@ -117,11 +118,6 @@ impl Login {
         hidden.chars().take(SAID_CHARS_MAX).map(|char| if char.is_control() { ' ' } else { char }).collect()
     }
 }
-
-/// Why a login failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refused(pub String);
 
 /// What is left to be done of a login. Has no `Debug`: it holds what a password is derived to.
 pub struct Dialogue(Step);

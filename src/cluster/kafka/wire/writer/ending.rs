@@ -15,13 +15,14 @@ use std::time::Instant;
 use kafka_protocol::messages::ApiKey;
 
 use super::super::brokers::{Brokers, Use};
+use super::super::code;
 use super::super::connection::Versions;
 use super::super::mistakes::{Mistake, is_on};
 use super::calls::{Kind, Role, group_name};
 use super::fate::describe;
 use super::partition::Sending;
 use super::produce::not_delivered;
-use super::{Group, Offset, State, Transactions, WriteError, WriteErrorKind, Writer, code};
+use super::{Group, Offset, State, Transactions, WriteError, WriteErrorKind, Writer};
 
 /// A commit under way.
 #[derive(Debug)]

@@ -8,6 +8,8 @@
 
 use kafka_protocol::ResponseError;
 
+use super::super::code;
+
 /// What to do about a [`WriteError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteErrorKind {
@@ -58,67 +60,6 @@ pub(super) fn describe(code: i16) -> String {
         None => "no error".to_owned(),
         Some(error) => format!("{error} (code {code})"),
     }
-}
-
-macro_rules! codes {
-    ($($name:ident = $code:literal,)*) => {
-        /// Kafka's codes that mean something here.
-        #[allow(missing_docs, reason = "they are Kafka's own names")]
-        pub mod code { $(pub const $name: i16 = $code;)* }
-    };
-}
-
-codes! {
-    NONE = 0,
-    CORRUPT_MESSAGE = 2,
-    UNKNOWN_TOPIC_OR_PARTITION = 3,
-    LEADER_NOT_AVAILABLE = 5,
-    NOT_LEADER_OR_FOLLOWER = 6,
-    REQUEST_TIMED_OUT = 7,
-    BROKER_NOT_AVAILABLE = 8,
-    REPLICA_NOT_AVAILABLE = 9,
-    MESSAGE_TOO_LARGE = 10,
-    OFFSET_METADATA_TOO_LARGE = 12,
-    NETWORK_EXCEPTION = 13,
-    COORDINATOR_LOAD_IN_PROGRESS = 14,
-    COORDINATOR_NOT_AVAILABLE = 15,
-    NOT_COORDINATOR = 16,
-    INVALID_TOPIC_EXCEPTION = 17,
-    RECORD_LIST_TOO_LARGE = 18,
-    NOT_ENOUGH_REPLICAS = 19,
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20,
-    INVALID_REQUIRED_ACKS = 21,
-    ILLEGAL_GENERATION = 22,
-    UNKNOWN_MEMBER_ID = 25,
-    REBALANCE_IN_PROGRESS = 27,
-    TOPIC_AUTHORIZATION_FAILED = 29,
-    GROUP_AUTHORIZATION_FAILED = 30,
-    CLUSTER_AUTHORIZATION_FAILED = 31,
-    INVALID_TIMESTAMP = 32,
-    UNSUPPORTED_VERSION = 35,
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43,
-    POLICY_VIOLATION = 44,
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45,
-    DUPLICATE_SEQUENCE_NUMBER = 46,
-    INVALID_PRODUCER_EPOCH = 47,
-    INVALID_TXN_STATE = 48,
-    INVALID_PRODUCER_ID_MAPPING = 49,
-    INVALID_TRANSACTION_TIMEOUT = 50,
-    CONCURRENT_TRANSACTIONS = 51,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53,
-    OPERATION_NOT_ATTEMPTED = 55,
-    KAFKA_STORAGE_ERROR = 56,
-    UNKNOWN_PRODUCER_ID = 59,
-    FENCED_LEADER_EPOCH = 74,
-    UNKNOWN_LEADER_EPOCH = 75,
-    UNSUPPORTED_COMPRESSION_TYPE = 76,
-    FENCED_INSTANCE_ID = 82,
-    INVALID_RECORD = 87,
-    THROTTLING_QUOTA_EXCEEDED = 89,
-    PRODUCER_FENCED = 90,
-    UNKNOWN_TOPIC_ID = 100,
-    STALE_MEMBER_EPOCH = 113,
-    TRANSACTION_ABORTABLE = 120,
 }
 
 /// What a response means for a batch.

@@ -27,7 +27,7 @@ use hashbrown::HashMap;
 
 use self::calls::{Call, Seat};
 use self::ending::{Aborting, Commit};
-pub use self::fate::{WriteError, WriteErrorKind, code};
+pub use self::fate::{WriteError, WriteErrorKind};
 use self::partition::{Membership, Partition};
 use self::produce::Produce;
 use self::session::Session;

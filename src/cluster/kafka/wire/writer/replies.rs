@@ -15,11 +15,12 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::Decodable;
 
+use super::super::code;
 use super::super::connection::fields::Fields;
 use super::calls::{Call, Kind};
 use super::fate::{self, CallFate};
 use super::partition::Membership;
-use super::{State, WriteError, WriteErrorKind, Writer, code};
+use super::{State, WriteError, WriteErrorKind, Writer};
 
 /// The least that a topic takes in an answer: its name and its count of partitions; and a partition: its fields.
 const TOPIC_BYTES_MIN: usize = 2;

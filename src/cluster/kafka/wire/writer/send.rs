@@ -6,10 +6,11 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::super::code;
 use super::super::primitives::VARINT_BYTES_MAX;
 use super::super::records::{BatchBuilder, HEAD_BYTES, RECORD_HEAD_BYTES_MAX, TooLarge};
 use super::partition::{Filling, Partition, note};
-use super::{NewRecord, Slot, State, Ticket, WriteError, WriteErrorKind, Writer, code};
+use super::{NewRecord, Slot, State, Ticket, WriteError, WriteErrorKind, Writer};
 use crate::record::Headers;
 
 /// What a record takes in a batch beside its key, value and headers, in bytes: at most. Headers take less than in the

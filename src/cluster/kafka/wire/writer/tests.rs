@@ -1,5 +1,6 @@
 //! What a writer does without a broker: bounds, refusals, and what it says of itself. The rest is in `tests/sim/wire`.
 
+use super::super::code;
 use super::*;
 
 fn open_writer(settings: WriteSettings) -> Writer {

@@ -53,7 +53,7 @@ fn of_broker(code: i16) -> Option<Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::super::wire::writer::code;
+    use super::super::super::super::wire::code;
     use super::*;
 
     fn coded(kind: WriteErrorKind, what: &str, name: &str, code: i16) -> WriteError {

@@ -1,0 +1,18 @@
+//! The end of a connection: why it ended, and whether a person has to fix something.
+
+use super::super::brokers::TroubleKind;
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(super) struct End {
+    /// What a person has to fix, if anything.
+    pub kind: Option<TroubleKind>,
+    pub reason: String,
+}
+
+impl End {
+    /// That of a connection which may come about later.
+    pub fn passing(reason: impl Into<String>) -> Self {
+        Self { kind: None, reason: reason.into() }
+    }
+}

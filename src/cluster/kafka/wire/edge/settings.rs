@@ -1,0 +1,43 @@
+//! How sockets are opened, and to which of a broker's addresses.
+
+use std::net::SocketAddr;
+
+/// Which of a broker's addresses are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// All, in the order in which the system names them.
+    #[default]
+    Any,
+    /// Those of IPv4.
+    V4,
+    /// Those of IPv6.
+    V6,
+}
+
+impl Family {
+    /// All, by the names that `broker.address.family` has for them.
+    pub const NAMED: [(&'static str, Self); 3] = [("any", Self::Any), ("v4", Self::V4), ("v6", Self::V6)];
+
+    /// Its name.
+    pub(super) fn as_str(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, family)| *family == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether an address is one of these.
+    pub(super) fn has(self, address: &SocketAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
+}
+
+/// How sockets are opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketSettings {
+    /// Which addresses are used.
+    pub family: Family,
+    /// Whether the system probes a connection on which nothing was said for long (`SO_KEEPALIVE`).
+    pub keepalive: bool,
+}
