@@ -1,4 +1,4 @@
-//! Makes the linker redirect librdkafka's calls to unpack a batch to `src/cluster/kafka/native/unpack`, which bounds
+//! Makes the linker redirect librdkafka's calls to unpack a batch to `src/cluster/kafka/unpack`, which bounds
 //! them.
 //!
 //! These linker arguments only apply to the program. Where ratchet is used as a library, as in most of its tests and

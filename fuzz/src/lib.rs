@@ -9,7 +9,7 @@ pub mod dedup;
 pub mod encodings;
 #[path = "../../src/format.rs"]
 pub mod format;
-#[path = "../../src/cluster/kafka/native/unpack/frames.rs"]
+#[path = "../../src/cluster/kafka/unpack/frames.rs"]
 pub mod frames;
 #[path = "../../src/sabotage.rs"]
 pub mod sabotage;

@@ -4,6 +4,7 @@
 //! - `misnamed`: what to write in place of properties that there are none of
 //! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
+//! - `unpack`: a bound on what compressed batches unpack to, for both data paths
 //! - `errors`: what librdkafka's errors mean to a lane
 //! - `epochs`: the leaders' epochs of what was read (KIP-320)
 //! - `abilities`: what is needed of brokers, and what can be done without
@@ -61,6 +62,7 @@ mod send;
 mod settle;
 mod slots;
 mod threads;
+mod unpack;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod wire;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
@@ -135,7 +137,7 @@ impl Kafka {
         let set_up = wired::wire(&member, &reader::with_eof_events(&reader), &producer);
         let asking = set_up.as_ref().ok().map(|wire| wire.member.clone());
         let wire = choose(path, set_up)?;
-        native::allow(queues.unpacked_bytes);
+        unpack::allow(queues.unpacked_bytes);
         let epochs = Arc::new(Groups::default());
         let clients = Arc::new(QueryClients::new(&member, &epochs));
         let fences = Arc::new(Fences::new(&producer));

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::errors::Failure;
-use super::native::{Conf, RECORD_OVERHEAD_BYTES, Role};
+use super::native::{Conf, Role};
 use super::oauth::{self, Credentials, Source};
+use super::unpack::RECORD_OVERHEAD_BYTES;
 use crate::cluster::{Contact, Error, ErrorKind, Queues};
 
 /// Properties that ratchet sets itself; giving one of them is an error.

@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
-use super::native::{Incoming, Rejection, allowed_bytes, c_string, rejection};
+use super::native::{Incoming, c_string};
+use super::unpack::{Rejection, allowed_bytes, rejection};
 use crate::cluster::{Detail, Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::yaml::units;

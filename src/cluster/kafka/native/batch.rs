@@ -17,8 +17,9 @@ use std::time::Duration;
 use rdkafka::bindings as rd;
 
 use super::super::errors::{Code, Failure};
+use super::super::unpack::shadowed;
 use super::super::wire::headers as wire_headers;
-use super::{Client, Queue, c_millis, shadowed};
+use super::{Client, Queue, c_millis};
 use crate::cluster::RecordBatch;
 use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 

@@ -37,7 +37,6 @@ mod producing;
 #[cfg(test)]
 mod tests;
 mod trouble;
-mod unpack;
 
 pub(super) use admin::{
     ANSWER_DEADLINE, Group, create_or_validate, describe_group, group_offsets, latest_time, list_topics, outline,
@@ -51,7 +50,6 @@ pub(super) use failure::{describe, name};
 pub(super) use list::{Element, List};
 pub(super) use listener::Listener;
 pub(super) use producing::Batch as SendBatch;
-pub(super) use unpack::{Budgeted, RECORD_OVERHEAD_BYTES, Rejection, allow, allowed_bytes, rejection, shadowed};
 
 /// Buffer size for librdkafka's error messages.
 const MESSAGE_BYTES_MAX: usize = 512;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use super::super::epochs::{EpochRanges, Epochs};
 use super::super::errors::{Code, Failure};
-use super::super::native::Budgeted;
 use super::super::slots::{too_large_fetched, too_large_unpacked, truncated, unreadable};
+use super::super::unpack::Budgeted;
 use super::super::wire::brokers::Brokers;
 use super::super::wire::fetcher::{FetchSettings, Fetcher, Trouble};
 use super::super::wire::records;

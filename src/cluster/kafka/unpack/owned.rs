@@ -2,7 +2,7 @@
 //!
 //! **Failure**: [`Rejected`]; no memory remains reserved.
 
-use super::super::super::wire::records::{self, Codec, Rejected, Unpack, strip_xerial};
+use super::super::wire::records::{self, Codec, Rejected, Unpack, strip_xerial};
 use super::budget::Rejection;
 use super::codecs::{self, Failure, Unpacked};
 

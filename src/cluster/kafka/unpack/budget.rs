@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What librdkafka allocates for a record besides its bytes.
-pub(in super::super::super) const RECORD_OVERHEAD_BYTES: u64 = 400;
+pub(in super::super) const RECORD_OVERHEAD_BYTES: u64 = 400;
 /// A thread that holds nothing may always reserve this fraction of the bound.
 const PARTS: u64 = 8;
 
@@ -21,7 +21,7 @@ thread_local! {
 
 /// Why a batch was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super::super) enum Rejection {
+pub(in super::super) enum Rejection {
     /// It unpacks to more than the whole budget.
     TooLarge,
     /// Others hold too much of the budget at present.

@@ -23,9 +23,9 @@ mod frames;
 mod owned;
 mod wrap;
 
-pub(in super::super) use budget::{RECORD_OVERHEAD_BYTES, Rejection};
-pub(in super::super) use owned::Budgeted;
-pub(in super::super) use wrap::shadowed;
+pub(super) use budget::{RECORD_OVERHEAD_BYTES, Rejection};
+pub(super) use owned::Budgeted;
+pub(super) use wrap::shadowed;
 
 /// How many rejections are remembered: they are looked up at once.
 const REMEMBERED_MAX: usize = 256;
@@ -38,12 +38,12 @@ fn rejected() -> MutexGuard<'static, VecDeque<(usize, Rejection)>> {
 }
 
 /// Sets what batches may unpack to in total, for the whole process.
-pub(in super::super) fn allow(bytes: u64) {
+pub(super) fn allow(bytes: u64) {
     budget::BUDGET.allow(bytes);
 }
 
 /// What batches may unpack to in total.
-pub(in super::super) fn allowed_bytes() -> u64 {
+pub(super) fn allowed_bytes() -> u64 {
     budget::BUDGET.max()
 }
 
@@ -57,7 +57,7 @@ fn note(compressed_bytes: usize, rejection: Rejection) {
 }
 
 /// Why the batch of an error was given up, given librdkafka's message; `None` if it could not be unpacked.
-pub(in super::super) fn rejection(message: &str) -> Option<Rejection> {
+pub(super) fn rejection(message: &str) -> Option<Rejection> {
     let bytes = compressed_bytes(message)?;
     rejected().iter().rev().find(|(of, _)| *of == bytes).map(|(_, rejection)| *rejection)
 }

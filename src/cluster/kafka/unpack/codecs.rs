@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-use super::super::super::wire::headers::count_records;
+use super::super::wire::headers::count_records;
 use super::budget::{RECORD_OVERHEAD_BYTES, Rejection, Reservation};
 use super::frames::{LZ4_MAGIC, gzip_size_hint, lz4_size_hint, snappy_chunk, snappy_size};
 

@@ -12,7 +12,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::super::super::errors::Code;
+use super::super::errors::Code;
 use super::budget::Reservation;
 use super::codecs::{self, Failure, Unpacked};
 use super::frames;
@@ -60,7 +60,7 @@ thread_local! {
 
 /// Makes a call, and returns the memory of the last buffer that librdkafka made for it on this thread: address and
 /// length. `None` if it made none, or if the linker does not redirect that call here.
-pub(in super::super::super) fn shadowed<T>(call: impl FnOnce() -> T) -> (T, Option<(*const u8, usize)>) {
+pub(in super::super) fn shadowed<T>(call: impl FnOnce() -> T) -> (T, Option<(*const u8, usize)>) {
     SHADOWED.set((ptr::null(), 0));
     let result = call();
     let (start, len) = SHADOWED.get();
