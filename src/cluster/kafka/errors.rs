@@ -11,7 +11,9 @@ use std::fmt;
 
 use rdkafka::bindings as rd;
 
+use super::login::Login;
 use super::native::describe;
+use super::rights;
 use crate::cluster::{Detail, Error, ErrorKind};
 
 /// librdkafka's error codes.
@@ -103,20 +105,14 @@ impl Failure {
     pub fn detail(&self) -> Option<Detail> {
         match self.code {
             code if is_missing(code) => Some(Detail::Missing),
-            code if is_right(code) => Some(Detail::Denied(None)),
+            code if rights::is_denial(of_broker(code)) => Some(Detail::Denied(None)),
             _ => None,
         }
     }
 
     /// What to grant, if the code alone says it. For a topic, it depends on what the topic is used for.
     pub fn grant(&self) -> &'static str {
-        match self.code {
-            Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED => "; grant Read on the group",
-            Code::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED => {
-                "; grant Write on the topology's transactional ids"
-            }
-            _ => "",
-        }
+        rights::grant(of_broker(self.code))
     }
 
     /// Whether the cluster denies an operation on the topic.
@@ -185,6 +181,13 @@ impl Failure {
     }
 }
 
+impl Login {
+    /// Whether a failure is one that a person has to fix: a login that was accepted before is not.
+    pub fn is_refused_by(&self, failure: &Failure) -> bool {
+        failure.plain("").kind == ErrorKind::Refused && !(failure.is_login() && self.has_succeeded())
+    }
+}
+
 /// What a code means outside transactions.
 fn plain_kind(code: Code) -> ErrorKind {
     match code {
@@ -206,15 +209,9 @@ fn plain_kind(code: Code) -> ErrorKind {
     }
 }
 
-/// A right has to be granted.
-fn is_right(code: Code) -> bool {
-    matches!(
-        code,
-        Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
-            | Code::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
-            | Code::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
-            | Code::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    )
+/// The code as brokers answer with it; librdkafka's own ones, which are negative, are none of theirs.
+fn of_broker(code: Code) -> i16 {
+    i16::try_from(code as i32).unwrap_or(-1)
 }
 
 /// A right has to be granted, or a name or a password corrected.
@@ -227,7 +224,7 @@ fn is_authorization(code: Code) -> bool {
             | Code::RD_KAFKA_RESP_ERR__AUTHENTICATION
             | Code::RD_KAFKA_RESP_ERR__SSL
     );
-    login || is_right(code)
+    login || rights::is_denial(of_broker(code))
 }
 
 /// A setting has to be corrected, here or on the cluster.
@@ -274,6 +271,7 @@ fn is_stale_membership(code: Code) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire::code;
     use super::*;
 
     fn kind(code: Code, flags: fn(&mut Failure)) -> ErrorKind {
@@ -304,6 +302,14 @@ mod tests {
         assert_eq!(login("SASL authentication error: invalid credentials"), ErrorKind::Refused);
         let broken = "SASL PLAIN mechanism handshake failed: Local: Broker transport failure";
         assert_eq!(login(broken), ErrorKind::Retry);
+    }
+
+    #[test]
+    fn words_of_brokers_codes_are_the_same_on_both_paths() {
+        for code in -1..130 {
+            let known = Code::try_from(i32::from(code)).ok().and_then(Failure::of);
+            assert_eq!(code::words(code).map(str::to_owned), known.map(|failure| failure.message), "{code}");
+        }
     }
 
     #[test]

@@ -12,24 +12,21 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
-use super::native::{self, Client, GroupMetadata, List, NO_OFFSET, Queue, Signal};
+use super::metadata::Metadata;
+use super::native::{self, Client, List, NO_OFFSET, Queue, Signal};
 use super::path::Batch;
 use super::properties::Properties;
+use super::seek::seek;
 use super::slots::{self, Slots};
-use super::wire::writer::Group;
-use super::wired::{self, Membership, Reading};
+use super::unreadable;
+use super::wired::{self, Reading};
 use crate::cluster::{self, Error, ErrorKind, GroupEvent, RecordBatch as _, Waker};
 use crate::record::TopicPartition;
 
-/// How long a started partition's fetcher may take to become ready, and a seek to complete.
-const SEEK_DEADLINE: Duration = Duration::from_secs(5);
-/// Pause between two attempts at a seek.
-const SEEK_PAUSE: Duration = Duration::from_millis(2);
 /// How long to wait for a leader's response to a request that only wakes up its connection.
 const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 /// How long to wait for a broker to list topics.
@@ -90,34 +87,6 @@ impl OnWire {
         // of partitions, which the wire meets itself.
         self.nothing.fill(lane, &self.nowhere, 1, Duration::ZERO, |_| None);
         self.reading.poll(batch, records_max, wait, Some(epochs))
-    }
-}
-
-/// Proof of membership at some moment. See [`cluster::Member::metadata`].
-pub struct Metadata {
-    proof: GroupMetadata,
-    epochs: Arc<Epochs>,
-}
-
-impl Membership for Metadata {
-    fn group(&self) -> Group {
-        Group {
-            id: self.proof.group_id(),
-            generation: self.proof.generation(),
-            member: self.proof.member_id(),
-            instance: self.proof.group_instance_id(),
-        }
-    }
-
-    fn epochs(&self) -> &Epochs {
-        &self.epochs
-    }
-}
-
-impl Metadata {
-    /// librdkafka's proof.
-    pub(super) fn proof(&self) -> &GroupMetadata {
-        &self.proof
     }
 }
 
@@ -235,7 +204,7 @@ impl Member {
 
     /// The current membership; `None` until the group has given the member an id.
     pub(super) fn membership(&self) -> Option<Metadata> {
-        Some(Metadata { proof: self.client.group_metadata()?, epochs: Arc::clone(&self.epochs) })
+        Some(Metadata::new(self.client.group_metadata()?, Arc::clone(&self.epochs)))
     }
 
     /// Wakes the thread of the connection to the partition's leader. While nothing is fetched from a broker, it sleeps
@@ -335,31 +304,6 @@ impl Member {
     }
 }
 
-/// Makes the partition be read from `offset` on. If the epoch of the record before is known, the broker is asked first
-/// whether it still has what was read up to there.
-pub(super) fn seek(client: &Client, partition: &TopicPartition, offset: i64, epoch: Option<i32>) -> Result<(), Error> {
-    let deadline = Instant::now() + SEEK_DEADLINE;
-    loop {
-        let mut list = List::new(1);
-        list.push_in_epoch(partition, offset, epoch, None)?;
-        let failure = client.seek(&list, SEEK_DEADLINE);
-        let failure = failure.or_else(|| list.failure().map(|(_, failure)| failure));
-        let Some(failure) = failure else { return Ok(()) };
-        // The fetcher is ready a moment after the assignment.
-        let coming_up = matches!(
-            failure.code,
-            Code::RD_KAFKA_RESP_ERR__STATE
-                | Code::RD_KAFKA_RESP_ERR__PREV_IN_PROGRESS
-                | Code::RD_KAFKA_RESP_ERR__IN_PROGRESS
-                | Code::RD_KAFKA_RESP_ERR__TIMED_OUT
-        );
-        if !coming_up || Instant::now() >= deadline {
-            return Err(Error::new(ErrorKind::Retry, format!("starting {partition} at {offset}: {failure}")));
-        }
-        thread::sleep(SEEK_PAUSE);
-    }
-}
-
 impl cluster::Member for Member {
     type Batch = Batch;
     type Metadata = Metadata;
@@ -437,7 +381,7 @@ impl cluster::Member for Member {
         }
         slot.started = false;
         if epoch.is_some() && slot.truncated == Some(offset) {
-            return Err(slots::truncated(partition, offset));
+            return Err(unreadable::truncated(partition, offset));
         }
         if slot.stopped {
             // A fetcher that met an offset which does not exist has stopped for good. A new

@@ -4,13 +4,14 @@
 //! - `misnamed`: what to write in place of properties that there are none of
 //! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
-//! - `unpack`: a bound on what compressed batches unpack to, for both data paths
 //! - `errors`: what librdkafka's errors mean to a lane
+//! - `login`, `rights`, `unreadable`, `unsupported`, `limits`: what both data paths say of failures and keep to
+//! - `tls`: TLS as librdkafka's properties describe it; `unpack`: a bound on what compressed batches unpack to
 //! - `epochs`: the leaders' epochs of what was read (KIP-320)
 //! - `abilities`: what is needed of brokers, and what can be done without
 //! - `path`: whether records are read and written by librdkafka or on the wire
 //! - `wire`: Kafka's protocol by the batch, without librdkafka; `wired`: lanes on it
-//! - `member` (with its `slots` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
+//! - `member` (with its `slots`, `seek`, `metadata` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
 //!   same names; `append`: a record outside of any transaction
 //! - `settle` (with its `pool` and `look`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
 //!   owners' transactions
@@ -32,7 +33,8 @@ use self::epochs::{Epochs, Groups};
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{QueryClients, Stability};
-use self::wired::{ClientSettings, Reading, Unsupported, Wired};
+use self::unsupported::Unsupported;
+use self::wired::{ClientSettings, Reading, Wired};
 use super::{
     Abilities, Cluster, CommittedOffset, Contact, Error, ErrorKind, Inquiry, Message, NewTopic, QUEUED_RECORD_BYTES,
     Queues, Rights, TopicDescription, TopicOutline,
@@ -47,8 +49,11 @@ pub mod epochs;
 mod errors;
 mod fences;
 mod leaving;
+mod limits;
+mod login;
 mod look;
 mod member;
+mod metadata;
 mod misnamed;
 mod native;
 mod oauth;
@@ -58,17 +63,23 @@ mod producer;
 mod properties;
 mod reader;
 mod renewal;
+mod rights;
+mod seek;
 mod send;
 mod settle;
 mod slots;
 mod threads;
+mod tls;
 mod unpack;
+mod unreadable;
+mod unsupported;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod wire;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod wired;
 
-pub use member::{Member, Metadata};
+pub use member::Member;
+pub use metadata::Metadata;
 pub use misnamed::explained;
 pub use path::{Batch, DataPath, Producer, Reader};
 pub use properties::{OWNED, takes};

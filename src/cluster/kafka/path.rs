@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use super::member::Metadata;
+use super::epochs::Epochs;
+use super::metadata::Metadata;
+use super::wire::writer::Group;
+use super::wired::Membership;
 use super::{native, producer, reader, wired};
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, RecordBatch, Ticket};
 use crate::record::{Record, TopicPartition};
@@ -115,6 +118,22 @@ impl cluster::Reader for Reader {
 
     fn position(&self) -> i64 {
         either!(self, reader => reader.position())
+    }
+}
+
+impl Membership for Metadata {
+    fn group(&self) -> Group {
+        let proof = self.proof();
+        Group {
+            id: proof.group_id(),
+            generation: proof.generation(),
+            member: proof.member_id(),
+            instance: proof.group_instance_id(),
+        }
+    }
+
+    fn epochs(&self) -> &Epochs {
+        self.epochs()
     }
 }
 

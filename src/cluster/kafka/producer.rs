@@ -18,17 +18,15 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::errors::Failure;
-use super::member::Metadata;
+use super::limits::{INIT_DEADLINE, MEANWHILE_STEP};
+use super::metadata::Metadata;
 use super::native::{Client, List, Listener, SendBatch, Topic, c_string};
 use super::properties::Properties;
 use super::send::{Patience, SEND_RECORDS_MAX};
 use super::threads::{Caller, Pending, Reports, Watched};
-use super::wired::Membership as _;
 use crate::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 
-/// How long [`Producer::open`] may take: the broker first aborts what a predecessor left open.
-pub(super) const INIT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long to wait for a first response, attempt by attempt.
 const CONNECT_WAITS_MS: [u64; 7] = [8, 12, 20, 40, 80, 160, 320];
 /// How long librdkafka waits within one attempt, so that a deadline is noticed in time.
@@ -39,8 +37,6 @@ const GRACE: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a commit flushes its remaining records while the offsets are added.
 const FLUSH_AHEAD: Duration = Duration::from_millis(100);
-/// How long a lane that goes on while a transaction is committed waits at a time.
-pub(super) const MEANWHILE_STEP: Duration = Duration::from_millis(1);
 /// How long a broker usually takes to write a transaction's markers.
 const MARKERS_WAIT: Duration = Duration::from_millis(3);
 /// A transaction shorter than this notices if its partitions are rejected at first.

@@ -6,9 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::errors::Failure;
+use super::login::Login;
 use super::native::{Conf, Role};
 use super::oauth::{self, Credentials, Source};
 use super::unpack::RECORD_OVERHEAD_BYTES;
@@ -164,23 +163,6 @@ pub(super) struct Properties {
     contact: Arc<Contact>,
     /// Who gets tokens for the login, if it needs them and librdkafka does not make them itself.
     tokens: Option<Arc<Source>>,
-}
-
-/// Whether the cluster has ever accepted a login from a client with these properties.
-#[derive(Default)]
-pub(super) struct Login(AtomicBool);
-
-impl Login {
-    /// Notes that a login was accepted.
-    pub fn succeeded(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a failure is one that a person has to fix. A login that was accepted once will be accepted again, at the
-    /// latest when it is put right: a broker that restarts may reject it before it knows who may log in.
-    pub fn is_refused_by(&self, failure: &Failure) -> bool {
-        failure.plain("").kind == ErrorKind::Refused && !(failure.is_login() && self.0.load(Ordering::Relaxed))
-    }
 }
 
 impl Properties {

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use super::epochs::{EpochRanges, Epochs};
 use super::errors::Code;
-use super::member::seek;
 use super::native::{Batch, Client, Consuming, Incoming, Signal, c_string};
 use super::properties::Properties;
-use super::slots::{is_fetched_again, truncated, unknown_epoch, unreadable};
+use super::seek::seek;
+use super::slots::{is_fetched_again, unknown_epoch, unreadable};
+use super::unreadable::truncated;
 use crate::cluster::{self, Error, ErrorKind};
 use crate::record::TopicPartition;
 

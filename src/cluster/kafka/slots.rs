@@ -14,10 +14,10 @@ use std::time::Instant;
 use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
 use super::native::{Incoming, c_string};
-use super::unpack::{Rejection, allowed_bytes, rejection};
-use crate::cluster::{Detail, Error, ErrorKind};
+use super::unpack::{Rejection, rejection};
+use super::unreadable;
+use crate::cluster::{Error, ErrorKind};
 use crate::record::TopicPartition;
-use crate::yaml::units;
 
 /// One assigned partition.
 pub(super) struct Slot {
@@ -198,22 +198,11 @@ pub(super) fn is_fetched_again(failure: &Failure) -> bool {
     again
 }
 
-/// The error for a partition that has lost what was read from it up to `offset`.
-pub(super) fn truncated(partition: &TopicPartition, offset: i64) -> Error {
-    let message = format!(
-        "{partition} does not hold any more what was read of it up to offset {offset}: it has lost its newest records, \
-         by an unclean leader election, say, and what was written since below that offset was not read; give the \
-         topology a new name and a new output topic to begin anew, or, to accept that loss, stop all instances and \
-         reset the group to offset {offset}"
-    );
-    Error::new(ErrorKind::Refused, message).of(partition)
-}
-
 /// The error, of this kind, if a broker does not know the epoch of the record before `offset`; that of a truncated
 /// partition if this has lasted too long.
 pub(super) fn unknown_epoch(epochs: &Epochs, partition: &TopicPartition, offset: i64, kind: ErrorKind) -> Error {
     if epochs.note_unknown(partition, offset, Instant::now()) {
-        return truncated(partition, offset);
+        return unreadable::truncated(partition, offset);
     }
     let message = format!(
         "the broker asked as the leader of {partition} does not know the leader that wrote the record before offset \
@@ -222,53 +211,19 @@ pub(super) fn unknown_epoch(epochs: &Epochs, partition: &TopicPartition, offset:
     Error::new(kind, message)
 }
 
-/// The error for a partition with a batch that unpacks to more than is allowed.
-pub(super) fn too_large_unpacked(partition: &TopicPartition, offset: i64) -> Error {
-    let message = format!(
-        "{partition} cannot be read at offset {offset}: the batch there unpacks to more than the {} that `unpacked` \
-         allows; raise it, or, if nothing in the batch is wanted, give it up (docs/operations.md says how)",
-        units::show_size_bytes(allowed_bytes())
-    );
-    Error::new(ErrorKind::Refused, message).of(partition)
-}
-
-/// The error for a partition whose next batch, of so many bytes, is larger than what may be fetched: a restart alone
-/// changes nothing about that.
-pub(super) fn too_large_fetched(partition: &TopicPartition, offset: i64, bytes: u64) -> Error {
-    let message = format!(
-        "{partition} cannot be read at offset {offset}: the batch there has {bytes} bytes, more than \
-         receive.message.max.bytes allows; raise that below kafka:, or, if nothing in the batch is wanted, give it up \
-         (docs/operations.md says how)"
-    );
-    Error::new(ErrorKind::Refused, message).of(partition)
-}
-
 /// The error for a partition that cannot be read any further.
 pub(super) fn unreadable(partition: &TopicPartition, offset: i64, failure: &Failure) -> Error {
     match failure.code {
-        Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => Error::new(
-            ErrorKind::Refused,
-            format!("{partition} no longer has offset {offset}: it is outside of what the broker retains ({failure})"),
-        )
-        .of(partition),
+        Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET | Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE => {
+            unreadable::out_of_range(partition, offset, failure)
+        }
         Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION if rejection(&failure.message) == Some(Rejection::TooLarge) => {
-            too_large_unpacked(partition, offset)
+            unreadable::too_large_unpacked(partition, offset)
         }
-        Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => Error::new(
-            ErrorKind::Refused,
-            format!(
-                "{partition} cannot be read at offset {offset}: {failure}; if the batch there unpacks to more than \
-                 receive.message.max.bytes, raise that below kafka:; else the batch, or a record's headers, are damaged on \
-                 the brokers: bring them back from another replica, or give up what is in it (docs/operations.md says how)"
-            ),
-        )
-        .with(Some(Detail::Damaged))
-        .of(partition),
-        Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED => {
-            let mut error = failure.plain(format_args!("reading {partition} at offset {offset}")).of(partition);
-            error.message += &format!("; grant Read on topic {}", partition.topic);
-            error
+        Code::RD_KAFKA_RESP_ERR__BAD_MSG | Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION => {
+            unreadable::damaged(partition, offset, failure)
         }
-        _ => failure.plain(format_args!("reading {partition} at offset {offset}")).of(partition),
+        Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED => unreadable::denied(partition, offset, failure),
+        _ => failure.plain(unreadable::reading(partition, offset)).of(partition),
     }
 }

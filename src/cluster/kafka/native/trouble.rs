@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::errors::{Code, Failure};
-use super::super::properties::Login;
+use super::super::login::Login;
 use super::Client;
 use super::event::Signal;
 

@@ -25,8 +25,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
+use super::super::tls::{self, TlsProperties};
 use super::super::wire::login::Missing;
-use super::super::wired::{TlsProperties, tls_config};
 use super::answer::{self, Issued, basic, clean, lasting, passing};
 use super::credentials::Credentials;
 use crate::cluster::{Error, ErrorKind};
@@ -179,7 +179,7 @@ fn at_port(url: &Uri) -> Uri {
 /// TLS with these authorities, or the system's.
 fn tls_of(credentials: &Credentials) -> Result<Arc<Renewed<ClientConfig>>, Error> {
     let Credentials { ca_location, ca_pem, .. } = credentials.clone();
-    tls_config(TlsProperties::of_authorities(ca_location, ca_pem)).map_err(|unsupported| {
+    tls::config(TlsProperties::of_authorities(ca_location, ca_pem)).map_err(|unsupported| {
         let property = unsupported.property.replacen("ssl.", "https.", 1);
         Error::new(ErrorKind::Refused, format!("the kafka property {property} cannot be used: {}", unsupported.why))
     })

@@ -20,7 +20,8 @@ use std::time::Duration;
 use self::driven::Driven;
 use super::super::epochs::Epochs;
 use super::super::wire::writer::{Group, Offset, WriteSettings};
-use super::{Accepted, ClientSettings};
+use super::client::ClientSettings;
+use super::trouble::Accepted;
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 

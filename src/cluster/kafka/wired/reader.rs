@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use super::super::epochs::Epochs;
 use super::super::wire::fetcher::FetchSettings;
-use super::{Accepted, Batch, ClientSettings, Reading};
+use super::batch::Batch;
+use super::client::ClientSettings;
+use super::reading::Reading;
+use super::trouble::Accepted;
 use crate::cluster::Error;
 use crate::record::TopicPartition;
 

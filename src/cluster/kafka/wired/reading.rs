@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::epochs::{EpochRanges, Epochs};
-use super::super::errors::{Code, Failure};
-use super::super::slots::{too_large_fetched, too_large_unpacked, truncated, unreadable};
 use super::super::unpack::Budgeted;
+use super::super::unreadable;
 use super::super::wire::brokers::Brokers;
+use super::super::wire::code;
 use super::super::wire::fetcher::{FetchSettings, Fetcher, Trouble};
 use super::super::wire::records;
+use super::batch::Batch;
+use super::client::ClientSettings;
+use super::network::Network;
 use super::trouble::{Accepted, Loneliness};
-use super::{Batch, ClientSettings, Network};
 use crate::cluster::{Detail, Error, ErrorKind, RecordBatch as _};
 use crate::record::TopicPartition;
 
@@ -66,7 +68,7 @@ impl Reading {
     /// partition that was found to have lost what was read of it has not got it back.
     pub fn start(&mut self, partition: &TopicPartition, offset: i64, epoch_before: Option<i32>) -> Result<(), Error> {
         if epoch_before.is_some() && self.truncated.get(partition) == Some(&offset) {
-            return Err(truncated(partition, offset));
+            return Err(unreadable::truncated(partition, offset));
         }
         let now = self.network.now();
         self.truncated.remove(partition);
@@ -170,7 +172,7 @@ impl Reading {
             return Ok(());
         }
         let error = match (loneliness.trouble(brokers, now), brokers.failure()) {
-            (Some(failure), _) => failure.plain("reading"),
+            (Some(trouble), _) => Error::new(ErrorKind::Refused, format!("reading: {trouble}")),
             (None, Some(reason)) if lasts >= SILENCE_MAX => {
                 Error::new(ErrorKind::Retry, format!("reading: no broker can be reached: {reason}"))
             }
@@ -190,22 +192,23 @@ impl Reading {
 
 /// The error for a partition that is not read beyond this position.
 fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
-    let coded = |code| unreadable(partition, position, &Failure::new(code, trouble.to_string()));
+    let failed = || format!("{}: {trouble}", unreadable::reading(partition, position));
     match trouble {
         Trouble::OffsetOutOfRange { offset } => {
-            let failure = Failure::of(Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE);
-            let unknown = || Failure::new(Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, "");
-            unreadable(partition, offset, &failure.unwrap_or_else(unknown))
+            let why = code::words(code::OFFSET_OUT_OF_RANGE).unwrap_or_default();
+            unreadable::out_of_range(partition, offset, why)
         }
-        Trouble::Truncated { offset, .. } | Trouble::UnknownEpoch { offset, .. } => truncated(partition, offset),
-        Trouble::UnpacksTooLarge { offset } => too_large_unpacked(partition, offset),
-        Trouble::TooLarge { offset, bytes } => too_large_fetched(partition, offset, bytes),
+        Trouble::Truncated { offset, .. } | Trouble::UnknownEpoch { offset, .. } => {
+            unreadable::truncated(partition, offset)
+        }
+        Trouble::UnpacksTooLarge { offset } => unreadable::too_large_unpacked(partition, offset),
+        Trouble::TooLarge { offset, bytes } => unreadable::too_large_fetched(partition, offset, bytes),
         // All replicas have it in this format. A format that there never was is a damaged head.
         Trouble::Damaged { offset, what: what @ records::Error::Magic(0 | 1) } => {
             let message = format!("{partition} cannot be read at offset {offset}: {what}");
             Error::new(ErrorKind::Refused, message).of(partition)
         }
-        Trouble::Damaged { .. } => coded(Code::RD_KAFKA_RESP_ERR__BAD_MSG),
+        Trouble::Damaged { .. } => unreadable::damaged(partition, position, trouble),
         Trouble::Inconsistent { offset } => {
             let message = format!(
                 "{partition} cannot be read at offset {offset}: its leader returns nothing there, but a later record. The \
@@ -213,9 +216,9 @@ fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
             );
             Error::new(ErrorKind::Refused, message).with(Some(Detail::Damaged)).of(partition)
         }
-        Trouble::Denied => coded(Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED),
-        Trouble::Missing => coded(Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART),
-        Trouble::Unsupported { .. } => coded(Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION),
+        Trouble::Denied => unreadable::denied(partition, position, trouble),
+        Trouble::Missing => Error::new(ErrorKind::Refused, failed()).with(Some(Detail::Missing)).of(partition),
+        Trouble::Unsupported { .. } => Error::new(ErrorKind::Refused, failed()).of(partition),
     }
 }
 

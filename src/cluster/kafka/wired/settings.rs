@@ -17,14 +17,17 @@ use std::time::Duration;
 use self::given::Given;
 use super::super::epochs::UNKNOWN_MAX;
 use super::super::properties::Properties;
+use super::super::tls::{self, TlsProperties};
+use super::super::unsupported::Unsupported;
 use super::super::wire::brokers::Settings;
 use super::super::wire::edge::{Family, SocketSettings};
 use super::super::wire::fetcher::FetchSettings;
 use super::super::wire::login::Login;
 use super::super::wire::records::{Codec, Packer};
 use super::super::wire::writer::WriteSettings;
-use super::tls::{self, TlsProperties};
-use super::{Accepted, ClientSettings, Transport};
+use super::client::ClientSettings;
+use super::network::Transport;
+use super::trouble::Accepted;
 use crate::cluster::MISSING_WAIT;
 use crate::tls::Renewed;
 
@@ -50,7 +53,7 @@ const RECORD_BYTES_MIN: usize = 7;
 const IN_FLIGHT_MAX: usize = 5;
 
 /// What lanes on the wire are set up with.
-pub(in crate::cluster::kafka) struct Wired {
+pub(in super::super) struct Wired {
     /// A member's connections, for what it reads.
     pub member: ClientSettings,
     /// How it reads.
@@ -67,28 +70,11 @@ pub(in crate::cluster::kafka) struct Wired {
     pub accepted: Accepted,
 }
 
-/// A property that only librdkafka knows, as it is set.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the kafka property {property} needs librdkafka: {why}")]
-pub(in crate::cluster::kafka) struct Unsupported {
-    /// Its name.
-    pub property: String,
-    /// Why; never holds its value.
-    pub why: &'static str,
-}
-
-impl Unsupported {
-    /// That the wire does not know this property.
-    pub(super) fn new(property: &str, why: &'static str) -> Self {
-        Self { property: property.to_owned(), why }
-    }
-}
-
 /// The settings by these properties; a reader's are those that librdkafka's readers have.
 ///
 /// # Errors
 /// The first property that only librdkafka knows.
-pub(in crate::cluster::kafka) fn wire(
+pub(in super::super) fn wire(
     member: &Properties,
     reader: &Properties,
     producer: &Properties,
@@ -111,7 +97,7 @@ pub(in crate::cluster::kafka) fn wire(
 }
 
 /// The names of all properties that librdkafka takes as a text.
-pub(in crate::cluster::kafka) fn known_properties() -> impl Iterator<Item = &'static str> {
+pub(in super::super) fn known_properties() -> impl Iterator<Item = &'static str> {
     table::ROWS.iter().filter(|(_, class)| *class != table::ONLY_PROGRAMS).flat_map(|(names, _)| names.iter().copied())
 }
 

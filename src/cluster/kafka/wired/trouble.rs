@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::errors::{Code, Failure};
-use super::super::properties::Login;
+use super::super::login::Login;
 use super::super::wire::brokers::{Brokers, Trouble, TroubleKind};
 
 /// How long no broker may be there before that counts.
@@ -31,9 +30,14 @@ impl Accepted {
         self.wire.succeeded();
     }
 
-    fn is_refused_by(&self, trouble: &Trouble, failure: &Failure) -> bool {
-        let before = if trouble.kind == TroubleKind::Certificate { &self.wire } else { &self.login };
-        before.is_refused_by(failure)
+    /// Whether trouble is such that a person has to fix it: a login or a certificate that was accepted before is not.
+    fn is_refused_by(&self, trouble: &Trouble) -> bool {
+        match trouble.kind {
+            TroubleKind::Login => !self.login.has_succeeded(),
+            TroubleKind::Certificate => !self.wire.has_succeeded(),
+            TroubleKind::Host => false,
+            TroubleKind::Protocol => true,
+        }
     }
 }
 
@@ -60,28 +64,18 @@ impl Loneliness {
     }
 
     /// The trouble that keeps all brokers from being asked, if that has lasted.
-    pub fn trouble(&mut self, brokers: &mut Brokers, now: Instant) -> Option<Failure> {
+    pub fn trouble(&mut self, brokers: &mut Brokers, now: Instant) -> Option<String> {
         let lasts = self.lasts(brokers, now)?;
         self.known_trouble(brokers).filter(|_| lasts >= ALONE_MAX)
     }
 
     /// The trouble with a broker, whether others can be asked or not.
-    pub fn known_trouble(&self, brokers: &Brokers) -> Option<Failure> {
-        let trouble = brokers.trouble()?;
-        Some(failure(trouble)).filter(|failure| self.accepted.is_refused_by(trouble, failure))
+    pub fn known_trouble(&self, brokers: &Brokers) -> Option<String> {
+        let trouble = brokers.trouble().filter(|trouble| self.accepted.is_refused_by(trouble))?;
+        let hint = match trouble.kind {
+            TroubleKind::Certificate => "; a certificate that OpenSSL accepts can be used with data_path: librdkafka",
+            TroubleKind::Login | TroubleKind::Host | TroubleKind::Protocol => "",
+        };
+        Some(format!("{}: {}{hint}", trouble.address, trouble.message))
     }
-}
-
-/// What librdkafka would call it.
-fn failure(trouble: &Trouble) -> Failure {
-    let (code, hint) = match trouble.kind {
-        TroubleKind::Login => (Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED, ""),
-        TroubleKind::Certificate => (
-            Code::RD_KAFKA_RESP_ERR__SSL,
-            "; a certificate that OpenSSL accepts can be used with data_path: librdkafka",
-        ),
-        TroubleKind::Host => (Code::RD_KAFKA_RESP_ERR__RESOLVE, ""),
-        TroubleKind::Protocol => (Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION, ""),
-    };
-    Failure::new(code, format!("{}: {}{hint}", trouble.address, trouble.message))
 }

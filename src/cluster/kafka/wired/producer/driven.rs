@@ -6,15 +6,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::super::errors::{Code, Failure};
-use super::super::super::producer::{INIT_DEADLINE, MEANWHILE_STEP};
+use super::super::super::limits::{INIT_DEADLINE, MEANWHILE_STEP};
 use super::super::super::wire;
 use super::super::super::wire::brokers::Brokers;
 use super::super::super::wire::writer::{
     Group, NewRecord, Offset, Slot, WriteError, WriteErrorKind, WriteSettings, Writer,
 };
+use super::super::client::ClientSettings;
+use super::super::network::Network;
 use super::super::trouble::{Accepted, Loneliness};
-use super::super::{ClientSettings, Network};
 use super::clock::Clock;
 use super::slots::Slots;
 use super::words;
@@ -34,6 +34,9 @@ const PUSH_EVERY_MIN: Duration = Duration::from_millis(1);
 const RUN: usize = 256;
 /// How long a partition that the topic does not have, as far as is known, is asked for.
 const PARTITION_WAIT: Duration = Duration::from_secs(2);
+
+/// What librdkafka's path says of a partition that a topic does not have.
+const UNKNOWN_PARTITION: &str = "Local: Unknown partition";
 
 /// A writer with its connections.
 pub(super) struct Driven {
@@ -90,8 +93,8 @@ impl Driven {
                     Err(error) => Err(driven.unopened(id, &error, &loneliness)),
                 };
             }
-            if let Some(failure) = loneliness.trouble(&mut driven.brokers, driven.clock.now()) {
-                return Err(failure.transactional(what(), ErrorKind::Retry));
+            if let Some(trouble) = loneliness.trouble(&mut driven.brokers, driven.clock.now()) {
+                return Err(Error::new(ErrorKind::Refused, format!("{}: {trouble}", what())));
             }
             driven.turn(TURN);
         }
@@ -100,9 +103,9 @@ impl Driven {
     /// Why the id could not be opened.
     fn unopened(&self, id: &str, error: &WriteError, loneliness: &Loneliness) -> Error {
         if error.kind == WriteErrorKind::Retry
-            && let Some(failure) = loneliness.known_trouble(&self.brokers)
+            && let Some(trouble) = loneliness.known_trouble(&self.brokers)
         {
-            return failure.transactional(format_args!("opening the transactional id {id}"), ErrorKind::Retry);
+            return Error::new(ErrorKind::Refused, format!("opening the transactional id {id}: {trouble}"));
         }
         let opening = words::opening(id, error);
         match self.brokers.failure().filter(|_| error.code.is_none()) {
@@ -222,9 +225,7 @@ impl Driven {
     #[cold]
     fn new_slot(&mut self, to: (&str, i32)) -> Result<Slot, Error> {
         if !self.may_have(to) {
-            let unknown = Failure::of(Code::RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION);
-            let unknown = unknown.map_or_else(String::new, |failure| failure.message);
-            return Err(Error::new(self.kind_of_abort(), format!("{}: {unknown}", sending(to))));
+            return Err(Error::new(self.kind_of_abort(), format!("{}: {UNKNOWN_PARTITION}", sending(to))));
         }
         let slot = self.writer.slot(to.0, to.1);
         self.slots.put(to.0, to.1, slot);

@@ -1,6 +1,7 @@
 //! What went wrong, in the words that librdkafka's path has for it.
 
-use super::super::super::errors::{Code, Failure};
+use super::super::super::rights;
+use super::super::super::wire::code;
 use super::super::super::wire::writer::{WriteError, WriteErrorKind};
 use crate::cluster::{Detail, Error, ErrorKind};
 
@@ -18,13 +19,14 @@ pub(super) fn kind(kind: WriteErrorKind) -> ErrorKind {
 /// A writer's error.
 pub(super) fn error(error: &WriteError) -> Error {
     let kind = kind(error.kind);
-    let Some(failure) = error.code.and_then(of_broker) else { return Error::new(kind, &*error.message) };
-    let said = error.what().map_or_else(|| error.message.clone(), |what| format!("{what}: {failure}"));
-    let grant = match failure.is_denied_topic() {
-        true => "; grant Write on every topic that is written to",
-        false => failure.grant(),
+    let known = error.code.and_then(|code| Some((code, code::words(code)?)));
+    let Some((code, words)) = known else { return Error::new(kind, &*error.message) };
+    let said = error.what().map_or_else(|| error.message.clone(), |what| format!("{what}: {words}"));
+    let grant = match code {
+        code::TOPIC_AUTHORIZATION_FAILED => "; grant Write on every topic that is written to",
+        _ => rights::grant(code),
     };
-    let detail = failure.detail().filter(|detail| *detail != Detail::Missing);
+    let detail = rights::is_denial(code).then_some(Detail::Denied(None));
     Error::new(kind, format!("{said}{grant}")).with(detail)
 }
 
@@ -46,14 +48,9 @@ pub(super) fn opening(id: &str, failed: &WriteError) -> Error {
     Error { message: format!("{what}: {why}"), ..error }
 }
 
-/// What librdkafka would call a broker's code; `None` if it does not know it.
-fn of_broker(code: i16) -> Option<Failure> {
-    Failure::of(Code::try_from(i32::from(code)).ok()?)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::super::super::wire::code;
+    use super::super::super::super::errors::{Code, Failure};
     use super::*;
 
     fn coded(kind: WriteErrorKind, what: &str, name: &str, code: i16) -> WriteError {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::super::super::oauth::Source;
 use super::super::super::properties::Properties;
-use super::Unsupported;
+use super::super::super::unsupported::Unsupported;
 use super::table::{Class, look_up};
 use crate::cluster::Contact;
 

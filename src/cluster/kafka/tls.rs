@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use super::settings::Unsupported;
+use super::unsupported::Unsupported;
 use crate::tls::{Renewed, Verifier};
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ const UNUSABLE: &str = "what it holds is of no use to the wire's TLS";
 
 /// How TLS is to be spoken. No `Debug`: it may hold a key.
 #[derive(Clone, PartialEq, Eq)]
-pub(in super::super) struct TlsProperties {
+pub(super) struct TlsProperties {
     /// A file or a folder of authorities' certificates, or `probe`.
     pub ca_location: Option<String>,
     /// Authorities' certificates.
@@ -76,7 +76,7 @@ impl TlsProperties {
 ///
 /// # Errors
 /// The property that rustls cannot use.
-pub(in super::super) fn config(properties: TlsProperties) -> Result<Arc<Renewed<ClientConfig>>, Unsupported> {
+pub(super) fn config(properties: TlsProperties) -> Result<Arc<Renewed<ClientConfig>>, Unsupported> {
     config_now(&properties)?;
     let TlsProperties { ca_location, certificate_location, key_location, .. } = properties.clone();
     let ca_location = ca_location.filter(|location| location != PROBE && properties.checks_certificate);

@@ -1,0 +1,29 @@
+//! Proof of membership in a group, as both data paths commit offsets with it.
+
+use std::sync::Arc;
+
+use super::epochs::Epochs;
+use super::native::GroupMetadata;
+
+/// Proof of membership at some moment. See [`crate::cluster::Member::metadata`].
+pub struct Metadata {
+    proof: GroupMetadata,
+    epochs: Arc<Epochs>,
+}
+
+impl Metadata {
+    /// That of a member of a group for which these epochs are known.
+    pub(super) fn new(proof: GroupMetadata, epochs: Arc<Epochs>) -> Self {
+        Self { proof, epochs }
+    }
+
+    /// The epochs known for the group.
+    pub(super) fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// librdkafka's proof.
+    pub(super) fn proof(&self) -> &GroupMetadata {
+        &self.proof
+    }
+}

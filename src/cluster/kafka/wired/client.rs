@@ -1,0 +1,46 @@
+//! How the wire's clients are made: their settings, and whether they use sockets or a simulation's network.
+
+use std::sync::Arc;
+
+use super::super::oauth::Source;
+use super::super::wire::brokers::{Address, Brokers, Settings};
+use super::super::wire::edge::Edge;
+use super::network::{Network, Networks, Transport};
+
+/// How connections are made.
+#[derive(Clone)]
+pub struct ClientSettings {
+    /// How a client of brokers behaves.
+    pub(super) brokers: Arc<Settings>,
+    /// The brokers to begin with.
+    pub(super) bootstrap: Vec<Address>,
+    /// How clients reach them.
+    pub(super) transport: Transport,
+    /// Who gets tokens for logins that need them.
+    pub(super) tokens: Option<Arc<Source>>,
+}
+
+impl ClientSettings {
+    /// Settings of clients that run in a simulation.
+    pub fn simulated(brokers: Settings, bootstrap: Vec<Address>, networks: Arc<dyn Networks>) -> Self {
+        Self { brokers: Arc::new(brokers), bootstrap, transport: Transport::Simulated(networks), tokens: None }
+    }
+
+    /// A client that has not connected yet.
+    pub(super) fn open(&self) -> (Box<dyn Network>, Brokers) {
+        if let Some(tokens) = &self.tokens {
+            tokens.begin();
+        }
+        let (brokers, bootstrap) = (Arc::clone(&self.brokers), self.bootstrap.clone());
+        match &self.transport {
+            Transport::Sockets { tls, settings, contact } => {
+                let edge = Edge::new(tls.clone(), *settings).sharing(contact);
+                (Box::new(edge), Brokers::new(brokers, bootstrap))
+            }
+            Transport::Simulated(networks) => {
+                let (network, seed) = networks.open();
+                (network, Brokers::seeded(brokers, bootstrap, seed))
+            }
+        }
+    }
+}
