@@ -9,15 +9,11 @@
 
 use std::fmt;
 
-use rdkafka::bindings as rd;
-
 use super::login::Login;
+pub(super) use super::native::Code;
 use super::native::describe;
 use super::rights;
 use crate::cluster::{Detail, Error, ErrorKind};
-
-/// librdkafka's error codes.
-pub(super) type Code = rd::rd_kafka_resp_err_t;
 
 /// An error as reported by librdkafka.
 #[derive(Clone, Debug)]
@@ -282,7 +278,7 @@ mod tests {
 
     #[test]
     fn transactional_errors_follow_their_flags() {
-        use rd::rd_kafka_resp_err_t::*;
+        use rdkafka::bindings::rd_kafka_resp_err_t::*;
         assert_eq!(kind(RD_KAFKA_RESP_ERR__FENCED, |f| f.fatal = true), ErrorKind::Fenced);
         assert_eq!(kind(RD_KAFKA_RESP_ERR__STATE, |f| f.requires_abort = true), ErrorKind::Abort);
         assert_eq!(kind(RD_KAFKA_RESP_ERR__TIMED_OUT, |f| f.retriable = true), ErrorKind::Unknown);

@@ -81,8 +81,9 @@ pub mod wired;
 pub use member::Member;
 pub use metadata::Metadata;
 pub use misnamed::explained;
+pub use native::takes;
 pub use path::{Batch, DataPath, Producer, Reader};
-pub use properties::{OWNED, takes};
+pub use properties::OWNED;
 pub use settle::Settling;
 
 /// A Kafka cluster. See [`Cluster`].

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::login::Login;
-use super::native::{Conf, Role};
-use super::oauth::{self, Credentials, Source};
+use super::oauth::{Credentials, Source};
 use super::unpack::RECORD_OVERHEAD_BYTES;
 use crate::cluster::{Contact, Error, ErrorKind, Queues};
 
@@ -143,13 +142,21 @@ const NO_KERBEROS: &str = "logins by Kerberos are not built into ratchet's librd
                            SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER, or `security.protocol: ssl` with a \
                            client's certificate";
 
-/// Checks that librdkafka knows this property and accepts this value; no message contains it. How tokens are asked for is
-/// not librdkafka's business, and checked with all properties together.
-pub fn takes(property: &str, value: &str) -> Result<(), Error> {
+/// Checks that a property does not ask for a login that is not built in.
+pub(super) fn check_mechanism(property: &str, value: &str) -> Result<(), Error> {
     if MECHANISM.contains(&property) && value.eq_ignore_ascii_case(KERBEROS) {
         return Err(refused(format!("the kafka property {property} is GSSAPI: {NO_KERBEROS}")));
     }
-    if oauth::is_own(property) { Ok(()) } else { Conf::new().set(property, value) }
+    Ok(())
+}
+
+/// The role of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It reads, or only makes queries.
+    Consumer,
+    /// It writes.
+    Producer,
 }
 
 /// The properties of one kind of client. Has no `Debug`, since values may be secrets.
@@ -284,15 +291,6 @@ impl Properties {
     /// Which kind of client they are for.
     pub fn role(&self) -> Role {
         self.role
-    }
-
-    /// The properties as a librdkafka configuration.
-    pub fn to_conf(&self) -> Result<Conf, Error> {
-        let mut conf = Conf::new();
-        for (name, value) in self.values.iter().filter(|(name, _)| !oauth::is_own(name)) {
-            conf.set(name, value)?;
-        }
-        Ok(conf)
     }
 
     /// `text` without the value of any property whose name says that it is secret.

@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 use rdkafka::bindings as rd;
 
 use super::super::errors::{Code, Failure};
-use super::{Client, Event, List, Queue, c_millis, c_string};
+use super::client::Client;
+use super::conversions::{c_millis, c_string};
+use super::event::Event;
+use super::list::List;
+use super::queue::Queue;
 use crate::cluster::{Denied, Detail, Error, ErrorKind, NewTopic, Rights, TopicId};
 use crate::record::TopicPartition;
 

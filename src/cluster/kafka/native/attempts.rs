@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rdkafka::bindings as rd;
 
 use super::super::errors::Code;
-use super::Conf;
+use super::conf::Conf;
 use crate::cluster::{Contact, Error, ErrorKind};
 
 /// The interceptor's name in librdkafka's logs.

@@ -19,7 +19,9 @@ use rdkafka::bindings as rd;
 use super::super::errors::{Code, Failure};
 use super::super::unpack::shadowed;
 use super::super::wire::headers as wire_headers;
-use super::{Client, Queue, c_millis};
+use super::client::Client;
+use super::conversions::c_millis;
+use super::queue::Queue;
 use crate::cluster::RecordBatch;
 use crate::record::{HeaderBuf, Headers, Record, TopicPartition};
 
@@ -39,7 +41,7 @@ unsafe impl Send for Batch {}
 
 /// A message on its way into a batch.
 #[derive(Clone, Copy)]
-pub(in crate::cluster::kafka) struct Incoming<'a> {
+pub(in super::super) struct Incoming<'a> {
     message: &'a rd::rd_kafka_message_t,
     /// Why its headers cannot be read, if they cannot.
     unreadable: Option<&'a Failure>,
@@ -118,7 +120,7 @@ impl Batch {
 
     /// Clears the batch, then takes what is in `queue`, up to `records_max`, waiting up to `wait` for
     /// a first record. `sort` returns which of `partitions` a message is from, or `None` to drop it.
-    pub(in crate::cluster::kafka) fn fill(
+    pub(in super::super) fn fill(
         &mut self,
         queue: &Queue,
         partitions: &Arc<[TopicPartition]>,

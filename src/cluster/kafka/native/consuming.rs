@@ -8,7 +8,11 @@ use std::time::Duration;
 use rdkafka::bindings as rd;
 
 use super::super::errors::{Code, Failure};
-use super::{Client, List, Queue, Topic, c_millis};
+use super::client::Client;
+use super::conversions::c_millis;
+use super::list::List;
+use super::queue::Queue;
+use super::topic::Topic;
 
 /// The offset that means none.
 pub const NO_OFFSET: i64 = rd::RD_KAFKA_OFFSET_INVALID as i64;

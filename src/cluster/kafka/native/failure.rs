@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use rdkafka::bindings as rd;
 
-use super::super::errors::{Code, Failure};
+use super::super::errors::Failure;
 
 impl Failure {
     /// Takes ownership of an error object, `None` for null.
@@ -28,16 +28,4 @@ impl Failure {
             Some(failure)
         }
     }
-}
-
-/// librdkafka's description of a code.
-pub fn describe(code: Code) -> String {
-    // SAFETY: a static string for every code.
-    unsafe { CStr::from_ptr(rd::rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
-}
-
-/// librdkafka's name for a code.
-pub fn name(code: Code) -> String {
-    // SAFETY: a static string for every code.
-    unsafe { CStr::from_ptr(rd::rd_kafka_err2name(code)) }.to_string_lossy().into_owned()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rdkafka::bindings as rd;
 
 use super::super::errors::Failure;
-use super::c_string;
+use super::conversions::c_string;
 use crate::cluster::Error;
 use crate::record::TopicPartition;
 

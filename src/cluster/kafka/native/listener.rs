@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use rdkafka::bindings as rd;
 
 use super::super::errors::Code;
-use super::Conf;
+use super::conf::Conf;
 use crate::cluster::{Error, ErrorKind};
 
 /// The interceptors' name in librdkafka's logs.

@@ -9,7 +9,11 @@ use std::time::Duration;
 use rdkafka::bindings as rd;
 
 use super::super::errors::{Code, Failure};
-use super::{Client, GroupMetadata, List, Topic, c_millis};
+use super::client::Client;
+use super::consuming::GroupMetadata;
+use super::conversions::c_millis;
+use super::list::List;
+use super::topic::Topic;
 use crate::cluster::Message;
 use crate::record::Headers;
 

@@ -1,13 +1,10 @@
-//! Trouble with a client's connections. librdkafka reports it by events, separately from the waiting call, which
-//! itself only learns that there was no response.
+//! The last trouble with a client's connections, which explains why there was no response.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::errors::{Code, Failure};
 use super::super::login::Login;
-use super::Client;
-use super::event::Signal;
 
 /// How long the last trouble may explain a failure: librdkafka does not repeat the same error for 30 s.
 const GOOD_FOR: Duration = Duration::from_secs(60);
@@ -43,7 +40,8 @@ fn other_protocol(message: &str) -> String {
 /// The last trouble reported with a client's connections.
 pub(super) struct LastTrouble {
     last: Mutex<Option<(Instant, Failure)>>,
-    login: Arc<Login>,
+    /// The state of the login.
+    pub login: Arc<Login>,
 }
 
 impl LastTrouble {
@@ -51,13 +49,14 @@ impl LastTrouble {
         Self { last: Mutex::default(), login: Arc::clone(login) }
     }
 
-    fn set(&self, failure: Option<Failure>) {
+    /// Replaces it.
+    pub fn set(&self, failure: Option<Failure>) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = failure.map(|failure| (Instant::now(), failure));
     }
 
     /// Notes a report. A closed connection says less than a failure of TLS on another connection, or than a foreign protocol;
     /// librdkafka reports either, by chance.
-    fn note(&self, mut failure: Failure) {
+    pub fn note(&self, mut failure: Failure) {
         failure.message = other_protocol(&failure.message.replace(CLOSED, CLOSED_AND_HINT));
         let is_closed = failure.code == Code::RD_KAFKA_RESP_ERR__TRANSPORT && failure.message.contains("Disconnected");
         let telling = [Code::RD_KAFKA_RESP_ERR__SSL, Code::RD_KAFKA_RESP_ERR__BAD_MSG];
@@ -73,7 +72,7 @@ impl LastTrouble {
     }
 
     /// The cause of a failure, if that was a missing response: `refused` was reported during the wait.
-    fn explain(&self, failure: Failure, refused: Option<Failure>) -> Failure {
+    pub fn explain(&self, failure: Failure, refused: Option<Failure>) -> Failure {
         // librdkafka does not repeat an error for a while: a refusal is valid until there is a response.
         let message = match (refused, self.last()) {
             (Some(refused), _) => return refused,
@@ -83,63 +82,6 @@ impl LastTrouble {
             (None, None) => format!("{failure}: no connection came about, or it was closed or left without an answer"),
         };
         Failure { message, ..failure }
-    }
-}
-
-impl Client {
-    /// A background error that a person has to fix, and that matters more than the timeout it caused.
-    pub fn trouble(&self) -> Option<Failure> {
-        let mut refused = self.missing_token().filter(|failure| self.is_refused_by(failure));
-        let events = std::iter::from_fn(|| self.next_event(Duration::ZERO));
-        for event in events {
-            let Signal::Error(failure) = event.signal() else { continue };
-            if self.is_refused_by(&failure) {
-                refused = Some(failure.clone());
-            }
-            // That all brokers are down says nothing about the cause.
-            if failure.code != Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN {
-                self.last_trouble.note(failure);
-            }
-        }
-        refused
-    }
-
-    /// That there is no token to log in with.
-    fn missing_token(&self) -> Option<Failure> {
-        let missing = self.tokens.as_ref()?.missing()?;
-        let code = match missing.is_lasting {
-            true => Code::RD_KAFKA_RESP_ERR__AUTHENTICATION,
-            false => Code::RD_KAFKA_RESP_ERR__TRANSPORT,
-        };
-        Some(Failure::new(code, format!("there is no token to log in with: {}", missing.why)))
-    }
-
-    /// The failure of a call. If there was no response: its cause, or else a message with the last trouble of the
-    /// connections.
-    pub fn explain(&self, failure: Failure) -> Failure {
-        let refused = self.trouble();
-        // librdkafka does not connect without a token, and does not say so.
-        if let Some(missing) = self.missing_token() {
-            self.last_trouble.note(missing);
-        }
-        self.last_trouble.explain(failure, refused)
-    }
-
-    /// Whether a background failure is one that a person has to fix.
-    pub fn is_refused_by(&self, failure: &Failure) -> bool {
-        self.last_trouble.login.is_refused_by(failure)
-    }
-
-    /// A call got its response: earlier trouble no longer explains anything.
-    pub fn answered(&self) {
-        self.note_login();
-        self.last_trouble.set(None);
-    }
-
-    /// Some broker has responded, so the login was accepted.
-    pub fn note_login(&self) {
-        super::log::reached();
-        self.last_trouble.login.succeeded();
     }
 }
 

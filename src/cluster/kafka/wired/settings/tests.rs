@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::super::native::takes;
 use super::super::super::oauth::Credentials;
-use super::super::super::properties::{OWNED, takes};
+use super::super::super::properties::OWNED;
 use super::super::super::reader::with_eof_events;
 use super::table::{Class, ROWS, look_up};
 use super::*;
