@@ -1,8 +1,13 @@
 //! Goal: the architecture page lists the dependencies between rooms as they are, and there are no cycles.
 
+mod circles;
+mod imports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use imports::Modules;
 
 type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
@@ -10,42 +15,8 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Collects a folder's sources, except tests.
-fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
-        match path.extension() {
-            _ if is_test => {}
-            None => sources(&path, all),
-            Some(extension) if extension == "rs" => all.push(path),
-            Some(_) => {}
-        }
-    }
-}
-
-/// The dependencies in the sources, without comments and unit tests.
-fn in_the_sources() -> Dependencies {
-    let (src, mut files, mut dependencies) = (root().join("src"), Vec::new(), Dependencies::new());
-    sources(&src, &mut files);
-    for file in files {
-        let room = file.strip_prefix(&src).unwrap().iter().next().unwrap().to_str().unwrap();
-        let room = room.strip_suffix(".rs").unwrap_or(room);
-        if ["lib", "main", "rooms"].contains(&room) {
-            continue;
-        }
-        let known = dependencies.entry(room.to_owned()).or_default();
-        let text = fs::read_to_string(&file).unwrap();
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        for line in code.lines().map(str::trim_start).filter(|line| !line.starts_with("//")) {
-            for (at, _) in line.match_indices("crate::") {
-                let rest = &line[at + "crate::".len()..];
-                let name = rest.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap_or_default();
-                known.extend(Some(name.to_owned()).filter(|name| !name.is_empty() && name != room));
-            }
-        }
-    }
-    dependencies
+fn sources() -> PathBuf {
+    root().join("src")
 }
 
 /// The dependencies in the page's table.
@@ -63,12 +34,12 @@ fn on_the_page() -> Dependencies {
 
 #[test]
 fn page_lists_the_dependencies_of_the_sources() {
-    assert_eq!(on_the_page(), in_the_sources());
+    assert_eq!(on_the_page(), Modules::of(&sources()).rooms());
 }
 
 #[test]
 fn dependencies_have_no_cycles() {
-    let mut left = in_the_sources();
+    let mut left = Modules::of(&sources()).rooms();
     while !left.is_empty() {
         let rooms: BTreeSet<String> = left.keys().cloned().collect();
         let before = left.len();

@@ -1,0 +1,233 @@
+//! Which file of the library names which: the paths in the sources, followed through imports and re-exports to the file
+//! that defines what they name. Unit tests do not count.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// For each file, the files that it names.
+pub type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+
+type Segments = Vec<String>;
+
+/// What introduces a name.
+const DEFINITIONS: &[&str] = &["struct", "enum", "union", "fn", "trait", "type", "const", "static"];
+
+#[derive(Default)]
+struct Module {
+    file: PathBuf,
+    /// Where the files of its child modules are.
+    folder: PathBuf,
+    parent: Option<usize>,
+    children: HashMap<String, usize>,
+    defined: HashSet<String>,
+    imported: HashMap<String, Segments>,
+    globs: Vec<Segments>,
+    named: HashSet<Segments>,
+}
+
+/// The modules of a crate, the first is its root.
+pub struct Modules(Vec<Module>);
+
+impl Modules {
+    /// Reads the crate whose root is `lib.rs` in `folder`.
+    pub fn of(folder: &Path) -> Self {
+        let mut modules =
+            Self(vec![Module { file: folder.join("lib.rs"), folder: folder.to_owned(), ..Module::default() }]);
+        modules.read(0);
+        modules
+    }
+
+    /// Paths beside the sources' folder, such as `engine/task.rs`.
+    pub fn imports(&self) -> Imports {
+        let root = &self.0[0].folder;
+        let relative = |file: &Path| file.strip_prefix(root).expect("it is below the root").to_owned();
+        let mut imports = Imports::new();
+        for (at, module) in self.0.iter().enumerate() {
+            let known = imports.entry(relative(&module.file)).or_default();
+            for path in &module.named {
+                let defined_by = self.resolve(at, path, &mut HashSet::new());
+                known.extend(defined_by.filter(|file| *file != module.file).map(relative));
+            }
+        }
+        imports
+    }
+
+    /// The rooms that each room names, as it writes them after `crate::`.
+    pub fn rooms(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for module in &self.0[1..] {
+            let file = module.file.strip_prefix(&self.0[0].folder).expect("it is below the root");
+            let room = file.iter().next().and_then(|part| part.to_str()).expect("the names are Unicode");
+            let room = room.strip_suffix(".rs").unwrap_or(room);
+            let paths = module.named.iter().chain(module.imported.values()).chain(&module.globs);
+            let known = paths.filter(|path| path[0] == "crate").filter_map(|path| path.get(1));
+            let known = known.filter(|name| *name != room && self.0[0].children.contains_key(*name)).cloned();
+            rooms.entry(room.to_owned()).or_default().extend(known);
+        }
+        rooms
+    }
+
+    fn read(&mut self, module: usize) {
+        let file = self.0[module].file.clone();
+        let text = fs::read_to_string(&file).expect("the file can be read");
+        let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        self.walk(module, tokens, true);
+    }
+
+    fn walk(&mut self, module: usize, tokens: TokenStream, has_items: bool) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut at = 0;
+        while let Some(token) = tokens.get(at) {
+            at += match token {
+                TokenTree::Punct(sign) if sign.as_char() == '#' => match tokens.get(at + 1) {
+                    Some(TokenTree::Group(attribute)) if is_of_tests(&attribute.stream()) => item(&tokens[at..]),
+                    _ => 2,
+                },
+                TokenTree::Group(group) => {
+                    self.walk(module, group.stream(), false);
+                    1
+                }
+                // `use<..>` in a type captures lifetimes.
+                TokenTree::Ident(word) if word == "use" && !tokens.get(at + 1).is_some_and(is('<')) => {
+                    let rest = &tokens[at + 1..];
+                    let end = rest.iter().position(is(';')).expect("an import ends");
+                    self.import(module, &rest[..end], &[]);
+                    end + 2
+                }
+                TokenTree::Ident(word) if word == "mod" && has_items => {
+                    self.child(module, &tokens[at + 1..]);
+                    3
+                }
+                TokenTree::Ident(word) if has_items && DEFINITIONS.contains(&word.to_string().as_str()) => {
+                    self.0[module].defined.extend(tokens.get(at + 1).map(ToString::to_string));
+                    1
+                }
+                TokenTree::Ident(_) => {
+                    let (path, length) = path(&tokens[at..]);
+                    self.0[module].named.insert(path);
+                    length
+                }
+                _ => 1,
+            };
+        }
+    }
+
+    /// Adds a child module, of which the name and what follows it are given.
+    fn child(&mut self, parent: usize, tokens: &[TokenTree]) {
+        let (name, at) = (tokens[0].to_string(), self.0.len());
+        let folder = self.0[parent].folder.join(&name);
+        let inline = matches!(&tokens[1], TokenTree::Group(_));
+        let beside = folder.with_extension("rs");
+        let file = match inline {
+            true => self.0[parent].file.clone(),
+            false if beside.exists() => beside,
+            false => folder.join("mod.rs"),
+        };
+        self.0.push(Module { file, folder, parent: Some(parent), ..Module::default() });
+        self.0[parent].children.insert(name, at);
+        match &tokens[1] {
+            TokenTree::Group(group) => self.walk(at, group.stream(), true),
+            _ => self.read(at),
+        }
+    }
+
+    /// Takes in an import's tree.
+    fn import(&mut self, module: usize, tree: &[TokenTree], before: &[String]) {
+        // `::name` is another crate.
+        if tree.first().is_some_and(is(':')) {
+            return;
+        }
+        let (own, length) = path(tree);
+        let all: Segments = before.iter().cloned().chain(own).collect();
+        match &tree[length..] {
+            [] => self.name(module, all.last().cloned(), all),
+            [TokenTree::Ident(_), name] => self.name(module, Some(name.to_string()), all),
+            [.., TokenTree::Punct(_)] => self.0[module].globs.push(all),
+            [.., TokenTree::Group(group)] => {
+                let parts: Vec<TokenTree> = group.stream().into_iter().collect();
+                for part in parts.split(is(',')).filter(|part| !part.is_empty()) {
+                    self.import(module, part, &all);
+                }
+            }
+            other => panic!("an import that is not understood: {other:?}"),
+        }
+    }
+
+    fn name(&mut self, module: usize, name: Option<String>, mut path: Segments) {
+        let mut name = name.expect("an import has a name");
+        // `{self, …}`
+        if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+            path.pop();
+            name = if name == "self" { path[path.len() - 1].clone() } else { name };
+        }
+        self.0[module].imported.insert(name, path);
+    }
+
+    /// The file that defines what is named so in `module`, if it is one of this crate's and no module itself.
+    fn resolve(&self, module: usize, path: &[String], sought: &mut HashSet<(usize, String)>) -> Option<&Path> {
+        let (mut module, length) = self.start(module, path);
+        for (at, name) in path.iter().enumerate().skip(length) {
+            let here = &self.0[module];
+            if let Some(child) = here.children.get(name) {
+                module = *child;
+            } else if here.defined.contains(name) {
+                return Some(&here.file);
+            } else if sought.insert((module, name.clone())) {
+                let rest = &path[at..];
+                let imported = here.imported.get(name).map(|import| [import, &rest[1..]].concat());
+                let globs = here.globs.iter().map(|glob| [glob, rest].concat());
+                return imported.into_iter().chain(globs).find_map(|path| self.resolve(module, &path, sought));
+            } else {
+                // Imports lead back to themselves: it is another crate's.
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The module that the first segments lead to, and how many these are.
+    fn start(&self, module: usize, path: &[String]) -> (usize, usize) {
+        let supers = path.iter().take_while(|segment| *segment == "super").count();
+        match path[0].as_str() {
+            "crate" => (0, 1),
+            "self" => (module, 1),
+            _ => ((0..supers).fold(module, |module, _| self.0[module].parent.expect("there is one above")), supers),
+        }
+    }
+}
+
+fn is(sign: char) -> impl Fn(&TokenTree) -> bool {
+    move |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
+}
+
+/// The path at the beginning, and how many tokens it has, with a `::` at its end.
+fn path(tokens: &[TokenTree]) -> (Segments, usize) {
+    let (mut path, mut at) = (Segments::new(), 0);
+    while let Some(TokenTree::Ident(segment)) = tokens.get(at).filter(|_| at == 3 * path.len()) {
+        path.push(segment.to_string());
+        let separated = tokens[at + 1..].iter().take(2).filter(|token| is(':')(token)).count() == 2;
+        at += if separated { 3 } else { 1 };
+    }
+    (path, at.max(1))
+}
+
+fn is_of_tests(attribute: &TokenStream) -> bool {
+    let text = attribute.to_string();
+    text.starts_with("cfg") && text.contains("test") && !text.contains("not")
+}
+
+/// How many tokens an item with its attributes has.
+fn item(tokens: &[TokenTree]) -> usize {
+    let is_import = tokens.iter().find_map(|token| match token {
+        TokenTree::Ident(word) if word != "pub" => Some(word == "use"),
+        _ => None,
+    });
+    let is_end = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace && is_import != Some(true),
+        token => is(';')(token),
+    };
+    tokens.iter().position(is_end).map_or(tokens.len(), |end| end + 1)
+}
