@@ -75,6 +75,8 @@ pub struct Faults {
     pub trickle: Option<Trickle>,
     /// Whether the group is gone.
     pub is_out: Arc<AtomicBool>,
+    /// How many commits that a lane goes on during are refused, since its generation is over.
+    pub refused_commits: AtomicU32,
     /// Called for what the watch checks.
     pub watched: Option<Watched>,
     /// What the brokers say that they can do, to one question after the other.
@@ -195,6 +197,20 @@ impl cluster::Producer for FaultyProducer {
             return Err(cluster::Error::new(ErrorKind::Abort, "a record could not be delivered"));
         }
         self.inner.commit(offsets, group)
+    }
+
+    fn commit_while(
+        &mut self,
+        offsets: &[OffsetCommit],
+        group: Self::Metadata,
+        meanwhile: &mut dyn FnMut(Duration),
+    ) -> Result<(), cluster::Error> {
+        let refused = &self.faults.refused_commits;
+        if refused.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            meanwhile(Duration::from_millis(20));
+            return Err(cluster::Error::new(ErrorKind::Abort, "the group has a later generation"));
+        }
+        self.commit(offsets, group)
     }
 
     fn abort(&mut self) -> Result<(), cluster::Error> {

@@ -31,6 +31,7 @@ mod panics;
 mod patterns;
 mod reached;
 mod remembered;
+mod stopped;
 mod threads;
 mod transactions;
 mod unheard;
@@ -100,11 +101,15 @@ impl Site {
     }
 
     fn start(&self, topology: &Topology, until_drained: bool) -> Running {
+        self.start_with(topology, Handlers::default(), until_drained)
+    }
+
+    fn start_with(&self, topology: &Topology, handlers: Handlers, until_drained: bool) -> Running {
         let (stop, health, metrics) = (Arc::new(AtomicBool::new(false)), Health::new(), Metrics::new());
         let options = Options {
             config: self.config(),
             topologies: vec![topology.clone()],
-            handlers: Default::default(),
+            handlers,
             until_drained,
             stop: stop.clone(),
             metrics: metrics.clone(),

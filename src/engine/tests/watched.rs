@@ -37,13 +37,16 @@ impl Clock for ManualClock {
     }
 }
 
-/// The context of a run with one input.
-fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
-    let topology = topology(Input::Topics(vec![INPUT.to_owned()]), "clean");
+/// The context of a run of a topology with this input.
+pub fn context(site: &Site, topology: &Topology, clock: Arc<dyn Clock>) -> Context {
     let described = site.cluster.outline_topic(INPUT).unwrap().unwrap();
     let topic = catalog::InputTopic {
         input_id: described.id,
-        changelog_id: described.id,
+        changelog_id: site
+            .cluster
+            .outline_topic(&topology.changelog(INPUT))
+            .unwrap()
+            .map_or(described.id, |found| found.id),
         task_count: described.partition_count.unsigned_abs(),
         delete_retention_ms: 0,
         dead_letter_partitions: 1,
@@ -54,7 +57,7 @@ fn context(site: &Site, clock: Arc<dyn Clock>) -> Context {
     Context {
         rules: topology.rules.clone(),
         rules_digest: topology.rules.digest(),
-        topology,
+        topology: topology.clone(),
         topics: Catalog::new([(Arc::from(INPUT), topic)].into(), BTreeMap::new()),
         topic_settings: config.topics,
         commit: config.commit,
@@ -85,7 +88,8 @@ fn watch_until(enough: impl Fn(&[Duration], &[Duration]) -> bool + Send + Sync +
     let site = Site::new();
     site.create(INPUT, 1, &[]);
     let clock = Arc::new(ManualClock::default());
-    let context = Arc::new(context(&site, clock.clone()));
+    let topology = topology(Input::Topics(vec![INPUT.to_owned()]), "clean");
+    let context = Arc::new(context(&site, &topology, clock.clone()));
     let stop = Arc::new(AtomicBool::new(false));
     let looks = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     let (noted, ends, at, shared) = (looks.clone(), stop.clone(), clock.clone(), context.clone());
