@@ -82,9 +82,8 @@ impl<C: Cluster> Lane<C> {
 
     /// Takes the batch into the windows of its tasks, and pauses those that are full.
     pub(super) fn take_in(&mut self) {
-        let stopping = self.transactor.stopping();
         let Some(mut round) = self.round() else { return };
-        let failures = round.take_in(|id, task| task.is_running() && !stopping.contains(&id));
+        let failures = round.take_in();
         failures.into_iter().for_each(|failure| self.abort_and_restore(failure));
     }
 
@@ -219,21 +218,14 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn read_on(&mut self, id: TaskId) {
-        let Self { context, tasks, .. } = self;
-        let window = tasks.get(&id).and_then(|task| task.window.as_ref());
-        let has_room = |window: &Window| {
-            window.len() <= context.limits.window_records_max / 2 && window.bytes() <= context.commit.bytes_max / 2
-        };
-        if window.is_some_and(|window| window.is_paused && has_room(window)) {
-            self.read_from_window(id);
-        }
-    }
-
-    /// Has a task's partition be read from where its window ends: the records that were read since were not taken in.
-    pub(super) fn read_from_window(&mut self, id: TaskId) {
-        let Self { tasks, member, .. } = self;
+        let Self { context, tasks, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return };
-        let Some(window) = &mut task.window else { return };
+        let Some(window) = task.window.as_mut().filter(|window| window.is_paused) else { return };
+        let has_room =
+            window.len() <= context.limits.window_records_max / 2 && window.bytes() <= context.commit.bytes_max / 2;
+        if !has_room {
+            return;
+        }
         match member.start(&task.input, window.read_to()) {
             Ok(()) => window.is_paused = false,
             Err(error) => {

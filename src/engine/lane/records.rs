@@ -216,7 +216,6 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn commit_while(&mut self, aside: Option<&mut Aside>) -> Result<Committed, Failure> {
-        let stopping = self.transactor.stopping();
         let Self { context, transactor, tasks, member, metrics, calling, scratch, batch, shares, .. } = self;
         let membership = transactor.membership(member)?;
         let Some((aside, (terms, calling))) = aside.zip(context.topology.calls().zip(calling.as_mut())) else {
@@ -225,7 +224,7 @@ impl<C: Cluster> Lane<C> {
         let mut go_on = |tasks: &mut Tasks<C>, wait: Duration| {
             let (scratch, batch, shares) = (&mut *scratch, &mut *batch, &mut *shares);
             let (calling, member) = (&mut *calling, &mut *member);
-            Round { context, terms, calling, scratch, batch, shares, tasks, member }.go_on(aside, &stopping, wait);
+            Round { context, terms, calling, scratch, batch, shares, tasks, member }.go_on(aside, wait);
         };
         transactor.commit(context, tasks, membership, metrics, Some(&mut go_on))
     }

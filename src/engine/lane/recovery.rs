@@ -61,9 +61,6 @@ impl<C: Cluster> Lane<C> {
             if goes_on && self.search_refused(id, undelivered) {
                 // Nothing has changed anywhere: its window goes on as it was before the transaction.
                 self.ended(vec![id], false);
-                if aborted.shares.iter().any(|share| share.task == id && share.stop.is_some()) {
-                    self.read_from_window(id);
-                }
                 continue;
             }
             let undelivered = undelivered.filter(|_| !self.calls());

@@ -18,7 +18,7 @@ use crate::engine::judge::is_certainly_future;
 use crate::engine::panics::caught;
 use crate::engine::process::Scratch;
 use crate::engine::share::TaskId;
-use crate::engine::task::{Task, Tasks};
+use crate::engine::task::Tasks;
 use crate::topology::sink::Terms;
 
 use super::records::share_out;
@@ -52,10 +52,11 @@ impl Aside {
 }
 
 impl<C: Cluster> Round<'_, C> {
-    /// Takes the batch into the windows of those tasks that `takes` says, and pauses those that are full. Returns what
-    /// has failed.
-    pub fn take_in(&mut self, takes: impl Fn(TaskId, &Task<C>) -> bool) -> Vec<Failure> {
-        share_out(self.batch, self.shares, self.tasks, takes);
+    /// Takes the batch into the windows of the tasks at work, and pauses those that are full. Returns what has failed.
+    ///
+    /// Also where the open transaction stops a task: if that is aborted, the window goes on, and must miss no record.
+    pub fn take_in(&mut self) -> Vec<Failure> {
+        share_out(self.batch, self.shares, self.tasks, |_, task| task.is_running());
         let (shares, mut failures) = (std::mem::take(self.shares), Vec::new());
         for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
             failures.extend(self.take_in_share(*id, indices).err());
@@ -122,15 +123,15 @@ impl<C: Cluster> Round<'_, C> {
         self.calling.send(self.context, self.terms, self.tasks);
     }
 
-    /// Goes on for at most `wait` if there is nothing to do, without the transaction that is being committed, which stops
-    /// these tasks. What is due is written by the next one.
-    pub fn go_on(&mut self, aside: &mut Aside, stopping: &[TaskId], wait: Duration) {
+    /// Goes on for at most `wait` if there is nothing to do, without the transaction that is being committed. The next one
+    /// writes what is due.
+    pub fn go_on(&mut self, aside: &mut Aside, wait: Duration) {
         let records_max = self.calling.reads_max(self.terms, self.context.limits.poll_records_max);
         let can_read = aside.is_empty();
         if can_read {
             aside.polled = self.member.poll(self.batch, records_max, wait).transpose();
             if !self.batch.is_empty() {
-                self.take_in_meanwhile(aside, stopping);
+                self.take_in_meanwhile(aside);
             }
         }
         if !can_read || records_max == 0 {
@@ -144,9 +145,8 @@ impl<C: Cluster> Round<'_, C> {
     }
 
     /// Nothing but a new record can be judged now that could not be before: nothing else is settled.
-    fn take_in_meanwhile(&mut self, aside: &mut Aside, stopping: &[TaskId]) {
-        let takes = |id, task: &Task<C>| task.is_running() && !stopping.contains(&id);
-        aside.failures.extend(self.take_in(takes));
+    fn take_in_meanwhile(&mut self, aside: &mut Aside) {
+        aside.failures.extend(self.take_in());
         let has_records = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);
         let ids: Vec<TaskId> = self.shares.iter().filter_map(has_records).collect();
         for id in ids {

@@ -75,7 +75,7 @@ pub struct Faults {
     pub trickle: Option<Trickle>,
     /// Whether the group is gone.
     pub is_out: Arc<AtomicBool>,
-    /// How many commits that a lane goes on during are refused, since its generation is over.
+    /// How many commits are refused after the lane has gone on during them: its generation is over.
     pub refused_commits: AtomicU32,
     /// Called for what the watch checks.
     pub watched: Option<Watched>,

@@ -1,5 +1,4 @@
-//! Goal: a task that is to stop, and goes on after all because its transaction was aborted, misses none of the records
-//! that were read meanwhile.
+//! Goal: a task whose transaction was to stop it, but was aborted, misses no record that was read meanwhile.
 
 use std::sync::atomic::{AtomicI64, AtomicU32};
 
@@ -44,7 +43,7 @@ impl Clock for Shifted {
     }
 }
 
-/// Does the work of all records, but not of the second while that is not `ready`.
+/// Does the work of all records, except the second unless `ready`.
 fn handler(ready: bool) -> Handlers {
     let function = Function::new(async move |record: &Record, _: &mut Steps| match record.offset() {
         1 if !ready => Err(StepError::again("not yet")),
@@ -53,15 +52,16 @@ fn handler(ready: bool) -> Handlers {
     Handlers { functions: [("shop".to_owned(), function)].into(), database: None }
 }
 
-fn send(site: &Site, id: &str) {
-    let (value, timestamp) = (format!(r#"{{"id":"{id}"}}"#), Some(SystemClock::default().wall_ms()));
+/// Appends a record with a later timestamp than the one at the offset before: what is not later is believed.
+fn send(site: &Site, (offset, id): (i64, &str)) {
+    let (value, timestamp) = (format!(r#"{{"id":"{id}"}}"#), Some(SystemClock::default().wall_ms() + 1000 * offset));
     let (topic, partition, headers) = (INPUT, 0, Headers::default());
     let message =
         Message { topic, partition, key: Some(id.as_bytes()), value: Some(value.as_bytes()), headers, timestamp };
     site.cluster.append(topic, 0, &[message]).unwrap();
 }
 
-/// The offsets that there are results of.
+/// The offsets of the records that have results.
 fn results(site: &Site) -> Vec<String> {
     let of = |record: StoredRecord| {
         let header = record.headers.as_headers().last(b"__ratchet.result.offset").unwrap();
@@ -77,17 +77,18 @@ fn task_that_goes_on_instead_of_stopping_misses_no_record() {
     std::fs::write(&file, TOPOLOGY).unwrap();
     let topology = topology::load(&file, &Process).map_err(|mistakes| mistakes.render(false)).unwrap().topology;
     site.create(INPUT, 1, &[]);
-    // A former owner has settled the third record, a duplicate of the first, and not the second.
-    ["a", "b", "a"].iter().for_each(|id| send(&site, id));
+    // The former owner has settled the third record, a duplicate of the first, but not the second.
+    [(0, "a"), (1, "b"), (2, "a")].into_iter().for_each(|record| send(&site, record));
     let former = site.start_with(&topology, handler(false), false);
     await_that("the duplicate's result", || results(&site) == ["0", "2"]);
     former.end().unwrap();
-    send(&site, "c");
-    // By this host's clock all records are from the future: the task is to stop before the second, to ask for Kafka's time.
-    // Its transaction is aborted, after the third record was read.
+    send(&site, (3, "c"));
+    // By this host's clock all records are from the future: a transaction is to stop the task before the second record, so
+    // that it asks for Kafka's time. That transaction is aborted after the third record was read.
     let clock = Arc::new(Shifted(SystemClock::default(), AtomicI64::new(-TWO_DAYS_MS)));
     let provider = handler(true).provider(&topology).unwrap();
     let context = Context { provider, ..context(&site, &topology, clock.clone()) };
+    let health = context.health.clone();
     let trickle = Some(Trickle { every: 1, until: i64::MAX });
     let faults = Arc::new(Faults { trickle, refused_commits: AtomicU32::new(1), ..Faults::default() });
     let cluster = Faulty { inner: site.cluster.clone(), faults: Arc::clone(&faults) };
@@ -95,11 +96,14 @@ fn task_that_goes_on_instead_of_stopping_misses_no_record() {
     while faults.refused_commits.load(Ordering::SeqCst) > 0 {
         lane.step().unwrap();
     }
-    let until = clock.monotonic() + Duration::from_secs(2);
-    while clock.monotonic() < until {
+    // The next transaction has stopped it, and Kafka's time is known.
+    let until = clock.monotonic() + WAIT_MAX;
+    let is_doubted = || health.ready().iter().any(|check| check.detail.contains("clock"));
+    while !is_doubted() {
+        assert!(clock.monotonic() < until, "{:?}", health.ready());
         lane.step().unwrap();
     }
-    // The clock is put right.
+    assert_eq!(results(&site), ["0", "2"], "the task waits until the clocks agree");
     clock.1.store(0, Ordering::SeqCst);
     let until = clock.monotonic() + WAIT_MAX;
     while results(&site).len() < 4 && clock.monotonic() < until {

@@ -37,7 +37,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The context of a run of a topology with this input.
+/// The context of a run of `topology`, which reads [`INPUT`].
 pub fn context(site: &Site, topology: &Topology, clock: Arc<dyn Clock>) -> Context {
     let described = site.cluster.outline_topic(INPUT).unwrap().unwrap();
     let topic = catalog::InputTopic {
