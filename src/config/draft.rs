@@ -1,4 +1,4 @@
-//! The settings while they are being read: what settings that depend on others are derived from.
+//! The settings while they are being read; some are derived from others.
 
 use std::path::PathBuf;
 

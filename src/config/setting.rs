@@ -1,4 +1,4 @@
-//! The settings as the layers give them: text, each with its place.
+//! A setting as a layer gives it: text with its place.
 
 use std::sync::Arc;
 

@@ -31,12 +31,12 @@ impl Commitment {
         self.metadata.owner.as_deref().unwrap_or("released")
     }
 
-    /// Whether it names this owner.
+    /// Whether the text names this owner.
     pub fn is_of(&self, id: &str) -> bool {
         self.metadata.owner.as_deref() == Some(id)
     }
 
-    /// The same with another owner beside it.
+    /// The same commitment with another owner in its text.
     pub fn named(&self, owner: Option<&str>) -> Self {
         let metadata = OffsetMetadata { owner: owner.map(str::to_owned), ..self.metadata.clone() };
         Self { offset: self.offset, metadata }

@@ -41,9 +41,9 @@ pub struct Held {
     lock: StoreLock,
 }
 
-/// Opens the store of the task of this input, which is kept in `dir`, or another in place of a damaged one; `None` while
-/// another lane holds it. `damaged` is what was found wrong with its files before, and is taken; `from` is the
-/// changelog's start.
+/// Opens the store in `dir` of the task that reads `input`; `None` while another lane holds it. A damaged store is replaced
+/// by a new one: `damaged` says what an earlier reader found wrong with its files, and is cleared. `from` is the start of the
+/// changelog.
 pub fn take(
     context: &Context,
     (input, dir): (&TopicPartition, &Path),

@@ -125,7 +125,7 @@ const LANE_LASTED: Duration = Duration::from_secs(60);
 pub struct Handlers {
     /// The functions.
     pub functions: BTreeMap<String, Function>,
-    /// Where steps' transactions are; `None` if there are none.
+    /// The database of steps' transactions; `None` if steps have no transactions.
     pub database: Option<Database>,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a restore, and what it leads to.
+//! Setbacks of a restore, and their consequences.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A transaction from begin to end: whose records are in it, when it is due, how it is aborted. `commit` has the order of
-//! its last steps, `sink` what a sink commits before Kafka does, `send` what is sent of a changelog.
+//! A transaction: its tasks, its bounds and its abort. `commit` has its last steps and their order, `sink` the part that a sink
+//! commits before Kafka does, `send` the records of a changelog.
 
 use std::time::Duration;
 

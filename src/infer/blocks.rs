@@ -1,5 +1,4 @@
-//! The blocks of a topology that say what records mean, and the ways of writing them that several sources share: by
-//! chosen fields, and by all that a value says.
+//! The blocks of a proposed topology that say what records mean, written by chosen fields or by a fingerprint of the value.
 
 use super::choose::Chosen;
 use super::compared::{Compared, Contents, Order};

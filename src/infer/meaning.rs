@@ -1,5 +1,4 @@
-//! What records mean: chooses by their shape how to write the blocks of a topology that say what identifies and what
-//! orders them.
+//! Chooses, by the shape of the records, the blocks that identify and order them.
 
 use super::blocks::{Meaning, by_fields, by_fingerprint, wrapped};
 use super::cell::ValueKind;

@@ -8,8 +8,8 @@
 //! - `others`, `nulls`: TiCDC's Simple protocol and GoldenGate's rows; null values that say what they delete
 //! - `names`, `cell`, `fields`, `trial`, `choose`: without a preset, which fields identify and version them
 //! - `refused`: fields that would identify the records but for a few, and why they are not proposed
-//! - `meaning`, `blocks`: what says how records are identified and ordered, by the shape that they have
-//! - `propose`, `draft`: the YAML, with its reasons as comments; `needed`: what replaying it shows to be needed
+//! - `meaning`, `blocks`: how records are identified and ordered, by their shape
+//! - `propose`, `draft`: the YAML, with its reasons as comments; `needed`: which parts of it a replay shows to be needed
 //! - `ties`, `compared`: records with the identity and version of an earlier one, and what the proposal says of them
 //! - `doubts`: doubts that appear when the proposal is replayed
 //! - [`Tally`]: the verdicts of the proposed topology on the sample

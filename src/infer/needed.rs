@@ -1,4 +1,4 @@
-//! What replaying a proposal has shown to be needed.
+//! Which parts of a proposal a replay has shown to be needed.
 
 /// The corrections to a proposal's first form that replaying it has shown to be needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Opens where a proxy remembers requests. What a kind of store needs elsewhere stands in `settings/store.rs`.
+//! Opens a proxy's store of requests. `settings/store.rs` has the keys of each kind.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Goal: files that need each other are few, so that one can be read, tested and changed by itself.
+//! Goal: few files need each other, so that each can be read, tested and changed by itself.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::imports::{Imports, Modules};
 use super::sources;
 
-/// The files in circles, and how many the largest has. They may only fall.
+/// How many files are in circles, and how many files the largest circle has. Both numbers may only fall.
 const IN_CIRCLES: usize = 63;
 const LARGEST: usize = 4;
 

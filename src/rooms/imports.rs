@@ -1,5 +1,5 @@
-//! Which file of the library names which: the paths in the sources, followed through imports and re-exports to the file
-//! that defines what they name. Unit tests do not count.
+//! Which file of the library names which other: each path in the sources is followed, through imports and re-exports, to
+//! the file with the definition. Unit tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -12,7 +12,7 @@ pub type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
 type Segments = Vec<String>;
 
-/// What introduces a name.
+/// Keywords before a name that is defined.
 const DEFINITIONS: &[&str] = &["struct", "enum", "union", "fn", "trait", "type", "const", "static"];
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Module {
     named: HashSet<Segments>,
 }
 
-/// The modules of a crate, the first is its root.
+/// The modules of a crate; the first is its root.
 pub struct Modules(Vec<Module>);
 
 impl Modules {
@@ -40,7 +40,7 @@ impl Modules {
         modules
     }
 
-    /// Paths beside the sources' folder, such as `engine/task.rs`.
+    /// For each file the files that it names, as paths below the folder of the sources, such as `engine/task.rs`.
     pub fn imports(&self) -> Imports {
         let root = &self.0[0].folder;
         let relative = |file: &Path| file.strip_prefix(root).expect("it is below the root").to_owned();
@@ -115,7 +115,7 @@ impl Modules {
         }
     }
 
-    /// Adds a child module, of which the name and what follows it are given.
+    /// Adds a child module; `tokens` begin with its name.
     fn child(&mut self, parent: usize, tokens: &[TokenTree]) {
         let (name, at) = (tokens[0].to_string(), self.0.len());
         let folder = self.0[parent].folder.join(&name);
@@ -134,7 +134,7 @@ impl Modules {
         }
     }
 
-    /// Takes in an import's tree.
+    /// Adds the names of an import, whose path begins with `before`.
     fn import(&mut self, module: usize, tree: &[TokenTree], before: &[String]) {
         // `::name` is another crate.
         if tree.first().is_some_and(is(':')) {
@@ -152,7 +152,7 @@ impl Modules {
                     self.import(module, part, &all);
                 }
             }
-            other => panic!("an import that is not understood: {other:?}"),
+            other => panic!("an import of an unknown form: {other:?}"),
         }
     }
 
@@ -166,7 +166,7 @@ impl Modules {
         self.0[module].imported.insert(name, path);
     }
 
-    /// The file that defines what is named so in `module`, if it is one of this crate's and no module itself.
+    /// The file with the definition of `path`, as `module` names it; `None` for a module, and for a name of another crate.
     fn resolve(&self, module: usize, path: &[String], sought: &mut HashSet<(usize, String)>) -> Option<&Path> {
         let (mut module, length) = self.start(module, path);
         for (at, name) in path.iter().enumerate().skip(length) {
@@ -181,14 +181,14 @@ impl Modules {
                 let globs = here.globs.iter().map(|glob| [glob, rest].concat());
                 return imported.into_iter().chain(globs).find_map(|path| self.resolve(module, &path, sought));
             } else {
-                // Imports lead back to themselves: it is another crate's.
+                // The imports lead back to this name, so another crate defines it.
                 return None;
             }
         }
         None
     }
 
-    /// The module that the first segments lead to, and how many these are.
+    /// The module where the search for a path begins, and the number of segments that lead there.
     fn start(&self, module: usize, path: &[String]) -> (usize, usize) {
         let supers = path.iter().take_while(|segment| *segment == "super").count();
         match path[0].as_str() {
@@ -203,7 +203,7 @@ fn is(sign: char) -> impl Fn(&TokenTree) -> bool {
     move |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
 }
 
-/// The path at the beginning, and how many tokens it has, with a `::` at its end.
+/// The path at the beginning of the tokens, and its number of tokens, including a `::` at its end.
 fn path(tokens: &[TokenTree]) -> (Segments, usize) {
     let (mut path, mut at) = (Segments::new(), 0);
     while let Some(TokenTree::Ident(segment)) = tokens.get(at).filter(|_| at == 3 * path.len()) {
@@ -219,7 +219,7 @@ fn is_of_tests(attribute: &TokenStream) -> bool {
     text.starts_with("cfg") && text.contains("test") && !text.contains("not")
 }
 
-/// How many tokens an item with its attributes has.
+/// The number of tokens of the item at the beginning, with its attributes.
 fn item(tokens: &[TokenTree]) -> usize {
     let is_import = tokens.iter().find_map(|token| match token {
         TokenTree::Ident(word) if word != "pub" => Some(word == "use"),

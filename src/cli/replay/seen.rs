@@ -1,4 +1,4 @@
-//! A judged record: what every count and every finding is made from.
+//! A judged record, from which counts and findings are made.
 
 use crate::capture::Captured;
 use crate::dedup::Decision;

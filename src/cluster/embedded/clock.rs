@@ -1,4 +1,4 @@
-//! The clocks: the one that is handed in with the options, for records, and the machine's, for deadlines.
+//! Two clocks: records get their times from the clock in the options, calls their deadlines from the machine's.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

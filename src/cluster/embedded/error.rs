@@ -1,4 +1,4 @@
-//! The errors of an embedded cluster that a person has to deal with.
+//! Errors of an embedded cluster that need a person.
 
 use crate::cluster::{Error, ErrorKind};
 

@@ -98,7 +98,7 @@ impl State {
     }
 }
 
-/// The lowest position of the live readers, `i64::MAX` if there are none.
+/// The lowest position of the live readers; `i64::MAX` without any.
 pub(super) fn lowest_position(readers: &[Weak<AtomicI64>]) -> i64 {
     readers.iter().filter_map(Weak::upgrade).map(|at| at.load(Ordering::Acquire)).min().unwrap_or(i64::MAX)
 }

@@ -9,9 +9,9 @@
 
 use std::fmt;
 
+pub(super) use super::descriptions::Code;
+use super::descriptions::describe;
 use super::login::Login;
-pub(super) use super::native::Code;
-use super::native::describe;
 use super::rights;
 use crate::cluster::{Detail, Error, ErrorKind};
 
@@ -205,7 +205,7 @@ fn plain_kind(code: Code) -> ErrorKind {
     }
 }
 
-/// The code as brokers answer with it; librdkafka's own ones, which are negative, are none of theirs.
+/// The code as brokers send it. librdkafka's own codes are below -1; no broker sends them.
 fn of_broker(code: Code) -> i16 {
     i16::try_from(code as i32).unwrap_or(-1)
 }
@@ -267,7 +267,6 @@ fn is_stale_membership(code: Code) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::code;
     use super::*;
 
     fn kind(code: Code, flags: fn(&mut Failure)) -> ErrorKind {
@@ -298,14 +297,6 @@ mod tests {
         assert_eq!(login("SASL authentication error: invalid credentials"), ErrorKind::Refused);
         let broken = "SASL PLAIN mechanism handshake failed: Local: Broker transport failure";
         assert_eq!(login(broken), ErrorKind::Retry);
-    }
-
-    #[test]
-    fn words_of_brokers_codes_are_the_same_on_both_paths() {
-        for code in -1..130 {
-            let known = Code::try_from(i32::from(code)).ok().and_then(Failure::of);
-            assert_eq!(code::words(code).map(str::to_owned), known.map(|failure| failure.message), "{code}");
-        }
     }
 
     #[test]

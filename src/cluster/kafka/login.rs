@@ -14,7 +14,7 @@ impl Login {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether one ever was.
+    /// Whether a login was ever accepted.
     pub fn has_succeeded(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -12,7 +12,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// That of a member of a group for which these epochs are known.
+    /// A member's proof, with the epochs known for its group.
     pub(super) fn new(proof: GroupMetadata, epochs: Arc<Epochs>) -> Self {
         Self { proof, epochs }
     }

@@ -5,7 +5,7 @@
 //! - `oauth`: tokens to log in with, for librdkafka's clients and for those of the wire
 //! - `native`: safe wrappers of librdkafka's objects, without any of Kafka's semantics
 //! - `errors`: what librdkafka's errors mean to a lane
-//! - `login`, `rights`, `unreadable`, `unsupported`, `limits`: what both data paths say of failures and keep to
+//! - `descriptions`, `login`, `rights`, `unreadable`, `unsupported`, `limits`: error messages and limits of both data paths
 //! - `tls`: TLS as librdkafka's properties describe it; `unpack`: a bound on what compressed batches unpack to
 //! - `epochs`: the leaders' epochs of what was read (KIP-320)
 //! - `abilities`: what is needed of brokers, and what can be done without
@@ -44,6 +44,7 @@ use crate::record::TopicPartition;
 mod abilities;
 mod admin;
 mod append;
+mod descriptions;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod epochs;
 mod errors;

@@ -1,4 +1,4 @@
-//! Seeks: they make librdkafka read a partition from an offset on, and wait until it is ready to.
+//! Has librdkafka read a partition from an offset on, and waits until it is ready.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -7,7 +7,7 @@ use crate::cluster::{Detail, Error, ErrorKind};
 use crate::record::TopicPartition;
 use crate::yaml::units;
 
-/// What is being done, as errors say it.
+/// The operation, as error messages name it.
 pub(super) fn reading(partition: &TopicPartition, offset: i64) -> String {
     format!("reading {partition} at offset {offset}")
 }
@@ -40,8 +40,7 @@ pub(super) fn too_large_unpacked(partition: &TopicPartition, offset: i64) -> Err
     Error::new(ErrorKind::Refused, message).of(partition)
 }
 
-/// The error for a partition whose next batch, of so many bytes, is larger than what may be fetched: a restart alone
-/// changes nothing about that.
+/// The error for a partition whose next batch, of `bytes`, exceeds the maximum size of a fetch. A restart does not help.
 pub(super) fn too_large_fetched(partition: &TopicPartition, offset: i64, bytes: u64) -> Error {
     let message = format!(
         "{partition} cannot be read at offset {offset}: the batch there has {bytes} bytes, more than \

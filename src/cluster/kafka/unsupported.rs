@@ -1,4 +1,4 @@
-//! Properties that only librdkafka knows, so that it has to read and write.
+//! Properties that only librdkafka supports, for which `data_path: auto` chooses librdkafka.
 
 /// A property that only librdkafka knows, as it is set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +11,7 @@ pub(super) struct Unsupported {
 }
 
 impl Unsupported {
-    /// That the wire does not know this property.
+    /// A property unknown to the wire.
     pub fn new(property: &str, why: &'static str) -> Self {
         Self { property: property.to_owned(), why }
     }

@@ -1,4 +1,4 @@
-//! A function that does records' work, and the handler that is made of it.
+//! A user's function, and the handler that runs it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use super::record::{Record, Reply};
 use super::settings::Settings;
 use super::steps::Steps;
 
-/// What a run of a function comes to, with the steps that it was given.
+/// The outcome of a function's run, together with its steps.
 type Ran = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>>;
 
 /// A function that does a record's work.

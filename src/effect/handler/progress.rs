@@ -1,4 +1,4 @@
-//! How far a run of a function is, and what it comes to.
+//! The progress and the outcome of a function's run.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::error::StepError;
 use super::record::Reply;
 
-/// What an attempt has come to.
+/// The outcome of an attempt.
 pub(super) enum End {
     Done(Reply),
     Rejected { reason: String, is_certain: bool },
@@ -20,7 +20,7 @@ pub(super) enum End {
     Stops(String),
 }
 
-/// How far a run is, for those who watch it.
+/// The progress of a run, for its watchers.
 pub(super) struct Progress {
     timeout: Duration,
     /// Whether it may have acted in a way that nothing committed says.
@@ -31,7 +31,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// That of a run that begins now.
+    /// The progress of a run that begins now.
     pub fn new(timeout: Duration) -> Self {
         let deadline = Cell::new(Some(Instant::now() + timeout));
         Self { timeout, acting: Cell::new(false), deadline, changed: Notify::new() }

@@ -41,7 +41,7 @@ pub struct Attempt {
     result_max: Option<usize>,
 }
 
-/// What an attempt has come to, as its lane hears it.
+/// The outcome of an attempt, as its lane hears it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It is over.

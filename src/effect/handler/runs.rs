@@ -1,4 +1,4 @@
-//! The functions of a lane that are running, as its thread and those that submit records to it see them.
+//! A lane's running functions, shared by its thread and the submitters of records.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,12 +25,12 @@ pub(super) struct Running {
 }
 
 impl Runs {
-    /// What is running.
+    /// The running functions.
     pub fn running(&self) -> MutexGuard<'_, HashMap<CallNumber, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has the thread.
+    /// The function that has the thread.
     pub fn at_work(&self) -> MutexGuard<'_, Option<(CallNumber, Instant)>> {
         self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,7 @@ use crate::effect::postgres::steps::Database;
 /// How handlers are run.
 #[derive(Clone)]
 pub struct Settings {
-    /// For how long those that a step calls honour its key; `None` if they do not.
+    /// How long the providers that a step calls honour its key; `None` if they honour none.
     pub window: Option<KeyWindow>,
     /// How long a step may take, and what the function does around it.
     pub timeout: Duration,
@@ -19,7 +19,7 @@ pub struct Settings {
     pub rate: Option<f64>,
     /// Up to how many bytes of a reply are kept; `None` if nobody wants it.
     pub result_max: Option<usize>,
-    /// Where steps' transactions are; `None` if there are none.
+    /// The database of steps' transactions; `None` if steps have no transactions.
     pub database: Option<Database>,
     /// The wall clock.
     pub clock: WallClock,

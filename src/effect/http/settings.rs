@@ -1,4 +1,4 @@
-//! How a topology's calls travel: its settings, checked, as all lanes share them.
+//! The settings of a topology's calls over HTTP, checked once and shared by all lanes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,10 +54,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What lanes share by these settings.
+    /// Checks the settings and shares them among lanes.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A mistake in the settings.
     pub fn new(settings: Settings, clock: WallClock) -> Result<Self, String> {
         let Settings { method, key_header, window, timeout, in_flight, rate, result_max, authorities } = settings;
         let method = read_method(&method)?;

@@ -12,7 +12,8 @@ use crate::effect::{Error, ErrorKind};
 pub(super) const POOLER: &str = "a connection pooler is in between, which hands out the server's sessions or does not \
                                  keep their settings, but a lane needs one of its own: name the server itself in the url";
 
-/// What a text begins with that is cast to a number in order to fail: what it says is ours.
+/// The prefix of a text that ratchet casts to a number so that the statement fails: the server quotes the text in its
+/// error.
 pub(super) const OWN: &str = "ratchet: ";
 
 /// What may be a record's fault, or that of the statement: types of extensions say it of a text that they cannot read

@@ -53,7 +53,7 @@ impl Seen {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It was seen like this.
+    /// Notes the latest view.
     pub fn put(&self, view: View) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }

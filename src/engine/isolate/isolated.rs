@@ -1,4 +1,4 @@
-//! What an isolated task works with, and why it is isolated.
+//! The means of an isolated task, and the reason for its isolation.
 
 use std::time::Duration;
 

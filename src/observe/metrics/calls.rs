@@ -9,7 +9,7 @@ use super::part::Part;
 use super::register::{TOPOLOGY, counter, int_gauge};
 use super::sink;
 
-/// The families of calls alone.
+/// The families that only calls use.
 pub(super) struct Families {
     effect_attempts: IntCounterVec,
     effects_in_flight: IntGaugeVec,

@@ -32,7 +32,7 @@ pub enum Phase {
 impl Phase {
     pub(super) const ALL: [Self; 5] = [Self::Settling, Self::Restoring, Self::Running, Self::Isolated, Self::Failed];
 
-    /// Shows those of a topology that no task is in as 0, instead of leaving them out.
+    /// Shows a topology's phases without tasks as 0 instead of leaving them out.
     pub(super) fn show_all(families: &Families, topology: &str) {
         for phase in Self::ALL {
             families.tasks.with_label_values(&[topology, phase.as_str()]);

@@ -1,4 +1,4 @@
-//! `store`: where a proxy remembers requests, as it is written and read.
+//! `store`: the kinds of stores of requests, and their keys in a proxy's file.
 
 use std::path::PathBuf;
 

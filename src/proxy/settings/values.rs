@@ -1,4 +1,4 @@
-//! Reads values that several keys have the form of: one of some words, a duration, a size.
+//! Reads values of several keys: a choice of words, a duration, a size.
 
 use std::time::Duration;
 

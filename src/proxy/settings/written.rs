@@ -1,4 +1,4 @@
-//! Writes what is given on the command line as a proxy's file.
+//! Writes the options of the command line as a proxy's file.
 
 /// A text as YAML has it in quotes.
 fn quoted(text: &str) -> String {

@@ -1,5 +1,4 @@
-//! The actions: what to do in each case where a record is not simply new, duplicate or stale, and which of them have an
-//! effect.
+//! Compiles actions, and reports those without an effect.
 
 use crate::dedup::{Action, Actions, Contents, Identity, OnNull, Source};
 use crate::effect::call::{OnInDoubt, OnUnavailable};

@@ -1,4 +1,4 @@
-//! What goes to C and comes from it: strings, messages in buffers, milliseconds.
+//! Converts strings, messages in buffers and milliseconds for C, and back.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::time::Duration;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rdkafka::bindings as rd;
 use tracing::Level;
 
+use super::super::descriptions::{describe, name};
 use super::super::errors::{Code, STALE_MEMBERSHIPS};
-use super::code::{describe, name};
 
 /// Whether any client of this process has ever had an answer. Until then ratchet itself reports at each attempt why there is
 /// no answer, so librdkafka's own lines about that are only noise.

@@ -5,7 +5,7 @@
 //! - `conf`, `client`, `queue`, `topic`, `list`, `event`, `batch`: its objects; `conversions`: strings and times for C
 //! - `consuming`, `producing`, `admin`: a client's calls
 //! - `attempts`, `listener`, `log`: what librdkafka calls
-//! - `code`, `failure`: its errors; `trouble`, `explaining`: what explains that there was no response
+//! - `failure`: its errors; `trouble`, `explaining`: what explains that there was no response
 //!
 //! Invariants: a [`Client`] is destroyed after every queue, topic and message that came from it (they
 //! hold an `Arc` of it). librdkafka's handles may be used from any thread.
@@ -16,7 +16,6 @@ mod admin;
 mod attempts;
 mod batch;
 mod client;
-mod code;
 mod conf;
 mod consuming;
 mod conversions;
@@ -38,7 +37,6 @@ pub(super) use admin::{
 pub use batch::Batch;
 pub(super) use batch::Incoming;
 pub(super) use client::Client;
-pub(super) use code::{Code, describe};
 #[cfg(test)]
 pub(super) use conf::Conf;
 pub use conf::takes;

@@ -1,4 +1,4 @@
-//! Queues: a member reads all of its partitions by one, and admin calls get their answers by others.
+//! Queues: a member reads all of its partitions through one queue; each admin call gets its response through another.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};

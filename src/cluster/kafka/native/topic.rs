@@ -1,4 +1,4 @@
-//! Handles of topics, which save looking up their names.
+//! Topic handles, which save a lookup by name.
 
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};

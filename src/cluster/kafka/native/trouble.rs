@@ -49,7 +49,7 @@ impl LastTrouble {
         Self { last: Mutex::default(), login: Arc::clone(login) }
     }
 
-    /// Replaces it.
+    /// Notes the latest trouble.
     pub fn set(&self, failure: Option<Failure>) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = failure.map(|failure| (Instant::now(), failure));
     }

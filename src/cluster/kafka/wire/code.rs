@@ -1,6 +1,4 @@
-//! The codes of Kafka's errors that brokers answer with: their names, and the words for them.
-//!
-//! The names are those of `org.apache.kafka.common.protocol.Errors`.
+//! Kafka's error codes, by the names in `org.apache.kafka.common.protocol.Errors`.
 
 macro_rules! codes {
     ($($name:ident = $code:literal,)*) => {
@@ -8,7 +6,7 @@ macro_rules! codes {
     };
 }
 
-// Those that mean something here.
+// The codes that the wire tells apart.
 codes! {
     NONE = 0,
     OFFSET_OUT_OF_RANGE = 1,
@@ -65,131 +63,3 @@ codes! {
     STALE_MEMBER_EPOCH = 113,
     TRANSACTION_ABORTABLE = 120,
 }
-
-/// The words for a code, as librdkafka has them, so that both data paths report it alike; `None` if it has none.
-pub fn words(code: i16) -> Option<&'static str> {
-    let at = WORDS.binary_search_by_key(&code, |(of, _)| *of).ok()?;
-    Some(WORDS[at].1)
-}
-
-/// By their codes, ascending.
-const WORDS: &[(i16, &str)] = &[
-    (-1, "Unknown broker error"),
-    (1, "Broker: Offset out of range"),
-    (2, "Broker: Invalid message"),
-    (3, "Broker: Unknown topic or partition"),
-    (4, "Broker: Invalid message size"),
-    (5, "Broker: Leader not available"),
-    (6, "Broker: Not leader for partition"),
-    (7, "Broker: Request timed out"),
-    (8, "Broker: Broker not available"),
-    (9, "Broker: Replica not available"),
-    (10, "Broker: Message size too large"),
-    (11, "Broker: StaleControllerEpochCode"),
-    (12, "Broker: Offset metadata string too large"),
-    (13, "Broker: Broker disconnected before response received"),
-    (14, "Broker: Coordinator load in progress"),
-    (15, "Broker: Coordinator not available"),
-    (16, "Broker: Not coordinator"),
-    (17, "Broker: Invalid topic"),
-    (18, "Broker: Message batch larger than configured server segment size"),
-    (19, "Broker: Not enough in-sync replicas"),
-    (20, "Broker: Message(s) written to insufficient number of in-sync replicas"),
-    (21, "Broker: Invalid required acks value"),
-    (22, "Broker: Specified group generation id is not valid"),
-    (23, "Broker: Inconsistent group protocol"),
-    (24, "Broker: Invalid group.id"),
-    (25, "Broker: Unknown member"),
-    (26, "Broker: Invalid session timeout"),
-    (27, "Broker: Group rebalance in progress"),
-    (28, "Broker: Commit offset data size is not valid"),
-    (29, "Broker: Topic authorization failed"),
-    (30, "Broker: Group authorization failed"),
-    (31, "Broker: Cluster authorization failed"),
-    (32, "Broker: Invalid timestamp"),
-    (33, "Broker: Unsupported SASL mechanism"),
-    (34, "Broker: Request not valid in current SASL state"),
-    (35, "Broker: API version not supported"),
-    (36, "Broker: Topic already exists"),
-    (37, "Broker: Invalid number of partitions"),
-    (38, "Broker: Invalid replication factor"),
-    (39, "Broker: Invalid replica assignment"),
-    (40, "Broker: Configuration is invalid"),
-    (41, "Broker: Not controller for cluster"),
-    (42, "Broker: Invalid request"),
-    (43, "Broker: Message format on broker does not support request"),
-    (44, "Broker: Policy violation"),
-    (45, "Broker: Broker received an out of order sequence number"),
-    (46, "Broker: Broker received a duplicate sequence number"),
-    (47, "Broker: Producer attempted an operation with an old epoch"),
-    (48, "Broker: Producer attempted a transactional operation in an invalid state"),
-    (49, "Broker: Producer attempted to use a producer id which is not currently assigned to its transactional id"),
-    (
-        50,
-        "Broker: Transaction timeout is larger than the maximum value allowed by the broker's max.transaction.timeout.ms",
-    ),
-    (
-        51,
-        "Broker: Producer attempted to update a transaction while another concurrent operation on the same transaction was ongoing",
-    ),
-    (
-        52,
-        "Broker: Indicates that the transaction coordinator sending a WriteTxnMarker is no longer the current coordinator for a given producer",
-    ),
-    (53, "Broker: Transactional Id authorization failed"),
-    (54, "Broker: Security features are disabled"),
-    (55, "Broker: Operation not attempted"),
-    (56, "Broker: Disk error when trying to access log file on disk"),
-    (57, "Broker: The user-specified log directory is not found in the broker config"),
-    (58, "Broker: SASL Authentication failed"),
-    (59, "Broker: Unknown Producer Id"),
-    (60, "Broker: Partition reassignment is in progress"),
-    (61, "Broker: Delegation Token feature is not enabled"),
-    (62, "Broker: Delegation Token is not found on server"),
-    (63, "Broker: Specified Principal is not valid Owner/Renewer"),
-    (64, "Broker: Delegation Token requests are not allowed on this connection"),
-    (65, "Broker: Delegation Token authorization failed"),
-    (66, "Broker: Delegation Token is expired"),
-    (67, "Broker: Supplied principalType is not supported"),
-    (68, "Broker: The group is not empty"),
-    (69, "Broker: The group id does not exist"),
-    (70, "Broker: The fetch session ID was not found"),
-    (71, "Broker: The fetch session epoch is invalid"),
-    (72, "Broker: No matching listener"),
-    (73, "Broker: Topic deletion is disabled"),
-    (74, "Broker: Leader epoch is older than broker epoch"),
-    (75, "Broker: Leader epoch is newer than broker epoch"),
-    (76, "Broker: Unsupported compression type"),
-    (77, "Broker: Broker epoch has changed"),
-    (78, "Broker: Leader high watermark is not caught up"),
-    (79, "Broker: Group member needs a valid member ID"),
-    (80, "Broker: Preferred leader was not available"),
-    (81, "Broker: Consumer group has reached maximum size"),
-    (82, "Broker: Static consumer fenced by other consumer with same group.instance.id"),
-    (83, "Broker: Eligible partition leaders are not available"),
-    (84, "Broker: Leader election not needed for topic partition"),
-    (85, "Broker: No partition reassignment is in progress"),
-    (86, "Broker: Deleting offsets of a topic while the consumer group is subscribed to it"),
-    (87, "Broker: Broker failed to validate record"),
-    (88, "Broker: There are unstable offsets that need to be cleared"),
-    (89, "Broker: Throttling quota has been exceeded"),
-    (90, "Broker: There is a newer producer with the same transactionalId which fences the current one"),
-    (91, "Broker: Request illegally referred to resource that does not exist"),
-    (92, "Broker: Request illegally referred to the same resource twice"),
-    (93, "Broker: Requested credential would not meet criteria for acceptability"),
-    (
-        94,
-        "Broker: Indicates that the either the sender or recipient of a voter-only request is not one of the expected voters",
-    ),
-    (95, "Broker: Invalid update version"),
-    (96, "Broker: Unable to update finalized features due to server error"),
-    (97, "Broker: Request principal deserialization failed during forwarding"),
-    (100, "Broker: Unknown topic id"),
-    (110, "Broker: The member epoch is fenced by the group coordinator"),
-    (111, "Broker: The instance ID is still used by another member in the consumer group"),
-    (112, "Broker: The assignor or its version range is not supported by the consumer group"),
-    (113, "Broker: The member epoch is stale"),
-    (117, "Broker: Client sent a push telemetry request with an invalid or outdated subscription ID"),
-    (118, "Broker: Client sent a push telemetry request larger than the maximum size the broker will accept"),
-    (129, "Broker: Client metadata is stale, client should rebootstrap to obtain new metadata"),
-];

@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::super::descriptions;
 use super::super::epochs::{EpochRanges, Epochs};
 use super::super::unpack::Budgeted;
 use super::super::unreadable;
@@ -195,7 +196,7 @@ fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
     let failed = || format!("{}: {trouble}", unreadable::reading(partition, position));
     match trouble {
         Trouble::OffsetOutOfRange { offset } => {
-            let why = code::words(code::OFFSET_OUT_OF_RANGE).unwrap_or_default();
+            let why = descriptions::of_broker(code::OFFSET_OUT_OF_RANGE).unwrap_or_default();
             unreadable::out_of_range(partition, offset, why)
         }
         Trouble::Truncated { offset, .. } | Trouble::UnknownEpoch { offset, .. } => {

@@ -11,7 +11,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// That of a connection which may come about later.
+    /// The end of a connection that a later attempt may open.
     pub fn passing(reason: impl Into<String>) -> Self {
         Self { kind: None, reason: reason.into() }
     }

@@ -23,7 +23,7 @@ impl Family {
         Self::NAMED.iter().find(|(_, family)| *family == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether an address is one of these.
+    /// Whether the family allows this address.
     pub(super) fn has(self, address: &SocketAddr) -> bool {
         match self {
             Self::Any => true,

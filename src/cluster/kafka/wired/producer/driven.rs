@@ -35,7 +35,7 @@ const RUN: usize = 256;
 /// How long a partition that the topic does not have, as far as is known, is asked for.
 const PARTITION_WAIT: Duration = Duration::from_secs(2);
 
-/// What librdkafka's path says of a partition that a topic does not have.
+/// librdkafka's description of a partition that the topic does not have.
 const UNKNOWN_PARTITION: &str = "Local: Unknown partition";
 
 /// A writer with its connections.

@@ -1,5 +1,6 @@
 //! What went wrong, in the words that librdkafka's path has for it.
 
+use super::super::super::descriptions;
 use super::super::super::rights;
 use super::super::super::wire::code;
 use super::super::super::wire::writer::{WriteError, WriteErrorKind};
@@ -19,7 +20,7 @@ pub(super) fn kind(kind: WriteErrorKind) -> ErrorKind {
 /// A writer's error.
 pub(super) fn error(error: &WriteError) -> Error {
     let kind = kind(error.kind);
-    let known = error.code.and_then(|code| Some((code, code::words(code)?)));
+    let known = error.code.and_then(|code| Some((code, descriptions::of_broker(code)?)));
     let Some((code, words)) = known else { return Error::new(kind, &*error.message) };
     let said = error.what().map_or_else(|| error.message.clone(), |what| format!("{what}: {words}"));
     let grant = match code {
