@@ -3,7 +3,7 @@
 //! hangs. The judge is the checker that the other tests of real Kafka use: it shares no code with the program.
 //!
 //! - `plan`: how long, and how much of everything
-//! - `stage`: three brokers, a job, its instances and its feed
+//! - `stage`: three brokers and their controller, a job, its instances and its feed
 //! - `turmoil`: what happens to them, each kind once in a round, in random order
 //! - `watch`: observes all of it from outside every two seconds; prints a line of progress every ten
 //! - `figures`: the results as a table, and whether something has grown

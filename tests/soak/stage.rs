@@ -1,4 +1,4 @@
-//! Three brokers, a job with its instances, and its feed.
+//! Three brokers and their controller, a job with its instances, and its feed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub struct Instance {
 /// The whole setup.
 pub struct Stage {
     pub job: Job,
+    /// Stays as it is: production clusters have several.
+    _controller: Broker,
     pub brokers: Vec<Broker>,
     pub instances: Vec<Instance>,
     pub random: Random,
@@ -43,10 +45,8 @@ impl Stage {
     /// Starts everything and waits until it is at work.
     pub fn set(plan: &Plan) -> Stage {
         let properties = [PROPERTIES, FETCHES].concat();
-        let first = Broker::start_with(&properties);
-        let others = [2, 3].map(|number| first.join_as(number, &properties));
-        let mut brokers = vec![first];
-        brokers.extend(others);
+        let controller = Broker::start_controller(&properties);
+        let brokers: Vec<Broker> = [2, 3, 4].map(|number| controller.join_as(number, &properties)).into();
         let bootstrap: Vec<String> = brokers.iter().map(Broker::bootstrap).collect();
         let mut job = replicated::job(&bootstrap, "soak", PARTITIONS);
         job.worker.push(format!("memory: {}MiB", MEMORY_BYTES >> 20));
@@ -54,7 +54,7 @@ impl Stage {
         let random = Random::seeded(&job.name);
         let feed = Some(Feed::start(&job, Load::new(random.clone(), PARTITIONS, IDENTITIES), plan.rate));
         let processes = Processes::default();
-        let mut stage = Stage { job, brokers, instances: Vec::new(), random, processes, feed, errors: 0 };
+        let mut stage = Stage { job, _controller: controller, brokers, instances: Vec::new(), random, processes, feed, errors: 0 };
         for _ in 0..INSTANCES_MIN + 1 {
             stage.add();
         }

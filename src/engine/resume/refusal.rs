@@ -32,8 +32,8 @@ pub enum Refusal {
     /// The committed transaction is not the changelog's last.
     #[error(
         "the changelog does not hold the transaction {committed} that the group has committed (it holds {found}): \
-         it was deleted, truncated or recreated, and the store cannot be rebuilt from it; bring the changelog back, or \
-         {NOT_WITHOUT_A_COPY}, or {ANEW}"
+         it was deleted, truncated or recreated, or Kafka has aborted that transaction there, and the store cannot be \
+         rebuilt from it; bring the changelog back, or {NOT_WITHOUT_A_COPY}, or {ANEW}"
     )]
     ChangelogLost {
         /// The committed token.

@@ -111,6 +111,15 @@ impl Broker {
         broker
     }
 
+    /// Starts a controller that is no broker: number 1, for brokers that [`Broker::join_as`] gives other numbers. Clusters
+    /// that are to survive restarts have one. A controller that is restarted together with the broker in its process takes
+    /// the old leaders for the present ones; Kafka 4.1.0 has then committed a transaction in some partitions and aborted it
+    /// in others.
+    pub fn start_controller(properties: &[(&str, &str)]) -> Broker {
+        let all = [&[("process.roles", "controller")], properties].concat();
+        Broker::start_new(&all, BRIEF, Routes::default())
+    }
+
     /// Starts a second broker beside this one, with an empty data folder and number 2. The first stays the controller,
     /// so it has to live as long as the second.
     pub fn join(&self) -> Broker {
@@ -270,15 +279,20 @@ impl Broker {
             advertised += &format!(",PEERS://{name}");
             among_brokers = "PEERS";
         }
-        // A broker that is not a controller must not listen as one.
-        let is_controller = !further.contains(&("process.roles", "broker"));
-        let own = if is_controller { format!(",CONTROLLER://127.0.0.1:{controller}") } else { String::new() };
+        let own = format!("CONTROLLER://127.0.0.1:{controller}");
+        // Each listens as what it is, and as nothing else.
+        let listens = match () {
+            () if further.contains(&("process.roles", "broker")) => {
+                format!("listeners={listeners}\nadvertised.listeners={advertised}")
+            }
+            () if further.contains(&("process.roles", "controller")) => format!("listeners={own}"),
+            () => format!("listeners={listeners},{own}\nadvertised.listeners={advertised}"),
+        };
         let mut text = format!(
             "process.roles=broker,controller\n\
              node.id=1\n\
              controller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners={listeners}{own}\n\
-             advertised.listeners={advertised}\n\
+             {listens}\n\
              inter.broker.listener.name={among_brokers}\n\
              log.dirs={}\n\
              ssl.keystore.location={}\n\
