@@ -31,7 +31,7 @@ pub fn detect<C: Cluster>(tasks: &mut Tasks<C>, delivered: &[(TaskId, ChangelogO
     }
     let fallen_back = |(id, end): (TaskId, ChangelogOffset)| {
         let task = tasks.get_mut(&id)?;
-        let held = task.held.as_mut().filter(|held| end < held.applied.next)?;
+        let held = task.state.held.as_mut().filter(|held| end < held.applied.next)?;
         let applied = held.applied.next;
         if let Err(error) = note(held) {
             tracing::error!(task = %task.input, reason = %error, "the loss of changelog records could not be noted in the store");

@@ -42,7 +42,7 @@ pub struct Ownership<'a, C: Cluster> {
 
 /// Whether the task's partition has to be claimed before `id` may write for it.
 pub fn is_unclaimed<C: Cluster>(task: &Task<C>, id: &str) -> bool {
-    task.commitment.as_ref().is_some_and(|known| !known.is_of(id))
+    task.last.commitment.as_ref().is_some_and(|known| !known.is_of(id))
 }
 
 impl<C: Cluster> Ownership<'_, C> {
@@ -65,7 +65,7 @@ impl<C: Cluster> Ownership<'_, C> {
     /// Records that these tasks have nothing open any more; only those whose owner's id starts with `own`. After an
     /// error the transactor's transaction must be aborted.
     pub fn release(self, mut wanted: Vec<TaskId>, own: &str) -> Result<(), cluster::Error> {
-        let owner = |task: &Task<C>| task.commitment.as_ref().and_then(|known| known.metadata.owner.clone());
+        let owner = |task: &Task<C>| task.last.commitment.as_ref().and_then(|known| known.metadata.owner.clone());
         wanted.retain(|id| self.tasks.get(id).and_then(owner).is_some_and(|owner| owner.starts_with(own)));
         self.commit_owner(wanted, None)
     }
@@ -74,7 +74,7 @@ impl<C: Cluster> Ownership<'_, C> {
     fn commit_owner(self, wanted: Vec<TaskId>, owner: Option<&str>) -> Result<(), cluster::Error> {
         let mut named: Vec<(TaskId, Commitment)> = Vec::new();
         for id in wanted {
-            let known = self.tasks.get(&id).and_then(|task| task.commitment.as_ref());
+            let known = self.tasks.get(&id).and_then(|task| task.last.commitment.as_ref());
             named.extend(known.map(|known| (id, known.named(owner))));
         }
         if named.is_empty() {
@@ -87,7 +87,7 @@ impl<C: Cluster> Ownership<'_, C> {
         for (id, commitment) in named {
             if let Some(task) = self.tasks.get_mut(&id) {
                 tracing::debug!(task = %task.input, owner = commitment.owner(), "owner named");
-                task.commitment = Some(commitment);
+                task.last.commitment = Some(commitment);
             }
         }
         Ok(())

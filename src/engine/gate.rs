@@ -292,5 +292,5 @@ fn is_asked_about(decision: &Decision) -> bool {
 
 fn place<'a, C: Cluster>(work: &'a Work<'_, C>, topology: &'a str) -> Place<'a> {
     let task = work.task;
-    Place { topology, topic: &task.input.topic, topic_id: task.input_id.0, partition: task.input.partition }
+    Place { topology, topic: &task.input.topic, topic_id: task.topics.input_id.0, partition: task.input.partition }
 }

@@ -107,19 +107,17 @@ fn narrow_down<C: Cluster>(
     refused: Option<String>,
     (tried, last): (usize, i64),
 ) -> Option<Cause> {
-    let quarantine = task.quarantine.as_mut()?;
+    let quarantine = task.trouble.quarantine.as_mut()?;
     match refused {
         Some(message) if quarantine.unsendable.as_ref().is_some_and(|(offset, _)| *offset == last) => {
             return Some(Cause::Refused(Refusal::Undeliverable { input: task.input.clone(), offset: last, message }));
         }
         Some(message) => {
-            if tried == 1 {
+            if quarantine.bisect.refused(tried) {
                 quarantine.unsendable = Some((last, message));
-            } else {
-                quarantine.records_max = (tried / 2).max(1);
             }
             // The search for the record gets closer each time and so ends: no need to wait before the next try.
-            task.attempts = 0;
+            task.trouble.attempts = 0;
         }
         None => {
             quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
@@ -132,16 +130,16 @@ fn narrow_down<C: Cluster>(
 /// With a sink, what a topic has refused is already committed: its redo is played, and what cannot be played stops the
 /// task. A transaction that the sink refuses is tried with fewer records; anything else is tried again later.
 fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: usize, cause: Cause) -> Cause {
-    let Some(quarantine) = &mut task.quarantine else { return cause };
+    let Some(quarantine) = &mut task.trouble.quarantine else { return cause };
     match &cause {
-        Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => quarantine.records_max = (tried / 2).max(1),
+        Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => _ = quarantine.bisect.refused(tried),
         Cause::Sink(Undone { failed: Failed::Rejected(_), .. }) => {}
         cause => {
             if let Cause::Sink(Undone { failed: Failed::Held(error), .. }) = cause
                 && error.kind == effect::ErrorKind::Lasting
             {
                 // Whether a record is to blame may show beside others.
-                quarantine.records_max = context.limits.isolated_records_max;
+                quarantine.bisect.end();
             }
             quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
             quarantine.attempts += 1;
@@ -154,12 +152,12 @@ fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: us
 fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
     let Means { context, cluster, tasks, scratch, member, metrics, sink } = means;
     let task = tasks.get_mut(&id).expect("the lane steps its own tasks");
-    let quarantine = task.quarantine.as_ref().expect("an isolated task is in quarantine");
+    let quarantine = task.trouble.quarantine.as_ref().expect("an isolated task is in quarantine");
     if task.committed.next >= quarantine.until {
         return Ok(Outcome::Recovered);
     }
     // A record found to be unsendable is handled on its own.
-    let records_max = if quarantine.unsendable.is_some() { 1 } else { quarantine.records_max };
+    let records_max = if quarantine.unsendable.is_some() { 1 } else { quarantine.bisect.records_max() };
     if isolated.taken >= isolated.batch.len() {
         isolated.taken = 0;
         isolated.reader.read(&mut isolated.batch, records_max, Duration::ZERO).map_err(Failure::cluster)?;
@@ -204,10 +202,10 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isola
         isolated.transactor.commit(means.context, means.tasks, membership, means.metrics, None)?;
     isolated.sealed = false;
     let task = means.tasks.get_mut(&id).expect("still there");
-    if let Some(quarantine) = &mut task.quarantine {
+    if let Some(quarantine) = &mut task.trouble.quarantine {
         quarantine.attempts = 0;
         quarantine.unsendable = None;
-        quarantine.records_max = (quarantine.records_max * 2).min(means.context.limits.isolated_records_max);
+        quarantine.bisect.worked();
     }
     match (failures.into_iter().next(), stops.into_iter().next()) {
         (Some(failure), _) => Err(failure),

@@ -11,7 +11,7 @@
 //! - [`gate`] is who is asked before a record is passed on, if the topology has one
 //! - [`control`] is how somebody gives its tasks commands, which they carry out in their transactions
 //! - [`restore`] is the one way back, [`resume`] its decisions, [`hold`] its store and [`load`] its reading; [`claims`]
-//!   record who may have written; [`isolate`] is for outputs that fail
+//!   record who may have written; [`isolate`] is for outputs that fail, and `bisect` finds the record that one refuses
 //! - [`rebuild`] rewrites a lost changelog from the stores, while no instance is running
 //! - [`audit`] explains dropped records; [`record_log`] logs dead letters and dropped conflicts, and [`keyless`] records
 //!   without a key; [`sweep`] removes expired entries
@@ -43,6 +43,7 @@ use crate::state::{Memory, Registry, StateDir, Survey};
 use crate::topology::Topology;
 
 pub mod audit;
+mod bisect;
 pub mod budget;
 pub mod calling;
 pub mod capacity;

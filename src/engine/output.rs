@@ -80,7 +80,7 @@ impl<C: Cluster> Outlet<'_, C> {
 
     /// The cluster's message if it has refused the record before.
     fn unsendable(&self, record: &Record<'_>) -> Option<&str> {
-        let (offset, message) = self.work.task.quarantine.as_ref()?.unsendable.as_ref()?;
+        let (offset, message) = self.work.task.trouble.quarantine.as_ref()?.unsendable.as_ref()?;
         (*offset == record.offset).then_some(message)
     }
 
@@ -88,7 +88,7 @@ impl<C: Cluster> Outlet<'_, C> {
     fn affect(&mut self, record: &Record<'_>, evaluation: &Evaluation, known: Known<'_>) -> Option<Rejection> {
         let Known { rows: (rows, arena), renderer, explanation } = known;
         let rejected = |message: String| Some(Rejection { reason: Reason::Rejected, message });
-        if let Some(message) = self.work.task.rejected.get(&record.offset) {
+        if let Some(message) = self.work.task.ending.rejection(record.offset) {
             return rejected(format!("the sink refuses what the record causes: {message}"));
         }
         let before = self.share.effects.byte_len();
@@ -97,7 +97,7 @@ impl<C: Cluster> Outlet<'_, C> {
         }
         self.added.bytes += self.share.effects.byte_len() - before;
         if let Some(explanation) = explanation {
-            let topic = &self.work.task.topic;
+            let topic = &self.work.task.topics.facts;
             self.share.asked.push(Asked {
                 partitions: [topic.result_partitions, topic.audit_partitions].map(|count| record.partition % count),
                 timestamp: record.timestamp,
@@ -119,7 +119,7 @@ impl<C: Cluster> Outlet<'_, C> {
             return Ok(Some(refused(message)));
         }
         let message = Message {
-            topic: &self.work.task.output,
+            topic: &self.work.task.topics.output,
             partition: record.partition,
             key: record.key,
             value: record.value,
@@ -181,7 +181,7 @@ impl<C: Cluster> Outlet<'_, C> {
         let headers = std::mem::take(self.headers);
         let letter = Message {
             topic: &self.context.topology.dead_letter,
-            partition: record.partition % self.work.task.topic.dead_letter_partitions,
+            partition: record.partition % self.work.task.topics.facts.dead_letter_partitions,
             key: record.key,
             value: record.value,
             headers: headers.as_headers(),
@@ -203,7 +203,7 @@ impl<C: Cluster> Outlet<'_, C> {
         let believable = self.unsendable(record).is_none();
         let explanation = Message {
             topic,
-            partition: record.partition % self.work.task.topic.audit_partitions,
+            partition: record.partition % self.work.task.topics.facts.audit_partitions,
             key: record.key,
             value: Some(value),
             headers: Headers::default(),

@@ -90,7 +90,7 @@ fn process_all<C: Cluster>(
     let Scratch { judge, headers, explanation, renderer, gate } = scratch;
     let Portion { batch, indices: all, room } = *portion;
     let (task, id) = (work.task, share.task);
-    let stops = task.stops_before();
+    let stops = task.trouble.stops_before();
     let before_stop = match &stops {
         None => all,
         Some((offset, _)) => &all[..all.partition_point(|&index| batch.record(index).offset < *offset)],
@@ -152,7 +152,7 @@ fn process_all<C: Cluster>(
             gate.refuse(at);
         }
         share.tally.add(decision.verdict, decision.reason);
-        share.keyless.note(context, task.topic.task_count, &record);
+        share.keyless.note(context, task.topics.facts.task_count, &record);
         share.last_timestamp = record.timestamp.or(share.last_timestamp);
         share.position.next = record.offset + 1;
         added.records += 1;

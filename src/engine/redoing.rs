@@ -81,8 +81,8 @@ fn send<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<
     // From here on the store may lack what this task has committed: that the group names its transaction proves nothing.
     tasks.get_mut(&id).expect("the lane steps its own tasks").unsettle();
     let task = &tasks[&id];
-    let from = task.held.as_ref().expect("a task whose row is claimed holds its store").applied.next;
-    match transactor.begin_redo(context, id, (&task.changelog, from), redo) {
+    let from = task.state.held.as_ref().expect("a task whose row is claimed holds its store").applied.next;
+    match transactor.begin_redo(context, id, (&task.topics.changelog, from), redo) {
         Err(error) if error.kind == ErrorKind::Refused => Err(Refusal::RedoRefused { message: error.message }.into()),
         begun => {
             begun?;
@@ -106,7 +106,7 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoin
     let task = means.tasks.get_mut(&id).expect("the lane steps its own tasks");
     let commitment = commitment(means.context, task, (redo, *token), transactor);
     transactor.commit_redo(&commitment.to_commit(&task.input), means.member, means.metrics)?;
-    task.commitment = Some(commitment);
+    task.last.commitment = Some(commitment);
     Ok(true)
 }
 
@@ -123,6 +123,6 @@ fn commitment<C: Cluster>(
         digest: OffsetMetadata::short_digest(&context.rules_digest),
         owner: Some(transactor.producer().id().to_owned()),
     };
-    let offset = task.group_offset.filter(|offset| *offset != redo.began).unwrap_or(redo.next);
+    let offset = task.last.group_offset.filter(|offset| *offset != redo.began).unwrap_or(redo.next);
     Commitment { offset, metadata }
 }

@@ -49,7 +49,7 @@ pub fn step<C: Cluster>(
     match &mut task.phase {
         Phase::Waiting { until } if now < *until => Ok(Slice::Waiting),
         Phase::Waiting { .. } => {
-            task.restored = false;
+            task.state.restored = false;
             task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
             Ok(Slice::Worked)
         }
@@ -65,24 +65,29 @@ pub fn step<C: Cluster>(
             let (settled, deadline) = (settled.clone(), *deadline);
             // Before the store is touched.
             resume::check_committed(&settled, own(context, task))?;
-            if task.held.is_none() {
-                task.held = hold::take(context, (&task.input, &task.dir), &mut task.damaged, settled.changelog_start)?;
+            if task.state.held.is_none() {
+                task.state.held = hold::take(
+                    context,
+                    (&task.input, &task.state.dir),
+                    &mut task.state.damaged,
+                    settled.changelog_start,
+                )?;
                 // Its former holder may have restored beyond the end that this task has settled with.
-                let stands = task.held.as_ref().and_then(Held::changelog_offset);
+                let stands = task.state.held.as_ref().and_then(Held::changelog_offset);
                 if stands.is_some_and(|stands| stands != CHANGELOG_LOST && stands > settled.changelog_end) {
                     task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
                     return Ok(Slice::Worked);
                 }
             }
-            match &task.held {
+            match &task.state.held {
                 Some(_) => begin(context, cluster, task, *settled, may_load),
                 None if now < deadline => Ok(Slice::Waiting),
                 None => Err(Setback::StillOpen),
             }
         }
         Phase::Loading(loading) => {
-            let held = task.held.as_mut().expect("locked before");
-            match loading.step(context, held, (&task.changelog, &task.input), &task.metrics, batch)? {
+            let held = task.state.held.as_mut().expect("locked before");
+            match loading.step(context, held, (&task.topics.changelog, &task.input), &task.report.metrics, batch)? {
                 LoadStep::Waiting => Ok(Slice::Waiting),
                 LoadStep::Worked => Ok(Slice::Worked),
                 LoadStep::Loaded { settled, applied, rest } => finish(context, task, &settled, (applied, rest)),
@@ -99,16 +104,16 @@ pub fn inquiry<C: Cluster>(context: &Context, task: &Task<C>) -> Inquiry {
     Inquiry {
         fencing: context.fencing(),
         wants_time: task.present.asks(),
-        is_doubted: task.doubted > 0,
-        looks_from: task.held.as_ref().and_then(Held::position_offset),
-        ..Inquiry::of(&context.topology.group(), &task.input, &task.changelog)
+        is_doubted: task.trouble.doubted > 0,
+        looks_from: task.state.held.as_ref().and_then(Held::position_offset),
+        ..Inquiry::of(&context.topology.group(), &task.input, &task.topics.changelog)
     }
 }
 
 /// Sends the task back to the beginning of its restore after a setback, or stops it.
 pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Setback) {
     // After a disk error the store is reopened.
-    let held = task.held.take();
+    let held = task.state.held.take();
     let reason = match setback {
         Setback::Refusal(refusal @ Refusal::OtherRules { found, .. }) => {
             let root = context.state_dir.path();
@@ -121,7 +126,7 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
     match setback.then() {
         Then::Stop => return stop(context, task, held, (&reason, may_pass)),
         // An answer that brokers have repeated this often is believed, so somebody has to look at it.
-        Then::AskAgain if task.doubted >= context.limits.doubts_max => {
+        Then::AskAgain if task.trouble.doubted >= context.limits.doubts_max => {
             return stop(context, task, held, (&reason, may_pass));
         }
         Then::StopUnlessProven if !context.proven.has(&task.input.topic) => {
@@ -130,24 +135,24 @@ pub fn set_back<C: Cluster>(context: &Context, task: &mut Task<C>, setback: &Set
         // Whether another may be built in its place is known once the task has settled again.
         Then::Rebuild => {
             if let Setback::State(state::Error::Damaged { reason, .. }) = setback {
-                task.damaged = Some(reason.clone());
+                task.state.damaged = Some(reason.clone());
             }
-            task.attempts += 1;
+            task.trouble.attempts += 1;
         }
         // However long other trouble has lasted: that must not delay a refusal.
         Then::AskAgain => {
-            let wait = backoff(task.doubted);
-            task.doubted += 1;
+            let wait = backoff(task.trouble.doubted);
+            task.trouble.doubted += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore doubted; asking again");
             return task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
         }
         Then::TryAgain | Then::StopUnlessProven => {
-            let wait = backoff(task.attempts);
-            task.attempts += 1;
+            let wait = backoff(task.trouble.attempts);
+            task.trouble.attempts += 1;
             tracing::warn!(task = %task.input, reason, retry_in_ms = wait.as_millis() as u64, "restore set back");
         }
     }
-    let wait = task.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
+    let wait = task.trouble.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
     task.set_phase(Phase::Waiting { until: context.clock.monotonic() + wait });
 }
 
@@ -166,7 +171,7 @@ pub fn stop<C: Cluster>(context: &Context, task: &mut Task<C>, held: Option<Held
 fn own<'a, C: Cluster>(context: &'a Context, task: &Task<C>) -> Own<'a> {
     Own {
         rules_digest: &context.rules_digest,
-        task_count: task.topic.task_count,
+        task_count: task.topics.facts.task_count,
         start: context.topology.start,
         bounds: &context.limits.kept,
     }
@@ -180,12 +185,12 @@ fn begin<C: Cluster>(
     settled: Settled,
     may_load: bool,
 ) -> Result<Slice, Setback> {
-    task.input_id = settled.input_id;
-    task.input_end = settled.input_end;
-    task.changelog_id = settled.changelog_id;
+    task.topics.input_id = settled.input_id;
+    task.topics.input_end = settled.input_end;
+    task.topics.changelog_id = settled.changelog_id;
     let committed = committed_token(&settled)?;
     let wall_ms = context.clock.wall_ms();
-    let held = task.held.as_mut().expect("locked before");
+    let held = task.state.held.as_mut().expect("locked before");
     let meta = held.store.meta()?;
     let standing = resume::examine(
         &settled,
@@ -193,7 +198,7 @@ fn begin<C: Cluster>(
         (meta.as_ref(), held.is_latest),
         committed.as_ref(),
         wall_ms,
-        task.topic.delete_retention_ms,
+        task.topics.facts.delete_retention_ms,
     );
     let position = meta.as_ref().and_then(|meta| meta.position_offset);
     let is_own = meta.as_ref().is_some_and(|meta| resume::is_of(meta, &settled, task.input.partition));
@@ -203,7 +208,7 @@ fn begin<C: Cluster>(
         task.set_phase(Phase::Settling(cluster.settle(inquiry(context, task))));
         return Ok(Slice::Worked);
     }
-    let held = task.held.as_ref().expect("locked before");
+    let held = task.state.held.as_ref().expect("locked before");
     let reached = sabotage::is_on(Sabotage::SourceOffsetAlone) && has_reached(&held.store, &settled)?;
     let standing = if reached { Standing::Current } else { standing };
     let (from, synced_at) = match standing {
@@ -217,8 +222,8 @@ fn begin<C: Cluster>(
         _ if !may_load => return Ok(Slice::Waiting),
         Standing::Behind { from, synced_at } => (from, synced_at),
         Standing::Unusable { from, reason } => {
-            let held = task.held.take().expect("looked at above");
-            task.held = Some(held.replace(context, from, task.input.partition, &reason)?);
+            let held = task.state.held.take().expect("looked at above");
+            task.state.held = Some(held.replace(context, from, task.input.partition, &reason)?);
             tracing::warn!(task = %task.input, reason, "store cannot be built upon; rebuilding it from the changelog");
             // The next slice examines it like any other store.
             return Ok(Slice::Worked);
@@ -232,12 +237,12 @@ fn begin<C: Cluster>(
     if !is_complete {
         let token = committed.filter(|_| sabotage::is_on(Sabotage::TokenInRestore));
         let meta = task.store_meta(applied, token, synced_at);
-        task.held.as_mut().expect("locked before").store.begin_load(&meta)?;
+        task.state.held.as_mut().expect("locked before").store.begin_load(&meta)?;
     }
-    task.restored = true;
+    task.state.restored = true;
     tracing::info!(task = %task.input, from = from.0, to = settled.changelog_end.0, "restoring the store from the changelog");
-    task.metrics.restore_remaining(settled.changelog_end.since(from));
-    let loading = Loading::new(context, cluster, &task.changelog, settled, applied, (synced_at, is_complete))?;
+    task.report.metrics.restore_remaining(settled.changelog_end.since(from));
+    let loading = Loading::new(context, cluster, &task.topics.changelog, settled, applied, (synced_at, is_complete))?;
     task.set_phase(Phase::Loading(Box::new(loading)));
     Ok(Slice::Worked)
 }
@@ -283,7 +288,7 @@ fn finish<C: Cluster>(
     settled: &Settled,
     (applied, rest): (Applied, Option<LoadBuffer>),
 ) -> Result<Slice, Setback> {
-    let held = task.held.as_mut().expect("locked before");
+    let held = task.state.held.as_mut().expect("locked before");
     let position = match rest.as_ref().and_then(|rest| rest.last(POSITION_KEY)) {
         Some(bytes) => bytes.map(PositionRecord::decode_with_calls).transpose().map_err(Refusal::of_record)?,
         None => position_record(&held.store)?,
@@ -296,7 +301,7 @@ fn finish<C: Cluster>(
     let resumption = resumption.with_calls(calls.unwrap_or_default())?;
     let token = position.as_ref().map(|position| position.token);
     let meta = task.store_meta(applied, token, context.clock.wall_ms());
-    let held = task.held.as_mut().expect("locked before");
+    let held = task.state.held.as_mut().expect("locked before");
     match rest {
         Some(rest) => held.store.apply(rest, &meta)?,
         None => held.store.set_meta(&meta)?,
@@ -306,28 +311,29 @@ fn finish<C: Cluster>(
         held.drop_former(context)?;
     }
     held.applied = applied;
-    task.doubted = 0;
-    task.unsettled = false;
-    task.commitment = settled.committed.as_ref().and_then(Commitment::read);
-    task.group_offset = settled.committed.as_ref().map(|found| found.offset);
-    (task.recorded, task.claim) = (token, None);
+    task.trouble.doubted = 0;
+    task.last.unsettled = false;
+    task.last.commitment = settled.committed.as_ref().and_then(Commitment::read);
+    task.last.group_offset = settled.committed.as_ref().map(|found| found.offset);
+    task.last.recorded = token;
+    task.ending.settled();
     task.present.learn(settled.changelog_time);
-    let skipped = i64::from(sabotage::is_on(Sabotage::HeldSkipped) && task.waits_for_sink.is_some());
+    let skipped = i64::from(sabotage::is_on(Sabotage::HeldSkipped) && task.ending.waits());
     let next = resumption.next + skipped;
     task.committed = Position { next, progress: resumption.progress, calls: resumption.calls };
-    task.metrics.restore_remaining(0);
+    task.report.metrics.restore_remaining(0);
     match resumption.origin {
         Origin::Fresh => {
             // A start at the end is committed at once: records that arrive before the first commit must not be skipped.
-            task.commit_start = context.topology.start == Start::Latest;
+            task.last.commit_start = context.topology.start == Start::Latest;
             tracing::info!(task = %task.input, next, "task starts afresh");
         }
         // At each try, while its sink keeps it waiting.
-        Origin::Committed if task.waits_for_sink.is_some() => tracing::debug!(task = %task.input, next, "task resumes"),
+        Origin::Committed if task.ending.waits() => tracing::debug!(task = %task.input, next, "task resumes"),
         Origin::Committed => tracing::info!(task = %task.input, next, "task resumes"),
         Origin::Reset if settled.committed.as_ref().is_some_and(|committed| committed.offset < next) => {
             // Committed even if nothing follows, so that the group is at an offset that exists.
-            task.commit_start = true;
+            task.last.commit_start = true;
             tracing::warn!(
                 task = %task.input, next,
                 "the group was reset to before where the input begins: reading from there; all that is gone was processed"
@@ -335,7 +341,7 @@ fn finish<C: Cluster>(
         }
         Origin::Reset => {
             // Set by an operator: the position record has to say so before the group can be lost.
-            task.commit_start = task.commitment.is_none();
+            task.last.commit_start = task.last.commitment.is_none();
             tracing::warn!(
                 task = %task.input, next, processed = ?task.committed.progress.processed.as_pairs(),
                 "the group was reset: reading from its offset; what was processed before is not forwarded again"

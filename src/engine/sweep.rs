@@ -43,7 +43,7 @@ pub fn slice<C: Cluster>(
     task: &mut Task<C>,
     share: Option<&Share>,
 ) -> Result<Vec<Vec<u8>>, state::Error> {
-    let Some(held) = &mut task.held else { return Ok(Vec::new()) };
+    let Some(held) = &mut task.state.held else { return Ok(Vec::new()) };
     let progress = &share.map_or(&task.committed, |share| &share.position).progress;
     let sweep = &mut task.sweep;
     if !sweep.walking {
@@ -68,10 +68,10 @@ pub fn slice<C: Cluster>(
     // More keys than estimated: there is at least one more slice.
     let left = || held.store.entries_estimate().saturating_sub(sweep.walks.walked() + walked).max(1);
     let slice = Walked { walked, removed: expired.len() as u64, remaining: cursor.is_some().then(left) };
-    sweep.walks.at(context.clock.monotonic(), slice, &task.input, &task.metrics);
+    sweep.walks.at(context.clock.monotonic(), slice, &task.input, &task.report.metrics);
     sweep.walking = cursor.is_some();
     if !sweep.walking {
-        task.panics.walk_ended();
+        task.trouble.panics.walk_ended();
     }
     sweep.cursor = cursor;
     Ok(expired)

@@ -9,6 +9,7 @@ use crate::observe::{LaneMetrics, TransactionResult};
 use crate::record::TopicPartition;
 use crate::sabotage::{self, Sabotage};
 
+use super::bisect::Bisect;
 use super::capacity::{Added, Capacity};
 use super::context::Context;
 use super::failure::{Cause, Failure};
@@ -46,7 +47,7 @@ pub struct Transactor<C: Cluster> {
     producer: Option<C::Producer>,
     open: Option<Open<C::Metadata>>,
     /// How many records a transaction may have while the sink refuses something that it cannot name.
-    records_max: usize,
+    bisect: Bisect,
     /// The shares of ended transactions, at most one of each task, whose memory is reused: not more than half of what
     /// a transaction's records may take.
     spare: Vec<Share>,
@@ -70,8 +71,8 @@ impl<C: Cluster> Transactor<C> {
     /// A transactor without a producer yet.
     pub fn new(transactional_id: String, lane: u64, ids: Ids) -> Self {
         let (in_use, producer, open, spare) = Default::default();
-        let (renewals, transactions, records_max) = (0, 0, usize::MAX);
-        Self { transactional_id, renewals, ids, in_use, lane, transactions, producer, open, records_max, spare }
+        let (renewals, transactions, bisect) = (0, 0, Bisect::new(usize::MAX));
+        Self { transactional_id, renewals, ids, in_use, lane, transactions, producer, open, bisect, spare }
     }
 
     /// Creates a producer if there is none.
@@ -140,7 +141,7 @@ impl<C: Cluster> Transactor<C> {
     pub fn room(&self, context: &Context) -> Capacity {
         let used = self.open.as_ref().map(|open| open.added).unwrap_or_default();
         let of_sink = if context.sink.is_some() { SINK_RECORDS_MAX } else { usize::MAX };
-        let records_max = context.commit.records_max.min(self.records_max).min(of_sink);
+        let records_max = context.commit.records_max.min(self.bisect.records_max()).min(of_sink);
         let bytes_max = context.commit.bytes_max;
         let bytes = bytes_max.saturating_sub(used.bytes);
         Capacity {
@@ -237,15 +238,12 @@ impl<C: Cluster> Transactor<C> {
     /// Says whether that is possible.
     pub fn divide(&mut self) -> bool {
         let records = self.open.as_ref().map_or(0, |open| open.added.records);
-        if records > 1 {
-            self.records_max = records / 2;
-        }
-        records > 1
+        records > 1 && !self.bisect.refused(records)
     }
 
     /// The next transactions have as many records as they may have at most.
     pub fn unite(&mut self) {
-        self.records_max = usize::MAX;
+        self.bisect.end();
     }
 
     /// For how long a transaction would have to wait before it begins; none, if one is open.

@@ -7,7 +7,7 @@ use super::imports::{Imports, Modules};
 use super::sources;
 
 /// How many files are in circles, and how many files the largest circle has. Both numbers may only fall.
-const IN_CIRCLES: usize = 63;
+const IN_CIRCLES: usize = 61;
 const LARGEST: usize = 4;
 
 fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {

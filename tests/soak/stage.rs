@@ -54,7 +54,8 @@ impl Stage {
         let random = Random::seeded(&job.name);
         let feed = Some(Feed::start(&job, Load::new(random.clone(), PARTITIONS, IDENTITIES), plan.rate));
         let processes = Processes::default();
-        let mut stage = Stage { job, _controller: controller, brokers, instances: Vec::new(), random, processes, feed, errors: 0 };
+        let mut stage =
+            Stage { job, _controller: controller, brokers, instances: Vec::new(), random, processes, feed, errors: 0 };
         for _ in 0..INSTANCES_MIN + 1 {
             stage.add();
         }

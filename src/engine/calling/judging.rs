@@ -107,7 +107,7 @@ pub fn judge<C: Cluster>(
     bench.judge.look_up(work.store, &round.progress).map_err(|error| Failure::state(id, error))?;
     let mut open: HashMap<Vec<u8>, Open> = HashMap::new();
     let due = std::mem::take(&mut round.due);
-    let stops = work.task.stops_before();
+    let stops = work.task.trouble.stops_before();
     let mut noted = 0;
     for (number, at) in due.iter().copied().enumerate() {
         if bench.context.rules.epoch.is_some() {

@@ -48,7 +48,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let Some(results) = &self.terms.result else { return Ok(()) };
         let message = Message {
             topic: &results.topic,
-            partition: record.partition % self.outlet.work.task.topic.result_partitions,
+            partition: record.partition % self.outlet.work.task.topics.facts.result_partitions,
             key: record.key,
             value: None,
             headers: Default::default(),

@@ -17,7 +17,8 @@ use std::time::Duration;
 use crate::dedup::{Progress, Rules, check_time};
 use crate::effect::call::{Draw, Event, Now, Policy, Stage};
 use crate::effect::provider::CallNumber;
-use crate::engine::control::Heeding;
+use crate::engine::bisect::Bisect;
+use crate::engine::control::CommandProgress;
 use crate::engine::share::Position;
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
@@ -82,13 +83,13 @@ pub struct Window {
     /// Whether Kafka has refused what settles a record, and that is not over.
     is_in_trouble: bool,
     /// How many suspects a transaction may settle, while Kafka refuses one of them.
-    suspects_max: Option<usize>,
+    bisect: Bisect,
     /// Whether its partition is paused because it is full.
     pub is_paused: bool,
     /// Whether something has happened since it was last looked at.
     pub is_touched: bool,
     /// How far its task has come with commands.
-    pub heeding: Heeding,
+    pub commands: CommandProgress,
 }
 
 impl Window {
@@ -109,10 +110,10 @@ impl Window {
             reach: Reach::new(position.next),
             is_in_order: false,
             is_in_trouble: false,
-            suspects_max: None,
+            bisect: Bisect::new(usize::MAX),
             is_paused: false,
             is_touched: false,
-            heeding: Heeding::default(),
+            commands: CommandProgress::default(),
         }
     }
 

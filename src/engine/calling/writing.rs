@@ -184,13 +184,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     fn place(&self, record: &Record<'_>) -> Place {
-        Place { topic_id: self.outlet.work.task.input_id.0, offset: record.offset }
+        Place { topic_id: self.outlet.work.task.topics.input_id.0, offset: record.offset }
     }
 
     fn settled(&mut self, record: &Record<'_>, verdict: Verdict, reason: Reason) {
         let Outlet { context, work, share, .. } = &mut *self.outlet;
         share.tally.add(verdict, reason);
-        share.keyless.note(context, work.task.topic.task_count, record);
+        share.keyless.note(context, work.task.topics.facts.task_count, record);
         share.last_timestamp = record.timestamp.or(share.last_timestamp);
         self.outlet.added.records += 1;
         let settled = &mut self.outlet.added.settled;

@@ -32,7 +32,7 @@ pub mod orders;
 pub mod settling;
 pub mod view;
 
-pub use view::{Heeding, Seen, View, partition_of};
+pub use view::{CommandProgress, Seen, View, partition_of};
 
 /// How often the topic's end is looked up.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

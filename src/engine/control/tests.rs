@@ -136,15 +136,15 @@ fn trouble_is_waited_out_until_the_topic_is_seen_again() {
 fn task_that_would_stop_looks_for_commands_first() {
     let (_folder, cluster) = cluster();
     command(&cluster, 0);
-    let heeding = Heeding { began_at: SECOND * 10, passed: None };
+    let progress = CommandProgress { began_at: SECOND * 10, passed: None };
     let (early, late) = (view(&cluster, SECOND * 9), view(&cluster, SECOND * 11));
     let noted = Some(Control { topic_id: late.id.0, next: 1 });
-    let may_be_told = |view: Option<&View>, noted, at| heeding.may_be_told(view, noted, SECOND * at);
-    assert!(may_be_told(None, noted, 11), "the topic was not seen yet");
-    assert!(may_be_told(Some(&early), noted, 11), "not since it began");
-    assert!(may_be_told(Some(&late), None, 11), "there is a command");
-    assert!(!may_be_told(Some(&late), noted, 11), "which is passed");
-    let passed = Heeding { passed: noted, ..heeding };
-    assert!(!passed.may_be_told(Some(&late), None, SECOND * 11), "or is none");
-    assert!(!may_be_told(None, None, 20), "it does not wait for ever");
+    let may_come = |view: Option<&View>, noted, at| progress.may_come(view, noted, SECOND * at);
+    assert!(may_come(None, noted, 11), "the topic was not seen yet");
+    assert!(may_come(Some(&early), noted, 11), "not since it began");
+    assert!(may_come(Some(&late), None, 11), "there is a command");
+    assert!(!may_come(Some(&late), noted, 11), "which is passed");
+    let passed = CommandProgress { passed: noted, ..progress };
+    assert!(!passed.may_come(Some(&late), None, SECOND * 11), "or is none");
+    assert!(!may_come(None, None, 20), "it does not wait for ever");
 }

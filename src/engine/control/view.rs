@@ -8,7 +8,7 @@ use crate::format::Control;
 use crate::record::TopicPartition;
 
 /// How long a task that would stop waits for commands that might settle why.
-const HEED_MAX: Duration = Duration::from_secs(10);
+const LOOK_MAX: Duration = Duration::from_secs(10);
 
 /// The partition of a control topic that commands and acknowledgements are in.
 pub fn partition_of(topic: &str) -> TopicPartition {
@@ -61,22 +61,22 @@ impl Seen {
 
 /// How far a task at work has come with commands, beside what it has noted in its position record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heeding {
+pub struct CommandProgress {
     /// When it began to work, on the monotonic clock.
     pub began_at: Duration,
     /// Before this there is no command that it has not passed, by what was read.
     pub passed: Option<Control>,
 }
 
-impl Heeding {
+impl CommandProgress {
     /// The next offset of the control topic for a task that has noted this.
     pub fn next(&self, view: &View, noted: Option<Control>) -> i64 {
         view.next_after(noted).max(view.next_after(self.passed))
     }
 
     /// Whether there may be a command that settles why the task would stop: then it looks first, for a while.
-    pub fn may_be_told(&self, view: Option<&View>, noted: Option<Control>, now: Duration) -> bool {
+    pub fn may_come(&self, view: Option<&View>, noted: Option<Control>, now: Duration) -> bool {
         let knows_all = |view: &View| view.asked_at >= self.began_at && self.next(view, noted) >= view.end;
-        now.saturating_sub(self.began_at) < HEED_MAX && !view.is_some_and(knows_all)
+        now.saturating_sub(self.began_at) < LOOK_MAX && !view.is_some_and(knows_all)
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind};
+use crate::engine::bisect::Bisect;
 use crate::engine::context::Context;
 use crate::engine::failure::Cause;
 use crate::engine::transact::Transactor;
@@ -14,8 +15,8 @@ use crate::record::TopicPartition;
 pub struct Quarantine {
     /// The task returns once it has committed up to this source offset.
     pub(super) until: i64,
-    /// How many records are tried in one transaction: halved when any is refused, until the record is found.
-    pub(super) records_max: usize,
+    /// How many records are tried in one transaction.
+    pub(super) bisect: Bisect,
     /// A record that the cluster refuses for good, and the cluster's message.
     pub unsendable: Option<(i64, String)>,
     pub(super) attempts: u32,
@@ -26,8 +27,11 @@ impl Quarantine {
     /// For a task whose records up to `until` were in a transaction that could not be delivered.
     pub fn new(context: &Context, until: i64, refused: bool) -> Self {
         let most = context.limits.isolated_records_max;
-        let records_max = if refused { (most / 2).max(1) } else { most };
-        Self { until, records_max, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
+        let mut bisect = Bisect::new(most);
+        if refused {
+            bisect.refused(most);
+        }
+        Self { until, bisect, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
     }
 
     /// Whether it is time for the next try.

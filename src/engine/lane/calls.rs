@@ -9,7 +9,6 @@ use crate::engine::calling::window::{SlotStage, Window};
 use crate::engine::calling::writing::{self, Pen, What};
 use crate::engine::calling::{Calling, Windows};
 use crate::engine::capacity::Added;
-use crate::engine::control::orders::Orders;
 use crate::engine::failure::Failure;
 use crate::engine::output::Outlet;
 use crate::engine::panics::caught;
@@ -18,7 +17,8 @@ use crate::engine::share::{Stop, TaskId};
 use crate::engine::task::{Task, Tasks};
 use crate::sabotage::{self, Sabotage};
 
-use super::round::{Aside, Round};
+use super::ending::{CallsEnding, Ending};
+use super::round::{Deferred, Round};
 use super::{BUSY_WAIT, Lane};
 
 /// How long a stop or a revocation waits for calls that are on the wire: the rest of a clean end needs its time, too.
@@ -33,66 +33,61 @@ const ANSWER_WAIT: Duration = Duration::from_millis(1);
 
 impl<C: Cluster> Windows for Tasks<C> {
     fn window(&mut self, id: TaskId) -> Option<&mut Window> {
-        self.get_mut(&id)?.window.as_mut()
+        self.get_mut(&id)?.ending.window_mut()
     }
 
     fn at_work(&self) -> Vec<TaskId> {
-        self.iter().filter(|(_, task)| task.window.is_some()).map(|(id, _)| *id).collect()
+        self.iter().filter(|(_, task)| task.ending.window().is_some()).map(|(id, _)| *id).collect()
     }
 }
 
 impl<C: Cluster> Lane<C> {
-    /// Whether the topology calls a provider.
-    pub(super) fn calls(&self) -> bool {
-        self.calling.is_some()
-    }
-
     /// How long the lane may wait for records, where it has calls to see to.
     pub(super) fn wait_for_calls(&self) -> Duration {
-        let Some(calling) = &self.calling else { return self.rest() };
-        if self.tasks.values().any(|task| task.window.as_ref().is_some_and(|window| window.is_touched)) {
+        let Ending::Calls(calls) = &self.ending else { return self.rest() };
+        if self.tasks.values().any(|task| task.ending.window().is_some_and(|window| window.is_touched)) {
             return self.writes_in().min(BUSY_WAIT);
         }
-        if calling.under_way() > 0 {
+        if calls.calling.under_way() > 0 {
             return ANSWER_WAIT;
         }
-        let ready = self.tasks.values().filter_map(|task| task.window.as_ref()?.next_send()).min();
+        let ready = self.tasks.values().filter_map(|task| task.ending.window()?.next_send()).min();
         let now = self.context.clock.monotonic();
         let rest = self.rest();
-        calling.next_send(ready).map_or(rest, |at| at.saturating_sub(now).min(rest))
+        calls.calling.next_send(ready).map_or(rest, |at| at.saturating_sub(now).min(rest))
     }
 
     /// For how long nothing is written yet: a transaction that is begun now would have to wait, or is worth waiting with.
     fn writes_in(&self) -> Duration {
         let begins_in = self.transactor.begins_in();
-        // A handler holds its turn while its step waits for a commit.
-        let terms = self.context.topology.calls().filter(|_| self.context.topology.http().is_some());
-        match self.calling.as_ref().zip(terms).filter(|_| !self.transactor.is_open()) {
-            Some((calling, terms)) => begins_in.max(calling.writes_in(terms, self.context.clock.monotonic())),
-            None => begins_in,
+        match &self.ending {
+            // A handler holds its turn while its step waits for a commit.
+            Ending::Calls(calls) if !self.transactor.is_open() && self.context.topology.http().is_some() => {
+                begins_in.max(calls.calling.writes_in(&calls.terms, self.context.clock.monotonic()))
+            }
+            _ => begins_in,
         }
     }
 
     /// The lane's records and calls, apart from its transaction.
     pub(super) fn round(&mut self) -> Option<Round<'_, C>> {
-        let Self { context, calling, scratch, batch, shares, tasks, member, .. } = self;
-        let (terms, calling) = (context.topology.calls()?, calling.as_mut()?);
+        let Self { context, ending, scratch, batch, shares, tasks, member, .. } = self;
+        let CallsEnding { terms, calling, .. } = ending.calls_mut()?;
         Some(Round { context, terms, calling, scratch, batch, shares, tasks, member })
     }
 
     /// Takes the batch into the windows of its tasks, and pauses those that are full.
-    pub(super) fn take_in(&mut self) {
+    pub(super) fn enqueue(&mut self) {
         let Some(mut round) = self.round() else { return };
-        let failures = round.take_in();
+        let failures = round.enqueue();
         failures.into_iter().for_each(|failure| self.abort_and_restore(failure));
     }
 
     /// Hears answers, judges what can be judged, and writes what is due into the open transaction; or leaves it for the
     /// next round, where the transaction would have to wait for its beginning.
     pub(super) fn attend_to_calls(&mut self) {
-        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(terms) = context.topology.calls() else { return };
-        calling.hear(context, terms, tasks);
+        let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
+        calls.calling.hear(context, &calls.terms, tasks);
         let at_work = tasks.at_work();
         let can_write = self.writes_in().is_zero();
         for id in at_work {
@@ -122,13 +117,15 @@ impl<C: Cluster> Lane<C> {
     fn write_window(&mut self, id: TaskId, what: What) -> Result<(), Failure> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
         let is_due = |window: &Window| what.is_due_in(window, &task.committed);
-        if !task.window.as_ref().is_some_and(is_due) {
+        if !task.ending.window().is_some_and(is_due) {
             return Ok(());
         }
         self.claim(id)?;
-        let Self { context, tasks, transactor, scratch, .. } = self;
-        let Some(terms) = context.topology.calls() else { return Ok(()) };
-        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return Ok(()) };
+        let Self { context, tasks, transactor, scratch, ending: Ending::Calls(calls), .. } = self else {
+            return Ok(());
+        };
+        let CallsEnding { terms, calling, .. } = &mut **calls;
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) else { return Ok(()) };
         let room = transactor.room(context).bytes;
         let mut added = Added::default();
         let written = match tasks[&id].work() {
@@ -145,25 +142,24 @@ impl<C: Cluster> Lane<C> {
         };
         let is_due = what.has_due(&window);
         window.is_touched |= is_due;
-        self.calling.iter_mut().for_each(|calling| calling.committed_at = None);
-        tasks.get_mut(&id).expect("looked at above").window = Some(window);
+        calling.committed_at = None;
+        tasks.get_mut(&id).expect("looked at above").ending.put_window(window);
         transactor.add(added);
         written.unwrap_or_else(|panic| Err(Failure::panicked(id, self.scratch.in_progress(), panic)))
     }
 
     /// The tasks whose windows are to hear what becomes of the open transaction.
     pub(super) fn with_windows(&self) -> Vec<TaskId> {
-        let is_concerned = |id: &TaskId, task: &Task<C>| task.window.is_some() && self.transactor.touches(*id);
+        let is_concerned = |id: &TaskId, task: &Task<C>| task.ending.window().is_some() && self.transactor.touches(*id);
         self.tasks.iter().filter(|(id, task)| is_concerned(id, task)).map(|(id, _)| *id).collect()
     }
 
     /// The open transaction is committed, or certainly not.
     pub(super) fn ended(&mut self, ids: Vec<TaskId>, is_committed: bool) {
-        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(terms) = context.topology.calls() else { return };
+        let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
         for id in ids {
             if let Some(window) = tasks.window(id) {
-                calling.ended(context, &terms.policy, window, is_committed);
+                calls.calling.ended(context, &calls.terms.policy, window, is_committed);
             }
         }
     }
@@ -186,31 +182,32 @@ impl<C: Cluster> Lane<C> {
 
     /// Commits what is open, and goes on with records and calls meanwhile.
     pub(super) fn commit_and_go_on(&mut self) -> Result<(), cluster::Error> {
-        let mut aside = Aside::default();
+        let mut deferred = Deferred::default();
         // What a command changes has no slot that would keep the identity's records from being judged.
-        let is_commanded =
-            self.orders.as_ref().is_some_and(Orders::has_carried_out) && !sabotage::is_on(Sabotage::JudgedOverCommand);
-        if let Err(failure) = self.finish_while((!is_commanded).then_some(&mut aside)) {
+        let is_commanded = self.ending.calls().is_some_and(|calls| calls.orders.has_carried_out())
+            && !sabotage::is_on(Sabotage::JudgedOverCommand);
+        if let Err(failure) = self.finish_while((!is_commanded).then_some(&mut deferred)) {
             self.abort_and_restore(failure);
         }
         let now = self.context.clock.monotonic();
-        self.calling.iter_mut().for_each(|calling| _ = calling.committed_at.get_or_insert(now));
-        self.heed();
-        for failure in aside.failures {
+        if let Some(calls) = self.ending.calls_mut() {
+            calls.calling.committed_at.get_or_insert(now);
+        }
+        self.ack_commands();
+        for failure in deferred.failures {
             let id = failure.task;
             self.abort_and_restore(failure);
             id.into_iter().for_each(|id| self.restart_running(id));
         }
-        match aside.polled {
+        match deferred.polled {
             None => Ok(()),
             Some(Ok(event)) => self.on_event(event),
             Some(Err(error)) => self.on_poll_error(error),
         }
     }
 
-    /// After the commit: sends what it has let go, goes on reading where there is room again, and stops where it has to.
-    pub(super) fn go_on_with_calls(&mut self) {
-        self.send_calls();
+    /// Goes on reading where there is room again, and stops where it has to.
+    pub(super) fn resume_reading(&mut self) {
         for id in self.tasks.at_work() {
             self.read_on(id);
             self.stop_at(id);
@@ -220,7 +217,7 @@ impl<C: Cluster> Lane<C> {
     fn read_on(&mut self, id: TaskId) {
         let Self { context, tasks, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return };
-        let Some(window) = task.window.as_mut().filter(|window| window.is_paused) else { return };
+        let Some(window) = task.ending.window_mut().filter(|window| window.is_paused) else { return };
         let has_room =
             window.len() <= context.limits.window_records_max / 2 && window.bytes() <= context.commit.bytes_max / 2;
         if !has_room {
@@ -242,18 +239,18 @@ impl<C: Cluster> Lane<C> {
             return;
         }
         let Some(task) = self.tasks.get(&id) else { return };
-        let Some(window) = task.window.as_ref().filter(|window| !window.is_empty()) else { return };
+        let Some(window) = task.ending.window().filter(|window| !window.is_empty()) else { return };
         if window.next() > task.committed.next {
             return;
         }
         let slot = window.slot(0);
         match &slot.stage {
-            SlotStage::Stops(reason) if !window.is_calling() && !self.may_be_told(id) => {
+            SlotStage::Stops(reason) if !window.is_calling() && !self.accepts_commands(id) => {
                 let (reason, input) = (reason.clone(), task.input.clone());
                 if let Err(error) = self.member.pause(&input) {
                     tracing::debug!(task = %input, reason = %error.message, "could not be paused");
                 }
-                self.drop_window(id);
+                self.closed(id);
                 if let Some(task) = self.tasks.get_mut(&id) {
                     task.fail(&reason, false);
                 }
@@ -266,7 +263,7 @@ impl<C: Cluster> Lane<C> {
     /// end tells Kafka's time.
     fn doubt(&mut self, id: TaskId) -> Result<(), Failure> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
-        let Some(window) = task.window.as_ref().filter(|window| !window.is_empty()) else { return Ok(()) };
+        let Some(window) = task.ending.window().filter(|window| !window.is_empty()) else { return Ok(()) };
         let slot = window.slot(0);
         if !slot.is_doubted() {
             return Ok(());
@@ -285,18 +282,11 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Nobody waits for the calls of this task any more.
-    pub(super) fn drop_window(&mut self, id: TaskId) {
-        let Self { tasks, calling, .. } = self;
-        let Some(window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return };
-        calling.iter_mut().for_each(|calling| calling.drop_window(&window));
-    }
-
     /// Has these tasks' calls end before they leave: takes back what is not on the wire, waits for what is, settles what
     /// is answered, and releases what was reserved and never sent.
-    pub(super) fn drain(&mut self, ids: &[TaskId]) {
-        let Some(terms) = self.context.topology.calls() else { return };
-        let until = self.context.clock.monotonic() + (terms.timeout + DRAIN_MORE).min(DRAIN_MAX);
+    pub(super) fn drain_calls(&mut self, ids: &[TaskId]) {
+        let Ending::Calls(calls) = &self.ending else { return };
+        let until = self.context.clock.monotonic() + (calls.terms.timeout + DRAIN_MORE).min(DRAIN_MAX);
         self.withdraw(ids);
         let never = AtomicBool::new(false);
         loop {
@@ -306,9 +296,8 @@ impl<C: Cluster> Lane<C> {
                 break;
             }
             self.context.clock.wait(BUSY_WAIT, &never);
-            let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-            let Some(terms) = context.topology.calls() else { return };
-            calling.hear(context, terms, tasks);
+            let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
+            calls.calling.hear(context, &calls.terms, tasks);
         }
         self.stop_handlers(ids);
         self.give_back(ids);
@@ -320,7 +309,7 @@ impl<C: Cluster> Lane<C> {
         let (mut left, mut failed) = (usize::MAX, 0);
         loop {
             self.settle(ids, What::Releases);
-            let windows = ids.iter().filter_map(|id| self.tasks.get(id)?.window.as_ref());
+            let windows = ids.iter().filter_map(|id| self.tasks.get(id)?.ending.window());
             let due = windows.map(|window| What::Releases.due(window).count()).sum();
             failed += usize::from(due >= left);
             if due == 0 || failed == GIVING_BACK_MAX {
@@ -331,21 +320,19 @@ impl<C: Cluster> Lane<C> {
     }
 
     fn stop_handlers(&mut self, ids: &[TaskId]) {
-        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(terms) = context.topology.calls() else { return };
+        let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
         for id in ids {
             if let Some(window) = tasks.window(*id) {
-                calling.stop_handlers(context, terms, window);
+                calls.calling.stop_handlers(context, &calls.terms, window);
             }
         }
     }
 
     fn withdraw(&mut self, ids: &[TaskId]) {
-        let Self { context, tasks, calling: Some(calling), .. } = self else { return };
-        let Some(terms) = context.topology.calls() else { return };
+        let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
         for id in ids {
             if let Some(window) = tasks.window(*id) {
-                calling.withdraw(context, terms, window);
+                calls.calling.withdraw(context, &calls.terms, window);
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::sabotage::{self, Sabotage};
 use crate::topology::sink::Sink;
 
 use super::Lane;
+use super::ending::{CallsEnding, Ending};
 
 /// How many commands a task carries out in one look.
 const CARRIED_OUT_MAX: usize = 100;
@@ -35,17 +36,19 @@ enum Next {
 impl<C: Cluster> Lane<C> {
     /// Has the tasks at work carry out what they are told. To be called once the windows have been judged: a record that
     /// was judged in this round is settled before a command about it is carried out.
-    pub(super) fn obey(&mut self) {
-        let Self { context, tasks, orders: Some(orders), calling: Some(calling), cluster, .. } = self else { return };
+    pub(super) fn apply_commands(&mut self) {
+        let Self { context, tasks, ending: Ending::Calls(calls), cluster, .. } = self else { return };
+        let CallsEnding { calling, orders, .. } = &mut **calls;
         let now = context.clock.monotonic();
         let Some(view) = context.commands.view().filter(|view| orders.is_due(view, now)) else { return };
         let nexts = tasks.values().filter_map(|task| next_of(task, &view));
         let Some(next) = nexts.min() else { return calling.metrics.commands_waiting(0) };
         orders.read(cluster, &view, next, now);
-        let at_work: Vec<TaskId> = tasks.iter().filter(|(_, task)| task.window.is_some()).map(|(id, _)| *id).collect();
+        let at_work: Vec<TaskId> =
+            tasks.iter().filter(|(_, task)| task.ending.window().is_some()).map(|(id, _)| *id).collect();
         let mut waiting = 0;
         for id in at_work {
-            match self.obey_as(id, &view, now) {
+            match self.apply_commands_of(id, &view, now) {
                 Ok(waits) => waiting += usize::from(waits),
                 Err(failure) => {
                     self.abort_and_restore(failure);
@@ -53,24 +56,25 @@ impl<C: Cluster> Lane<C> {
                 }
             }
         }
-        if let Some(calling) = &mut self.calling {
-            calling.metrics.commands_waiting(waiting);
+        if let Some(calls) = self.ending.calls_mut() {
+            calls.calling.metrics.commands_waiting(waiting);
         }
     }
 
     /// Has a task carry out what it is told. Says whether its next command has to wait.
-    fn obey_as(&mut self, id: TaskId, view: &View, now: Duration) -> Result<bool, Failure> {
+    fn apply_commands_of(&mut self, id: TaskId, view: &View, now: Duration) -> Result<bool, Failure> {
         for _ in 0..CARRIED_OUT_MAX {
-            let Self { tasks, transactor, orders: Some(orders), .. } = self else { return Ok(false) };
+            let Self { tasks, transactor, ending: Ending::Calls(calls), .. } = self else { return Ok(false) };
+            let orders = &mut calls.orders;
             let Some(task) = tasks.get_mut(&id) else { return Ok(false) };
             let Some(committed) = next_of(task, view) else { return Ok(false) };
             let noted = transactor.share(id).and_then(|share| share.position.calls.control);
             let next = committed.max(view.next_after(noted));
             let Some(given) = orders.from(next).next().cloned() else {
                 // What the open transaction has passed counts once it is committed.
-                if let Some(window) = task.window.as_mut().filter(|_| orders.is_empty_from(committed)) {
+                if let Some(window) = task.ending.window_mut().filter(|_| orders.is_empty_from(committed)) {
                     let next = orders.read_to().max(committed);
-                    window.heeding.passed = Some(Control { topic_id: view.id.0, next });
+                    window.commands.passed = Some(Control { topic_id: view.id.0, next });
                 }
                 return Ok(false);
             };
@@ -80,7 +84,7 @@ impl<C: Cluster> Lane<C> {
                 Next::Refused(reason) => {
                     let topology = &self.context.topology.name;
                     tracing::warn!(topology, reason, "a command cannot be acknowledged, and waits");
-                    self.orders.iter_mut().for_each(|orders| orders.put_off(now));
+                    self.ending.calls_mut().into_iter().for_each(|calls| calls.orders.put_off(now));
                     return Ok(true);
                 }
             }
@@ -105,9 +109,12 @@ impl<C: Cluster> Lane<C> {
             return Ok(Next::Waits);
         };
         self.claim(id)?;
-        let Self { context, tasks, transactor, orders: Some(orders), .. } = self else { return Ok(Next::Waits) };
+        let Self { context, tasks, transactor, ending: Ending::Calls(calls), .. } = self else {
+            return Ok(Next::Waits);
+        };
+        let orders = &mut calls.orders;
         let Some(work) = tasks.get(&id).and_then(Task::work) else { return Ok(Next::Waits) };
-        let Some(window) = &work.task.window else { return Ok(Next::Waits) };
+        let Some(window) = work.task.ending.window() else { return Ok(Next::Waits) };
         let has_steps = matches!(context.topology.sink(), Some(Sink::Handler(_)));
         let (change, acknowledged) = match &told {
             Ok((_, by_hand)) => settling::settle(former.as_deref(), (*by_hand, has_steps), window.stream_time())
@@ -149,8 +156,8 @@ impl<C: Cluster> Lane<C> {
         tracing::info!(%task, command = given.id.key(), ?outcome, was = acknowledged.was, "a command is carried out");
         transactor.add(Added { bytes, ..Added::default() });
         crash::point(crash::Point::AfterCommand);
-        if let Some(window) = tasks.get_mut(&id).and_then(|task| task.window.as_mut()).filter(|_| !is_noted) {
-            window.heeding.passed = noted;
+        if let Some(window) = tasks.get_mut(&id).and_then(|task| task.ending.window_mut()).filter(|_| !is_noted) {
+            window.commands.passed = noted;
         }
         Ok(Next::Done)
     }
@@ -158,7 +165,7 @@ impl<C: Cluster> Lane<C> {
     /// What is remembered of an identity, the open transaction included; `None` while a command about it has to wait.
     fn former(&self, id: TaskId, identity: &[u8]) -> Result<Option<Option<Vec<u8>>>, Failure> {
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
-        let Some(window) = &work.task.window else { return Ok(None) };
+        let Some(window) = work.task.ending.window() else { return Ok(None) };
         if window.is_open(identity) && !sabotage::is_on(Sabotage::CommandOverCall) {
             return Ok(None);
         }
@@ -168,14 +175,15 @@ impl<C: Cluster> Lane<C> {
         };
         let under_way = former.as_deref().and_then(|bytes| Remembered::decode(bytes).ok()?.under_way);
         let is_to_come = under_way.is_some_and(|reservation| {
-            reservation.place.topic_id == work.task.input_id.0 && window.is_to_come(reservation.place.offset)
+            reservation.place.topic_id == work.task.topics.input_id.0 && window.is_to_come(reservation.place.offset)
         });
         Ok((!is_to_come).then_some(former))
     }
 
     /// After a commit: records before which their tasks would stop are judged once more where somebody has settled them.
-    pub(super) fn heed(&mut self) {
-        let Self { tasks, orders: Some(orders), calling: Some(calling), transactor, .. } = self else { return };
+    pub(super) fn ack_commands(&mut self) {
+        let Self { tasks, ending: Ending::Calls(calls), transactor, .. } = self else { return };
+        let CallsEnding { calling, orders, .. } = &mut **calls;
         if transactor.is_open() {
             return;
         }
@@ -186,7 +194,7 @@ impl<C: Cluster> Lane<C> {
             }
             orders.succeeded();
             calling.metrics.command(outcome as usize);
-            if let (Some(window), Some(identity)) = (&mut task.window, identity) {
+            if let (Some(window), Some(identity)) = (task.ending.window_mut(), identity) {
                 window.judge_again(&identity);
             }
             crash::point(crash::Point::AfterAcknowledgement);
@@ -194,18 +202,18 @@ impl<C: Cluster> Lane<C> {
     }
 
     /// Whether a task that would stop looks for commands first.
-    pub(super) fn may_be_told(&self, id: TaskId) -> bool {
+    pub(super) fn accepts_commands(&self, id: TaskId) -> bool {
         let now = self.context.clock.monotonic();
         let Some(task) = self.tasks.get(&id) else { return false };
-        let Some(window) = &task.window else { return false };
-        window.heeding.may_be_told(self.context.commands.view().as_ref(), task.committed.calls.control, now)
+        let Some(window) = task.ending.window() else { return false };
+        window.commands.may_come(self.context.commands.view().as_ref(), task.committed.calls.control, now)
     }
 }
 
 /// The next offset of the control topic for a task at work.
 fn next_of<C: Cluster>(task: &Task<C>, view: &View) -> Option<i64> {
-    let window: &Window = task.window.as_ref()?;
-    Some(window.heeding.next(view, task.committed.calls.control))
+    let window: &Window = task.ending.window()?;
+    Some(window.commands.next(view, task.committed.calls.control))
 }
 
 /// What is acknowledged of a command that is not carried out.

@@ -18,9 +18,9 @@ impl<C: Cluster> Lane<C> {
             tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
         }
         task.sweep.reset();
-        task.report_gated(true);
+        task.report.gated(true);
         task.set_phase(Phase::Gated);
-        self.restoring = true;
+        self.restores.pending = true;
         self.count_gated();
     }
 

@@ -31,7 +31,7 @@ impl<C: Cluster> Lane<C> {
                 self.context.look_now.store(true, Ordering::Relaxed);
                 self.set_joined(true);
                 // It is known again who has what.
-                self.status.keep(Vec::new());
+                self.standing.status.keep(Vec::new());
                 Ok(())
             }
             GroupEvent::Revoked(partitions) => {
@@ -62,16 +62,16 @@ impl<C: Cluster> Lane<C> {
 
     /// Reports whether the lane is a member of its group.
     pub(super) fn set_joined(&mut self, joined: bool) {
-        self.is_joined = joined;
-        self.context.health.lane_joined(&self.context.topology.name, self.index, joined);
+        self.standing.is_joined = joined;
+        self.context.health.lane_joined(&self.context.topology.name, self.ids.index, joined);
     }
 
     /// Has the tasks' series stay as they are when the tasks go, until the lane has joined again: while no broker answers,
     /// nobody else has these partitions, and series that end look like partitions without a lag.
     pub(super) fn keep_lag(&mut self) {
-        let kept: Vec<KeptSeries> = self.tasks.values().map(|task| task.metrics.keep()).collect();
+        let kept: Vec<KeptSeries> = self.tasks.values().map(|task| task.report.metrics.keep()).collect();
         if !kept.is_empty() {
-            self.status.keep(kept);
+            self.standing.status.keep(kept);
         }
     }
 
@@ -116,20 +116,20 @@ impl<C: Cluster> Lane<C> {
     /// Subscribes again when topics have come or gone. The partitions that stay continue to be read meanwhile.
     pub(super) fn follow_catalog(&mut self) -> Result<(), cluster::Error> {
         let edition = self.context.topics.edition();
-        if self.edition == edition {
+        if self.topics.edition == edition {
             return Ok(());
         }
-        self.edition = edition;
+        self.topics.edition = edition;
         self.member.subscribe(&self.context.topics.names())
     }
 
     /// Sends all tasks at work through their restore, once, after a topic was found to be recreated.
     pub(super) fn recheck(&mut self) {
         let recreated = self.context.recreated.load(Ordering::Relaxed);
-        if self.rechecked == recreated {
+        if self.topics.rechecked == recreated {
             return;
         }
-        self.rechecked = recreated;
+        self.topics.rechecked = recreated;
         self.batch = C::Batch::default();
         self.abort_and_restore(Failure::cluster(cluster::Error::new(ErrorKind::Abort, "a topic was recreated")));
         let concerned = self.tasks_in(|phase| matches!(phase, Phase::Running | Phase::Gated | Phase::Queued { .. }));
@@ -139,10 +139,10 @@ impl<C: Cluster> Lane<C> {
     /// Stops all tasks of topics that were given more partitions: their identities may now be on other partitions.
     pub(super) fn stop_rescaled(&mut self) {
         let growths = self.context.topics.growths();
-        if self.growths == growths {
+        if self.topics.growths == growths {
             return;
         }
-        self.growths = growths;
+        self.topics.growths = growths;
         let grown = |task: &Task<C>| self.context.topics.grown(&task.input.topic);
         let stopped = |task: &Task<C>| matches!(task.phase, Phase::Failed);
         let concerned = self.tasks.iter().filter(|(_, task)| !stopped(task));
@@ -163,7 +163,7 @@ impl<C: Cluster> Lane<C> {
             if let Err(error) = self.member.pause(&task.input) {
                 tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
             }
-            let (held, refusal) = (task.held.take(), growth.refusal(task.topic.task_count));
+            let (held, refusal) = (task.state.held.take(), growth.refusal(task.topics.facts.task_count));
             restore::stop(&self.context, task, held, (&refusal.to_string(), false));
         }
     }
@@ -172,9 +172,9 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn on_unreadable(&mut self, id: TaskId, error: &cluster::Error) {
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        let (offset, times) = task.unreadable;
-        task.unreadable = (task.committed.next, if offset == task.committed.next { times + 1 } else { 1 });
-        if task.unreadable.1 >= UNREADABLE_TIMES_MAX {
+        let (offset, times) = task.trouble.unreadable;
+        task.trouble.unreadable = (task.committed.next, if offset == task.committed.next { times + 1 } else { 1 });
+        if task.trouble.unreadable.1 >= UNREADABLE_TIMES_MAX {
             task.fail(&error.message, error.may_pass());
         }
     }
@@ -197,7 +197,7 @@ impl<C: Cluster> Lane<C> {
         if let Some(growth) = self.context.topics.grown(&task.input.topic) {
             task.fail(&growth.refusal(task_count).to_string(), false);
         }
-        self.restoring = true;
+        self.restores.pending = true;
         self.tasks.insert(self.next_id, task);
         self.next_id += 1;
         Ok(())
@@ -213,7 +213,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Records in the group that nothing of these tasks is open, so that the next owner need not fence anybody.
     pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
-        let Self { context, cluster, tasks, transactor, member, transactional_id, metrics, .. } = self;
+        let Self { context, cluster, tasks, transactor, member, ids: names, metrics, .. } = self;
         ids.retain(|id| {
             // On its way back after a clean abort, as happens when the group moves on.
             let phase = &tasks[id].phase;
@@ -226,12 +226,12 @@ impl<C: Cluster> Lane<C> {
                     | Phase::Settling(_)
                     | Phase::Claiming { .. }
             );
-            idle && !tasks[id].unsettled
+            idle && !tasks[id].last.unsettled
         });
         if transactor.is_open() || !transactor.is_prepared() {
             return;
         }
-        let released = Ownership { context, tasks, member, transactor, metrics }.release(ids, transactional_id);
+        let released = Ownership { context, tasks, member, transactor, metrics }.release(ids, &names.transactional_id);
         if let Err(error) = released {
             tracing::debug!(topology = context.topology.name, reason = %error.message, "tasks not released");
             transactor.abort(cluster, &Cause::Cluster(error), metrics);
@@ -241,18 +241,17 @@ impl<C: Cluster> Lane<C> {
     /// Drops a task that is in no open transaction of the lane, after flushing its store.
     pub(super) fn release(&mut self, id: TaskId) {
         debug_assert!(!self.transactor.touches(id), "a task leaves only between transactions");
-        self.drop_window(id);
+        self.closed(id);
         let Some(mut task) = self.tasks.remove(&id) else { return };
         let now = self.context.clock.monotonic();
-        task.record_log.log(&task.input, &self.context.topology.dead_letter, now);
-        task.keyless.log(&task.input, now);
+        task.report.log_rest(&self.context.topology.dead_letter, now);
         match &mut task.phase {
             Phase::Isolated(Some(isolated)) => isolated.abandon(&self.cluster, &self.metrics),
             Phase::Redoing(redoing) => redoing.abandon(&self.cluster, &self.metrics),
             _ => {}
         }
         let running = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_));
-        if let (true, Some(held)) = (running, &mut task.held)
+        if let (true, Some(held)) = (running, &mut task.state.held)
             && let Err(error) = held.store.flush()
         {
             tracing::warn!(task = %task.input, reason = %error, "store not flushed; it will be restored from further back");

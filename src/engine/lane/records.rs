@@ -14,7 +14,9 @@ use crate::engine::task::{Phase, Task, Tasks};
 use crate::engine::transact::{Committed, Transactor};
 
 use super::Lane;
-use super::round::{Aside, Round};
+use super::ending::CallsEnding;
+use super::round::{Deferred, Round};
+use super::sorting::share_out;
 
 impl<C: Cluster> Lane<C> {
     /// Sorts the batch by task and takes each task's records through it. With a sink, the transaction ends with the batch:
@@ -39,7 +41,7 @@ impl<C: Cluster> Lane<C> {
         let shares = std::mem::take(&mut self.shares);
         let mut with_records = shares.iter().filter(|(_, indices)| !indices.is_empty());
         let processed = with_records.try_for_each(|(id, indices)| self.process_share(*id, indices));
-        let ended = processed.and_then(|()| if self.sink.is_some() { self.finish() } else { Ok(()) });
+        let ended = processed.and_then(|()| if self.ending.commits_each_batch() { self.finish() } else { Ok(()) });
         self.shares = shares;
         ended
     }
@@ -142,16 +144,16 @@ impl<C: Cluster> Lane<C> {
     /// never points at something that retention will remove.
     pub(super) fn pass_markers(&mut self) {
         for id in self.tasks_in(|phase| matches!(phase, Phase::Running)) {
-            if !self.takes(id) || self.tasks[&id].window.as_ref().is_some_and(|window| !window.is_empty()) {
+            if !self.takes(id) || self.tasks[&id].ending.window().is_some_and(|window| !window.is_empty()) {
                 continue;
             }
             let task = &self.tasks[&id];
             let next = self.transactor.share(id).map_or(&task.committed, |share| &share.position).next;
             let position = self.member.position(&task.input).unwrap_or(next);
-            if position <= next && !task.commit_start {
+            if position <= next && !task.last.commit_start {
                 continue;
             }
-            let ahead = self.tasks.get_mut(&id).and_then(|task| task.window.as_mut()).map(|window| {
+            let ahead = self.tasks.get_mut(&id).and_then(|task| task.ending.window_mut()).map(|window| {
                 window.pass_to(position);
                 window.ahead()
             });
@@ -198,33 +200,33 @@ impl<C: Cluster> Lane<C> {
         self.finish_while(None)
     }
 
-    /// The same. Meanwhile the lane goes on with its calls, if `aside` takes what is to be seen to afterwards.
-    pub(super) fn finish_while(&mut self, aside: Option<&mut Aside>) -> Result<(), Failure> {
+    /// The same. Meanwhile the lane goes on with its calls, if `deferred` takes what is to be seen to afterwards.
+    pub(super) fn finish_while(&mut self, deferred: Option<&mut Deferred>) -> Result<(), Failure> {
         if !self.transactor.is_open() {
             return Ok(());
         }
-        self.commit_began_at = Some(self.context.clock.monotonic());
-        let Self { context, transactor, tasks, member, sink, .. } = self;
-        transactor.seal(context, tasks, member, sink.as_mut())?;
+        self.pace.commit_began_at = Some(self.context.clock.monotonic());
+        let Self { context, transactor, tasks, member, ending, .. } = self;
+        transactor.seal(context, tasks, member, ending.sink_mut())?;
         let concerned = self.with_windows();
-        let Committed { failures, stops, settled } = self.commit_while(aside)?;
+        let Committed { failures, stops, settled } = self.commit_while(deferred)?;
         self.ended(concerned, true);
-        self.calling.iter().for_each(|calling| calling.metrics.settled(settled));
+        self.ending.calls().into_iter().for_each(|calls| calls.calling.metrics.settled(settled));
         failures.into_iter().for_each(|failure| self.on_task_failure(failure));
         stops.into_iter().for_each(|(id, stop)| self.on_stop(id, stop));
         Ok(())
     }
 
-    fn commit_while(&mut self, aside: Option<&mut Aside>) -> Result<Committed, Failure> {
-        let Self { context, transactor, tasks, member, metrics, calling, scratch, batch, shares, .. } = self;
+    fn commit_while(&mut self, deferred: Option<&mut Deferred>) -> Result<Committed, Failure> {
+        let Self { context, transactor, tasks, member, metrics, ending, scratch, batch, shares, .. } = self;
         let membership = transactor.membership(member)?;
-        let Some((aside, (terms, calling))) = aside.zip(context.topology.calls().zip(calling.as_mut())) else {
+        let Some((deferred, calls)) = deferred.zip(ending.calls_mut()) else {
             return transactor.commit(context, tasks, membership, metrics, None);
         };
         let mut go_on = |tasks: &mut Tasks<C>, wait: Duration| {
             let (scratch, batch, shares) = (&mut *scratch, &mut *batch, &mut *shares);
-            let (calling, member) = (&mut *calling, &mut *member);
-            Round { context, terms, calling, scratch, batch, shares, tasks, member }.go_on(aside, wait);
+            let (CallsEnding { terms, calling, .. }, member) = (&mut *calls, &mut *member);
+            Round { context, terms, calling, scratch, batch, shares, tasks, member }.go_on(deferred, wait);
         };
         transactor.commit(context, tasks, membership, metrics, Some(&mut go_on))
     }
@@ -235,7 +237,7 @@ impl<C: Cluster> Lane<C> {
         match stop {
             Stop::Refused(reason) => {
                 // A panic may have had a cause that passes.
-                let may_pass = task.panics.are_too_many();
+                let may_pass = task.trouble.panics.are_too_many();
                 task.fail(&reason, may_pass);
             }
             Stop::Doubted(doubt) => self.ask_time(id, doubt),
@@ -247,32 +249,4 @@ impl<C: Cluster> Lane<C> {
 /// Whether the task's records may be read into the open transaction.
 fn takes<C: Cluster>(transactor: &Transactor<C>, id: TaskId, task: &Task<C>) -> bool {
     task.is_running() && transactor.share(id).is_none_or(|share| share.stop.is_none())
-}
-
-/// Sorts the batch by task: those that take their records.
-pub(super) fn share_out<C: Cluster>(
-    batch: &C::Batch,
-    shares: &mut Vec<(TaskId, Vec<usize>)>,
-    tasks: &Tasks<C>,
-    takes: impl Fn(TaskId, &Task<C>) -> bool,
-) {
-    shares.iter_mut().for_each(|(_, indices)| indices.clear());
-    let of_source: Vec<Option<usize>> = batch
-        .partitions()
-        .iter()
-        .map(|partition| {
-            let is_its = |id: TaskId, task: &Task<C>| task.input == *partition && takes(id, task);
-            let (&id, _) = tasks.iter().find(|(id, task)| is_its(**id, task))?;
-            let known = shares.iter().position(|(of, _)| *of == id);
-            Some(known.unwrap_or_else(|| {
-                shares.push((id, Vec::new()));
-                shares.len() - 1
-            }))
-        })
-        .collect();
-    for index in 0..batch.len() {
-        if let Some(share) = of_source[batch.source(index)] {
-            shares[share].1.push(index);
-        }
-    }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, ErrorKind, Member};
-use crate::engine::calling::window::Window;
 use crate::engine::changelog_loss;
 use crate::engine::commitment::Commitment;
 use crate::engine::context::backoff;
@@ -20,6 +19,7 @@ use crate::engine::task::{Phase, Task};
 use crate::engine::transact::Transactor;
 use crate::sabotage::{self, Sabotage};
 
+use super::ending::Ending;
 use super::{DISK_SLICE, Lane};
 
 impl<C: Cluster> Lane<C> {
@@ -33,10 +33,10 @@ impl<C: Cluster> Lane<C> {
         let fallen_back = changelog_loss::detect(&mut self.tasks, &aborted.delivered);
         if aborted.undelivered.iter().any(|record| record.number == ACKNOWLEDGEMENT) {
             let now = self.context.clock.monotonic();
-            self.orders.iter_mut().for_each(|orders| orders.put_off(now));
+            self.ending.calls_mut().into_iter().for_each(|calls| calls.orders.put_off(now));
         }
         let topology = &self.context.topology.name;
-        match aborted.never_commits && self.calls() {
+        match aborted.never_commits && matches!(self.ending, Ending::Calls(_)) {
             true => tracing::warn!(topology, reason = %failure.cause, "transaction aborted; its calls go on"),
             false => tracing::warn!(
                 topology, reason = %failure.cause, tasks = aborted.tasks().count(),
@@ -57,29 +57,19 @@ impl<C: Cluster> Lane<C> {
                 task.unsettle();
             }
             let undelivered = aborted.undelivered.iter().find(|record| record.number == id && !fenced);
-            let goes_on = aborted.never_commits && failure.task != Some(id) && self.calls();
-            if goes_on && self.search_refused(id, undelivered) {
-                // Nothing has changed anywhere: its window goes on as it was before the transaction.
-                self.ended(vec![id], false);
-                continue;
+            let may_go_on = aborted.never_commits && failure.task != Some(id);
+            if !self.aborted(id, &aborted.shares, undelivered, may_go_on) {
+                self.restart(id);
             }
-            let undelivered = undelivered.filter(|_| !self.calls());
-            if let (Some(undelivered), Some(task)) = (undelivered, self.tasks.get_mut(&id)) {
-                tracing::warn!(task = %task.input, reason = %undelivered.message, "the output fails this task; isolating it");
-                let share = aborted.shares.iter().find(|share| share.task == id);
-                let until = share.map_or(&task.committed, |share| &share.position).next;
-                task.quarantine = Some(Quarantine::new(&self.context, until, undelivered.refused));
-            }
-            self.restart(id);
         }
-        if let (Some(task), Cause::Cluster(_), None) =
-            (failure.task.and_then(|id| self.tasks.get_mut(&id)), &failure.cause, &self.calling)
-        {
-            tracing::warn!(task = %task.input, reason = %failure.cause, "the output fails this task; isolating it");
-            let until = task.committed.next + 1;
-            task.quarantine.get_or_insert_with(|| Quarantine::new(&self.context, until, false));
-        } else if failure.task.is_some() {
-            self.on_task_failure(failure);
+        let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && !matches!(self.ending, Ending::Calls(_));
+        match failure.task.and_then(|id| self.tasks.get_mut(&id)).filter(|_| is_of_output) {
+            Some(task) => {
+                tracing::warn!(task = %task.input, reason = %failure.cause, "the output fails this task; isolating it");
+                let until = task.committed.next + 1;
+                task.trouble.quarantine.get_or_insert_with(|| Quarantine::new(&self.context, until, false));
+            }
+            None => self.on_task_failure(failure),
         }
         fallen_back.into_iter().for_each(|failure| self.on_task_failure(failure));
     }
@@ -105,7 +95,7 @@ impl<C: Cluster> Lane<C> {
         match failure.cause {
             Cause::Refused(refusal) => task.fail(&refusal.to_string(), false),
             // What comes before it was in the transaction that was aborted.
-            Cause::RefusedAt(at, reason) => task.refused_at = Some((at, reason)),
+            Cause::RefusedAt(at, reason) => task.trouble.refused_at = Some((at, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
             // Its own transaction is undone: it is on its way back.
@@ -122,24 +112,25 @@ impl<C: Cluster> Lane<C> {
     fn on_panic(&mut self, id: TaskId, at: InProgress, panic: &Panic) {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
-        self.drop_window(id);
+        self.closed(id);
         let Some(mut former) = self.tasks.remove(&id) else { return };
         self.transactor.release(id);
-        former.panics.note(at, panic);
-        let wait = backoff(former.panics.times().saturating_sub(1));
+        former.trouble.panics.note(at, panic);
+        let wait = backoff(former.trouble.panics.times().saturating_sub(1));
         let until = self.context.clock.monotonic() + wait;
         tracing::error!(
-            task = %former.input, at = at.record(), reason = %panic, times = former.panics.times(),
+            task = %former.input, at = at.record(), reason = %panic, times = former.trouble.panics.times(),
             "the task panicked; restarting it"
         );
-        let held = former.held.take();
+        let held = former.state.held.take();
         let mut task = former.recreated(&self.context, until);
         // A record that is to blame is not processed, but what comes before it is.
-        if task.panics.are_too_many() && task.panics.stop_before().is_none_or(|_| at.record().is_none()) {
-            let reason = format!("{}: {}", task.input, task.panics);
+        if task.trouble.panics.are_too_many() && task.trouble.panics.stop_before().is_none_or(|_| at.record().is_none())
+        {
+            let reason = format!("{}: {}", task.input, task.trouble.panics);
             restore::stop(&self.context, &mut task, held, (&reason, true));
         }
-        self.restoring = true;
+        self.restores.pending = true;
         self.tasks.insert(self.next_id, task);
         self.next_id += 1;
     }
@@ -157,7 +148,7 @@ impl<C: Cluster> Lane<C> {
             !self.transactor.touches(id),
             "what is in the open transaction goes on, or the transaction is given up"
         );
-        self.drop_window(id);
+        self.closed(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         // One whose means a panic has taken is recreated, and waits for as long as its panics say.
         if matches!(task.phase, Phase::Failed | Phase::Isolated(None)) {
@@ -167,10 +158,10 @@ impl<C: Cluster> Lane<C> {
             tracing::debug!(task = %task.input, reason = %error.message, "could not be paused");
         }
         task.sweep.reset();
-        let wait = task.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
-        task.attempts += 1;
+        let wait = task.trouble.attempts.checked_sub(1).map_or(Duration::ZERO, backoff);
+        task.trouble.attempts += 1;
         task.set_phase(Phase::Waiting { until: self.context.clock.monotonic() + wait });
-        self.restoring = true;
+        self.restores.pending = true;
     }
 
     /// Sends a task through its restore to learn Kafka's time. It has committed everything before a record that seems
@@ -189,8 +180,8 @@ impl<C: Cluster> Lane<C> {
 
     /// Gives every restoring task its slice. An error means that the lane's membership is unusable.
     pub(super) fn restore_slices(&mut self) -> Result<(), cluster::Error> {
-        self.loading = false;
-        if !self.restoring {
+        self.restores.worked = false;
+        if !self.restores.pending {
             return Ok(());
         }
         let mut restoring = self.tasks_in(|phase| {
@@ -205,19 +196,19 @@ impl<C: Cluster> Lane<C> {
                     | Phase::Gated
             )
         });
-        self.restoring = !restoring.is_empty();
-        if !self.restoring {
+        self.restores.pending = !restoring.is_empty();
+        if !self.restores.pending {
             // The last batch takes memory, and on Kafka its reader is a client with threads.
             self.restore_batch = C::Batch::default();
         }
         let began = self.context.clock.monotonic();
         // Those that had no slice last time go first.
-        let first = restoring.partition_point(|id| *id < self.restore_next);
+        let first = restoring.partition_point(|id| *id < self.restores.next);
         restoring.rotate_left(first);
-        self.restore_next = 0;
+        self.restores.next = 0;
         for id in restoring {
             if self.context.clock.monotonic().saturating_sub(began) >= DISK_SLICE {
-                (self.restore_next, self.loading) = (id, true);
+                (self.restores.next, self.restores.worked) = (id, true);
                 break;
             }
             let may_load =
@@ -242,9 +233,9 @@ impl<C: Cluster> Lane<C> {
                     continue;
                 }
             };
-            self.loading |= matches!(stepped, Ok(Slice::Worked));
+            self.restores.worked |= matches!(stepped, Ok(Slice::Worked));
             let ready = match stepped {
-                Ok(Slice::Ready) => match self.claim_row(id) {
+                Ok(Slice::Ready) => match self.opened(id) {
                     Err(setback) => Err(setback),
                     Ok(false) => Ok(()),
                     Ok(true) => match self.begin_work(id) {
@@ -270,23 +261,19 @@ impl<C: Cluster> Lane<C> {
     /// Starts the work of a task whose store is current: in the lane's transactions, or isolated.
     pub(super) fn begin_work(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
-        task.report_restored();
-        task.report_gated(false);
+        task.report.restored();
+        task.report.gated(false);
         self.context.proven.add(&task.input.topic);
-        if !std::mem::replace(&mut task.taken_over, true) {
-            self.metrics.takeover(if task.restored { "restored" } else { "current" });
-            let took_ms = self.context.clock.monotonic().saturating_sub(task.assigned).as_millis() as u64;
-            let owner = task.commitment.as_ref().map_or("none", Commitment::owner);
-            tracing::info!(task = %task.input, owner, restored = task.restored, took_ms, "task taken over");
+        if !std::mem::replace(&mut task.report.taken_over, true) {
+            self.metrics.takeover(if task.state.restored { "restored" } else { "current" });
+            let took_ms = self.context.clock.monotonic().saturating_sub(task.report.assigned).as_millis() as u64;
+            let owner = task.last.commitment.as_ref().map_or("none", Commitment::owner);
+            tracing::info!(task = %task.input, owner, restored = task.state.restored, took_ms, "task taken over");
         }
-        if task.quarantine.is_none() {
+        if task.trouble.quarantine.is_none() {
             self.member.start(&task.input, task.committed.next)?;
-            let is_in_order = self.context.rules.epoch.is_some();
-            task.window = self.calling.as_ref().map(|_| Window::new(&task.committed).in_order(is_in_order));
-            if let Some(window) = &mut task.window {
-                window.heeding.began_at = self.context.clock.monotonic();
-            }
             task.set_phase(Phase::Running);
+            self.begun(id);
             return Ok(());
         }
         task.set_phase(Phase::Queued { since: self.context.clock.monotonic() });
@@ -295,7 +282,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Gives queued tasks the means to work alone: those that have waited longest, as many as may be at work at once,
     /// since clients have threads and memory of their own. Says whether others wait for a turn.
-    fn admit(&mut self) -> bool {
+    fn isolate_queued(&mut self) -> bool {
         let queue = self.queue();
         let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
         let free = self.context.limits.isolated_max.saturating_sub(at_work);
@@ -312,7 +299,7 @@ impl<C: Cluster> Lane<C> {
     fn queue(&self) -> Vec<TaskId> {
         let now = self.context.clock.monotonic();
         let waits = |(&id, task): (&TaskId, &Task<C>)| {
-            let may_try = task.quarantine.as_ref().is_none_or(|quarantine| quarantine.may_try(now));
+            let may_try = task.trouble.quarantine.as_ref().is_none_or(|quarantine| quarantine.may_try(now));
             let Phase::Queued { since } = task.phase else { return None };
             may_try.then_some((since, id))
         };
@@ -323,9 +310,9 @@ impl<C: Cluster> Lane<C> {
 
     /// A transactor apart from the lane's, with ids and tokens of its own each time: see the transactor's renewals.
     pub(super) fn transactor_apart(&mut self) -> Transactor<C> {
-        self.isolations += 1;
-        let transactional_id = format!("{}-i{}", self.transactional_id, self.isolations);
-        Transactor::new(transactional_id, self.random.wrapping_add(self.isolations), self.context.ids.clone())
+        self.ids.isolations += 1;
+        let transactional_id = format!("{}-i{}", self.ids.transactional_id, self.ids.isolations);
+        Transactor::new(transactional_id, self.ids.random.wrapping_add(self.ids.isolations), self.context.ids.clone())
     }
 
     fn isolate(&mut self, id: TaskId) -> Result<(), cluster::Error> {
@@ -338,10 +325,10 @@ impl<C: Cluster> Lane<C> {
     }
 
     pub(super) fn step_isolated(&mut self) {
-        let others_wait = self.admit();
+        let others_wait = self.isolate_queued();
         for id in self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))) {
-            let Self { context, cluster, tasks, member, scratch, metrics, sink, .. } = self;
-            let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: sink.as_mut() };
+            let Self { context, cluster, tasks, member, scratch, metrics, ending, .. } = self;
+            let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
             let stepped = caught(|| isolate::step(means, id))
                 .unwrap_or_else(|panic| Outcome::SetBack(Cause::Panicked { at: self.scratch.in_progress(), panic }));
             match stepped {
@@ -349,14 +336,14 @@ impl<C: Cluster> Lane<C> {
                 Outcome::Stopped(stop) => self.on_stop(id, stop),
                 // Nobody knows when there will be more to read: it gets another turn. It has not failed.
                 Outcome::Idle if others_wait => {
-                    self.tasks.get_mut(&id).expect("stepped above").attempts = 0;
+                    self.tasks.get_mut(&id).expect("stepped above").trouble.attempts = 0;
                     self.restart(id);
                 }
                 Outcome::Idle => {}
                 Outcome::Recovered => {
                     let task = self.tasks.get_mut(&id).expect("stepped above");
                     tracing::info!(task = %task.input, next = task.committed.next, "the output accepts this task's records again");
-                    task.quarantine = None;
+                    task.trouble.quarantine = None;
                     self.restart(id);
                 }
                 Outcome::SetBack(Cause::Cluster(error))

@@ -1,7 +1,7 @@
 //! What a lane that calls a provider does with its records apart from its transaction: it takes in what was read, hears
 //! answers, judges, and sends what may go.
 //!
-//! None of it waits for the end of the open transaction: while that is being committed, the lane goes on ([`Aside`]). A
+//! None of it waits for the end of the open transaction: while that is being committed, the lane goes on ([`Deferred`]). A
 //! record of an identity that the transaction settles is not judged before it has ended, since its slot is not settled;
 //! and a call goes only by what was committed before.
 
@@ -21,7 +21,7 @@ use crate::engine::share::TaskId;
 use crate::engine::task::Tasks;
 use crate::topology::sink::Terms;
 
-use super::records::share_out;
+use super::sorting::share_out;
 
 /// A lane's records and calls.
 pub(super) struct Round<'a, C: Cluster> {
@@ -37,14 +37,14 @@ pub(super) struct Round<'a, C: Cluster> {
 
 /// What has happened while a transaction was being committed, and is to be seen to afterwards.
 #[derive(Default)]
-pub(super) struct Aside {
+pub(super) struct Deferred {
     /// What became of reading, where that is more than records. Nothing more is read before it is seen to.
     pub polled: Option<Result<GroupEvent, cluster::Error>>,
     /// What has failed, each time a single task.
     pub failures: Vec<Failure>,
 }
 
-impl Aside {
+impl Deferred {
     /// Whether there is nothing to be seen to, so that reading and calling go on.
     fn is_empty(&self) -> bool {
         self.polled.is_none() && self.failures.is_empty()
@@ -55,22 +55,22 @@ impl<C: Cluster> Round<'_, C> {
     /// Takes the batch into the windows of the tasks at work, and pauses those that are full. Returns what has failed.
     ///
     /// Also where the open transaction stops a task: if that is aborted, the window goes on, and must miss no record.
-    pub fn take_in(&mut self) -> Vec<Failure> {
+    pub fn enqueue(&mut self) -> Vec<Failure> {
         share_out(self.batch, self.shares, self.tasks, |_, task| task.is_running());
         let (shares, mut failures) = (std::mem::take(self.shares), Vec::new());
         for (id, indices) in shares.iter().filter(|(_, indices)| !indices.is_empty()) {
-            failures.extend(self.take_in_share(*id, indices).err());
+            failures.extend(self.enqueue_share(*id, indices).err());
         }
         self.scratch.judge.in_progress = None;
         *self.shares = shares;
         failures
     }
 
-    fn take_in_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
+    fn enqueue_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
         let Self { context, tasks, batch, scratch, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return Ok(()) };
         // Whatever panics, the window stays: its calls are to be taken back.
-        let Some(mut window) = task.window.take() else { return Ok(()) };
+        let Some(mut window) = task.ending.take_window() else { return Ok(()) };
         let taken = caught(|| {
             let Some(work) = task.work() else { return };
             let wall_ms = context.clock.wall_ms();
@@ -91,14 +91,14 @@ impl<C: Cluster> Round<'_, C> {
         if is_full && !window.is_paused && member.pause(&task.input).is_ok() {
             window.is_paused = true;
         }
-        task.window = Some(window);
+        task.ending.put_window(window);
         taken.map_err(|panic| Failure::panicked(id, scratch.in_progress(), panic))
     }
 
     /// Judges what can be judged of a task's window.
     pub fn judge(&mut self, id: TaskId) -> Result<(), Failure> {
         let Self { context, terms, calling, tasks, scratch, .. } = self;
-        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.window.take()) else { return Ok(()) };
+        let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) else { return Ok(()) };
         let judged = match tasks[&id].work() {
             None => Ok(Ok(())),
             Some(work) => {
@@ -114,7 +114,7 @@ impl<C: Cluster> Round<'_, C> {
                 caught(|| judging::judge(bench, round, (id, &work), &mut window, grants))
             }
         };
-        tasks.get_mut(&id).expect("looked at above").window = Some(window);
+        tasks.get_mut(&id).expect("looked at above").ending.put_window(window);
         judged.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))
     }
 
@@ -125,13 +125,13 @@ impl<C: Cluster> Round<'_, C> {
 
     /// Goes on for at most `wait` if there is nothing to do, without the transaction that is being committed. The next one
     /// writes what is due.
-    pub fn go_on(&mut self, aside: &mut Aside, wait: Duration) {
+    pub fn go_on(&mut self, deferred: &mut Deferred, wait: Duration) {
         let records_max = self.calling.reads_max(self.terms, self.context.limits.poll_records_max);
-        let can_read = aside.is_empty();
+        let can_read = deferred.is_empty();
         if can_read {
-            aside.polled = self.member.poll(self.batch, records_max, wait).transpose();
+            deferred.polled = self.member.poll(self.batch, records_max, wait).transpose();
             if !self.batch.is_empty() {
-                self.take_in_meanwhile(aside);
+                self.enqueue_meanwhile(deferred);
             }
         }
         if !can_read || records_max == 0 {
@@ -139,18 +139,18 @@ impl<C: Cluster> Round<'_, C> {
         }
         self.calling.hear(self.context, self.terms, self.tasks);
         // Where partitions are about to leave, or are gone, or a task has failed, no call begins.
-        if aside.is_empty() {
+        if deferred.is_empty() {
             self.send();
         }
     }
 
     /// Nothing but a new record can be judged now that could not be before: nothing else is settled.
-    fn take_in_meanwhile(&mut self, aside: &mut Aside) {
-        aside.failures.extend(self.take_in());
+    fn enqueue_meanwhile(&mut self, deferred: &mut Deferred) {
+        deferred.failures.extend(self.enqueue());
         let has_records = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);
         let ids: Vec<TaskId> = self.shares.iter().filter_map(has_records).collect();
         for id in ids {
-            aside.failures.extend(self.judge(id).err());
+            deferred.failures.extend(self.judge(id).err());
         }
     }
 }

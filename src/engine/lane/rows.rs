@@ -20,6 +20,7 @@ use crate::engine::transact::Aborted;
 use crate::sabotage::{self, Sabotage};
 
 use super::Lane;
+use super::ending::Ending;
 
 /// How often the rows of idle tasks are looked at, so that a database that went back is noticed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
@@ -32,36 +33,37 @@ impl<C: Cluster> Lane<C> {
     /// Claims the row of a task whose store is current, and compares it with the changelog's position record. Says
     /// whether the task can work; if not, it is on its way.
     pub(super) fn claim_row(&mut self, id: TaskId) -> Result<bool, Setback> {
-        let Self { context, tasks, sink: Some(sink), .. } = self else { return Ok(true) };
+        let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return Ok(true) };
         let task = tasks.get_mut(&id).expect("listed by the caller");
         let key = row_key(context.topology.name.as_str(), task);
-        let claimed = match sink.session.claim(&key, task.recorded.is_none()) {
+        let claimed = match sink.session.claim(&key, task.last.recorded.is_none()) {
             Ok(claimed) => claimed,
             Err(error) => {
                 self.on_unclaimed(id, &error);
                 return Ok(false);
             }
         };
-        task.waits_for_sink = task.waits_for_sink.and_then(Wait::claimed);
+        if let Some(own) = task.ending.sink_mut() {
+            own.waits = own.waits.and_then(Wait::claimed);
+        }
         sink.worked(context, tasks);
         let task = tasks.get_mut(&id).expect("looked at above");
         let Some(claimed) = claimed else { return self.on_difference(id, None) };
         let by_text = sabotage::is_on(Sabotage::RowComparedWithText);
-        let text = task.commitment.as_ref().map(|known| &known.metadata.token);
+        let text = task.last.commitment.as_ref().map(|known| &known.metadata.token);
         let recorded = Recorded {
-            token: if by_text { text } else { task.recorded.as_ref() },
+            token: if by_text { text } else { task.last.recorded.as_ref() },
             end: covered(&task.committed),
-            changelog_id: task.changelog_id.0,
+            changelog_id: task.topics.changelog_id.0,
         };
         match relate(&claimed.row, recorded) {
             Relation::OneAhead if sabotage::is_on(Sabotage::RedoDecidedAnew) => {
-                task.claim = Some(Claim { key, mark: claimed.row.mark });
+                task.ending.claimed(Claim { key, mark: claimed.row.mark });
                 Ok(true)
             }
             Relation::Same => {
-                task.claim = Some(Claim { key, mark: claimed.row.mark });
-                task.doubted_row = None;
-                if let Some(held) = &mut task.held {
+                task.ending.claimed(Claim { key, mark: claimed.row.mark });
+                if let Some(held) = &mut task.state.held {
                     held.drop_former(context)?;
                 }
                 Ok(true)
@@ -80,12 +82,13 @@ impl<C: Cluster> Lane<C> {
 
     /// A row could not be claimed: that is tried again, and said unless it was a short while ago.
     fn on_unclaimed(&mut self, id: TaskId, error: &Error) {
-        let Self { context, tasks, sink: Some(sink), .. } = self else { return };
+        let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return };
         let task = tasks.get_mut(&id).expect("listed by the caller");
-        let (wait, now) = (backoff(task.attempts).min(CLAIM_WAIT_MAX), context.clock.monotonic());
-        task.attempts += 1;
-        let waits = Wait::of_claim(task.waits_for_sink, now);
-        task.waits_for_sink = Some(waits);
+        let (wait, now) = (backoff(task.trouble.attempts).min(CLAIM_WAIT_MAX), context.clock.monotonic());
+        task.trouble.attempts += 1;
+        let Some(own) = task.ending.sink_mut() else { return };
+        let waits = Wait::of_claim(own.waits, now);
+        own.waits = Some(waits);
         let is_worth_a_word = error.kind == ErrorKind::Lasting || waits.is_long(now);
         match error.kind {
             _ if !(is_worth_a_word && sink.said.is_due(&error.message, now)) => {
@@ -106,18 +109,19 @@ impl<C: Cluster> Lane<C> {
     /// claiming the row in between, that is refused.
     fn on_difference(&mut self, id: TaskId, claimed: Option<Claimed>) -> Result<bool, Setback> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
+        let doubted = task.ending.sink().and_then(|own| own.doubted_row.as_ref());
         let is_certain = match &claimed {
-            Some(claimed) => is_certain(claimed, task.doubted_row.as_ref()),
-            None => task.doubted_row == Some(NO_ROW),
+            Some(claimed) => is_certain(claimed, doubted),
+            None => doubted == Some(&NO_ROW),
         };
         let token = claimed.as_ref().and_then(|claimed| claimed.row.mark.token);
         let told = |token: Option<String>| token.unwrap_or_else(|| "nothing".to_owned());
         let (row, recorded) =
-            (told(token.map(|token| token.to_string())), told(task.recorded.map(|token| token.to_string())));
+            (told(token.map(|token| token.to_string())), told(task.last.recorded.map(|token| token.to_string())));
         if is_certain {
             let end = covered(&task.committed);
             let is_ahead = claimed.is_some_and(|claimed| {
-                let (token, changelog_id) = (task.recorded.as_ref(), task.changelog_id.0);
+                let (token, changelog_id) = (task.last.recorded.as_ref(), task.topics.changelog_id.0);
                 relate(&claimed.row, Recorded { token, end, changelog_id }) == Relation::Ahead
             });
             let refusal =
@@ -125,26 +129,28 @@ impl<C: Cluster> Lane<C> {
             return Err(refusal.into());
         }
         tracing::warn!(task = %task.input, row, recorded, "the sink's row and the changelog differ; looking again");
-        task.doubted_row = Some(claimed.map_or(NO_ROW, |claimed| claimed.row.mark));
+        if let Some(own) = task.ending.sink_mut() {
+            own.doubted_row = Some(claimed.map_or(NO_ROW, |claimed| claimed.row.mark));
+        }
         self.restart(id);
         Ok(false)
     }
 
     /// Plays a redo on; once Kafka has committed it, the task restores.
     pub(super) fn step_redo(&mut self, id: TaskId) {
-        let Self { context, cluster, tasks, member, scratch, metrics, sink, .. } = self;
-        let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: sink.as_mut() };
+        let Self { context, cluster, tasks, member, scratch, metrics, ending, .. } = self;
+        let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
         match redoing::step(means, id) {
-            Ok(false) => self.restoring = true,
+            Ok(false) => self.restores.pending = true,
             Ok(true) => {
                 let task = self.tasks.get_mut(&id).expect("stepped above");
                 task.set_phase(Phase::Waiting { until: Duration::ZERO });
-                self.restoring = true;
+                self.restores.pending = true;
             }
             Err(setback) => {
                 let task = self.tasks.get_mut(&id).expect("stepped above");
                 restore::set_back(&self.context, task, &setback);
-                self.restoring = true;
+                self.restores.pending = true;
             }
         }
     }
@@ -193,11 +199,11 @@ impl<C: Cluster> Lane<C> {
                 Failed::Rejected(_) | Failed::Refused(_) => false,
                 Failed::Fenced(_) => !fenced.contains(&id),
                 // Once; whatever lasts longer is waited for.
-                Failed::Held(_) => !is_lasting && task.attempts == 0,
+                Failed::Held(_) => !is_lasting && task.trouble.attempts == 0,
                 Failed::Unknown(_) => false,
             };
             if may_read_again && aborted.ended {
-                task.attempts += u32::from(matches!(failed, Failed::Held(_)));
+                task.trouble.attempts += u32::from(matches!(failed, Failed::Held(_)));
                 self.read_again(id);
             } else {
                 self.restart(id);
@@ -208,7 +214,7 @@ impl<C: Cluster> Lane<C> {
     /// Logs why the sink has not committed a transaction, unless it was logged a short while ago, and notes whose work
     /// waits for the sink.
     pub(super) fn note_undone(&mut self, undone: &Undone) {
-        let Self { context, tasks, sink: Some(sink), .. } = self else { return };
+        let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return };
         let (topology, failed) = (&context.topology.name, &undone.failed);
         let error = match failed {
             Failed::Held(error) => error,
@@ -222,8 +228,8 @@ impl<C: Cluster> Lane<C> {
         };
         let now = context.clock.monotonic();
         for id in &undone.tasks {
-            if let Some(task) = tasks.get_mut(id) {
-                task.waits_for_sink = Some(Wait::of_commit(task.waits_for_sink, now));
+            if let Some(own) = tasks.get_mut(id).and_then(|task| task.ending.sink_mut()) {
+                own.waits = Some(Wait::of_commit(own.waits, now));
             }
         }
         sink.count_waits(tasks);
@@ -245,8 +251,8 @@ impl<C: Cluster> Lane<C> {
     /// Notes the records that the sink refuses: `on_rejected` applies to them when they are read again.
     pub(super) fn note_rejected(&mut self, rejected: Vec<(TaskId, i64, String)>) {
         for (id, offset, message) in rejected {
-            if let Some(task) = self.tasks.get_mut(&id) {
-                task.rejected.insert(offset, message);
+            if let Some(own) = self.tasks.get_mut(&id).and_then(|task| task.ending.sink_mut()) {
+                own.rejected.insert(offset, message);
             }
         }
     }
@@ -263,14 +269,14 @@ impl<C: Cluster> Lane<C> {
 
     /// Looks at the rows of idle tasks from time to time: a database that went back while nothing happens is noticed.
     pub(super) fn look_at_rows(&mut self, now: Duration) {
-        let Self { tasks, transactor, sink: Some(sink), looked_at, .. } = self else { return };
-        if transactor.is_open() || now.saturating_sub(*looked_at) < LOOK_INTERVAL {
+        let Self { tasks, transactor, ending: Ending::Sink(sink), .. } = self else { return };
+        if transactor.is_open() || now.saturating_sub(sink.looked_at) < LOOK_INTERVAL {
             return;
         }
-        *looked_at = now;
-        self.tidying = true;
+        (sink.looked_at, sink.is_tidying) = (now, true);
         let idle = tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Running));
-        let claims: Vec<(TaskId, Claim)> = idle.filter_map(|(id, task)| Some((*id, task.claim.clone()?))).collect();
+        let claims: Vec<(TaskId, Claim)> =
+            idle.filter_map(|(id, task)| Some((*id, task.ending.claim()?.clone()))).collect();
         if claims.is_empty() {
             return;
         }
@@ -290,8 +296,8 @@ impl<C: Cluster> Lane<C> {
 
     /// Has the sink remove a slice of what it no longer needs.
     pub(super) fn tidy(&mut self) {
-        let Some(sink) = self.sink.as_mut().filter(|_| self.tidying) else { return };
-        self.tidying = sink.session.tidy().unwrap_or_else(|error| {
+        let Some(sink) = self.ending.sink_mut().filter(|sink| sink.is_tidying) else { return };
+        sink.is_tidying = sink.session.tidy().unwrap_or_else(|error| {
             let now = self.context.clock.monotonic();
             if sink.said.is_due(&error.message, now) {
                 tracing::warn!(topology = self.context.topology.name, reason = %error, "the sink was not tidied up");
@@ -306,7 +312,7 @@ fn row_key<C: Cluster>(topology: &str, task: &Task<C>) -> RowKey {
     RowKey {
         topology: topology.into(),
         topic: task.input.topic.clone(),
-        topic_id: task.input_id.0,
+        topic_id: task.topics.input_id.0,
         partition: task.input.partition,
     }
 }

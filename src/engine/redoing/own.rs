@@ -33,7 +33,7 @@ pub struct Own<'a> {
 impl<'a> Own<'a> {
     /// The facts of a task whose row claims the transaction `token`.
     pub fn of<C: Cluster>(context: &'a Context, task: &Task<C>, token: Token) -> Self {
-        let (topology, known) = (&context.topology, &task.topic);
+        let (topology, known) = (&context.topology, &task.topics.facts);
         let topics = [
             (Some(&*topology.dead_letter), known.dead_letter_partitions),
             (topology.audit.as_deref(), known.audit_partitions),
@@ -42,7 +42,7 @@ impl<'a> Own<'a> {
         Self {
             topics: topics.into_iter().filter_map(|(topic, partitions)| Some((topic?, partitions))).collect(),
             token,
-            input: (task.input_id, task.input.partition),
+            input: (task.topics.input_id, task.input.partition),
             rules_digest: &context.rules_digest,
             task_count: known.task_count,
         }

@@ -49,7 +49,7 @@ impl<C: Cluster> Transactor<C> {
             let token = Token {
                 lane: self.lane,
                 transaction: self.transactions,
-                changelog_id: task.changelog_id.0,
+                changelog_id: task.topics.changelog_id.0,
                 partition: task.input.partition,
             };
             share.token = Some(token);
@@ -60,16 +60,16 @@ impl<C: Cluster> Transactor<C> {
                 return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }
             // At or beyond everything the store has applied; otherwise records there were lost.
-            let held = task.held.as_ref().expect("a task at work holds its store");
+            let held = task.state.held.as_ref().expect("a task at work holds its store");
             producer.expect_from(id, held.applied.next.0);
             if through.is_some() {
                 share.sealed = position;
                 continue;
             }
-            send::changelog(producer, id, &task.changelog, &share.overlay).map_err(Failure::cluster)?;
+            send::changelog(producer, id, &task.topics.changelog, &share.overlay).map_err(Failure::cluster)?;
             let last = Message {
-                topic: &task.changelog.topic,
-                partition: task.changelog.partition,
+                topic: &task.topics.changelog.topic,
+                partition: task.topics.changelog.partition,
                 key: Some(POSITION_KEY),
                 value: Some(&position),
                 headers: Headers::default(),
@@ -86,7 +86,8 @@ impl<C: Cluster> Transactor<C> {
             for share in &mut open.shares {
                 let redo = sink::committed(share)
                     .map_err(|error| Failure::refused(share.task, Refusal::RedoUnreadable(error)))?;
-                send::redo(producer, share.task, &tasks[&share.task].changelog, redo).map_err(Failure::cluster)?;
+                send::redo(producer, share.task, &tasks[&share.task].topics.changelog, redo)
+                    .map_err(Failure::cluster)?;
                 share.overlay.put(POSITION_KEY, Some(&share.sealed));
             }
         }
@@ -127,7 +128,7 @@ impl<C: Cluster> Transactor<C> {
         };
         as_outcome(ended).map_err(Failure::cluster)?;
         crash::point(crash::Point::AfterCommit);
-        self.records_max = self.records_max.saturating_mul(2);
+        self.bisect.worked();
         metrics.commit(context.clock.monotonic().saturating_sub(started));
         metrics.transaction(TransactionResult::Committed);
         metrics.dead_letters(open.added.dead_letters);
@@ -140,7 +141,7 @@ impl<C: Cluster> Transactor<C> {
             let id = share.task;
             let task = tasks.get_mut(&id).expect("looked at above");
             if !sabotage::is_on(Sabotage::CommitmentNotNoted) {
-                task.commitment = Some(commitment);
+                task.last.commitment = Some(commitment);
             }
             let offsets = delivered.iter().filter(|(number, _)| *number == id).map(|(_, offset)| *offset).collect();
             committed.failures.extend(apply(context, task, &mut share, offsets).err());
@@ -156,9 +157,9 @@ impl<C: Cluster> Transactor<C> {
 fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Share]) {
     for share in shares {
         let Some(task) = tasks.get_mut(&share.task) else { continue };
-        let Some(applied) = task.held.as_ref().map(|held| held.applied) else { continue };
+        let Some(applied) = task.state.held.as_ref().map(|held| held.applied) else { continue };
         let meta = task.store_meta(applied, share.token, context.clock.wall_ms());
-        let _ = task.held.as_mut().map(|held| held.store.commit(&share.overlay, &meta));
+        let _ = task.state.held.as_mut().map(|held| held.store.commit(&share.overlay, &meta));
     }
 }
 
@@ -181,7 +182,7 @@ fn apply<C: Cluster>(
     share: &mut Share,
     delivered: Vec<ChangelogOffset>,
 ) -> Result<(), Failure> {
-    let former = task.held.as_ref().expect("a task at work holds its store").applied;
+    let former = task.state.held.as_ref().expect("a task at work holds its store").applied;
     let last = delivered.iter().copied().max();
     let applied = Applied {
         next: last.map_or(former.next, |offset| former.next.max(offset.next())),
@@ -190,7 +191,7 @@ fn apply<C: Cluster>(
     };
     let wall_ms = context.clock.wall_ms();
     let meta = task.store_meta(applied, share.token, wall_ms);
-    let held = task.held.as_mut().expect("looked at above");
+    let held = task.state.held.as_mut().expect("looked at above");
     crash::point(crash::Point::DuringStoreWrite);
     let written = held.store.commit(&share.overlay, &meta);
     (held.is_latest, held.applied) = (written.is_ok(), applied);

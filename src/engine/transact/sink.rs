@@ -4,6 +4,8 @@
 //! that carries out the effects, and only once that is committed is the same redo sent to Kafka. So whoever finds the
 //! row one transaction ahead of Kafka plays exactly what was decided.
 
+use std::time::Duration;
+
 use crate::cluster::Cluster;
 use crate::dedup::{Reason, Verdict};
 use crate::effect::{Answer, Complete, Effects, Failed, Session, Sink, Step};
@@ -26,18 +28,23 @@ pub struct OpenSink {
     pub metrics: SinkMetrics,
     /// What was said about its trouble.
     pub said: Said,
+    /// When the rows of idle tasks were last looked at, on the monotonic clock.
+    pub looked_at: Duration,
+    /// Whether the sink may have more to tidy up.
+    pub is_tidying: bool,
 }
 
 impl OpenSink {
     /// A way into `sink`.
     pub fn of(context: &Context, sink: &dyn Sink) -> Self {
         let metrics = context.metrics.sink(&context.topology.name, sink.kind());
-        Self { session: sink.session(), metrics, said: Said::default() }
+        let (session, looked_at) = (sink.session(), context.clock.monotonic());
+        Self { session, metrics, said: Said::default(), looked_at, is_tidying: false }
     }
 
     /// Counts the lane among those that wait, if any of its tasks does. Returns whether nobody waits any more.
     pub fn count_waits<C: Cluster>(&mut self, tasks: &Tasks<C>) -> bool {
-        let waits = tasks.values().any(|task| task.waits_for_sink.is_some());
+        let waits = tasks.values().any(|task| task.ending.waits());
         self.metrics.held(waits);
         !waits
     }
@@ -89,9 +96,8 @@ pub(super) fn commit<C: Cluster>(
     through.metrics.committed(took, Outcomes { done: records - in_inbox, in_inbox, rejected });
     for share in shares.iter() {
         let task = tasks.get_mut(&share.task).expect("a task leaves only between transactions");
-        task.waits_for_sink = None;
-        if let Some(claim) = &mut task.claim {
-            claim.mark.token = share.token;
+        if let Some(own) = task.ending.sink_mut() {
+            own.committed(share.token);
         }
     }
     through.worked(context, tasks);
@@ -99,7 +105,7 @@ pub(super) fn commit<C: Cluster>(
 }
 
 fn claim<C: Cluster>(task: &Task<C>) -> &Claim {
-    task.claim.as_ref().expect("a task at work has claimed its row")
+    task.ending.claim().expect("a task at work has claimed its row")
 }
 
 /// What the failed commit means for the tasks and records that were in it.

@@ -32,7 +32,7 @@ fn redo_is_not_played_where_the_changelog_has_lost_records() {
 
         let mut lane = lane(&site, task, redo, token);
         let setback = play(&site, &mut lane).expect_err("the redo is not played").to_string();
-        let meta = lane.tasks[&0].held.as_ref().expect("it is kept").store.meta().expect("a disk");
+        let meta = lane.tasks[&0].state.held.as_ref().expect("it is kept").store.meta().expect("a disk");
         (setback, meta.map(|meta| meta.changelog_offset))
     });
     assert!(setback.contains("its last records were lost"), "{setback}");
@@ -51,12 +51,12 @@ fn store_is_not_the_latest_once_a_redo_is_played() {
         let mut task = site.settled_task();
         site.restore(&mut task);
         // As after a commit of its own.
-        task.held.as_mut().expect("it is restored").is_latest = true;
+        task.state.held.as_mut().expect("it is restored").is_latest = true;
         let token = Token { transaction: 3, ..second };
         let redo = redo(&site, token);
         let mut lane = lane(&site, task, redo, token);
         play(&site, &mut lane).expect("nothing is in its way");
-        lane.tasks[&0].held.as_ref().expect("it is kept").is_latest
+        lane.tasks[&0].state.held.as_ref().expect("it is kept").is_latest
     });
     assert!(!is_latest);
 }

@@ -148,7 +148,7 @@ fn changelog_that_lost_its_tail_is_refused_and_the_store_kept() {
                 }
             }
             assert!(matches!(task.phase, Phase::Failed));
-            let store = Store::open(&task.dir, &site.context.memory).expect("a disk");
+            let store = Store::open(&task.state.dir, &site.context.memory).expect("a disk");
             (refusal.expect("it was waited for"), looks, before, Restored::of_store(&store, None))
         });
         for words in ["its last records were lost", "is left as it is", "new output topic"] {
@@ -257,7 +257,7 @@ fn records_committed_where_an_interrupted_restore_had_read_are_restored() {
             site.disk.crash(|batches| batches - 1);
             drop(task);
             let task = site.new_task();
-            let meta = Store::open(&task.dir, &site.context.memory).expect("a disk").meta().expect("a disk");
+            let meta = Store::open(&task.state.dir, &site.context.memory).expect("a disk").meta().expect("a disk");
             process.lock().broker.topics.log_mut(&site.changelog).expect("it exists").lose_tail(end);
             site.commit(2, &[entry(1, 2), entry(2, 2)]);
             let last = site.commit(3, &(3..12).map(|n| entry(n, 3)).collect::<Vec<_>>());
@@ -371,11 +371,11 @@ fn every_task_whose_changelog_has_fallen_back_is_refused() {
         let site = Site::new(process);
         let task = |id| {
             let mut task = site.new_task();
-            task.dir = task.dir.with_file_name(format!("another {id}"));
-            while task.held.is_none() {
+            task.state.dir = task.state.dir.with_file_name(format!("another {id}"));
+            while task.state.held.is_none() {
                 site.step(&mut task);
             }
-            task.held.as_mut().expect("just locked").applied.next = ChangelogOffset(9);
+            task.state.held.as_mut().expect("just locked").applied.next = ChangelogOffset(9);
             (id, task)
         };
         let mut tasks: Tasks<Sim> = (0..4).map(task).collect();

@@ -42,7 +42,7 @@ pub(super) struct Restored {
 
 impl Restored {
     pub(super) fn of(task: &Task<Sim>) -> Self {
-        let held = task.held.as_ref().expect("it was restored");
+        let held = task.state.held.as_ref().expect("it was restored");
         Self::of_store(&held.store, Some(held.applied.next))
     }
 

@@ -50,7 +50,7 @@ pub(super) fn one<C: Cluster>(
     let Round { progress, drafts, entry, .. } = round;
     let known = bench.judge.remembered(drafts, number).map(<[u8]>::to_vec);
     let remembered = known.as_deref().map(Remembered::decode).transpose().map_err(unreadable)?;
-    let own = Place { topic_id: work.task.input_id.0, offset: record.offset };
+    let own = Place { topic_id: work.task.topics.input_id.0, offset: record.offset };
     let met = meet(remembered.as_ref(), own);
     let against = match &met {
         Met::Entry(entry) => *entry,

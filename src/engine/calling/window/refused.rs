@@ -21,10 +21,8 @@ impl Window {
         if let Some(refused) = self.slots.iter().position(is_refused) {
             return at == refused && self.written() == 0;
         }
-        match self.suspects_max {
-            None => true,
-            Some(most) => self.slots[at].trouble == Trouble::Suspect && self.written() < most,
-        }
+        let is_suspect = self.slots[at].trouble == Trouble::Suspect;
+        !self.bisect.is_on() || (is_suspect && self.written() < self.bisect.records_max())
     }
 
     /// How many records the open transaction has taken something of.
@@ -56,7 +54,9 @@ impl Window {
                 (true, _) => Trouble::Suspect,
             };
         }
-        self.suspects_max = (written > 1).then_some(written / 2);
+        if self.bisect.refused(written) || written == 0 {
+            self.bisect.end();
+        }
         self.is_in_trouble = true;
         self.is_touched = true;
         written > 0
@@ -66,7 +66,9 @@ impl Window {
     pub(super) fn search_on(&mut self) {
         if self.is_in_trouble {
             let is_suspect = |slot: &Slot| slot.trouble == Trouble::Suspect;
-            self.suspects_max = self.suspects_max.filter(|_| self.slots.iter().any(is_suspect));
+            if !self.slots.iter().any(is_suspect) {
+                self.bisect.end();
+            }
             self.is_in_trouble = self.slots.iter().any(|slot| slot.trouble != Trouble::None);
         }
     }

@@ -1,0 +1,87 @@
+//! The search for a record that an output refuses without naming it: what it names is a transaction, or a batch.
+//!
+//! Half as many records are tried each time, until one alone is refused. Once a try has worked, the next one is twice as
+//! large again.
+
+/// How many records are tried at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bisect {
+    records_max: usize,
+    limit: usize,
+}
+
+impl Bisect {
+    /// Nothing is searched: up to `limit` records are tried.
+    pub fn new(limit: usize) -> Self {
+        Self { records_max: limit, limit }
+    }
+
+    /// How many records may be tried at once.
+    pub fn records_max(&self) -> usize {
+        self.records_max
+    }
+
+    /// Whether fewer records are tried than could be.
+    pub fn is_on(&self) -> bool {
+        self.records_max < self.limit
+    }
+
+    /// A try of this many records was refused. Says whether the record is found, since it was alone.
+    pub fn refused(&mut self, tried: usize) -> bool {
+        self.records_max = (tried / 2).max(1);
+        tried == 1
+    }
+
+    /// A try has worked.
+    pub fn worked(&mut self) {
+        self.records_max = self.records_max.saturating_mul(2).min(self.limit);
+    }
+
+    /// Ends the search.
+    pub fn end(&mut self) {
+        self.records_max = self.limit;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record that is refused is found in at most `tries` tries, and the others get through.
+    fn search(records: usize, refused: usize, limit: usize, tries: usize) {
+        let (mut bisect, mut next, mut found) = (Bisect::new(limit), 0, None);
+        for _ in 0..tries {
+            let tried = bisect.records_max().min(records - next);
+            if found.is_none() && (next..next + tried).contains(&refused) {
+                if bisect.refused(tried) {
+                    found = Some(next);
+                }
+                continue;
+            }
+            next += tried;
+            bisect.worked();
+            if next == records {
+                break;
+            }
+        }
+        assert_eq!((found, next), (Some(refused), records), "{records} {limit}");
+    }
+
+    #[test]
+    fn refused_record_is_found_and_the_others_get_through() {
+        for refused in [0, 1, 511, 512, 998, 999] {
+            search(1_000, refused, usize::MAX, 60);
+            search(1_000, refused, 64, 60);
+        }
+        search(1, 0, 64, 3);
+    }
+
+    #[test]
+    fn search_ends_at_once_if_it_is_told_to() {
+        let mut bisect = Bisect::new(64);
+        assert!(!bisect.is_on() && !bisect.refused(10) && bisect.is_on());
+        assert_eq!(bisect.records_max(), 5);
+        bisect.end();
+        assert!(!bisect.is_on() && bisect.records_max() == 64);
+    }
+}

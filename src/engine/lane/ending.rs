@@ -1,0 +1,96 @@
+//! Where what survives in a lane ends up: in a topic, in a sink, or in calls to a provider.
+//!
+//! An ending owns what only it needs, for the lane here and for each task in [`crate::engine::task::TaskEnding`]. What a
+//! lane does differently for one of them is decided in `hooks`.
+
+use std::time::Duration;
+
+use crate::cluster::Cluster;
+use crate::engine::calling::Calling;
+use crate::engine::context::Context;
+use crate::engine::control::orders::Orders;
+use crate::engine::transact::OpenSink;
+use crate::topology::sink::Terms;
+
+/// A lane's part in its topology's ending.
+pub(super) enum Ending<C: Cluster> {
+    /// Survivors go to a topic, in the lane's transaction.
+    Topic,
+    /// Survivors go into a sink, which commits before Kafka does.
+    Sink(Box<OpenSink>),
+    /// Survivors call a provider, while no transaction is open.
+    Calls(Box<CallsEnding<C>>),
+}
+
+/// A lane's calls, and the commands about them.
+pub(super) struct CallsEnding<C: Cluster> {
+    /// How calls are made.
+    pub terms: Terms,
+    /// The calls.
+    pub calling: Calling,
+    /// The commands to the lane's tasks.
+    pub orders: Orders<C>,
+}
+
+impl<C: Cluster> Ending<C> {
+    /// That of the context's topology; `random` is the start of its random numbers.
+    pub fn of(context: &Context, random: u64) -> Self {
+        if let Some(sink) = &context.sink {
+            return Self::Sink(Box::new(OpenSink::of(context, sink.as_ref())));
+        }
+        let calling = context.provider.as_ref().and_then(|provider| Calling::new(context, provider.as_ref(), random));
+        match calling.zip(context.topology.calls().cloned()) {
+            None => Self::Topic,
+            Some((calling, terms)) => {
+                let orders = Orders::new(&context.topology.control());
+                Self::Calls(Box::new(CallsEnding { terms, calling, orders }))
+            }
+        }
+    }
+
+    /// The way into the topology's sink, if it has one.
+    pub fn sink_mut(&mut self) -> Option<&mut OpenSink> {
+        if let Self::Sink(sink) = self { Some(sink) } else { None }
+    }
+
+    /// The calls, if the topology makes any.
+    pub fn calls(&self) -> Option<&CallsEnding<C>> {
+        if let Self::Calls(calls) = self { Some(calls) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub fn calls_mut(&mut self) -> Option<&mut CallsEnding<C>> {
+        if let Self::Calls(calls) = self { Some(calls) } else { None }
+    }
+
+    /// How many records are worth reading now, if at most `records_max` are.
+    pub fn reads_max(&self, records_max: usize) -> usize {
+        self.calls().map_or(records_max, |calls| calls.calling.reads_max(&calls.terms, records_max))
+    }
+
+    /// Whether a transaction may stay open until more records have come. One with a sink ends with its batch, and what is
+    /// called or answered waits for the end of one.
+    pub fn waits_for_records(&self) -> bool {
+        matches!(self, Self::Topic)
+    }
+
+    /// Whether a transaction ends with its batch: the sink may refuse some of its records, and the others are still there.
+    pub fn commits_each_batch(&self) -> bool {
+        matches!(self, Self::Sink(_))
+    }
+
+    /// Whether what is due is committed in each step, however many records keep coming.
+    pub fn commits_each_step(&self) -> bool {
+        matches!(self, Self::Calls(_))
+    }
+
+    /// Whether there is more to do as soon as the lane has nothing else to do.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Sink(sink) if sink.is_tidying)
+    }
+
+    /// When there will be something to do, on the monotonic clock, if nothing happens before.
+    pub fn next_look(&self) -> Duration {
+        self.calls().map_or(Duration::MAX, |calls| calls.orders.look_at())
+    }
+}

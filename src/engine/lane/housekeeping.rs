@@ -1,0 +1,129 @@
+//! What a lane does from time to time, whatever its records are: gauges, flushes and reports.
+
+use std::time::Duration;
+
+use crate::cluster::{Cluster, Member};
+use crate::engine::calling::window::Window;
+use crate::engine::status::Counts;
+use crate::engine::task::{Phase, Task};
+
+use super::standing::Flushes;
+use super::{DISK_SLICE, Lane};
+
+impl<C: Cluster> Lane<C> {
+    /// Does what is due.
+    pub(super) fn housekeeping(&mut self) {
+        let now = self.context.clock.monotonic();
+        if now >= self.standing.next_gauge() {
+            self.standing.gauged_at = now;
+            self.gauge(now);
+        }
+        self.report();
+        self.tend(now);
+        self.flush(now);
+    }
+
+    /// Updates the gauges, and logs what has waited to be logged.
+    fn gauge(&mut self, now: Duration) {
+        let wall_ms = self.context.clock.wall_ms();
+        // Otherwise slow calls keep all tasks from reading.
+        let reads = self.records_max() > 0;
+        for task in self.tasks.values_mut() {
+            let end = self.member.end(&task.input);
+            // Of a partition that cannot be read at all, only its restore knows an end.
+            let stuck_at = stuck_at(task, end.or(Some(task.topics.input_end))).filter(|_| reads);
+            let is_starved = self.context.held_up.note(&task.input, stuck_at, now);
+            let heard_ago = self.member.end_heard_ago(&task.input);
+            gauge(task, end, (wall_ms, heard_ago));
+            task.note_failing(end, is_starved, now);
+            task.report.log_if_due(&self.context.topology.dead_letter, now);
+        }
+        self.count_gated();
+        if self.standing.is_joined && !self.member.is_member() {
+            self.set_joined(false);
+        }
+        if let Some(sink) = self.ending.sink_mut()
+            && sink.count_waits(&self.tasks)
+        {
+            // Tasks that waited have left, or have stopped.
+            sink.said.forget();
+        }
+    }
+
+    /// Flushes stores, unless that would hold up a transaction: one that waits for a slow disk would time out.
+    fn flush(&mut self, now: Duration) {
+        if self.flushes.begin_again(now) {
+            let due = self.tasks_in(|phase| matches!(phase, Phase::Running));
+            self.flushes = Flushes { began_at: now, due };
+        }
+        while self.flushes.are_due()
+            && !self.transactor.is_open()
+            && self.context.clock.monotonic().saturating_sub(now) < DISK_SLICE
+        {
+            self.flush_next();
+        }
+    }
+
+    /// Flushes the store of the next task that is due, if it is still at work.
+    fn flush_next(&mut self) {
+        let Some(task) = self.flushes.due.pop().and_then(|id| self.tasks.get_mut(&id)) else { return };
+        if let (Phase::Running, Some(held)) = (&task.phase, &mut task.state.held)
+            && let Err(error) = held.store.begin_flush()
+        {
+            tracing::warn!(task = %task.input, reason = %error, "store not flushed");
+        }
+    }
+
+    /// Reports the tasks' states to the supervisor.
+    fn report(&mut self) {
+        let open = self.transactor.is_open();
+        // Commands that were given before are carried out before a run ends.
+        let commands = self.ending.calls().map(|_| (self.context.commands.view(), self.context.clock.monotonic()));
+        let accepts_commands = |task: &Task<C>| {
+            let (Some((view, now)), Some(window)) = (&commands, task.ending.window()) else { return false };
+            window.commands.may_come(view.as_ref(), task.committed.calls.control, *now)
+        };
+        let drained = |task: &Task<C>| {
+            // The member's last known end may be from before the partition came back.
+            let end = self.member.end(&task.input).map(|end| end.max(task.topics.input_end));
+            let is_at_rest = !open && matches!(task.phase, Phase::Running) && !accepts_commands(task);
+            is_at_rest && end.is_some_and(|end| task.committed.next >= end)
+        };
+        let count = |of: &dyn Fn(&Task<C>) -> bool| self.tasks.values().filter(|task| of(task)).count();
+        let at_rest = |task: &Task<C>| {
+            matches!(
+                task.phase,
+                Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_) | Phase::Failed
+            )
+        };
+        let counts = Counts {
+            tasks: self.tasks.len(),
+            drained: count(&drained),
+            failed: count(&|task| matches!(task.phase, Phase::Failed)),
+            passing: count(&|task| matches!(task.phase, Phase::Failed) && task.trouble.may_pass),
+            restoring: count(&|task| !at_rest(task)),
+        };
+        self.standing.is_at_rest = counts.drained + counts.failed == counts.tasks;
+        self.standing.status.set(counts);
+    }
+}
+
+/// The offset at which a task at work waits for records that exist and do not arrive.
+fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
+    let next = task.committed.next;
+    // What it has read and not settled waits for its calls.
+    let is_waiting = task.ending.window().is_none_or(Window::is_empty);
+    end.filter(|end| matches!(task.phase, Phase::Running) && is_waiting && *end > next).map(|_| next)
+}
+
+fn gauge<C: Cluster>(task: &mut Task<C>, end: Option<i64>, (wall_ms, heard_ago): (i64, Option<Duration>)) {
+    if let Some(held) = &task.state.held {
+        task.report.metrics.state(held.store.entries_estimate(), held.store.bytes());
+    }
+    let at_work = matches!(task.phase, Phase::Running | Phase::Gated | Phase::Queued { .. } | Phase::Isolated(_))
+        || task.ending.waits();
+    let Some(end) = end.filter(|_| at_work) else { return };
+    let records = (end - task.committed.next).max(0);
+    let heard_ms = heard_ago.map(|ago| wall_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)));
+    task.report.lag.publish(records, (wall_ms, heard_ms), &task.report.metrics);
+}

@@ -1,0 +1,61 @@
+//! How a lane stands, and when it last did what it does from time to time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::share::TaskId;
+use crate::engine::status::LaneStatus;
+
+/// How often stores are flushed, so that a quiet one does not keep an old position on disk.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
+/// How often gauges are updated.
+const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What is known of how a lane stands, and who is told.
+pub(super) struct Standing {
+    /// The supervisor's view.
+    pub status: Arc<LaneStatus>,
+    /// Whether the lane is reported as a member of its group.
+    pub is_joined: bool,
+    /// Whether, at the last report, each of its tasks had committed all records that it knew of, or had stopped.
+    pub is_at_rest: bool,
+    /// When gauges were last updated, on the monotonic clock.
+    pub gauged_at: Duration,
+}
+
+impl Standing {
+    /// That of a new lane.
+    pub fn of(status: Arc<LaneStatus>) -> Self {
+        Self { status, is_joined: false, is_at_rest: false, gauged_at: Duration::ZERO }
+    }
+
+    /// When gauges are updated next, on the monotonic clock.
+    pub fn next_gauge(&self) -> Duration {
+        self.gauged_at + GAUGE_INTERVAL
+    }
+}
+
+/// Flushes of the stores of tasks at work.
+pub(super) struct Flushes {
+    /// When the last round began, on the monotonic clock.
+    pub began_at: Duration,
+    /// The tasks whose stores are still to be flushed in this round.
+    pub due: Vec<TaskId>,
+}
+
+impl Flushes {
+    /// The first round begins an interval after `now`.
+    pub fn since(now: Duration) -> Self {
+        Self { began_at: now, due: Vec::new() }
+    }
+
+    /// Whether another round is to begin.
+    pub fn begin_again(&self, now: Duration) -> bool {
+        now.saturating_sub(self.began_at) >= FLUSH_INTERVAL
+    }
+
+    /// Whether a store is still to be flushed.
+    pub fn are_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+}
