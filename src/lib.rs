@@ -57,7 +57,7 @@
 //! - **result**: what a call was answered, remembered for duplicates
 //! - **gate**: who is asked whether an identity was passed on elsewhere; **mark**: what it keeps of the first one
 //! - **handler**: a function that does a record's work
-//! - **step**: a named part of that; **journal**: what a record's steps have come to
+//! - **step**: a named part of that; **journal**: the outcomes of a record's steps
 //! - **request**: an HTTP request that is carried out once; **key**: what its client names it by; **answer**: what the
 //!   service said to it, remembered for those that repeat it
 //! - **token**, **lease**: what a request's reservation is known by, and how long it is good for
@@ -125,6 +125,8 @@ pub mod state;
 pub mod tls;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod topology;
+#[cfg(test)]
+mod wording;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod words;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]

@@ -1,5 +1,5 @@
-//! Orders that a payment provider charges once each, though it answers late, fails and dies in mid-call, and ratchet is
-//! killed in mid-call, too. Then all orders come again.
+//! Orders that a payment provider charges once each, though it answers late, fails and dies mid-call, and ratchet is
+//! killed mid-call, too. Then all orders come again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub fn tell() -> Outcome<()> {
     let orders: Vec<_> = (1..=ORDERS).map(order).collect();
     site.append(&orders)?;
 
-    println!("\n1  The provider is slow, fails, and loses answers; then it dies in mid-call");
+    println!("\n1  The provider is slow, fails, and loses answers; then it dies mid-call");
     let mut operator = site.run(None, &[], &env)?;
     await_charges(DIES_AFTER, &provider, &mut operator, &site)?;
     let unanswered = provider.die();
@@ -50,7 +50,7 @@ pub fn tell() -> Outcome<()> {
     std::thread::sleep(DEAD_FOR);
     provider.rise()?;
 
-    println!("\n2  The job is killed (SIGKILL) in mid-call");
+    println!("\n2  The job is killed (SIGKILL) mid-call");
     await_charges(KILLED_AFTER, &provider, &mut operator, &site)?;
     drop(operator);
     let (charged, known) = (provider.books().done(CHARGES).len(), site.records(RESULTS)?.len());

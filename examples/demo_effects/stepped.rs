@@ -1,4 +1,4 @@
-//! Payments of three steps each, by the example `payment`, which is killed in mid-call: every payment goes on after the
+//! Payments of three steps each, by the example `payment`, which is killed mid-call: every payment goes on after the
 //! steps that are remembered. Then all payments come again.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub fn tell() -> Outcome<()> {
     let payments: Vec<_> = (1..=PAYMENTS).map(payment).collect();
     site.append(&payments)?;
 
-    println!("\n1  The program is killed (SIGKILL) in mid-call");
+    println!("\n1  The program is killed (SIGKILL) mid-call");
     let mut operator = site.run(None, &[], &env)?;
     await_receipts(&provider, &mut operator, &site)?;
     drop(operator);

@@ -1,5 +1,5 @@
 //! A payment with recovery points: authorise, capture, send a receipt. Whatever is killed and whenever, each of the three
-//! happens once: a handler that is run again gets what its steps have come to, and goes on after them.
+//! happens once: a handler that is run again gets the outcomes of its steps, and goes on after them.
 //!
 //! ```sh
 //! PAYMENTS_URL=http://localhost:8080 \

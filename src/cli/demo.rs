@@ -195,8 +195,7 @@ impl<O: Operator, W: Write> Story<'_, O, W> {
     }
 
     fn run_and_kill(&mut self, site: &Site, fatal_transaction: u64) -> Result<JobState, Error> {
-        self.screen
-            .line(format_args!("\n2  The same job over the same records, killed (SIGKILL) in mid-transaction"))?;
+        self.screen.line(format_args!("\n2  The same job over the same records, killed (SIGKILL) mid-transaction"))?;
         self.operate(site, 0, Some(fatal_transaction))?;
         let progress = site.progress()?;
         self.screen.line(format_args!(

@@ -213,7 +213,7 @@ fn doubt(rule: &Rule) -> String {
         OnInDoubt::Refuse | OnInDoubt::Run => String::new(),
     };
     format!(
-        "{what}: if the proxy dies in mid-request, or if the service's answer is lost, is 408 or 5xx{but} or has not begun \
+        "{what}: if the proxy dies mid-request, or if the service's answer is lost, is 408 or 5xx{but} or has not begun \
          within {within}"
     )
 }
@@ -249,9 +249,9 @@ mod tests {
             let text = format!("listen: 127.0.0.1:0\nupstream: http://a:1\nstore: {{embedded: {{dir: d}}}}\n{more}\n");
             promise(&proxy::load_text("proxy.yaml", &text, &Process).unwrap().routes[0])
         };
-        let run = "carried out again where nobody knows (at least once): if the proxy dies in mid-request, or if the \
+        let run = "carried out again where nobody knows (at least once): if the proxy dies mid-request, or if the \
                    service's answer is lost, is 408 or 5xx or has not begun within 2m (`timeout` and `grace`)";
-        let refuse = "refused where nobody knows (at most once): if the proxy dies in mid-request, or if the service's \
+        let refuse = "refused where nobody knows (at most once): if the proxy dies mid-request, or if the service's \
                       answer is lost, is 408 or 5xx";
         for (more, words) in [
             ("", run.to_owned()),

@@ -1,4 +1,4 @@
-//! What a cluster knows of topics and groups, and is told of new ones.
+//! What a cluster knows of topics and groups, and what it needs for new ones.
 
 use std::fmt;
 

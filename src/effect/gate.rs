@@ -1,12 +1,13 @@
 //! A gate: who is asked, before a record is passed on, whether its identity was passed on elsewhere, by another partition,
 //! topic or topology.
 //!
-//! A gate keeps a mark for each identity that it was told of: the coordinates of the record that came first. Whoever asks
-//! leaves the mark where there is none, in one step. So of several who ask at once, one is first, and the others hear of it.
+//! A gate keeps a mark for each identity that was asked about: the coordinates of the record that came first. To ask is
+//! to leave the mark where there is none, in one step. So of several tasks that ask at once, one is first, and the
+//! others get its mark.
 //!
 //! - The mark is one's **own** if it names the same topology, topic, topic's id and partition: within a partition the store
 //!   decides, and the gate only says what happens elsewhere. So an aborted transaction does no harm, nor does an answer that
-//!   was lost: whoever asks again goes on.
+//!   was lost: a task that asks again goes on.
 //! - Any other mark says that the identity was passed on **elsewhere**, or is about to be.
 //!
 //! An [`Identity`] is a digest of everything that makes two records the same thing: all rows' identities, scopes and

@@ -119,7 +119,7 @@ impl Job {
         self.conclude(Answer::NotSent, Body::None, Some(message));
     }
 
-    /// It is over, and nothing is heard of it: its lane is told otherwise.
+    /// It is over, and sends no event: its lane learns that in another way.
     pub fn silence(mut self) {
         if self.claim() {
             self.stage = Stage::Over;
@@ -127,7 +127,7 @@ impl Job {
         }
     }
 
-    /// What it has come to. Nothing is heard of it if it was taken back.
+    /// Its outcome. Nothing is heard of it if it was taken back.
     pub fn conclude(&mut self, answer: Answer, body: Body, message: Option<String>) {
         if !self.claim() {
             return;

@@ -1,10 +1,10 @@
 //! A connection that is made when it is needed first, shared by all who need it, and made anew when it is of no use any
 //! more.
 //!
-//! It is made by a task of its own: whoever stops waiting for it does not stop the making, and the next one who asks
+//! It is made by a task of its own: a caller that stops waiting does not stop the making, and the next one that asks
 //! finds what has come of it.
 //!
-//! **Failure.** After a connection that could not be made, nobody tries for some moments: whoever asks then is told why
+//! **Failure.** After a connection that could not be made, nobody tries for some moments: a caller then gets the reason
 //! at once. The same goes for one that was of no use as soon as it was made. One that leaves answers out for too long is
 //! of no use, however soon those who ask stop waiting; until then they share it, so that what they send stays in order.
 
@@ -179,7 +179,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: one connection is made for all, whoever waits for it, and another one as soon as it is of no use, but not
+    //! Goal: one connection is made for all that wait for it, and another one as soon as it is of no use, but not
     //! again and again.
 
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_is_made_to_its_end_whoever_waits_for_it() {
+    fn connection_is_completed_even_if_nobody_waits_for_it() {
         let (lazy, slowly) = (Lazy::<u32, &str>::default(), numbered(PAUSE));
         run(async {
             for _ in 0..2 {

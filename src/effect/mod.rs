@@ -2,7 +2,7 @@
 //!
 //! A committing sink keeps one **row** for each task, its own word on how far the task has come. A transaction's
 //! effects, the rows of the tasks it touches and their redos are committed together by the sink; only then does Kafka
-//! follow. Whoever continues a task claims its row, compares its token with the changelog's position record, and plays
+//! follow. A task that is continued claims its row, compares its token with the changelog's position record, and plays
 //! the redo where the row is one ahead. docs/guarantees.md says why that is exactly once.
 //!
 //! - [`Sink`] is what all lanes of a topology share; [`Session`] is one lane's way in.
@@ -64,7 +64,7 @@ impl fmt::Display for RowKey {
 /// A task's row, as its transactions compare it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// How often the row was claimed; whoever has raised it last is its owner.
+    /// How often the row was claimed; the task that raised it last is its owner.
     pub epoch: i64,
     /// The last transaction's token; `None` before the first one.
     pub token: Option<Token>,

@@ -10,7 +10,7 @@
 //! - a request that is taken back is certainly not written, and never will be
 //! - an attempt is heard of exactly once, unless it was taken back or its lane is gone
 //!
-//! A handler's attempt consists of steps, and what one has come to is to be remembered before the next one begins: the
+//! A handler's attempt consists of steps, and one's outcome is to be remembered before the next one begins: the
 //! driver [tells](Calls::told) the lane, and goes on once that is [committed](Calls::journaled).
 
 use std::fmt;
@@ -44,7 +44,7 @@ pub trait Calls: Send {
     /// How many requests are on the wire, or begin to be written: those that can no longer be taken back and are not over.
     fn in_flight(&self) -> usize;
 
-    /// The next thing that a handler has told in mid-attempt, if there is any.
+    /// The next progress that a handler has reported during an attempt, if there is any.
     fn told(&mut self) -> Option<Told> {
         None
     }
@@ -78,7 +78,7 @@ pub struct Request {
     pub may_have_acted: bool,
     /// What is asked for: the same for each attempt.
     pub asks: Asks,
-    /// What former attempts have come to, of a handler: committed.
+    /// The outcomes of a handler's former attempts: committed.
     pub journal: Arc<JournalWriter>,
 }
 
@@ -166,10 +166,10 @@ impl fmt::Debug for Work {
     }
 }
 
-/// What a handler tells in mid-attempt.
+/// What a handler reports during an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Steps of it have come to something, or begin. It waits until that is committed.
+    /// Steps of it have an outcome, or begin. It waits until that is committed.
     Steps {
         /// The call.
         number: CallNumber,
@@ -269,7 +269,7 @@ pub struct Heard {
     pub number: CallNumber,
     /// The number of the attempt.
     pub attempt: u32,
-    /// What it has come to.
+    /// Its outcome.
     pub answer: Answer,
     /// What came with it.
     pub body: Body,

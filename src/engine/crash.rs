@@ -30,7 +30,7 @@ pub enum Point {
     BeforeSubmit,
     /// A call's answer was heard; nothing of it is written.
     AfterAnswer,
-    /// What a handler's step has come to is committed; the handler has not gone on.
+    /// The outcome of a handler's step is committed; the handler has not gone on.
     AfterStep,
     /// A command is carried out and acknowledged in a transaction that is not committed.
     AfterCommand,

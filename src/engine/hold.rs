@@ -97,7 +97,7 @@ impl Held {
         let (dir, memory) = (self.lock.path(), &context.memory);
         if aside::stands_aside(dir, memory)? {
             // An earlier one: the process was killed before it was removed, or before the load; or the sink's row was
-            // not compared with this store, but whoever has committed since has compared it.
+            // not compared with this store, but every owner that has committed since has compared it.
             self.store.flush()?;
             aside::remove_aside(dir, memory)?;
         }

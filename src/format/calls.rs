@@ -36,7 +36,7 @@ pub struct Calls {
 pub struct Called {
     /// Of all records before this source offset.
     pub to: i64,
-    /// Since when, by the wall clock of whoever has written it: milliseconds since the epoch.
+    /// Since when, by the writer's wall clock: milliseconds since the epoch.
     pub since_ms: i64,
 }
 
@@ -95,8 +95,8 @@ impl PositionRecord {
         encode_struct(POSITION_FORMAT_CALLS, (self, calls))
     }
 
-    /// Reads a position record of either format without what it says about calls: for whoever does not go on with its
-    /// task.
+    /// Reads a position record of either format without what it says about calls: for a reader that does not go on with
+    /// its task.
     pub fn decode_either(bytes: &[u8]) -> Result<Self, Error> {
         Self::decode_with_calls(bytes).map(|(position, _)| position)
     }

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | format | number: [`CONTROL_FORMAT`] |
 //! | topic_id | text: the id of the control topic that it was given in, 32 hex digits |
-//! | at | number: when, by the wall clock of whoever has given it, milliseconds since the epoch |
+//! | at | number: when, by the wall clock of its sender, milliseconds since the epoch |
 //! | command | text: `settle` |
 //! | identity | text: the key of the identity in the changelog, in hex digits |
 //! | as | text: `done`, `retry`, `drop` |
@@ -51,7 +51,7 @@ pub struct CommandId(pub u128);
 pub struct Command {
     /// The control topic's id: a copy of it elsewhere commands nothing.
     pub topic_id: [u8; 16],
-    /// When it was given, by the wall clock of whoever has given it: milliseconds since the epoch.
+    /// When it was given, by the wall clock of its sender: milliseconds since the epoch.
     pub at_ms: i64,
     /// What is to be done.
     pub order: Order,

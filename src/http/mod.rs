@@ -35,11 +35,11 @@
 //! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 401, 425 or 429
 //! is not: the request is released, and the next one is carried out. The same goes for the statuses that are
 //! [listed](Idempotency::released). After one of 408, or of 500 or more, the next one is carried out as well, unless requests
-//! must not run twice: then it is [in doubt](Idempotency::on_in_doubt). Whoever carries a request out has a reservation, with
-//! a token and a lease, which is extended while it works. When it is frozen for longer and another one takes over, what it
-//! would remember is refused.
+//! must not run twice: then it is [in doubt](Idempotency::on_in_doubt). The request that is carried out has a
+//! reservation, with a token and a lease, which is extended while it works. When it is frozen for longer and another
+//! one takes over, what it would remember is refused.
 //!
-//! **What is promised.** While the store keeps what it was told, a request under a key is not carried out again once it
+//! **What is promised.** While the store keeps its data, a request under a key is not carried out again once it
 //! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves
 //! the question open: the next request is carried out, so at least once, or [refused](Idempotency::on_in_doubt), so at
 //! most once. The same goes for a process that is frozen, for longer than its lease, in the very moment between its

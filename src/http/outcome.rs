@@ -1,4 +1,4 @@
-//! What has become of a request, for whoever counts; and what an answer says of the service behind it.
+//! The outcome of a request, for metrics; and what an answer says of the service behind it.
 
 /// What has become of a request; every answer has it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -115,7 +115,8 @@ impl Shared {
         Ok(remembering::replay(answer, share))
     }
 
-    /// A request was refused because the store has no room for it. Whoever fills the store must not fill the log.
+    /// A request was refused because the store has no room for it. A client that fills the store must not fill the log
+    /// as well.
     fn store_full(&self, error: &Error) {
         if let Some(count) = self.full.tell(self.surroundings.now()) {
             tracing::warn!(%error, count, "requests could not be reserved");

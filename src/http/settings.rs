@@ -169,7 +169,7 @@ impl Settings {
     }
 }
 
-/// Whoever sends the same values of a header is one caller; nobody, who does not send it.
+/// Requests with the same values of a header are of one caller; those without it, of none.
 pub(super) fn by_header(name: HeaderName) -> Caller {
     Arc::new(move |parts| {
         let values: Vec<&[u8]> = parts.headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();

@@ -80,7 +80,7 @@ mod tests {
         has.notified().await;
     }
 
-    /// Counted by polls: an `async` block that has ended or panicked is not begun again, whoever polls it.
+    /// Counted by polls: an `async` block that has ended or panicked is not begun again when it is polled.
     #[tokio::test]
     async fn work_that_has_ended_or_panicked_is_not_polled_again() {
         for panics in [false, true] {

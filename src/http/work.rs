@@ -233,7 +233,7 @@ impl Shared {
     async fn doubt(self: &Arc<Self>, held: Held, service: Service) -> Outcome {
         let settings = &self.settings;
         match (service, settings.on_in_doubt) {
-            // Whoever carried it out now would do so beside the service that was given up.
+            // Carried out now, it would run beside the call that was given up.
             (Service::GivenUp, _) => self.lease(held, settings.grace).await,
             (Service::Ended, OnInDoubt::Refuse) => self.lease(held, Duration::ZERO).await,
             (Service::Ended, OnInDoubt::Run) => {

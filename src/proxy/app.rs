@@ -77,7 +77,7 @@ impl App {
             reserved,
         };
         let layer = Idempotency::shared(Arc::clone(store)).store_wait(config.store_wait);
-        // A service that is told another host than the client's is one service, whatever clients call it.
+        // A service that gets another host than the client's is one service, whatever clients call it.
         let layer = layer.scope(config.scope.clone()).by_host(!config.sets_host);
         let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
         let unread = Arc::new((Seldom::default(), Instant::now()));

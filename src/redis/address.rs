@@ -55,7 +55,8 @@ impl Address {
         &self.shown
     }
 
-    /// Names the server and its database: equal for two addresses of one, however they are spelled and whoever asks.
+    /// Names the server and its database: equal for two addresses of one, however they are spelled and whichever user
+    /// logs in.
     pub fn server(&self) -> String {
         self.shown.to_ascii_lowercase()
     }

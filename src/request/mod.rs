@@ -93,7 +93,7 @@ pub struct Wanted {
 /// What a store says to a request that is to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It is reserved now, for whoever has asked.
+    /// It is reserved now, for the caller.
     Reserved {
         /// Whether it was taken over: its former holder may have carried it out.
         taken_over: bool,
@@ -146,8 +146,8 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + '
 
 /// Keeps what is remembered of requests, by the rules of [`entry`].
 ///
-/// Each call is one change that happens or not, whoever else changes the same request at the same time. Once the call has
-/// returned, an answer, and a reservation that is not to be taken over, are as safe as the store promises.
+/// Each call is one change that happens or not, even if others change the same request at the same time. Once the call
+/// has returned, an answer, and a reservation that is not to be taken over, are as safe as the store promises.
 pub trait Store: Send + Sync {
     /// Reserves a request, or says why not.
     fn reserve<'a>(&'a self, wanted: &'a Wanted) -> Reply<'a, Found>;

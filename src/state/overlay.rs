@@ -313,7 +313,7 @@ impl Overlay {
     }
 }
 
-/// What looking for a key has come to.
+/// The result of looking for a key.
 enum Probed {
     /// Its record is here.
     Found(u32),

@@ -1,15 +1,15 @@
 //! What is remembered of HTTP requests, in a folder of one process's: a [`crate::request::Store`].
 //!
-//! Two threads take what waits. Whoever of them has the `Writer` applies the rules of [`crate::request::entry`] to one
+//! Two threads take what waits. The one that has the `Writer` applies the rules of [`crate::request::entry`] to one
 //! change after the other, and writes what comes of them as one batch. Then one of the two syncs, while the other goes on
 //! with what comes: so changes that need no sync do not wait behind one, and however many need one, they share it.
 //!
-//! **An answer is told after its sync**, and so is a reservation that is not to be taken over: to whoever has brought it,
-//! and to whoever asks for it in between (`syncs`). Other reservations are synced with the next answer: if the machine
-//! crashes before, nothing is remembered of what nobody was told. They are on the way to the disk, so that the end of the
-//! process alone loses none of them, before the request is carried out.
+//! **An answer is given out after its sync**, and so is a reservation that is not to be taken over: to the caller that
+//! has brought it, and to those that ask for it in between (`syncs`). Other reservations are synced with the next
+//! answer: if the machine crashes before, nothing is remembered of what nobody has seen. They are on the way to the
+//! disk, so that the end of the process alone loses none of them, before the request is carried out.
 //!
-//! **At once.** Where nothing has to be waited for, a reservation is made on the thread of whoever asks: going to another
+//! **At once.** Where nothing has to be waited for, a reservation is made on the caller's thread: going to another
 //! thread and back takes longer than all the rest of it. That is so as long as nobody else is at it, what is looked up is
 //! in memory, and the last writes took less than a millisecond; never where the caller's runtime has no other thread.
 //!
@@ -19,13 +19,13 @@
 //! **Unlike a task's store** this one cannot be rebuilt from anywhere, has a log that is synced, and is never removed.
 //!
 //! **Failure.** After a write or a sync that failed nobody knows what is on the disk. The database is closed, all that
-//! waited are told that it is not available, and it is opened again after a pause: what is then there counts. Opening it
-//! writes what the log has into a file of its own, and syncs that: nothing is found that may still be lost.
+//! waited get the error that it is not available, and it is opened again after a pause: what is then there counts.
+//! Opening it writes what the log has into a file of its own, and syncs that: nothing is found that may still be lost.
 //!
-//! On **a full disk** it could not be opened again. So it stays open, and is only read: what is known is told, and what
-//! would have to be written is refused. What was written and could not be synced is told to nobody. Once there is room
-//! it is opened anew, and again what is then there counts. If the process ends meanwhile, the next one cannot open the
-//! folder before there is room: so it, too, finds nothing that could still be lost.
+//! On **a full disk** it could not be opened again. So it stays open, and is only read: what is known is given out, and
+//! what would have to be written is refused. What was written and could not be synced is given to nobody. Once there is
+//! room it is opened anew, and again what is then there counts. If the process ends meanwhile, the next one cannot open
+//! the folder before there is room: so it, too, finds nothing that could still be lost.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -83,7 +83,7 @@ enum Asked {
     Settle(Id, Decision, Token),
 }
 
-/// What a change has come to.
+/// A change's outcome.
 #[derive(Debug)]
 enum Said {
     Found(Found),
@@ -96,9 +96,10 @@ enum Said {
 /// Whom to tell what.
 type Told = Vec<(syncs::Reply, Result<Said, Error>)>;
 
-/// What the threads and the callers share. Whoever takes several takes them in this order.
+/// What the threads and the callers share. A thread that takes several takes them in this order.
 struct Shared {
-    /// Whoever takes what waits has it until the writer is theirs: changes are carried out in the order of asking.
+    /// A thread that takes what waits has it until the writer is its own: changes are carried out in the order of
+    /// asking.
     turn: Mutex<()>,
     writer: Mutex<Writer>,
     syncs: Mutex<Syncs>,
@@ -138,7 +139,7 @@ impl Requests {
         room::bytes(&self.dir)
     }
 
-    /// Opens a folder that is there already: of one that is not, nothing could be told.
+    /// Opens a folder that is there already: one that is not holds nothing to read.
     ///
     /// # Errors
     /// There is none, or as for [`Self::open`].
@@ -301,7 +302,7 @@ impl Shared {
         }
     }
 
-    /// Carries out some changes; whom to tell what at once. The others are told after a sync.
+    /// Carries out some changes. Returns what to answer at once, and to whom; the others are answered after a sync.
     fn carry_out(&self, writer: &mut Writer, all: &mut Vec<Waiting>) -> Told {
         let is_late = self.syncs().is_late();
         let done = writer.carry_out(all.iter().map(|waiting| &waiting.asked), is_late);
@@ -398,7 +399,7 @@ impl Shared {
 
 fn tell(told: Told) {
     for (reply, said) in told {
-        // Whoever has asked may be gone.
+        // The caller may be gone.
         let _ = reply.send(said);
     }
 }

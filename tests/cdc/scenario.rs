@@ -95,7 +95,7 @@ impl<'a> Scenario<'a> {
         self.work(Kinds::All);
         self.await_delivered();
 
-        self.announce("its offsets are lost: a second snapshot, in mid-stream");
+        self.announce("its offsets are lost: a second snapshot, mid-stream");
         self.connect.stop();
         self.take_another_snapshot();
         self.work(Kinds::All);
@@ -136,7 +136,7 @@ impl<'a> Scenario<'a> {
             assert!(differences.is_empty(), "{} rows of {} miss a change", differences.len(), table.name);
         }
 
-        self.announce("one more snapshot, in mid-stream");
+        self.announce("one more snapshot, mid-stream");
         self.connect.stop();
         self.take_another_snapshot();
         self.work(Kinds::All);

@@ -34,7 +34,7 @@ fn record_rejected_by_the_topic_is_reported_as_refused() {
     let failures = producer.take_failures();
     let refused: Vec<_> = failures.iter().filter(|failure| failure.refused).collect();
     assert!(matches!(refused[..], [DeliveryFailure { number: 42, .. }]), "{failures:?}");
-    // People read this in dead letters and logs, in the same words whoever has written.
+    // People read this in dead letters and logs, in the same words whichever client has written.
     assert!(refused[0].message.ends_with("Broker: Message size too large"), "{failures:?}");
     producer.abort().unwrap();
     commit(&mut producer, &member, &[message(&at(&output, 0), "a", "after")], &[commit_of(&at(&input, 0), 1, "")]);

@@ -34,7 +34,7 @@ fn woken(member: &mut Member, is_before: bool) -> Duration {
     })
 }
 
-/// Whoever has work for a lane that waits for records ends its wait so.
+/// New work for a lane that waits for records ends its wait in this way.
 #[test]
 fn waker_ends_the_wait_under_way_or_the_next_one() {
     let (cluster, input) = (cluster(), topic("in", 1));

@@ -201,7 +201,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(LOOK))
 }
 
-/// Makes closing the stream a reset, whoever drops it last.
+/// Makes closing the stream a reset, whichever side drops it last.
 fn reset(stream: &TcpStream) {
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the descriptor is open while the stream is borrowed, and the option has the given length.

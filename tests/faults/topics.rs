@@ -29,7 +29,7 @@ pub fn cleaner(report: &mut Report) {
         ("cleanup.policy", "compact"),
         ("segment.ms", "200"),
         ("min.cleanable.dirty.ratio", "0.01"),
-        // Longer than reading the changelog takes: whoever has read a record has to see its tombstone, too.
+        // Longer than reading the changelog takes: a reader of a record has to see its tombstone, too.
         ("delete.retention.ms", "2000"),
     ];
     let mut job = Job::new("cleaner", PARTITIONS).with_retention(Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! Goal: marks that were left for a transaction which came to nothing lose no record: whoever comes after goes on, since
+//! Goal: marks that were left for a transaction which came to nothing lose no record: the next owner goes on, since
 //! they are its partition's own.
 
 use std::thread::sleep;

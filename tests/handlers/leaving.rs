@@ -1,4 +1,4 @@
-//! Goal: a program that is stopped while a step takes longer than it waits for leaves that step to whoever comes next, who
+//! Goal: a program that is stopped while a step takes longer than it waits for leaves that step to the next owner, who
 //! does it again under its key; without one it is in doubt, and nothing else is.
 
 use std::time::{Duration, Instant};

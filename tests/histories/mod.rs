@@ -70,7 +70,7 @@ async fn whole(address: SocketAddr, asked: http::Request<http_body_util::Full<by
     Some(Got { head, body: body.collect().await.ok()?.to_bytes() })
 }
 
-/// Asks once; the operation, and whether it says what the key has come to.
+/// Asks once; the operation, and whether it has the key's outcome.
 async fn ask(client: usize, key: &str, path: &str, present: &Present, clock: Clock) -> (Operation, bool) {
     let mut addresses = present.address.subscribe();
     let address = addresses.wait_for(Option::is_some).await.unwrap().expect("it is there");
@@ -94,7 +94,7 @@ async fn ask(client: usize, key: &str, path: &str, present: &Present, clock: Clo
     (Operation::request(client, key, (call, ended), outcome), says)
 }
 
-/// A client asks some times, and then until it knows what each key has come to.
+/// A client asks a number of times, and then until it knows each key's outcome.
 async fn client(
     number: usize,
     keys: Vec<String>,

@@ -19,7 +19,7 @@ impl Clock {
     }
 }
 
-/// What an operation has come to.
+/// An operation's outcome.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The answer of this run.

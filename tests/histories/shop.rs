@@ -72,7 +72,7 @@ impl Shop {
         self.clock
     }
 
-    /// Runs a key; whoever asks for it was alive until then.
+    /// Runs a key; the client that asks for it was alive until then.
     async fn run(&self, key: String, alive_until: i64) -> Answer {
         let began = self.clock.now().min(alive_until);
         let number = {

@@ -60,7 +60,7 @@ fn another_request_under_a_key_names_it() {
 
 /// Also where nobody wants the body, or its beginning only.
 #[test]
-fn body_about_the_key_is_read_whoever_wants_it() {
+fn body_about_the_key_is_read_for_every_rule_that_needs_it() {
     let provider = Provider::start();
     for result_max in [None, Some(0), Some(3)] {
         let mut caller = Caller::new(Settings { result_max, ..settings() });

@@ -36,7 +36,7 @@ fn transaction_without_effects_writes_its_row() {
     assert_eq!(database.rows(ROW), ["0|1|1|-|0|redo 0: []"]);
 }
 
-/// A claim raises the epoch and returns what there was; whoever has claimed before commits nothing any more.
+/// A claim raises the epoch and returns what there was; a former owner commits nothing any more.
 #[test]
 fn former_owner_is_fenced_by_the_epoch() {
     let database = Database::with(TABLE);

@@ -32,7 +32,7 @@ fn outline(answers: Result<Vec<Answer>, Failed>) -> String {
     answers.iter().map(|answer| if *answer == Answer::InInbox { 'i' } else { 'd' }).collect()
 }
 
-/// Without versions, whoever comes first counts, within a transaction and beyond it.
+/// Without versions, the first one counts, within a transaction and beyond it.
 #[test]
 fn identity_without_version_counts_once() {
     let database = Database::with(TABLE);

@@ -50,7 +50,7 @@ async fn page_reads_replays_and_problems_as_the_service_allows() {
     assert_eq!((problem.status(), problem.problem().as_str()), (422, "urn:ratchet:idempotency:key-used"));
     assert_eq!(cors(&problem), [Some(PAGE), Some("true"), Some("Retry-After")]);
     assert_eq!(problem.header("vary"), Some("Origin"));
-    // Whoever names no origin is no page, and without a key the service may not have been asked.
+    // A client that names no origin is no page, and without a key the service may not have been asked.
     let problem = ask("/", Some("a"), None, "2").await;
     assert_eq!((problem.status(), cors(&problem)), (422, [None; 3]));
     let problem = ask("/strict", None, Some(PAGE), "1").await;

@@ -24,7 +24,7 @@ async fn failing_at_first() -> Service {
     .await
 }
 
-/// What a command has come to: its code, what it gave, and what it said.
+/// A command's outcome: its code, its output, and its errors.
 fn ran(room: &Room, keeps: &Keeps, words: &[&str]) -> (i32, String, String) {
     let mut command = room.command("requests");
     command.args(words).args(["--config", "proxy.yaml"]).env("STORE_URL", keeps.url());
@@ -129,7 +129,7 @@ fn requests_in_doubt_are_settled_in_redis() {
     run(requests_in_doubt_are_settled(Keeps::Redis(redis_server::Server::shared().url(""))));
 }
 
-/// The proxy was killed in mid-request; nobody has the folder.
+/// The proxy was killed mid-request; nobody has the folder.
 #[tokio::test(flavor = "multi_thread")]
 async fn folder_that_no_proxy_has_is_read_and_settled() {
     let (room, service) = (Room::new(), Service::start(async |_| std::future::pending().await).await);

@@ -1,5 +1,5 @@
 //! Two proxies share a store. One is frozen beyond its lease with a request at work, the other is asked for the same:
-//! whoever has got the request, all answers to it are one.
+//! whichever proxy has the request, all answers to it are one.
 
 use std::time::{Duration, Instant};
 
@@ -157,7 +157,7 @@ on_shared_stores!(
     late_answer_counts_where_nobody_may_take_over
 );
 
-/// The only one that has the store is frozen with it: whoever is first when it wakes up, all answers are one.
+/// The only one that has the store is frozen with it: whichever is first when it wakes up, all answers are one.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_that_was_frozen_with_its_store_gives_one_answer() {
     let (shop, room) = (Shop::new(), Room::new());

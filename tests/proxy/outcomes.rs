@@ -192,7 +192,7 @@ async fn answer_that_is_late_is_in_doubt() {
     assert_eq!(service.runs(), 2);
 }
 
-/// Found by an audit: the proxy had given a slow service up, and whoever came again ran it once more, beside itself.
+/// Found by an audit: the proxy had given a slow service up, and a repetition ran it once more, beside itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn service_that_was_given_up_is_not_run_beside_itself() {
     const WORK: Duration = Duration::from_secs(3);
@@ -202,7 +202,7 @@ async fn service_that_was_given_up_is_not_run_beside_itself() {
         let (at_work, most) = (Arc::clone(&count), Arc::clone(&known));
         async move {
             drop(request.into_body().collect().await);
-            // Whoever has asked may be gone: it goes on, as many a service does.
+            // The client may be gone: it goes on, as many a service does.
             tokio::spawn(async move {
                 most.fetch_max(at_work.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 tokio::time::sleep(WORK).await;

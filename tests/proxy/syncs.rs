@@ -1,4 +1,4 @@
-//! An answer of the embedded store's is told once it is synced, to whoever brought it and to whoever repeats the request;
+//! An answer of the embedded store is given out once it is synced, to its sender and to those that repeat the request;
 //! what needs no sync does not wait for one.
 
 use std::time::Duration;

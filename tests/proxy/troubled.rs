@@ -1,6 +1,6 @@
 //! A proxy whose store is in trouble, of each kind and each store's: requests under a key are refused and not carried out,
-//! whoever is at work gives its answer, nothing that was remembered runs again, and all is well when the trouble is over,
-//! without a restart.
+//! services at work give their answers, nothing that was remembered runs again, and all is well when the trouble is
+//! over, without a restart.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -108,7 +108,7 @@ fn store_does_everything_with_its_rights_and_cannot_touch_the_table() {
 
 /// Another service's proxy with the same rights: what it does not know it cannot reach.
 #[test]
-fn request_is_out_of_reach_for_whoever_knows_its_id_alone() {
+fn request_is_out_of_reach_for_a_user_that_knows_only_its_id() {
     let scene = Scene::new();
     scene.grant("PROXY");
     let first = wanted(new_id(), 1);

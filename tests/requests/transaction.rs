@@ -158,7 +158,7 @@ fn answer_that_is_none_is_refused() {
     assert_eq!(found.map(answered), Ok(answer(201, "later")));
 }
 
-/// A function of another release's is replaced by whoever may; the store of one who may not works all the same.
+/// A function of another release is replaced by a user that may; the store of one that may not works all the same.
 #[test]
 fn function_of_another_release_is_replaced() {
     let ((database, store), calls) = (service(), Calls::new());

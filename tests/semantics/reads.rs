@@ -1,6 +1,6 @@
-//! The effect of snapshots' reads on a table, in captures of real connectors: a second snapshot in mid-stream, after changes
-//! that no other record shows, and an incremental one. Goal: reads repair rows, and a repetition does not undo that; the
-//! exceptions are listed exactly.
+//! The effect of snapshots' reads on a table, in captures of real connectors: a second snapshot mid-stream, after
+//! changes that no other record shows, and an incremental one. Goal: reads repair rows, and a repetition does not undo
+//! that; the exceptions are listed exactly.
 
 use std::collections::BTreeMap;
 

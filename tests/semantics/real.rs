@@ -1,5 +1,5 @@
 //! What real connectors wrote, in `tests/data/cdc-real`, topic by topic. Goal: as for the corpus; here a connector was
-//! killed, its offsets were deleted, and snapshots of every kind came in mid-stream.
+//! killed, its offsets were deleted, and snapshots of every kind came mid-stream.
 
 use std::fs;
 use std::path::{Path, PathBuf};

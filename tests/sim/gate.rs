@@ -1,8 +1,8 @@
 //! A gate, simulated: a server that keeps marks, and the engine's way to it, in simulated time.
 //!
 //! Its marks are left in one step, as Redis does it. Between it and a lane, questions and answers are lost or late, so that
-//! marks are left whose answer nobody has heard, some of them after whoever asked has given up. It goes down for a while,
-//! and it may forget everything.
+//! marks are left whose answer nobody has heard, some of them after the task that asked has given up. It goes down for
+//! a while, and it may forget everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ struct Question {
 /// What becomes of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
-    /// Whoever asks hears it.
+    /// The answer reaches the task that asks.
     Yes,
     /// It gets lost on its way.
     Lost,

@@ -81,7 +81,7 @@ pub fn run(args: &ProvideArgs, stop: &AtomicBool) -> Outcome<()> {
             stream.set_nodelay(true)?;
             let books = Rc::clone(&books);
             let answer = service_fn(move |request| answer(Rc::clone(&books), request, latency));
-            // Whoever goes away does so without an answer.
+            // A client that goes away gets no answer.
             tokio::task::spawn_local(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
         }
         Ok(())

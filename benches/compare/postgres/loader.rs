@@ -153,7 +153,7 @@ async fn commit(client: &Client, upsert: &Statement, batch: &[BorrowedMessage<'_
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + 'a>>;
 
-/// A request is sent when it is polled first. Nobody needs to be woken: whoever waits for the answer polls again.
+/// A request is sent when it is polled first. Nobody needs to be woken: the caller polls again.
 fn send<'a>(sent: &mut Vec<Request<'a>>, mut request: Request<'a>) -> Outcome<()> {
     if let std::task::Poll::Ready(ended) = request.as_mut().poll(&mut Wake::from_waker(Waker::noop())) {
         ended?;

@@ -77,7 +77,7 @@ impl Clients {
         let theirs = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             let ran = run(load, Arc::clone(&theirs));
-            // Whoever waits for them has to hear of it.
+            // Those that wait for them have to hear of it.
             theirs.stop.store(true, Ordering::Relaxed);
             ran
         });

@@ -1,4 +1,4 @@
-//! Where requests are remembered in a turn: in a database of its own, a Redis of its own, or a folder of whoever asks.
+//! Where requests are remembered in a turn: in a database of its own, a Redis of its own, or a folder of the caller.
 
 use super::{Place, Who};
 use crate::failure::Outcome;
@@ -11,9 +11,9 @@ pub const EVERYSEC: [&str; 1] = ["--appendonly yes --appendfsync everysec"];
 /// Redis that syncs before it answers.
 const ALWAYS: [&str; 1] = ["--appendonly yes --appendfsync always"];
 
-/// A store, with whoever runs it.
+/// A store, with its server.
 pub enum Keeper<'a> {
-    /// A folder of whoever asks.
+    /// A folder of the caller.
     Folder,
     /// PostgreSQL.
     Postgres(&'a Server, Box<Database>),

@@ -180,7 +180,7 @@ impl Operator for Program {
         let took = started.elapsed();
         running.read_rest_of_log();
         let (fits, expected) = match job.fatal_transaction {
-            Some(_) => (status.signal() == Some(libc::SIGKILL), "by SIGKILL in mid-transaction"),
+            Some(_) => (status.signal() == Some(libc::SIGKILL), "by SIGKILL mid-transaction"),
             None => (status.success() && asked, "cleanly, with all records processed"),
         };
         if !fits {

@@ -105,7 +105,7 @@ fn decision(args: &Args) -> Result<Decision, Failure> {
 }
 
 fn done(args: &Args) -> Result<Answer, Failure> {
-    /// As much as a proxy may be told to remember.
+    /// As much as a proxy may be set to remember.
     const BODY_BYTES_MAX: usize = 1 << 20;
     let status = args.status.unwrap_or(200);
     let Some(path) = &args.body else { return Ok(done_by_hand(status, None)) };

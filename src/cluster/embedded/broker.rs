@@ -1,6 +1,6 @@
 //! What the handles of one embedded cluster share: the state in memory, and the only way to write.
 //!
-//! Two locks, always taken in this order: `writer`, held by whoever writes records, offsets or topics,
+//! Two locks, always taken in this order: `writer`, held while records, offsets or topics are written,
 //! from the checks until the result is visible; and `state`, held briefly and never during
 //! a write to the disk, so that readers do not wait for a sync. A query whose result a commit may be
 //! changing (committed offsets, a takeover's) takes the writer lock and so waits for that commit.

@@ -1,7 +1,7 @@
 //! Ends the transactions that dead owners left open, so that nobody has to wait for their timeout.
 //!
 //! Initialising a transactional id aborts whatever is open under it. The broker does so within some 60 ms,
-//! and often responds half a second later: nobody waits for the response here; whoever needs the effect checks for it.
+//! and often responds half a second later: nobody waits for the response here; a takeover checks for the effect.
 //!
 //! Invariant: correctness never depends on this. A live owner that is fenced creates a new producer and
 //! restores; nothing else happens to it.

@@ -83,8 +83,8 @@ impl OnWire {
         batch: &mut wired::Batch,
         (records_max, wait): (usize, Duration),
     ) -> Result<(), Error> {
-        // Whoever does not ask for records is out of the group after `max.poll.interval.ms`. What there is are errors
-        // of partitions, which the wire meets itself.
+        // A member that does not ask for records is out of the group after `max.poll.interval.ms`. What there is are
+        // errors of partitions, which the wire meets itself.
         self.nothing.fill(lane, &self.nowhere, 1, Duration::ZERO, |_| None);
         self.reading.poll(batch, records_max, wait, Some(epochs))
     }

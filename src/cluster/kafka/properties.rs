@@ -114,7 +114,7 @@ const PRODUCER: &[(&str, &str)] = &[
     ("batch.size", "1000000"),
     // The broker decides what a topic accepts; ratchet's own limit on records is below this.
     ("message.max.bytes", "18874368"),
-    // A queue that fills up in mid-transaction makes the lane wait.
+    // A queue that fills up mid-transaction makes the lane wait.
     ("queue.buffering.max.messages", "1000000"),
     ("transaction.timeout.ms", "10000"),
     // A transaction's markers trail its commit, and until they are written the next one has to

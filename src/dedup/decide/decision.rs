@@ -139,7 +139,7 @@ impl Decision {
     /// The decision on a record whose offset has already been processed.
     pub const REPLAYED: Decision = Decision::dropped(Verdict::Duplicate, Reason::Replayed);
 
-    /// The decision on a record because of what its call has come to.
+    /// The decision on a record because of its call's outcome.
     pub fn of_call(action: Action, reason: Reason) -> Self {
         Self::by_action(action, Verdict::Invalid, reason)
     }

@@ -1,4 +1,4 @@
-//! What an attempt has come to, and what class that is of.
+//! An attempt's outcome, and its class.
 //!
 //! | answer | with a key | without | may have acted |
 //! |---|---|---|---|
@@ -38,7 +38,7 @@ const REPLAY_MARKERS: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"
 /// `idempotency_error` have it.
 const IDEMPOTENCY: &str = "idempotency";
 
-/// What an attempt has come to.
+/// An attempt's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The provider has answered.

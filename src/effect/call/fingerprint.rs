@@ -8,8 +8,8 @@
 //! has, and two of different forms are not compared.
 //!
 //! The digest is the first 16 bytes of the SHA-256 of the parts, each after its length, as big-endian numbers of eight
-//! bytes; the list of headers after their number. 128 bits tell apart whatever was not made to collide, and whoever can
-//! do that could as well send another identity.
+//! bytes; the list of headers after their number. 128 bits tell apart whatever was not made to collide, and a
+//! producer that can do that could as well send another identity.
 
 use sha2::{Digest, Sha256};
 

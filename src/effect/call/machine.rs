@@ -80,7 +80,7 @@ pub enum Permit {
     Grant,
 }
 
-/// What a call has come to.
+/// A call's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The provider has done it.
@@ -115,7 +115,7 @@ pub enum Kept {
 /// What the position record says about calls without reservations of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Since when they may have been sent, by the wall clock of whoever has written it, in milliseconds since the epoch.
+    /// Since when they may have been sent, by the writer's wall clock, in milliseconds since the epoch.
     pub since_ms: i64,
     /// Whether it covered the record before this owner took over: then a former one may have sent the call.
     pub is_of_former: bool,
@@ -151,13 +151,13 @@ pub enum Event {
     Answered {
         /// Which: anything but the one that is under way is passed over.
         attempt: u32,
-        /// What it has come to.
+        /// Its outcome.
         answer: Answer,
         /// Whether no answer since the end of this call's previous attempt shows that the provider is alive, or, for a
         /// refusal, that other calls succeed; false for its first attempt.
         is_down: bool,
     },
-    /// The transaction that remembers what steps of the attempt under way have come to is committed. What acts from now
+    /// The transaction that remembers the outcomes of the attempt's steps is committed. What acts from now
     /// on is another step.
     Journaled {
         /// From when on that step may have acted, by the wall clock: before the transaction was committed, it could not.

@@ -36,8 +36,8 @@ pub(super) enum Kind {
 }
 
 impl StepError {
-    /// It has not happened, and never will: whoever was asked says no. The record is rejected (`on_rejected`), after what
-    /// undoes its steps ([`Steps::compensate`](super::Steps::compensate)).
+    /// It has not happened, and never will: the other system says no. The record is rejected (`on_rejected`), after
+    /// what undoes its steps ([`Steps::compensate`](super::Steps::compensate)).
     pub fn rejected(message: impl Into<String>) -> Self {
         Self { kind: Kind::Rejected, message: message.into(), after: None }
     }

@@ -9,7 +9,7 @@ use crate::sabotage::{self, Sabotage};
 /// What is next of what was recorded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The step was recorded: what it has come to.
+    /// The step was recorded: its outcome.
     Recorded(OwnedHow),
     /// It was not: it acts now.
     Acts {

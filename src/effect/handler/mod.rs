@@ -3,10 +3,10 @@
 //! - [`Handler`] is the [`Provider`], made of a [`Function`] and [`Settings`]. Each lane's handlers run on a thread of
 //!   their own, `calls-<n>`, with a small runtime, many at once and one at a time.
 //! - [`Steps`] is what a function does its work by; [`Record`], [`Reply`] and [`StepError`] are what goes in and comes out.
-//! - [`Attempt`] is one attempt: runs the function from the journal on, and says what it has come to. It needs no runtime
+//! - [`Attempt`] is one attempt: runs the function from the journal on, and reports its outcome. It needs no runtime
 //!   by itself, so that the simulation makes it in a time of its own.
 //!
-//! **What a step has come to is committed before the next one begins.** The last one's result is left to the settlement, if
+//! **A step's outcome is committed before the next one begins.** The last one's result is left to the settlement, if
 //! the function ends well right after it; a crash in between does that step again, under its key. A function that is run
 //! again gets what was committed, and acts from there on.
 //!

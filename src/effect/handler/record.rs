@@ -66,7 +66,7 @@ impl Record {
     }
 }
 
-/// What a function's work has come to: what the topic for results gets, and each duplicate where the topology says so.
+/// The result of a function's work: what the topic for results gets, and each duplicate where the topology says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply(Option<Vec<u8>>);
 

@@ -34,7 +34,7 @@ pub(super) struct Lane {
     pub pool: Option<Rc<Pool>>,
 }
 
-/// An attempt, made by whoever polls it.
+/// An attempt, which runs while it is polled.
 pub struct Attempt {
     run: Pin<Box<dyn Future<Output = End>>>,
     progress: Rc<Progress>,
@@ -46,7 +46,7 @@ pub struct Attempt {
 pub enum Ended {
     /// It is over.
     Over {
-        /// What it has come to.
+        /// Its outcome.
         answer: Answer,
         /// What its function has given back.
         body: Body,
@@ -131,7 +131,7 @@ pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit
     let made = Attempt::new(&lane.handler, &request, (lane.pool.clone(), &lane.runs.tell));
     let Some((mut attempt, tell_run)) = made else { return job.not_sent("it is no work of a handler".to_owned()) };
     let (alive, abandoned) = oneshot::channel::<()>();
-    // Before it is claimed: whoever finds that it cannot be taken back any more can abandon it.
+    // Before it is claimed: a lane that can no longer take it back can abandon it.
     lane.runs.running().insert(request.number, Running { committed: tell_run, _alive: alive });
     if !job.claim() {
         lane.runs.running().remove(&request.number);

@@ -30,7 +30,7 @@ use undoing::Undo;
 
 /// The steps of a function's work on one record.
 ///
-/// What a step has come to is remembered before the next one begins: after a crash the function is run again, and steps
+/// A step's outcome is remembered before the next one begins: after a crash the function is run again, and steps
 /// that are done give what they gave, without doing anything. So
 ///
 /// - everything that has an effect is in a step; what is around them may be run any number of times
@@ -43,7 +43,7 @@ pub struct Steps {
     work: Arc<Work>,
     request: Request,
     replay: Replay,
-    /// What steps have come to that is not committed: the last one's.
+    /// Outcomes of steps that are not committed: the last one's.
     pending: Vec<OwnedStep>,
     undo: Vec<(String, Undo)>,
     /// Whether the record is rejected: the steps are those that undo what was done.
@@ -91,7 +91,7 @@ impl Steps {
         }
     }
 
-    /// Calls whoever does something that cannot be taken back, with a key by which a repetition is recognised: the same
+    /// Does something elsewhere that cannot be taken back, with a key by which a repetition is recognised: the same
     /// for this record and step, however often it is tried. What it gives is remembered as JSON, up to 64 KiB.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Steps {
         self.carried_out(name, came)
     }
 
-    /// What the transaction of a step has come to.
+    /// The outcome of a step's transaction.
     fn carried_out<T: Serialize + DeserializeOwned>(
         &mut self,
         name: &str,
@@ -235,7 +235,7 @@ impl Steps {
         self.work.key_of(if self.is_undoing { StepOf::Undoes(name) } else { StepOf::Does(name) })
     }
 
-    /// What the function has come to, once what it has told is committed.
+    /// The function's outcome, once what it has reported is committed.
     pub(super) async fn finish(mut self, came: Result<Reply, StepError>) -> End {
         let halted = match (self.halted(), came) {
             (Some(halt), _) => halt,
@@ -341,22 +341,22 @@ impl Steps {
         if self.replay.has_room(&self.pending) {
             return Ok(());
         }
-        let words = "its steps have come to more than is remembered of a record (768 KiB): have them give less";
+        let words = "the results of its steps exceed what is remembered of a record (768 KiB): have them give less";
         Err(self.halt(Halt::Stops(words.to_owned())))
     }
 
-    /// Waits until everything that steps have come to is committed.
+    /// Waits until the outcomes of all steps are committed.
     async fn commit(&mut self) -> Result<(), StepError> {
         if self.pending.is_empty() {
             return Ok(());
         }
         let steps = std::mem::take(&mut self.pending);
         if !self.replay.push(&steps) {
-            let words = "its steps have come to more than is remembered of a record (768 KiB): have them give less";
+            let words = "the results of its steps exceed what is remembered of a record (768 KiB): have them give less";
             return Err(self.halt(Halt::Stops(words.to_owned())));
         }
         let Request { number, attempt, .. } = self.request;
-        // Whoever does not listen any more has abandoned this run.
+        // The receiver is gone if this run was abandoned.
         let _ = self.tell.send(Told::Steps { number, attempt, steps });
         self.progress.waits();
         let Some(first_at_ms) = self.committed.recv().await else { return std::future::pending().await };

@@ -1,8 +1,8 @@
 //! Connections, handed out in the order in which they were asked for.
 //!
-//! Whoever asks waits in line, and connections are made for those that wait: by HTTP/1.1 one for each, by HTTP/2 one
-//! for as many requests as the other side allows at once. What becomes free goes to the first in line, whoever it was
-//! made for. Until it is known what an origin speaks, one connection is made.
+//! Requests wait in line, and connections are made for those that wait: by HTTP/1.1 one for each, by HTTP/2 one
+//! for as many requests as the other side allows at once. What becomes free goes to the first in line, even if it
+//! was made for another. Until it is known what an origin speaks, one connection is made.
 //!
 //! **Bounds.** Only requests with a permit wait, so there are at most `in_flight` connections in use, and as many being
 //! made; at most `in_flight` that nobody uses are kept for each origin, for [`IDLE_MAX`].
@@ -201,7 +201,7 @@ impl Place {
             }
         }
         for (tell, why) in failed {
-            // Whoever does not wait any more needs no connection.
+            // A caller that has stopped waiting needs no connection.
             drop(tell.send(Err(why)));
         }
         self.tend();

@@ -179,7 +179,7 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn push(&mut self, what: T, mut request: Request<'a>) {
-        // Nobody needs to be woken: whoever waits for the answer polls again.
+        // Nobody needs to be woken: the caller polls again.
         let sent = match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => Sent::Waiting(request),
             Poll::Ready(answer) => {

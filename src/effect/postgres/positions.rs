@@ -41,7 +41,7 @@ impl RowSql {
              as k (topology, topic, topic_id, partition, n) \
              join {table} p using (topology, topic, topic_id, partition)"
         );
-        // With the mark: whoever has written the row since the last transaction makes this one find nothing.
+        // With the mark: if another has written the row since the last transaction, this one finds nothing.
         let update = format!(
             "update {table} set token = $5, former_token = token, next_offset = $6, redo = $7, \
              changed_at = clock_timestamp() where {key} and epoch = $8 and token is not distinct from $9"

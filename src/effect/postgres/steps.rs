@@ -103,7 +103,7 @@ impl<'a> Deref for Transaction<'a> {
     }
 }
 
-/// What a step has come to.
+/// A step's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Came {
     /// It is done, with this result.

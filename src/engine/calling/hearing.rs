@@ -1,4 +1,4 @@
-//! What a lane's provider says: answers, and what handlers tell in mid-attempt.
+//! Handles provider events: responses, and handlers' progress during an attempt.
 
 use std::time::Duration;
 
@@ -55,7 +55,8 @@ impl Calling {
         Some(heard)
     }
 
-    /// Takes what handlers tell in mid-attempt to the records that it is about. Says whether there was anything.
+    /// Hands the progress that handlers report during an attempt to the records that it is about. Says whether there
+    /// was anything.
     fn listen(&mut self, windows: &mut impl Windows) -> bool {
         let mut has_heard = false;
         while let Some(told) = self.calls.told() {
@@ -96,8 +97,8 @@ impl Calling {
         is_it.then(|| window.slot_mut(at))
     }
 
-    /// Has the handlers of a window that wait for a commit go no further: what they have come to is written all the same,
-    /// and whoever comes next goes on from there.
+    /// Has the handlers of a window that wait for a commit go no further: their outcomes are written all the same,
+    /// and the next owner goes on from there.
     pub fn stop_handlers(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
         let now = Self::now(context);
         for at in 0..window.len() {
@@ -133,7 +134,7 @@ impl Calling {
         // `Retry-After` applies to all calls.
         let is_refused = class == Class::Hold && !matches!(answer, Answer::Status(Status { retry_after: Some(_), .. }));
         called.ended_at = Some(now.monotonic);
-        // Its thread has ended in mid-attempt: the step is done again, under its key.
+        // Its thread has ended during the attempt: the step is done again, under its key.
         called.steps.take_if(|steps| steps.written_ms.is_none());
         let random = &mut self.random;
         let event = Event::Answered { attempt, answer, is_down };

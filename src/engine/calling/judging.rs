@@ -8,7 +8,7 @@
 //!
 //! How far a scope has come decides about records of other identities as well. So where there are epochs, what is judged
 //! and not settled counts as seen for whatever is behind it, and records are settled in input order
-//! ([`Window::in_order`]): whoever judges one again, after a restart, knows exactly what came before it.
+//! ([`Window::in_order`]): a task that judges one again, after a restart, knows exactly what came before it.
 //!
 //! What a record meets, in order:
 //!
@@ -22,7 +22,7 @@
 //! | the same was settled | duplicate |
 //! | anything else | as the rules say |
 //!
-//! - here: in which order; `met`: one record; `stages`: what it has come to
+//! - here: in which order; `met`: one record; `stages`: its stage after that
 
 use std::collections::{HashMap, HashSet};
 

@@ -213,7 +213,7 @@ impl Window {
             None => Time::Believed,
             Some(rejection) if is_certain() => Time::Future(rejection),
             Some(rejection) if is_settled && sabotage::is_on(Sabotage::SettledNotDoubted) => Time::Future(rejection),
-            // Whoever has settled it may have believed it, by a clock that was right: stream time depends on that.
+            // The owner that settled it may have believed it, by a clock that was right: stream time depends on that.
             Some(_) => Time::Doubted,
         };
         if time == Time::Believed && !is_replayed {
@@ -273,7 +273,7 @@ impl Window {
         Ahead { next, times, beyond }
     }
 
-    /// The open transaction is committed: what it has settled is, and what it has let go may be sent.
+    /// After a commit: marks its settlements final and releases the calls it authorised.
     pub fn committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> LetGo {
         self.is_touched = true;
         let mut let_go = LetGo::default();

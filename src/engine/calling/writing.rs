@@ -1,4 +1,4 @@
-//! Writes what the slots of a window have come to into their task's share of the open transaction.
+//! Writes the outcomes in a window's slots into their task's share of the open transaction.
 //!
 //! **A reservation never replaces a settlement**: what was settled last stays beside it, and so does another record's
 //! reservation, as given up: its call may have happened, whatever becomes of this one. A settlement ends whatever is

@@ -36,14 +36,14 @@ impl View {
         Ok(Some(Self { id: found.id, start, end, asked_at: now }))
     }
 
-    /// The next offset for whoever has come as far as this.
+    /// The next offset for a task that has noted this.
     pub fn next_after(&self, control: Option<Control>) -> i64 {
         let next = control.filter(|control| control.topic_id == self.id.0).map_or(0, |control| control.next);
         next.max(self.start)
     }
 }
 
-/// What the lanes are told about the control topic.
+/// What the lanes know of the control topic.
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<Option<View>>);
 

@@ -34,7 +34,7 @@ enum Next {
 }
 
 impl<C: Cluster> Lane<C> {
-    /// Has the tasks at work carry out what they are told. To be called once the windows have been judged: a record that
+    /// Has the tasks at work carry out their commands. To be called once the windows have been judged: a record that
     /// was judged in this round is settled before a command about it is carried out.
     pub(super) fn apply_commands(&mut self) {
         let Self { context, tasks, ending: Ending::Calls(calls), cluster, .. } = self else { return };
@@ -61,7 +61,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Has a task carry out what it is told. Says whether its next command has to wait.
+    /// Has a task carry out its commands. Says whether the next one has to wait.
     fn apply_commands_of(&mut self, id: TaskId, view: &View, now: Duration) -> Result<bool, Failure> {
         for _ in 0..CARRIED_OUT_MAX {
             let Self { tasks, transactor, ending: Ending::Calls(calls), .. } = self else { return Ok(false) };

@@ -27,7 +27,7 @@ impl<C: Cluster> Lane<C> {
                 tracing::info!(topology = self.context.topology.name, partitions = %listed(&partitions), "partitions assigned");
                 self.member.accept_assigned(&partitions)?;
                 partitions.into_iter().try_for_each(|partition| self.take_over(partition))?;
-                // If a topic was given more partitions, all members rebalance, whoever gets the new ones.
+                // If a topic was given more partitions, all members rebalance, not only the one that gets the new ones.
                 self.context.look_now.store(true, Ordering::Relaxed);
                 self.set_joined(true);
                 // It is known again who has what.

@@ -11,7 +11,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// How often gauges are updated.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is known of how a lane stands, and who is told.
+/// How a lane stands, and where that is reported.
 pub(super) struct Standing {
     /// The supervisor's view.
     pub status: Arc<LaneStatus>,

@@ -79,7 +79,7 @@ impl<C: Cluster> Transactor<C> {
             share.overlay.put(POSITION_KEY, Some(&position));
         }
         if let Some(through) = through {
-            // As of before: whoever has lost the partition since must not commit.
+            // As of before: a lane that has lost the partition since must not commit.
             open.membership = Some(member.metadata().map_err(Failure::cluster)?);
             sink::commit(context, &mut open.shares, tasks, through)?;
             crash::point(crash::Point::AfterSink);

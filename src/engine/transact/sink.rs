@@ -1,8 +1,8 @@
 //! The part of a transaction that a sink commits, before Kafka does.
 //!
 //! What the transaction writes to Kafka for a task is its redo. The sink keeps it in the task's row, in the transaction
-//! that carries out the effects, and only once that is committed is the same redo sent to Kafka. So whoever finds the
-//! row one transaction ahead of Kafka plays exactly what was decided.
+//! that carries out the effects, and only once that is committed is the same redo sent to Kafka. So an owner that finds
+//! the row one transaction ahead of Kafka plays exactly what was decided.
 
 use std::time::Duration;
 

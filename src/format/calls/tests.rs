@@ -67,7 +67,7 @@ fn nothing_about_calls_is_format_1() {
     assert!(!calls().is_empty());
 }
 
-/// Whoever reads format 1 alone must not go on as if nothing had been settled beyond.
+/// A reader of format 1 alone must not go on as if nothing had been settled beyond.
 #[test]
 fn reader_of_format_1_refuses_what_it_cannot_know() {
     let refused = PositionRecord::decode(&position().encode_with(&calls())).unwrap_err();

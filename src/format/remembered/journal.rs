@@ -1,4 +1,4 @@
-//! The journal of a handler: what the steps of its work that are done have come to, in their order. A handler that is
+//! The journal of a handler: the outcomes of the steps of its work that are done, in their order. A handler that is
 //! run again gets these results, and goes on after them.
 //!
 //! | a step | bytes |
@@ -44,7 +44,7 @@ pub struct Step<'a> {
 /// How far a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepHow<'a> {
-    /// It may have acted; what it has come to, if that is known, is said by another step of this name.
+    /// It may have acted; its outcome, if known, is in another step of this name.
     Begun,
     /// It is done, with this result, in at most [`RESULT_BYTES_MAX`] bytes.
     Done(&'a [u8]),

@@ -1,7 +1,7 @@
 //! What a duplicate is answered with: a result, or what is left of one. Its bytes are in the table of what is settled.
 //!
 //! What is written is within bounds: a longer body is remembered by its digest, a longer reason is cut off, both by
-//! whoever writes it.
+//! its writer.
 
 use super::{Error, array, bounded, damaged};
 

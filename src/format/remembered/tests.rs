@@ -188,7 +188,7 @@ fn entry_of_format_1_is_settled_and_done() {
     assert_eq!(encoded(both)[0], ENTRY_FORMAT_CALLS);
 }
 
-/// Whoever reads format 1 alone must not judge against what it cannot know.
+/// A reader of format 1 alone must not judge against what it cannot know.
 #[test]
 fn formats_that_are_not_known_are_refused_by_name() {
     let refused = EntryRef::decode(&of(settled())).unwrap_err();

@@ -240,7 +240,7 @@ const LEASE: Key = Key::optional(
     "lease",
     Type::Duration,
     "lease: 30s",
-    "how long whoever carries a request out may be silent before it counts as in doubt; at least `1s`",
+    "how long a request's holder may be silent before the request counts as in doubt; at least `1s`",
 )
 .or(Omitted::Is("30s"));
 const GRACE: Key = Key::optional(

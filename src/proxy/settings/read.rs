@@ -221,7 +221,7 @@ fn warn_of_unused_statuses(fields: &Fields<'_>, is_used: bool, reader: &mut Read
     reader.report.warning((&reader.file, place), message.to_owned(), "not used", help);
 }
 
-/// Who a caller is decides who gets whose answers: whoever writes a file has to have looked at it.
+/// Who a caller is decides who gets whose answers: the author of a file has to have looked at it.
 fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
     let Some(place) = top.get("upstream").map(Field::place) else { return };
     let message = "nothing tells callers apart: all clients that send no `Authorization` count as one caller, and get each other's answers";

@@ -116,14 +116,14 @@ fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Op
     Some((name, required))
 }
 
-/// A header that is no secret lets whoever sends it have the answers.
+/// A header that is no secret gives the answers to every client that sends it.
 fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
     if *name == http::header::AUTHORIZATION {
         return;
     }
     let message = format!(
-        "`caller` is a header that clients may make up: whoever sends another's `{name}` and key gets the answer, without \
-         the service being asked"
+        "`caller` is a header that clients may make up: a client that sends another's `{name}` and key gets the answer, \
+         without the service being asked"
     );
     let help = "have a gateway in front authenticate clients, set this header, and remove what they send in it";
     reader.report.warning((&reader.file, place), message, "not `Authorization`", help);

@@ -131,7 +131,7 @@ fn how_callers_are_told_apart_is_to_be_said() {
     assert!(!unsaid("caller: {required: true}\n"));
     let named = warned("caller: authorization\nroutes:\n  - {path: /a, caller: X-Tenant}\n");
     assert_eq!(named.len(), 1, "{named:?}");
-    assert!(named[0].0 == 6 && named[0].1.contains("whoever sends another's `x-tenant` and key"), "{named:?}");
+    assert!(named[0].0 == 6 && named[0].1.contains("a client that sends another's `x-tenant` and key"), "{named:?}");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn statuses_that_release_nothing_more_are_warned_of() {
     }
 }
 
-/// What a text is told to write instead.
+/// What the message says to write instead.
 #[track_caller]
 fn told(text: &str, words: &[&str]) {
     let shown = load_text("proxy.yaml", text, &Fake::default()).expect_err(text).render(false);

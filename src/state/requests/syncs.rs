@@ -1,6 +1,6 @@
 //! What was written and is not synced yet, and who waits for that.
 //!
-//! **Invariant.** Nobody is told of an answer, or of a reservation that is not to be taken over, before a sync has ended
+//! **Invariant.** Nobody gets an answer, or a reservation that is not to be taken over, before a sync has ended
 //! that began after it was written. What is written while a sync is under way belongs to the next one.
 
 use std::collections::HashSet;
@@ -29,13 +29,13 @@ pub(super) struct Syncs {
     next: Portion,
     /// What the sync is for that is under way. Empty once it does not matter any more how that ends.
     under_way: Portion,
-    /// Whether somebody syncs. Whoever does goes on until nothing is left.
+    /// Whether a thread syncs. It goes on until nothing is left.
     is_syncing: bool,
-    /// Requests that were written, and whose sync had no room: nobody is told of them until the database was opened anew.
+    /// Requests that were written, and whose sync had no room: nobody gets them until the database was opened anew.
     lost: HashSet<Id>,
 }
 
-/// When somebody is told something.
+/// When something is given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// At once.
@@ -53,9 +53,9 @@ struct Portion {
     began: Option<Instant>,
     /// Where it was written.
     database: Option<Arc<Database>>,
-    /// The requests that were written so that nobody may be told before.
+    /// The requests that were written and that nobody may get before a sync.
     ids: HashSet<Id>,
-    /// Who is to be told, and what; and how many bytes of answers that are.
+    /// Who gets what; and how many bytes of answers that are.
     waiting: Vec<(Reply, Said)>,
     bytes: usize,
 }
@@ -104,7 +104,7 @@ impl Syncs {
         self.next.ids.contains(&id) || self.under_way.ids.contains(&id) || self.lost.contains(&id)
     }
 
-    /// Tells somebody when it is time; gives back what is to be told at once.
+    /// Answers when it is time; returns what can be answered at once.
     pub fn tell(&mut self, when: When, reply: Reply, said: Said) -> Option<(Reply, Result<Said, Error>)> {
         if let When::Synced(id) = when
             && self.lost.contains(&id)
@@ -128,7 +128,7 @@ impl Syncs {
         self.under_way.began.is_some_and(|began| began.elapsed() > LATE)
     }
 
-    /// A sync begins: of what, if anything is left and nobody else syncs. `goes_on`: whoever asks has done so until now.
+    /// A sync begins: of what, if anything is left and nobody else syncs. `goes_on`: the caller has synced until now.
     pub fn begin(&mut self, goes_on: bool) -> Option<Arc<Database>> {
         if self.is_syncing && !goes_on {
             return None;
@@ -142,13 +142,13 @@ impl Syncs {
         database
     }
 
-    /// The sync that was under way has succeeded; who is to be told now.
+    /// The sync that was under way has succeeded. Returns who can be answered now.
     pub fn end(&mut self) -> Vec<(Reply, Said)> {
         std::mem::take(&mut self.under_way).waiting
     }
 
-    /// What was written has no room on the disk. Returns those who must be told. Nobody else is, until the database was opened
-    /// anew: what is found then is on the disk.
+    /// What was written has no room on the disk. Returns those that must be answered. No others are, until the database
+    /// was opened anew: what is found then is on the disk.
     pub fn lose(&mut self) -> Vec<(Reply, Said)> {
         self.lost.extend(self.next.ids.iter().chain(&self.under_way.ids));
         self.fail()
@@ -170,7 +170,7 @@ impl Syncs {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: nobody is told of what a sync does not cover.
+    //! Goal: nobody gets what a sync does not cover.
 
     use super::*;
     use crate::request::{Answer, Kept};
@@ -183,7 +183,7 @@ mod tests {
         Arc::new(Database::open(folder.path()).unwrap())
     }
 
-    /// Somebody who waits for this request, or was told at once.
+    /// A caller that waits for this request, or was answered at once.
     fn wait(syncs: &mut Syncs, number: u8) -> oneshot::Receiver<Result<Said, Error>> {
         let (reply, told) = oneshot::channel();
         if let Some((reply, said)) = syncs.tell(When::Synced(id(number)), reply, Said::Kept(Kept::Yes)) {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_all_waits_for_all() {
+    fn request_for_all_waits_for_all() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         let all = |syncs: &mut Syncs| {
@@ -296,11 +296,11 @@ mod tests {
         assert_eq!(syncs.end().len(), 0);
         drop((first, second));
         syncs.written([id(3)], &database);
-        assert!(syncs.begin(false).is_none(), "whoever syncs goes on");
+        assert!(syncs.begin(false).is_none(), "the thread that syncs goes on");
         assert!(syncs.begin(true).is_some());
     }
 
-    /// A full disk: what was not synced is told to nobody, by no later sync either, until the database was opened anew.
+    /// A full disk: nobody gets what was not synced, after no later sync either, until the database was opened anew.
     #[test]
     fn what_was_lost_is_told_to_nobody_until_the_database_is_anew() {
         let folder = tempfile::tempdir().unwrap();

@@ -64,7 +64,7 @@ fn answers_outlive_the_process_and_leases_do_not() {
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::InDoubt));
 }
 
-/// Whoever settles requests opens the folder of a proxy that has ended: all of its leases are over.
+/// `ratchet requests` opens the folder of a proxy that has ended: all of its leases are over.
 #[test]
 fn what_was_settled_by_hand_outlives_the_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,8 +295,8 @@ fn caller_reserves_where_nothing_has_to_be_waited_for() {
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
 }
 
-/// Beyond the bound nothing new is taken, and what is known is told. Once enough is forgotten, there is room again, although
-/// nothing is written that would have the files compacted.
+/// Beyond the bound nothing new is taken, and what is known is given out. Once enough is forgotten, there is room
+/// again, although nothing is written that would have the files compacted.
 #[test]
 fn store_that_has_reached_its_bound_goes_on_with_what_it_knows() {
     const BOUND: u64 = 96 << 20;

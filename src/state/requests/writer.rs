@@ -1,6 +1,6 @@
 //! Applies the rules to what is asked, and writes what comes of it as one batch.
 //!
-//! Whoever has the [`Writer`] is alone with the database: changes need no locks among each other.
+//! The holder of the [`Writer`] is alone with the database: changes need no locks among each other.
 //!
 //! **Without room** (the disk is full, or the bound is reached) what is known is still told. On a full disk nothing is
 //! written any more, and the database stays open to be read until there is room to open it anew.
@@ -49,7 +49,7 @@ impl Clock {
     }
 }
 
-/// Whoever has this has the database.
+/// The right to change the database.
 pub(super) struct Writer {
     dir: PathBuf,
     /// `None` after it has failed.
@@ -73,7 +73,7 @@ pub(super) struct Writer {
 pub(super) struct Done {
     /// What is said to each, and when.
     pub said: Vec<(Result<Said, Error>, When)>,
-    /// The requests of which nobody may be told before they are synced.
+    /// The requests that nobody may get before they are synced.
     pub to_sync: Vec<Id>,
     /// Where they were written.
     pub database: Arc<Database>,
@@ -125,7 +125,7 @@ impl Writer {
             if !batch.is_empty() {
                 match self.write(&database, (batch, written), Writing::Patient) {
                     Ok(_) => {}
-                    // Nothing of it was written. What needs no room is told all the same.
+                    // Nothing of it was written. What needs no room is answered all the same.
                     Err(Error::Full(_)) => continue,
                     Err(error) => return Err(error),
                 }
@@ -178,7 +178,7 @@ impl Writer {
         self.database.as_ref().filter(|_| may_write).map_or(Ok(()), |database| database.mark())
     }
 
-    /// The database as it is, for whoever looks at it: with the run whose leases last, and the time.
+    /// The database as it is, for inspection: with the run whose leases last, and the time.
     ///
     /// # Errors
     /// It is closed.
@@ -345,7 +345,7 @@ fn due_ms(until_ms: i64) -> i64 {
     until_ms.checked_add(DUE_STEP_MS - 1).map_or(until_ms, |ms| ms - ms.rem_euclid(DUE_STEP_MS))
 }
 
-/// When somebody is told this. An answer, and a reservation that is not to be taken over, once it is synced; that the
+/// When this is given out. An answer, and a reservation that is not to be taken over, once it is synced; that the
 /// store answers once everything is that is not now, so that a disk that hangs shows.
 fn when(asked: &Asked, said: &Said, is_late: bool) -> When {
     match (asked, said) {

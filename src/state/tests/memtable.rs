@@ -64,7 +64,7 @@ fn full_table_reaches_the_disk_whole() {
         for at in 1..=200 {
             // The same key again and again: a hot set never fills a table but by its changelog records.
             put(&mut store, at, &[("hot", Some(&at.to_string())), (&at.to_string(), Some("x"))]);
-            // Whoever opens the files meanwhile may come too late for one: they are merged in the background.
+            // A file may be gone before it is opened: they are merged in the background.
             if let Some(found) = store.meta_in_files().unwrap() {
                 reached = offset(&found);
                 assert!(reached <= at && found == meta(reached), "{found:?}");

@@ -108,7 +108,7 @@ impl Compiler<'_> {
             if SECRET.iter().any(|secret| is(secret)) && is_plain {
                 let message = format!("the secret of the header `{}` stands in the file", name.value);
                 let help = "write e.g. `'Bearer ${file:secrets/token}'`, or `${env:TOKEN}`";
-                self.warning(name.place, message, "whoever reads the file knows it", help);
+                self.warning(name.place, message, "everyone who may read the file knows it", help);
             }
         }
         if let Some(key) = key {

@@ -257,7 +257,7 @@ impl Compiler<'_> {
             let taken = others.into_iter().find(|(_, other)| other.as_deref() == Some(name));
             if let Some((role, _)) = taken {
                 let message = format!("`{key}` cannot be the topic of the {role}");
-                let help = "name another topic: whoever reads results does not expect anything else there";
+                let help = "name another topic: readers of results expect nothing else there";
                 self.mistake(topic.place, message, format!("`{}` is that", shown(&topic.value)), help);
             }
         }

@@ -203,7 +203,7 @@ impl Compiler<'_> {
     fn check_not_output(&mut self, topic: &Placed<Text>, name: &str, key: &str, input: Option<&Input>) {
         if self.is_output(name, input) {
             let message = format!("`{key}` cannot be the output");
-            let help = "name another topic: whoever reads the output does not expect anything else there";
+            let help = "name another topic: readers of the output expect nothing else there";
             self.mistake(topic.place, message, format!("`{}` is the output", shown(&topic.value)), help);
         }
     }

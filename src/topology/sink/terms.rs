@@ -24,7 +24,7 @@ pub struct Terms {
     pub rate: Option<Rate>,
     /// How calls are made.
     pub policy: Policy,
-    /// What becomes of a record that whoever is called, or ratchet before it, refuses: also of one that no request can be
+    /// The action for a record that the provider, or ratchet before it, refuses: also for one that no request can be
     /// made of.
     pub on_rejected: Action,
     /// What becomes of a record that asks for something else under a key that was used.

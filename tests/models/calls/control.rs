@@ -68,7 +68,7 @@ impl Calls {
         let Some(version) = of_settled.max(of_reserved) else { return };
         let what = match command {
             Command::Retry => {
-                // Whoever orders it answers for what is settled, or is nobody's any more.
+                // What the command settles, or leaves to nobody, is its sender's decision.
                 let is_at_rest = entry.reserved.is_none_or(|reserved| !self.is_to_come(state, who, &reserved));
                 for record in self.records.iter().filter(|record| record.identity == 0 && is_at_rest) {
                     let effect = usize::from(record.effect);

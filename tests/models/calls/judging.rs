@@ -121,8 +121,8 @@ impl Calls {
         }
     }
 
-    /// What this instance was answered before it had to restore settles the record: that it is done is true whoever has
-    /// owned the task since.
+    /// What this instance was answered before it had to restore settles the record: that it is done is true whichever
+    /// instance has owned the task since.
     fn settle_by_answer(&self, state: &mut State, who: u8, at: u8) -> bool {
         let answered = state.owner(who).answered[usize::from(at)];
         let slot = state.slot_mut(who, at);

@@ -4,7 +4,7 @@
 /// of the design that was found to be needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// A settlement is written by whoever has made the call.
+    /// A settlement is written by the instance that made the call.
     ZombieSettles,
     /// The reservation is written after the call.
     ReservedAfter,

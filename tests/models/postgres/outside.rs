@@ -25,7 +25,7 @@ pub const FAULTS: &[&str] = &[
 ];
 pub const KILLED: &str = "is killed";
 pub const KILLED_WITH_DISK: &str = "is killed, and its disk is lost";
-pub const MOVED: &str = "gets the partition, whoever had it";
+pub const MOVED: &str = "gets the partition from any owner";
 pub const NEW_GENERATION: &str = "keeps the partition in a new generation";
 pub const RESET: &str = "group: reset";
 pub const DELETED: &str = "group: deleted";

@@ -112,7 +112,7 @@ impl Postgres {
             || covers(owner.offset)
     }
 
-    /// Raises the epoch, which waits for whoever has the row's lock, and reads the row.
+    /// Raises the epoch, which waits for the holder of the row's lock, and reads the row.
     fn claim(&self, state: &State, who: u8, go: Go) {
         let mut to = *state;
         let what = if self.errs(Mistake::NoClaim) {

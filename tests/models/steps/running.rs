@@ -1,4 +1,4 @@
-//! What becomes of a handler's run: what it does next, and what it makes of what a step has come to.
+//! A handler's run: what it does next, and what it makes of a step's outcome.
 
 use super::mistake::Mistake;
 use super::state::{Acted, Outcome, Run, Stage, State, StepResult, Work};
@@ -45,7 +45,7 @@ impl Steps {
         self.go_on(run);
     }
 
-    /// What is next has come to this.
+    /// The outcome of the next step.
     pub(super) fn hear(&self, run: &mut Run, work: Work, result: StepResult) {
         run.known.push(work, result);
         run.has_news = true;

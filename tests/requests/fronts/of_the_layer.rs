@@ -20,7 +20,7 @@ fn function_says_who_the_caller_is() {
         }
         assert!(!front.send(Ask::under("a")).await.is_replayed());
         assert!(
-            front.send(Ask::under("a").with("authorization", "whoever")).await.is_replayed(),
+            front.send(Ask::under("a").with("authorization", "somebody")).await.is_replayed(),
             "nobody in particular"
         );
     });
@@ -34,7 +34,7 @@ fn function_that_knows_nobody_refuses_where_a_caller_is_required() {
             layer.caller_required(true).caller(|parts| Some(parts.headers.get("session")?.as_bytes().to_vec()))
         };
         let front = Front::layer(store, set).await;
-        let refused = front.send(Ask::under("a").with("authorization", "whoever")).await;
+        let refused = front.send(Ask::under("a").with("authorization", "somebody")).await;
         assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (400, "caller-missing"));
         assert!(!refused.text().contains("header"), "{}", refused.text());
         assert_eq!(front.send(Ask::under("a").with("session", "ann")).await.whole(), (200, "run 1 of a"));

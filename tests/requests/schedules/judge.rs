@@ -191,7 +191,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What it has come to that is to come.
+    /// The outcome that is to come.
     pub fn note(&self, crashes: &[Duration], reached: &mut Reached) {
         for (number, run) in self.runs.iter().enumerate() {
             for former in &self.runs[..number] {

@@ -1,11 +1,11 @@
 //! What a store may do wrong, to see whether the schedules see it.
 
-/// A mistake. That a lease is extended for whoever asks does no harm here, and is left to the stores' suite.
+/// A mistake. That a lease is extended for everybody that asks does no harm here, and is left to the stores' suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// An answer is remembered whoever brings it: what almost all others do.
+    /// An answer is remembered from every sender: what almost all others do.
     CompleteByKeyAlone,
-    /// A reservation is given back whoever does it.
+    /// A reservation is given back by everybody that asks for it.
     ReleaseByKeyAlone,
     /// A lease that is extended ends all the same.
     LeaseNotExtended,

@@ -27,7 +27,7 @@ pub struct State {
     frozen_until: Vec<Duration>,
 }
 
-/// Whoever is never frozen: the store, the clients.
+/// Those that are never frozen: the store, the clients.
 pub const OUTSIDE: usize = usize::MAX;
 
 impl World {
@@ -105,7 +105,7 @@ impl World {
             }
             state.now = state.now.max(at.0);
             drop(state);
-            // Whoever has waited may be gone: then the next one is due.
+            // The one that waited may be gone: then the next one is due.
             if sender.send(()).is_ok() {
                 return true;
             }

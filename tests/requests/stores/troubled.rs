@@ -314,7 +314,7 @@ fn connections_that_take_longer_than_anybody_waits_are_made() {
     }
 }
 
-/// Whoever has asked has stopped waiting: no error says that the connection leads nowhere.
+/// The caller has stopped waiting: no error says that the connection leads nowhere.
 #[test]
 fn connections_that_lead_nowhere_are_made_anew() {
     for (name, relay, store) in behind_relays() {

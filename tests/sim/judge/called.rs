@@ -384,7 +384,7 @@ impl Effects {
         self.decided.get(identity).copied().unwrap_or_default()
     }
 
-    /// How often somebody has had the thing of an effect forgotten: whoever does that answers for what is done again.
+    /// How often the thing of an effect was forgotten on command: that is why it may be done again.
     fn forgotten(&self, (id, _): &Effect) -> usize {
         self.by_hand(&bytes::identity_key(&[Value::from(id.as_str())])).forgotten
     }

@@ -185,7 +185,7 @@ fn drop_swept(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
 }
 
 /// Adds what a restore missed because the cleaner had removed it, superseded by records after the store's position.
-/// Only a restore that is delayed while another owner continues misses any, and whoever opens its store reads those
+/// Only a restore that is delayed while another owner continues misses any, and the next to open its store reads those
 /// records first.
 fn take_superseded(state: &mut State, (meta, changelog): (&StoreMeta, &Changelog)) {
     let below = applied(meta, changelog);

@@ -31,7 +31,7 @@ impl Broker {
         self.coordinator.init(id, timeout)
     }
 
-    /// `InitProducerId` of whoever has the id already.
+    /// `InitProducerId` of a client that has the id already.
     pub fn raise_producer(&mut self, who: &Identity, timeout: Time) -> Result<(i64, i16), Code> {
         self.at(Role::TransactionCoordinator)?;
         self.coordinator.raise(&who.id, (who.producer, who.epoch), timeout)

@@ -176,7 +176,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns the producer with a new epoch to whoever knows the present one (KIP-360).
+    /// Returns the producer with a new epoch to a client that knows the present one (KIP-360).
     pub fn raise(&mut self, id: &Arc<str>, known: (i64, i16), timeout: Time) -> Result<(i64, i16), Code> {
         if self.ids.get(id).is_some_and(|transaction| (transaction.producer, transaction.epoch) != known) {
             return Err(Code::ProducerFenced);

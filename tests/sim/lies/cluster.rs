@@ -22,7 +22,7 @@ use super::{Lie, is_told};
 #[derive(Clone)]
 pub struct Liar(pub Sim);
 
-/// Whether a transaction is committed for whoever has begun it.
+/// Whether a transaction is committed for the client that began it.
 fn settles_for_anybody() -> bool {
     is_told(Lie::SettledUnconditionally) || is_told(Lie::SettledByZombie)
 }
@@ -32,7 +32,7 @@ fn fences_nobody() -> bool {
     settles_for_anybody() || is_told(Lie::JournaledByZombie)
 }
 
-/// Whether a changelog's record says what steps of a handler have come to.
+/// Whether a changelog's record has outcomes of a handler's steps.
 fn is_journal(message: &Message<'_>) -> bool {
     message.value.and_then(reserved_in).is_some_and(|reserved| !reserved.journal.is_empty())
 }
@@ -213,7 +213,7 @@ pub struct Producer {
     read_up_to: BTreeMap<TopicPartition, i64>,
     /// Whether it has any records.
     writes: bool,
-    /// Whether one of them says what steps of a handler have come to.
+    /// Whether one of them has outcomes of a handler's steps.
     journals: bool,
 }
 

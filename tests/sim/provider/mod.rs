@@ -2,7 +2,7 @@
 //! afterwards.
 //!
 //! A request lives on without its sender, and arrives whenever its way takes it: also when its sender is dead, or has
-//! lost its task. So everything that happens on its side is an event with a time; whoever looks at the provider has it
+//! lost its task. So everything that happens on its side is an event with a time; a look at the provider has it
 //! catch up first.
 
 use std::collections::{BTreeMap, VecDeque};

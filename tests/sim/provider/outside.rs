@@ -30,7 +30,7 @@ pub struct Begun {
     pub partition: i32,
     /// What it asks for.
     pub asked: Vec<u8>,
-    /// What the function knows of the steps before it, in their order: names, and what they have come to.
+    /// What the function knows of the steps before it, in their order: names and outcomes.
     pub known: Vec<(String, Known)>,
     /// The end of the changelog, whatever may be read of it.
     pub changelog_end: i64,
@@ -40,7 +40,7 @@ pub struct Begun {
     pub was_put_off: bool,
 }
 
-/// What a step has come to.
+/// A step's outcome.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Known {
     /// It is done, with this result as JSON.
@@ -290,7 +290,7 @@ impl Server {
         let sent_at = request.sent_at;
         let there = match fate {
             Fate::Slow => there + delay / 3,
-            // Long after whoever has sent it has given it up.
+            // Long after its sender has given it up.
             Fate::Late => TIMEOUT + delay,
             _ => there,
         };

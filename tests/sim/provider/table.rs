@@ -1,6 +1,6 @@
 //! The database of steps' transactions: the table `step`, and what leaves a row there.
 //!
-//! A transaction inserts its row first, and whoever finds the row of another one that is open waits for its end. A COMMIT
+//! A transaction inserts its row first, and one that finds the row of another that is open waits for its end. A COMMIT
 //! that is under way arrives whatever has become of its client; the server learns late that a client is gone, or never,
 //! and then gives the transaction up once it has been silent for too long.
 

@@ -9,7 +9,7 @@ use tokio::net::TcpSocket;
 /// all others here do.
 ///
 /// It stays bound, though nothing listens at it: the system gives it neither to another server nor to an outgoing
-/// connection, also between a server's end and its next start; and whoever connects is refused.
+/// connection, also between a server's end and its next start; and connections are refused.
 pub struct Port {
     number: u16,
     _bound: TcpSocket,

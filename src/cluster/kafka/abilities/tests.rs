@@ -108,7 +108,7 @@ fn what_is_done_without_is_said_with_what_follows() {
 
 /// kfake offers versions 3 and 4, of which librdkafka speaks none.
 #[test]
-fn leader_epochs_are_compared_by_whoever_reads() {
+fn leader_epochs_are_compared_by_the_client_that_reads() {
     let versions = Versions::offering(
         &ALL.iter()
             .map(|(key, range)| match key {

@@ -34,13 +34,13 @@ const TIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The sources that somebody holds.
 static HELD: Mutex<Vec<Weak<Source>>> = Mutex::new(Vec::new());
 
-/// A client that is told of tokens instead of looking for them.
+/// A client that is given tokens instead of looking for them.
 pub trait Hears: Send + Sync {
     /// A token has come.
     fn hear(&self, held: &Held);
 }
 
-/// A token as librdkafka is told of it. No `Debug`.
+/// A token as librdkafka gets it. No `Debug`.
 #[derive(Clone)]
 pub struct Held {
     /// The token.
@@ -64,7 +64,7 @@ struct Shared {
     told: Mutex<Told>,
 }
 
-/// Who is told, and what was last told: under one lock, so that no client is left with an older one.
+/// The clients, and the token that they were given last: under one lock, so that none is left with an older one.
 #[derive(Default)]
 struct Told {
     held: Option<Held>,

@@ -256,7 +256,7 @@ unsafe extern "C" fn __wrap_rd_kafka_buf_new_shadow(
     free: Option<Free>,
 ) -> *mut c_void {
     // SAFETY: a symbol that nobody writes to.
-    let real = unsafe { ratchet_real_rd_kafka_buf_new_shadow }.expect("whoever wraps it has the real one");
+    let real = unsafe { ratchet_real_rd_kafka_buf_new_shadow }.expect("a wrapped function has the real one");
     SHADOWED.set((start, len));
     let mut free = free;
     let unpacked = LAST.with_borrow_mut(|last| last.take_if(|last| last.start == start.addr()));

@@ -3,7 +3,7 @@
 //! Fixed numbers are big-endian. A *varint* is seven bits a byte, the lowest first; in records it is zigzag, in the
 //! flexible versions of messages (KIP-482) it is unsigned and a length is one more than it says, with 0 for null.
 //!
-//! Bytes that are read here come from brokers, and in records from whoever may write to a topic. They are not trusted:
+//! Bytes that are read here come from brokers, and in records from any producer. They are not trusted:
 //! a count or a length beyond what is there is refused before anything is allocated for it.
 //!
 //! **Failure**: what does not fit is `None`; nothing panics.

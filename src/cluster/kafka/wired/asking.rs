@@ -2,7 +2,7 @@
 //!
 //! **Failure**: a broker that fails is asked again, with its connection's back-off, as long as there is time; one that
 //! does not answer in time is named as silent. Where none of the addresses that a client begins with can be reached, there
-//! is no answer at once: whoever asks looks again when the cluster has come up.
+//! is no answer at once: the caller asks again when the cluster has come up.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

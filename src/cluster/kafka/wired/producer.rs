@@ -7,7 +7,7 @@
 //! - `words`: errors, as librdkafka's path says them
 //!
 //! Invariants: those of [`wire::writer`](super::super::wire::writer). A producer that is dropped with a transaction
-//! open leaves it to its time-out, or to whoever fences the id.
+//! open leaves it to its time-out, or to the client that fences the id.
 //!
 //! **Failure**: what the writer says, kind by kind. A record that the client itself refuses leaves the transaction as it
 //! is; what ends the transaction is never said of a single record.

@@ -120,7 +120,7 @@ impl Reading {
         epochs: Option<&Epochs>,
     ) -> Result<(), Error> {
         let began = self.network.now();
-        // Whoever wants no records does not wait for any.
+        // A caller that wants no records waits for none.
         let mut until = if records_max == 0 { began } else { began + wait };
         let mut now = began;
         let mut has_waited = false;

@@ -15,7 +15,7 @@ fn what_undoes_has_a_name_of_its_own_from_the_beginning() {
     assert!(reason.contains("there are two steps that undo, `refund`"), "{reason}");
 }
 
-/// Whoever is called would take the one for a repetition of the other.
+/// The system that is called would take the one for a repetition of the other.
 #[test]
 fn what_undoes_has_another_key_than_a_step_of_its_name() {
     static KEYS: Mutex<Vec<(&str, Key)>> = Mutex::new(Vec::new());

@@ -30,7 +30,7 @@ impl Window {
         self.slots.iter().filter(|slot| slot.is_in_transaction()).count()
     }
 
-    /// Kafka has refused a record of the open transaction; to be told before that is aborted. Says whether there is
+    /// Kafka has refused a record of the open transaction; to be called before that is aborted. Says whether there is
     /// anything to search.
     pub fn refused(&mut self, message: &str) -> bool {
         let written = self.written();

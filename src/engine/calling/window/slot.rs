@@ -162,7 +162,7 @@ pub struct Called {
     pub ended_at: Option<Duration>,
     /// What is asked for.
     pub asks: Asks,
-    /// What a handler's steps have come to: committed.
+    /// The outcomes of a handler's steps: committed.
     pub journal: Arc<JournalWriter>,
     /// What is to be added to that.
     pub steps: Option<Steps>,
@@ -181,7 +181,7 @@ pub struct Called {
 /// Steps of a handler that waits until they are committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// What they have come to.
+    /// Their outcomes.
     pub steps: Vec<OwnedStep>,
     /// When the open transaction has taken them, by the wall clock, in milliseconds since the epoch; `None` if it has
     /// not.
@@ -242,7 +242,7 @@ impl Slot {
         self.time == Time::Doubted && matches!(self.stage, SlotStage::Unjudged | SlotStage::Settled)
     }
 
-    /// Whether the open transaction has taken something of it: its settlement, or what its handler's steps have come to.
+    /// Whether the open transaction has taken something of it: its settlement, or the outcomes of its handler's steps.
     pub(super) fn is_in_transaction(&self) -> bool {
         let has_steps = |called: &Called| called.steps.as_ref().is_some_and(|steps| steps.written_ms.is_some());
         self.is_written() || matches!(&self.stage, SlotStage::Called(called) if has_steps(called))
@@ -307,7 +307,7 @@ impl Called {
         Some(since_ms)
     }
 
-    /// What it has come to, if it is decided.
+    /// Its outcome, if it is decided.
     pub fn outcome(&self) -> Option<Outcome> {
         match self.call.stage() {
             Stage::Decided(outcome) => Some(outcome),

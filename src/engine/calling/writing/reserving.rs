@@ -1,4 +1,4 @@
-//! Reservations: written, replaced by what a handler's steps have come to, and taken back.
+//! Reservations: written, replaced by the outcomes of a handler's steps, and taken back.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
             let (how, result) = match journal.is_empty() {
                 true => (How::GivenUp { first_at_ms }, None),
-                // Whoever began it anew would do again what is long done.
+                // An attempt from the beginning would repeat what was done long ago.
                 false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),
             };
             settled = Some(Settled { entry, how, place: Some(place), fingerprint, result });
@@ -94,7 +94,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Leaves a handler's reservation to whoever goes on, and says that its next step has not begun. Says whether there
+    /// Leaves a handler's reservation to the next owner, and says that its next step has not begun. Says whether there
     /// is anything to leave.
     pub(super) fn leave(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<bool, Failure> {
         let journal = without_mark(called.journal.as_journal());
@@ -110,7 +110,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(true)
     }
 
-    /// Remembers what a handler's steps have come to, in the call's reservation. It goes on once that is committed.
+    /// Remembers the outcomes of a handler's steps, in the call's reservation. It goes on once that is committed.
     pub(super) fn journal(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
         let now_ms = self.now.wall_ms;
         let Some(told) = &called.steps else { return Ok(()) };

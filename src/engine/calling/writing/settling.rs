@@ -1,4 +1,4 @@
-//! Settlements: what calls have come to, and what becomes of their records.
+//! Settlements: the outcomes of calls, and where their records go.
 
 use super::Pen;
 use crate::cluster::Cluster;
@@ -69,7 +69,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         let entry = called.kept.entry.as_deref().expect("what calls is remembered");
         let entry = EntryRef::decode(entry).expect("just written");
         let how = how_of(called, outcome);
-        // What a handler's steps have come to stays with its reservation: a duplicate goes on from there.
+        // The outcomes of a handler's steps stay with its reservation: a duplicate goes on from there.
         let may_have_acted = called.call.may_have_acted() && !sabotage::is_on(Sabotage::LeftAlthoughActed);
         let stays = outcome == Outcome::Unavailable
             && !called.journal.is_empty()
@@ -148,7 +148,7 @@ fn on(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What a call has come to, in words without anything of its body.
+/// A call's outcome, in words without anything of its body.
 fn said(called: &Called, outcome: Outcome) -> String {
     let heard = match &called.heard {
         None => {

@@ -177,7 +177,7 @@ fn lost_changelog_is_not_created_again() {
         facts.changelog.seen = Seen::Missing;
         facts.stores = vec!["/state/slot-0/t/in-1 (up to offset 7)".to_owned()];
     });
-    // Set by whoever created the group: nothing was processed.
+    // Set by the creator of the group: nothing was processed.
     says(Note, &["creates it with 3"], |_, facts| {
         facts.changelog.seen = Seen::Missing;
         facts.committed = Ok(vec![None, Some(CommittedOffset { offset: 7, metadata: String::new() }), None]);

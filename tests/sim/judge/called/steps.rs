@@ -171,7 +171,7 @@ impl Called {
         }
     }
 
-    /// Whoever knows what a step has come to knows the same, and that it is so.
+    /// All that know a step's outcome know the same, and it is true.
     fn check_known(&self, effects: &Effects, all: &BTreeMap<Effect, (Plan, Acts<'_>)>, ruling: &mut Ruling) {
         let table = Partition::new("the provider", 0);
         let mut known: BTreeMap<(Effect, String), BTreeSet<Known>> = BTreeMap::new();

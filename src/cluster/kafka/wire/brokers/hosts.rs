@@ -1,4 +1,4 @@
-//! Where brokers are: those that metadata names, and those that a client is told to begin with.
+//! Where brokers are: those that metadata names, and those that a client is given to begin with.
 
 use std::collections::BTreeMap;
 

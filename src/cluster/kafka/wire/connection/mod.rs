@@ -7,8 +7,8 @@
 //!              says)       one)            login ends (KIP-368)
 //! ```
 //!
-//! A login that needs a token (OAUTHBEARER) waits for one, as long as a request may take: whoever gets tokens puts them
-//! into a cell, which is looked at until there is one, or until it says that a person has to help.
+//! A login that needs a token (OAUTHBEARER) waits for one, as long as a request may take: the source of tokens puts
+//! them into a cell, which is looked at until there is one, or until it says that a person has to help.
 //!
 //! Requests are answered in their order. A response is matched by its correlation id; one that nobody asked for, that
 //! is for another request, or that is no response at all breaks the connection, since nothing behind it can be trusted.

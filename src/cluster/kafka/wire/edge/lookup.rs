@@ -45,7 +45,7 @@ impl Lookups {
         let (asked, sender, mut ringer) = (address.clone(), self.sender.clone(), self.ringer.try_clone()?);
         let look = move || {
             let found = look_up(&asked);
-            // Where nobody listens any more there is nothing to be told; a bell that is full rings already.
+            // Without a receiver there is nothing to send; a bell that is full rings already.
             let _ = sender.send((asked, found));
             let _ = ringer.write(&[0]);
         };

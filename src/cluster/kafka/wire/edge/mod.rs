@@ -5,8 +5,8 @@
 //! to the name could not be opened (KIP-302). Attempts at a broker that does not answer are spaced, together with those
 //! of all other clients of the process ([`Contact`]).
 //!
-//! **Failure**: what goes wrong with a connection is told to its [`Brokers`], which try again. Certificates that are
-//! not accepted and names that do not exist are said to be for a person to fix.
+//! **Failure**: what goes wrong with a connection is reported to its [`Brokers`], which try again. Certificates that
+//! are not accepted and names that do not exist are said to be for a person to fix.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,7 +38,7 @@ pub use self::settings::{Family, SocketSettings};
 /// The names whose failures are remembered.
 const TURNS_MAX: usize = 1_000;
 
-/// After how long without a look at the connections they are read from before time-outs count.
+/// Connections not polled for this long are read before timeouts are applied.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// The sockets of one thread's clients.

@@ -33,7 +33,7 @@ pub enum Socket {
     Opening(Opening),
     /// Connected.
     Open(Box<Open>),
-    /// Its client has been told that it is over.
+    /// Its client knows that it is over.
     Over,
 }
 
@@ -209,7 +209,7 @@ impl Entry {
         }
     }
 
-    /// It is over, which its client is told.
+    /// Tells its client that it is over.
     pub fn end(&mut self, end: End, brokers: &mut Brokers, now: Instant) {
         self.socket = Socket::Over;
         match end.kind {

@@ -1,6 +1,6 @@
 //! What logins by OAUTHBEARER show: a token, and the cell in which the connections of all clients find it.
 //!
-//! Whoever gets tokens (the room `oauth`, or a simulation) fills the cell before the last one ends, and says why there
+//! The source of tokens (the room `oauth`, or a simulation) fills the cell before the last one ends, and says why there
 //! is none. A connection looks into it when it begins to log in: it never asks for a token itself.
 //!
 //! **Failure**: nothing shows a token, `Debug` included. A token or an extension that would not stay within its place

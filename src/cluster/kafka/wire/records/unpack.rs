@@ -1,4 +1,4 @@
-//! Unpacking batches within a bound: whoever may write to a topic chooses what some kilobytes unpack to.
+//! Unpacking batches within a bound: producers choose what some kilobytes unpack to.
 
 use std::fmt;
 use std::io::Read;

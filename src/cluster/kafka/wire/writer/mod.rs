@@ -158,8 +158,8 @@ impl Writer {
         &self.id
     }
 
-    /// Asks for an identity under the transactional id: whatever is open under it is aborted, whoever has it is fenced.
-    /// The outcome is [`WriteErrorKind::Retry`] if that takes longer than `patience`.
+    /// Asks for an identity under the transactional id: whatever is open under it is aborted, and its former holder is
+    /// fenced. The outcome is [`WriteErrorKind::Retry`] if that takes longer than `patience`.
     pub fn open(&mut self, patience: Duration, now: Instant) {
         debug_assert!(matches!(self.state, State::New), "opened twice");
         self.outcome = None;

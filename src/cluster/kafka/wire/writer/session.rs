@@ -5,7 +5,7 @@
 //! **Doubt.** With version 1 of transactions all transactions of a producer have one epoch. A request that was on a
 //! connection when it broke may be executed later, as a copy that nobody waits for any more: one to end a transaction
 //! then ends the next one. So after a connection broke with such a request under way, no further transaction begins
-//! ([`Session::is_doubtful`]); whoever takes the id again raises its epoch, and with that all late copies are refused.
+//! ([`Session::is_doubtful`]); the next holder of the id raises its epoch, and with that all late copies are refused.
 //! A Produce request is not meant: it is sent again until it is answered, and a copy of it is known by its sequence;
 //! what was not answered when its transaction was aborted raises the epoch too. With version 2 (KIP-890) each end of a
 //! transaction raises the epoch, so that there is nothing to doubt.

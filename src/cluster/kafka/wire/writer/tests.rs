@@ -56,7 +56,7 @@ fn nothing_is_under_way_in_a_transaction_that_can_only_be_aborted() {
     assert_eq!(writer.in_flight(), 1);
     // No broker was asked to write the record, so that none reports it either.
     writer.fail(WriteError::coded(WriteErrorKind::Refused, "adding t:0", code::TOPIC_AUTHORIZATION_FAILED));
-    assert!(writer.in_flight() == 0 && !writer.has_failed(), "whoever waits for deliveries waits for ever");
+    assert!(writer.in_flight() == 0 && !writer.has_failed(), "a caller that waits for deliveries waits for ever");
 }
 
 #[test]

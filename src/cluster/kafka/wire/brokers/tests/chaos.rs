@@ -174,7 +174,7 @@ impl Chaos {
             let leaders: Vec<_> = (0..3).map(|partition| world.leader(partition)).collect();
             let expected: Vec<_> = world.cluster.topics["orders"].1.iter().copied().map(Some).collect();
             let is_ready = leaders.iter().flatten().all(|(node, _)| world.is_ready(*node, Use::Fetch));
-            // A stale leader is found out by whoever uses it.
+            // A stale leader is found out when it is used.
             for partition in 0..3 {
                 if leaders[partition as usize] != expected[partition as usize] {
                     let leader = world.brokers.leader("orders", partition);

@@ -1,5 +1,5 @@
-//! Requests and their responses: every schedule of reads and writes gives the same, every cut is told for what it is,
-//! and nothing that a broker sends is taken for an answer that it is not.
+//! Requests and their responses: every schedule of reads and writes gives the same, every cut is reported as what it
+//! is, and nothing that a broker sends is taken for an answer that it is not.
 
 use std::sync::Arc;
 

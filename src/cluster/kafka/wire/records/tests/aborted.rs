@@ -112,7 +112,7 @@ proptest! {
         let log = Log::of(&steps);
         let stable = log.stable();
         let mut aborted = Aborted::default();
-        // Every fetch that there can be: from each offset, in mid-batch and in mid-transaction, up to each batch.
+        // Every fetch that there can be: from each offset, mid-batch and mid-transaction, up to each batch.
         for from in 0..stable {
             for to in from + 1..=stable {
                 let fetched = &log.entries[from..to];

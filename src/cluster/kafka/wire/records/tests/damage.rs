@@ -188,7 +188,7 @@ fn headers_that_do_not_fit_are_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Whoever may write to a topic chooses its records, and their checksum is right.
+    /// A producer chooses its records, and their checksum is right.
     #[test]
     fn any_records_are_read_within_their_bounds(
         payload in vec(prop_oneof![0..20_u8, any::<u8>()], 0..80),
