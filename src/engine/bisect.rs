@@ -1,7 +1,7 @@
-//! The search for a record that an output refuses without naming it: what it names is a transaction, or a batch.
+//! Finds the record that an output refuses without naming it: the output names only the transaction or the batch.
 //!
-//! Half as many records are tried each time, until one alone is refused. Once a try has worked, the next one is twice as
-//! large again.
+//! Half as many records are tried each time, until one alone is refused. After a try that worked, its user either doubles
+//! the number again ([`Bisect::worked`]) or ends the search ([`Bisect::end`]).
 
 /// How many records are tried at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +26,9 @@ impl Bisect {
         self.records_max < self.limit
     }
 
-    /// A try of this many records was refused. Says whether the record is found, since it was alone.
-    pub fn refused(&mut self, tried: usize) -> bool {
+    /// A try of this many records was refused.
+    pub fn refused(&mut self, tried: usize) {
         self.records_max = (tried / 2).max(1);
-        tried == 1
     }
 
     /// A try has worked.
@@ -45,6 +44,8 @@ impl Bisect {
 
 #[cfg(test)]
 mod tests {
+    //! Goal: a record is found in few tries, whatever else is tried with it.
+
     use super::*;
 
     /// The record that is refused is found in at most `tries` tries, and the others get through.
@@ -53,8 +54,9 @@ mod tests {
         for _ in 0..tries {
             let tried = bisect.records_max().min(records - next);
             if found.is_none() && (next..next + tried).contains(&refused) {
-                if bisect.refused(tried) {
-                    found = Some(next);
+                match tried {
+                    1 => found = Some(next),
+                    _ => bisect.refused(tried),
                 }
                 continue;
             }
@@ -79,8 +81,9 @@ mod tests {
     #[test]
     fn search_ends_at_once_if_it_is_told_to() {
         let mut bisect = Bisect::new(64);
-        assert!(!bisect.is_on() && !bisect.refused(10) && bisect.is_on());
-        assert_eq!(bisect.records_max(), 5);
+        assert!(!bisect.is_on());
+        bisect.refused(10);
+        assert!(bisect.is_on() && bisect.records_max() == 5);
         bisect.end();
         assert!(!bisect.is_on() && bisect.records_max() == 64);
     }

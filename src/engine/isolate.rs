@@ -113,8 +113,10 @@ fn narrow_down<C: Cluster>(
             return Some(Cause::Refused(Refusal::Undeliverable { input: task.input.clone(), offset: last, message }));
         }
         Some(message) => {
-            if quarantine.bisect.refused(tried) {
+            if tried == 1 {
                 quarantine.unsendable = Some((last, message));
+            } else {
+                quarantine.bisect.refused(tried);
             }
             // The search for the record gets closer each time and so ends: no need to wait before the next try.
             task.trouble.attempts = 0;
@@ -132,7 +134,7 @@ fn narrow_down<C: Cluster>(
 fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: usize, cause: Cause) -> Cause {
     let Some(quarantine) = &mut task.trouble.quarantine else { return cause };
     match &cause {
-        Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => _ = quarantine.bisect.refused(tried),
+        Cause::Sink(Undone { failed: Failed::Refused(_), .. }) => quarantine.bisect.refused(tried),
         Cause::Sink(Undone { failed: Failed::Rejected(_), .. }) => {}
         cause => {
             if let Cause::Sink(Undone { failed: Failed::Held(error), .. }) = cause

@@ -99,7 +99,7 @@ pub struct Lane<C: Cluster> {
     context: Arc<Context>,
     cluster: C,
     member: C::Member,
-    ids: Ids,
+    names: Names,
     transactor: Transactor<C>,
     tasks: Tasks<C>,
     next_id: TaskId,
@@ -122,7 +122,7 @@ pub struct Lane<C: Cluster> {
 }
 
 /// A lane's names.
-struct Ids {
+struct Names {
     /// Its number among its topology's lanes in this process.
     index: usize,
     transactional_id: String,
@@ -132,7 +132,7 @@ struct Ids {
     isolations: u64,
 }
 
-/// When a lane last ended what it does with its records.
+/// When a lane last ended a round, and last began a commit.
 struct Pace {
     /// When it last passed markers, swept, and committed unless it was too soon.
     ended_at: Duration,
@@ -189,10 +189,10 @@ impl<C: Cluster> Lane<C> {
             metrics: context.metrics.lane(&context.topology.name),
             cluster,
             member,
-            ids: Ids { index, transactional_id, random, isolations: 0 },
+            names: Names { index, transactional_id, random, isolations: 0 },
             tasks: Tasks::new(),
             next_id: 0,
-            ending: Ending::of(&context, random),
+            ending: Ending::of(&context, random, now),
             pace: Pace { ended_at: now, commit_began_at: None },
             batch: C::Batch::default(),
             shares: Vec::new(),
@@ -296,7 +296,7 @@ impl<C: Cluster> Lane<C> {
         }
         let alone = |task: &Task<C>| matches!(task.phase, Phase::Queued { .. } | Phase::Isolated(_));
         let busy = self.restores.pending || self.tasks.values().any(alone);
-        if busy { BUSY_WAIT } else { self.wait_for_calls() }
+        if busy { BUSY_WAIT } else { self.idle_wait() }
     }
 
     /// How long a lane without work waits. Records, events of the group, the end of the run and changes of topics end the

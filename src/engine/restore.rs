@@ -316,7 +316,7 @@ fn finish<C: Cluster>(
     task.last.commitment = settled.committed.as_ref().and_then(Commitment::read);
     task.last.group_offset = settled.committed.as_ref().map(|found| found.offset);
     task.last.recorded = token;
-    task.ending.settled();
+    task.ending.unclaim();
     task.present.learn(settled.changelog_time);
     let skipped = i64::from(sabotage::is_on(Sabotage::HeldSkipped) && task.ending.waits());
     let next = resumption.next + skipped;

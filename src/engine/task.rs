@@ -27,10 +27,10 @@ mod known;
 mod report;
 mod trouble;
 
-pub use ending::{TaskEnding, TaskSink};
+pub use ending::TaskEnding;
 use known::{LastTransaction, TaskState, TaskTopics};
 use report::Report;
-pub use trouble::Trouble;
+use trouble::Trouble;
 
 /// A lane's tasks.
 pub type Tasks<C> = BTreeMap<TaskId, Task<C>>;
@@ -112,7 +112,7 @@ pub struct Task<C: Cluster> {
     pub state: TaskState,
     /// The position after the last committed transaction.
     pub committed: Position,
-    /// What is known of that transaction.
+    /// What is known of its transactions, and of what the group has.
     pub last: LastTransaction,
     /// Its part in the topology's ending.
     pub ending: TaskEnding,

@@ -238,7 +238,10 @@ impl<C: Cluster> Transactor<C> {
     /// Says whether that is possible.
     pub fn divide(&mut self) -> bool {
         let records = self.open.as_ref().map_or(0, |open| open.added.records);
-        records > 1 && !self.bisect.refused(records)
+        if records > 1 {
+            self.bisect.refused(records);
+        }
+        records > 1
     }
 
     /// The next transactions have as many records as they may have at most.

@@ -139,12 +139,12 @@ fn task_that_would_stop_looks_for_commands_first() {
     let progress = CommandProgress { began_at: SECOND * 10, passed: None };
     let (early, late) = (view(&cluster, SECOND * 9), view(&cluster, SECOND * 11));
     let noted = Some(Control { topic_id: late.id.0, next: 1 });
-    let may_come = |view: Option<&View>, noted, at| progress.may_come(view, noted, SECOND * at);
-    assert!(may_come(None, noted, 11), "the topic was not seen yet");
-    assert!(may_come(Some(&early), noted, 11), "not since it began");
-    assert!(may_come(Some(&late), None, 11), "there is a command");
-    assert!(!may_come(Some(&late), noted, 11), "which is passed");
+    let may_have_more = |view: Option<&View>, noted, at| progress.may_have_more(view, noted, SECOND * at);
+    assert!(may_have_more(None, noted, 11), "the topic was not seen yet");
+    assert!(may_have_more(Some(&early), noted, 11), "not since it began");
+    assert!(may_have_more(Some(&late), None, 11), "there is a command");
+    assert!(!may_have_more(Some(&late), noted, 11), "which is passed");
     let passed = CommandProgress { passed: noted, ..progress };
-    assert!(!passed.may_come(Some(&late), None, SECOND * 11), "or is none");
-    assert!(!may_come(None, None, 20), "it does not wait for ever");
+    assert!(!passed.may_have_more(Some(&late), None, SECOND * 11), "or is none");
+    assert!(!may_have_more(None, None, 20), "it does not wait for ever");
 }

@@ -75,7 +75,7 @@ impl CommandProgress {
     }
 
     /// Whether there may be a command that settles why the task would stop: then it looks first, for a while.
-    pub fn may_come(&self, view: Option<&View>, noted: Option<Control>, now: Duration) -> bool {
+    pub fn may_have_more(&self, view: Option<&View>, noted: Option<Control>, now: Duration) -> bool {
         let knows_all = |view: &View| view.asked_at >= self.began_at && self.next(view, noted) >= view.end;
         now.saturating_sub(self.began_at) < LOOK_MAX && !view.is_some_and(knows_all)
     }

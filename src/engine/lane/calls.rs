@@ -42,19 +42,18 @@ impl<C: Cluster> Windows for Tasks<C> {
 }
 
 impl<C: Cluster> Lane<C> {
-    /// How long the lane may wait for records, where it has calls to see to.
-    pub(super) fn wait_for_calls(&self) -> Duration {
-        let Ending::Calls(calls) = &self.ending else { return self.rest() };
+    /// How long the lane may wait for records, with these calls to see to.
+    pub(super) fn wait_for_calls(&self, calling: &Calling) -> Duration {
         if self.tasks.values().any(|task| task.ending.window().is_some_and(|window| window.is_touched)) {
             return self.writes_in().min(BUSY_WAIT);
         }
-        if calls.calling.under_way() > 0 {
+        if calling.under_way() > 0 {
             return ANSWER_WAIT;
         }
         let ready = self.tasks.values().filter_map(|task| task.ending.window()?.next_send()).min();
         let now = self.context.clock.monotonic();
         let rest = self.rest();
-        calls.calling.next_send(ready).map_or(rest, |at| at.saturating_sub(now).min(rest))
+        calling.next_send(ready).map_or(rest, |at| at.saturating_sub(now).min(rest))
     }
 
     /// For how long nothing is written yet: a transaction that is begun now would have to wait, or is worth waiting with.
@@ -245,7 +244,7 @@ impl<C: Cluster> Lane<C> {
         }
         let slot = window.slot(0);
         match &slot.stage {
-            SlotStage::Stops(reason) if !window.is_calling() && !self.accepts_commands(id) => {
+            SlotStage::Stops(reason) if !window.is_calling() && !self.awaits_commands(id) => {
                 let (reason, input) = (reason.clone(), task.input.clone());
                 if let Err(error) = self.member.pause(&input) {
                     tracing::debug!(task = %input, reason = %error.message, "could not be paused");

@@ -201,12 +201,12 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Whether a task that would stop looks for commands first.
-    pub(super) fn accepts_commands(&self, id: TaskId) -> bool {
+    /// Whether a task that would stop waits for commands first: one may settle why it would.
+    pub(super) fn awaits_commands(&self, id: TaskId) -> bool {
         let now = self.context.clock.monotonic();
         let Some(task) = self.tasks.get(&id) else { return false };
         let Some(window) = task.ending.window() else { return false };
-        window.commands.may_come(self.context.commands.view().as_ref(), task.committed.calls.control, now)
+        window.commands.may_have_more(self.context.commands.view().as_ref(), task.committed.calls.control, now)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where what survives in a lane ends up: in a topic, in a sink, or in calls to a provider.
 //!
-//! An ending owns what only it needs, for the lane here and for each task in [`crate::engine::task::TaskEnding`]. What a
-//! lane does differently for one of them is decided in `hooks`.
+//! An ending owns what only it needs, for the lane here and for each task in [`crate::engine::task::TaskEnding`]. Where the
+//! lane's steps differ is decided in `hooks`, or by a question to the ending here.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) enum Ending<C: Cluster> {
     Topic,
     /// Survivors go into a sink, which commits before Kafka does.
     Sink(Box<OpenSink>),
-    /// Survivors call a provider, while no transaction is open.
+    /// Survivors call a provider, outside any transaction.
     Calls(Box<CallsEnding<C>>),
 }
 
@@ -33,10 +33,10 @@ pub(super) struct CallsEnding<C: Cluster> {
 }
 
 impl<C: Cluster> Ending<C> {
-    /// That of the context's topology; `random` is the start of its random numbers.
-    pub fn of(context: &Context, random: u64) -> Self {
+    /// That of the context's topology; `random` is the start of its random numbers, `now` the monotonic clock.
+    pub fn of(context: &Context, random: u64, now: Duration) -> Self {
         if let Some(sink) = &context.sink {
-            return Self::Sink(Box::new(OpenSink::of(context, sink.as_ref())));
+            return Self::Sink(Box::new(OpenSink::of(context, sink.as_ref(), now)));
         }
         let calling = context.provider.as_ref().and_then(|provider| Calling::new(context, provider.as_ref(), random));
         match calling.zip(context.topology.calls().cloned()) {
@@ -68,8 +68,8 @@ impl<C: Cluster> Ending<C> {
         self.calls().map_or(records_max, |calls| calls.calling.reads_max(&calls.terms, records_max))
     }
 
-    /// Whether a transaction may stay open until more records have come. One with a sink ends with its batch, and what is
-    /// called or answered waits for the end of one.
+    /// Whether a transaction may stay open until more records have come. One with a sink ends with its batch, and calls and
+    /// answers wait for a commit.
     pub fn waits_for_records(&self) -> bool {
         matches!(self, Self::Topic)
     }
@@ -84,9 +84,19 @@ impl<C: Cluster> Ending<C> {
         matches!(self, Self::Calls(_))
     }
 
-    /// Whether there is more to do as soon as the lane has nothing else to do.
+    /// Whether there is work left for when the lane is idle.
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Sink(sink) if sink.is_tidying)
+    }
+
+    /// Whether an aborted transaction leaves the tasks that were in it at work, as they were before.
+    pub fn outlives_aborts(&self) -> bool {
+        matches!(self, Self::Calls(_))
+    }
+
+    /// Whether a task that its output fails goes on in transactions of its own.
+    pub fn isolates(&self) -> bool {
+        !matches!(self, Self::Calls(_))
     }
 
     /// When there will be something to do, on the monotonic clock, if nothing happens before.

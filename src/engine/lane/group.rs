@@ -63,7 +63,7 @@ impl<C: Cluster> Lane<C> {
     /// Reports whether the lane is a member of its group.
     pub(super) fn set_joined(&mut self, joined: bool) {
         self.standing.is_joined = joined;
-        self.context.health.lane_joined(&self.context.topology.name, self.ids.index, joined);
+        self.context.health.lane_joined(&self.context.topology.name, self.names.index, joined);
     }
 
     /// Has the tasks' series stay as they are when the tasks go, until the lane has joined again: while no broker answers,
@@ -213,7 +213,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Records in the group that nothing of these tasks is open, so that the next owner need not fence anybody.
     pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
-        let Self { context, cluster, tasks, transactor, member, ids: names, metrics, .. } = self;
+        let Self { context, cluster, tasks, transactor, member, names, metrics, .. } = self;
         ids.retain(|id| {
             // On its way back after a clean abort, as happens when the group moves on.
             let phase = &tasks[id].phase;

@@ -1,17 +1,20 @@
-//! What a lane does differently for one ending than for another, hook by hook; how is in the files of the endings:
+//! What a lane does differently for one ending than for another, hook by hook. How it does it is in the endings' files;
+//! what is short stands here.
 //!
 //! | hook | a topic | a sink ([`super::rows`]) | calls ([`super::calls`]) |
 //! |---|---|---|---|
+//! | [`Lane::idle_wait`] | until something is due | until something is due | until a call or an answer is due |
 //! | [`Lane::admit`] | process, fill the transaction | process, commit the batch | put into windows |
 //! | [`Lane::attend`] | | | hear, judge, write; commands; send |
+//! | [`Lane::tidy`] | | tidy up | |
 //! | [`Lane::end_transaction`] | if it is due | if it is due | each time, going on meanwhile |
-//! | [`Lane::go_on`] | | | send, resume reading, stop |
+//! | [`Lane::go_on`] | | | acknowledge commands, send, resume reading, stop |
 //! | [`Lane::opened`] | | claim the row | |
 //! | [`Lane::begun`] | | | open a window |
 //! | [`Lane::closed`] | | | drop the window |
 //! | [`Lane::aborted`] | isolate what was not delivered | isolate what was not delivered | go on, search for what is refused |
 //! | [`Lane::drain`] | | | wait for calls, release reservations |
-//! | [`Lane::tend`] | | look at rows, tidy up | |
+//! | [`Lane::tend`] | | look at rows | |
 
 use std::time::Duration;
 
@@ -25,6 +28,14 @@ use super::Lane;
 use super::ending::Ending;
 
 impl<C: Cluster> Lane<C> {
+    /// How long a lane without work waits for records.
+    pub(super) fn idle_wait(&self) -> Duration {
+        match &self.ending {
+            Ending::Topic | Ending::Sink(_) => self.rest(),
+            Ending::Calls(calls) => self.wait_for_calls(&calls.calling),
+        }
+    }
+
     /// Takes in the records that were read.
     pub(super) fn admit(&mut self) {
         match self.ending {
@@ -39,6 +50,7 @@ impl<C: Cluster> Lane<C> {
         if let Ending::Calls(_) = self.ending {
             self.attend_to_calls();
             self.apply_commands();
+            // What waits for no transaction need not wait for this one's commit.
             self.send_calls();
         }
     }
@@ -94,8 +106,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The open transaction was aborted, in which a task had these `shares` and, maybe, a record that was not delivered.
-    /// Says whether the task goes on as it was before the transaction, if it may; otherwise it restores.
+    /// The open transaction was aborted; the task had one of `shares` in it, and perhaps a record that was not delivered.
+    /// Says whether the task goes on as before; `may_go_on` says whether it may. Otherwise it restores.
     pub(super) fn aborted(
         &mut self,
         id: TaskId,

@@ -52,7 +52,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Flushes stores, unless that would hold up a transaction: one that waits for a slow disk would time out.
     fn flush(&mut self, now: Duration) {
-        if self.flushes.begin_again(now) {
+        if self.flushes.is_round_due(now) {
             let due = self.tasks_in(|phase| matches!(phase, Phase::Running));
             self.flushes = Flushes { began_at: now, due };
         }
@@ -79,14 +79,14 @@ impl<C: Cluster> Lane<C> {
         let open = self.transactor.is_open();
         // Commands that were given before are carried out before a run ends.
         let commands = self.ending.calls().map(|_| (self.context.commands.view(), self.context.clock.monotonic()));
-        let accepts_commands = |task: &Task<C>| {
+        let awaits_commands = |task: &Task<C>| {
             let (Some((view, now)), Some(window)) = (&commands, task.ending.window()) else { return false };
-            window.commands.may_come(view.as_ref(), task.committed.calls.control, *now)
+            window.commands.may_have_more(view.as_ref(), task.committed.calls.control, *now)
         };
         let drained = |task: &Task<C>| {
             // The member's last known end may be from before the partition came back.
             let end = self.member.end(&task.input).map(|end| end.max(task.topics.input_end));
-            let is_at_rest = !open && matches!(task.phase, Phase::Running) && !accepts_commands(task);
+            let is_at_rest = !open && matches!(task.phase, Phase::Running) && !awaits_commands(task);
             is_at_rest && end.is_some_and(|end| task.committed.next >= end)
         };
         let count = |of: &dyn Fn(&Task<C>) -> bool| self.tasks.values().filter(|task| of(task)).count();

@@ -19,7 +19,6 @@ use crate::engine::task::{Phase, Task};
 use crate::engine::transact::Transactor;
 use crate::sabotage::{self, Sabotage};
 
-use super::ending::Ending;
 use super::{DISK_SLICE, Lane};
 
 impl<C: Cluster> Lane<C> {
@@ -36,7 +35,7 @@ impl<C: Cluster> Lane<C> {
             self.ending.calls_mut().into_iter().for_each(|calls| calls.orders.put_off(now));
         }
         let topology = &self.context.topology.name;
-        match aborted.never_commits && matches!(self.ending, Ending::Calls(_)) {
+        match aborted.never_commits && self.ending.outlives_aborts() {
             true => tracing::warn!(topology, reason = %failure.cause, "transaction aborted; its calls go on"),
             false => tracing::warn!(
                 topology, reason = %failure.cause, tasks = aborted.tasks().count(),
@@ -62,7 +61,7 @@ impl<C: Cluster> Lane<C> {
                 self.restart(id);
             }
         }
-        let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && !matches!(self.ending, Ending::Calls(_));
+        let is_of_output = matches!(failure.cause, Cause::Cluster(_)) && self.ending.isolates();
         match failure.task.and_then(|id| self.tasks.get_mut(&id)).filter(|_| is_of_output) {
             Some(task) => {
                 tracing::warn!(task = %task.input, reason = %failure.cause, "the output fails this task; isolating it");
@@ -310,9 +309,13 @@ impl<C: Cluster> Lane<C> {
 
     /// A transactor apart from the lane's, with ids and tokens of its own each time: see the transactor's renewals.
     pub(super) fn transactor_apart(&mut self) -> Transactor<C> {
-        self.ids.isolations += 1;
-        let transactional_id = format!("{}-i{}", self.ids.transactional_id, self.ids.isolations);
-        Transactor::new(transactional_id, self.ids.random.wrapping_add(self.ids.isolations), self.context.ids.clone())
+        self.names.isolations += 1;
+        let transactional_id = format!("{}-i{}", self.names.transactional_id, self.names.isolations);
+        Transactor::new(
+            transactional_id,
+            self.names.random.wrapping_add(self.names.isolations),
+            self.context.ids.clone(),
+        )
     }
 
     fn isolate(&mut self, id: TaskId) -> Result<(), cluster::Error> {

@@ -58,7 +58,8 @@ impl<C: Cluster> Lane<C> {
         };
         match relate(&claimed.row, recorded) {
             Relation::OneAhead if sabotage::is_on(Sabotage::RedoDecidedAnew) => {
-                task.ending.claimed(Claim { key, mark: claimed.row.mark });
+                let claim = Claim { key, mark: claimed.row.mark };
+                task.ending.sink_mut().into_iter().for_each(|own| own.claim = Some(claim.clone()));
                 Ok(true)
             }
             Relation::Same => {

@@ -1,4 +1,4 @@
-//! How a lane stands, and when it last did what it does from time to time.
+//! A lane's status as it is reported, and when its gauges and flushes are due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,8 +49,8 @@ impl Flushes {
         Self { began_at: now, due: Vec::new() }
     }
 
-    /// Whether another round is to begin.
-    pub fn begin_again(&self, now: Duration) -> bool {
+    /// Whether another round is due.
+    pub fn is_round_due(&self, now: Duration) -> bool {
         now.saturating_sub(self.began_at) >= FLUSH_INTERVAL
     }
 

@@ -96,8 +96,8 @@ impl TaskEnding {
         }
     }
 
-    /// The task has settled: its row is to be claimed once more.
-    pub fn settled(&mut self) {
+    /// The task has restored: its row is to be claimed again.
+    pub fn unclaim(&mut self) {
         if let Self::Sink(sink) = self {
             sink.claim = None;
         }

@@ -60,7 +60,7 @@ impl TaskState {
     }
 }
 
-/// What is known of a task's last transaction.
+/// What is known of a task's transactions: the last one, one that may be open, and what the group has.
 #[derive(Default)]
 pub struct LastTransaction {
     /// What the group has committed and the owner it names; `None` where ratchet has committed nothing.

@@ -11,7 +11,7 @@ use crate::engine::share::Share;
 use crate::observe::{Health, TaskMetrics};
 use crate::record::TopicPartition;
 
-/// A task's reports. Its entry in the health checks lasts for as long as a lane has the task.
+/// A task's reports.
 pub struct Report {
     /// Its metrics.
     pub metrics: TaskMetrics,
@@ -25,6 +25,11 @@ pub struct Report {
     pub assigned: Duration,
     /// Whether it has been at work since it was assigned.
     pub taken_over: bool,
+    presence: Presence,
+}
+
+/// A task's entry in the health checks, for as long as a lane has the task.
+struct Presence {
     health: Health,
     topology: String,
     input: TopicPartition,
@@ -33,44 +38,45 @@ pub struct Report {
 impl Report {
     /// The reports of a newly assigned task.
     pub fn new(context: &Context, input: &TopicPartition) -> Self {
-        let (health, topology) = (context.health.clone(), context.topology.name.clone());
-        health.task_assigned(&topology, input);
         Self {
-            metrics: context.metrics.task(&topology, input),
+            metrics: context.metrics.task(&context.topology.name, input),
             record_log: RecordLog::default(),
             keyless: KeylessLog::default(),
             lag: Lag::default(),
             assigned: context.clock.monotonic(),
             taken_over: false,
-            health,
-            topology,
-            input: input.clone(),
+            presence: Presence::new(context, input),
         }
     }
 
-    /// The task is at work.
+    /// Reports that the task is at work.
     pub fn restored(&self) {
-        self.health.task_restored(&self.topology, &self.input);
+        let Presence { health, topology, input } = &self.presence;
+        health.task_restored(topology, input);
     }
 
-    /// The task has stopped for good.
+    /// Reports that the task has stopped for good.
     pub fn stopped(&self) {
-        self.health.task_stopped(&self.topology, &self.input);
+        let Presence { health, topology, input } = &self.presence;
+        health.task_stopped(topology, input);
     }
 
-    /// Whether the task gets no further.
+    /// Reports whether the task gets no further.
     pub fn fails(&self, fails: bool) {
-        self.health.task_fails(&self.topology, &self.input, fails);
+        let Presence { health, topology, input } = &self.presence;
+        health.task_fails(topology, input, fails);
     }
 
-    /// Whether the task waits for the topology's gate.
+    /// Reports whether the task waits for the topology's gate.
     pub fn gated(&self, gated: bool) {
-        self.health.gated(&self.topology, &self.input, gated);
+        let Presence { health, topology, input } = &self.presence;
+        health.gated(topology, input, gated);
     }
 
-    /// Whether the task waits for clocks to agree.
+    /// Reports whether the task waits for clocks to agree.
     pub fn clocks(&self, disagreement: Option<Disagreement>) {
-        self.health.clock_doubted(&self.topology, &self.input, disagreement.is_some());
+        let Presence { health, topology, input } = &self.presence;
+        health.clock_doubted(topology, input, disagreement.is_some());
         let ahead_ms = disagreement.map_or(Some(0), |found| found.kafka_ahead_ms);
         ahead_ms.into_iter().for_each(|ms| self.metrics.clock_behind(ms));
     }
@@ -88,18 +94,27 @@ impl Report {
 
     /// Logs what is still to be logged, since the task leaves.
     pub fn log_rest(&mut self, dead_letter: &str, now: Duration) {
-        self.record_log.log(&self.input, dead_letter, now);
-        self.keyless.log(&self.input, now);
+        self.record_log.log(&self.presence.input, dead_letter, now);
+        self.keyless.log(&self.presence.input, now);
     }
 
     /// Logs what is due.
     pub fn log_if_due(&mut self, dead_letter: &str, now: Duration) {
-        self.record_log.log_if_due(&self.input, dead_letter, now);
-        self.keyless.log_if_due(&self.input, now);
+        self.record_log.log_if_due(&self.presence.input, dead_letter, now);
+        self.keyless.log_if_due(&self.presence.input, now);
     }
 }
 
-impl Drop for Report {
+impl Presence {
+    /// The entry of a newly assigned task.
+    fn new(context: &Context, input: &TopicPartition) -> Self {
+        let (health, topology) = (context.health.clone(), context.topology.name.clone());
+        health.task_assigned(&topology, input);
+        Self { health, topology, input: input.clone() }
+    }
+}
+
+impl Drop for Presence {
     fn drop(&mut self) {
         self.health.task_released(&self.topology, &self.input);
     }

@@ -7,7 +7,7 @@ use crate::engine::failure::Unprocessable;
 use crate::engine::isolate::Quarantine;
 use crate::engine::panics::Panics;
 
-/// What has gone wrong with a task since it last got past it.
+/// What has gone wrong with a task and is not behind it yet.
 #[derive(Default)]
 pub struct Trouble {
     /// How many times in a row the way back has failed.
@@ -24,6 +24,7 @@ pub struct Trouble {
     pub quarantine: Option<Quarantine>,
     /// Whether a later start may get beyond why the task has stopped, if it has.
     pub may_pass: bool,
+    /// Whether it fails for too long: see [`Trouble::lasts`].
     failing: Failing,
 }
 

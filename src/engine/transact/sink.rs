@@ -35,11 +35,10 @@ pub struct OpenSink {
 }
 
 impl OpenSink {
-    /// A way into `sink`.
-    pub fn of(context: &Context, sink: &dyn Sink) -> Self {
+    /// A way into `sink`, opened `now` by the monotonic clock.
+    pub fn of(context: &Context, sink: &dyn Sink, now: Duration) -> Self {
         let metrics = context.metrics.sink(&context.topology.name, sink.kind());
-        let (session, looked_at) = (sink.session(), context.clock.monotonic());
-        Self { session, metrics, said: Said::default(), looked_at, is_tidying: false }
+        Self { session: sink.session(), metrics, said: Said::default(), looked_at: now, is_tidying: false }
     }
 
     /// Counts the lane among those that wait, if any of its tasks does. Returns whether nobody waits any more.

@@ -54,8 +54,9 @@ impl Window {
                 (true, _) => Trouble::Suspect,
             };
         }
-        if self.bisect.refused(written) || written == 0 {
-            self.bisect.end();
+        match written {
+            0 | 1 => self.bisect.end(),
+            _ => self.bisect.refused(written),
         }
         self.is_in_trouble = true;
         self.is_touched = true;
