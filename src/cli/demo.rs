@@ -1,6 +1,6 @@
 //! `ratchet demo`: a run, a crash and a recovery on the embedded cluster, in seconds.
 //!
-//! The same job processes the same sample twice: once undisturbed; and once it is killed by SIGKILL in
+//! The same job processes the same sample twice: once undisturbed; and once it is killed by SIGKILL
 //! mid-transaction, loses its state folder, and restarts with nothing but the topics. Then the two
 //! outputs are compared, partition by partition, byte for byte.
 //!

@@ -1,9 +1,9 @@
 //! A gate: who is asked, before a record is passed on, whether its identity was passed on elsewhere, by another partition,
 //! topic or topology.
 //!
-//! A gate keeps a mark for each identity that was asked about: the coordinates of the record that came first. To ask is
-//! to leave the mark where there is none, in one step. So of several tasks that ask at once, one is first, and the
-//! others get its mark.
+//! A gate keeps a mark for each identity that was asked about: the coordinates of the record that came first. Asking
+//! leaves a mark if there is none, atomically. If several tasks ask at once, one of them leaves its mark, and the
+//! others get that mark.
 //!
 //! - The mark is one's **own** if it names the same topology, topic, topic's id and partition: within a partition the store
 //!   decides, and the gate only says what happens elsewhere. So an aborted transaction does no harm, nor does an answer that

@@ -119,7 +119,7 @@ impl Job {
         self.conclude(Answer::NotSent, Body::None, Some(message));
     }
 
-    /// It is over, and sends no event: its lane learns that in another way.
+    /// Ends the attempt without an event: its lane learns of the end in another way.
     pub fn silence(mut self) {
         if self.claim() {
             self.stage = Stage::Over;
@@ -127,7 +127,7 @@ impl Job {
         }
     }
 
-    /// Its outcome. Nothing is heard of it if it was taken back.
+    /// Reports the attempt's outcome, unless the attempt was withdrawn.
     pub fn conclude(&mut self, answer: Answer, body: Body, message: Option<String>) {
         if !self.claim() {
             return;

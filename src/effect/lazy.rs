@@ -4,9 +4,10 @@
 //! It is made by a task of its own: a caller that stops waiting does not stop the making, and the next one that asks
 //! finds what has come of it.
 //!
-//! **Failure.** After a connection that could not be made, nobody tries for some moments: a caller then gets the reason
-//! at once. The same goes for one that was of no use as soon as it was made. One that leaves answers out for too long is
-//! of no use, however soon those who ask stop waiting; until then they share it, so that what they send stays in order.
+//! **Failure.** After a connection that could not be made, no caller tries again for some moments: callers get the
+//! reason at once. The same goes for one that was of no use as soon as it was made. One that leaves answers out for too
+//! long is of no use, however soon those who ask stop waiting; until then they share it, so that what they send stays
+//! in order.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,7 +2,7 @@
 //!
 //! A committing sink keeps one **row** for each task, its own word on how far the task has come. A transaction's
 //! effects, the rows of the tasks it touches and their redos are committed together by the sink; only then does Kafka
-//! follow. A task that is continued claims its row, compares its token with the changelog's position record, and plays
+//! follow. The next owner of a task claims its row, compares its token with the changelog's position record, and plays
 //! the redo where the row is one ahead. docs/guarantees.md says why that is exactly once.
 //!
 //! - [`Sink`] is what all lanes of a topology share; [`Session`] is one lane's way in.

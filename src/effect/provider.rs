@@ -10,7 +10,7 @@
 //! - a request that is taken back is certainly not written, and never will be
 //! - an attempt is heard of exactly once, unless it was taken back or its lane is gone
 //!
-//! A handler's attempt consists of steps, and one's outcome is to be remembered before the next one begins: the
+//! A handler's attempt consists of steps, and a step's outcome is remembered before the next step begins: the
 //! driver [tells](Calls::told) the lane, and goes on once that is [committed](Calls::journaled).
 
 use std::fmt;
@@ -169,7 +169,7 @@ impl fmt::Debug for Work {
 /// What a handler reports during an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Steps of it have an outcome, or begin. It waits until that is committed.
+    /// Some of its steps have ended, or begin. The handler waits until that is committed.
     Steps {
         /// The call.
         number: CallNumber,

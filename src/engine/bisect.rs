@@ -52,6 +52,7 @@ mod tests {
     fn search(records: usize, refused: usize, limit: usize, tries: usize) {
         let (mut bisect, mut next, mut found) = (Bisect::new(limit), 0, None);
         for _ in 0..tries {
+            assert!(bisect.records_max() <= limit, "{}", bisect.records_max());
             let tried = bisect.records_max().min(records - next);
             if found.is_none() && (next..next + tried).contains(&refused) {
                 match tried {
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn search_ends_at_once_if_it_is_told_to() {
+    fn ended_search_tries_as_many_as_before() {
         let mut bisect = Bisect::new(64);
         assert!(!bisect.is_on());
         bisect.refused(10);

@@ -113,11 +113,7 @@ fn narrow_down<C: Cluster>(
             return Some(Cause::Refused(Refusal::Undeliverable { input: task.input.clone(), offset: last, message }));
         }
         Some(message) => {
-            if tried == 1 {
-                quarantine.unsendable = Some((last, message));
-            } else {
-                quarantine.bisect.refused(tried);
-            }
+            quarantine.refused(tried, (last, message));
             // The search for the record gets closer each time and so ends: no need to wait before the next try.
             task.trouble.attempts = 0;
         }

@@ -4,7 +4,7 @@
 //! slice each, sweep a little, and commit: when the input is drained, nothing is known to be on its way and the last
 //! commit was not begun just before, or when a bound is reached. So low load gives small transactions and low latency,
 //! high load large transactions. Where the topology calls a provider, reading and calling go on while it commits
-//! (`round`). What survives goes where the topology says, and a lane does a few things differently for each (`ending`).
+//! (`round`). What a lane does differently for a topic, a sink and calls is in `hooks`.
 //!
 //! **Failure**: whatever goes wrong with a transaction, recovery aborts it and sends its tasks through their restore. A
 //! step returns an error only if the lane itself cannot continue. A panic is one task's trouble if that task was at
@@ -35,13 +35,13 @@ mod hooks;
 mod housekeeping;
 mod records;
 mod recovery;
+mod reports;
 mod round;
 mod rows;
 mod sorting;
-mod standing;
 
 use ending::Ending;
-use standing::{Flushes, Standing};
+use reports::{Flushes, Reports};
 
 /// How long a lane at rest waits at most for records, for its group or to be woken: see [`Lane::rest`].
 const REST_MAX: Duration = Duration::from_millis(250);
@@ -103,7 +103,7 @@ pub struct Lane<C: Cluster> {
     transactor: Transactor<C>,
     tasks: Tasks<C>,
     next_id: TaskId,
-    /// Where what survives ends up.
+    /// Where surviving records go.
     ending: Ending<C>,
     pace: Pace,
     batch: C::Batch,
@@ -115,8 +115,8 @@ pub struct Lane<C: Cluster> {
     topics: SeenTopics,
     flushes: Flushes,
     metrics: LaneMetrics,
-    /// What the supervisor is told.
-    standing: Standing,
+    /// What is reported to the supervisor.
+    reports: Reports,
     /// Keeps the waker alive that the context refers to.
     _waker: Waker,
 }
@@ -200,7 +200,7 @@ impl<C: Cluster> Lane<C> {
             restore_batch: C::Batch::default(),
             topics: SeenTopics { edition, rechecked, growths: 0 },
             flushes: Flushes::since(now),
-            standing: Standing::of(status),
+            reports: Reports::of(status),
             _waker: waker,
             context,
         })
@@ -304,10 +304,10 @@ impl<C: Cluster> Lane<C> {
     /// it knows of, or does not know the end of its input, looks often.
     fn rest(&self) -> Duration {
         let sweeps = || self.tasks.values().any(|task| sweep::is_due(&self.context, task, None));
-        if !self.standing.is_at_rest || self.ending.is_busy() || self.flushes.are_due() || sweeps() {
+        if !self.reports.is_at_rest || self.ending.is_busy() || self.flushes.are_due() || sweeps() {
             return SOON_WAIT;
         }
-        let due = self.ending.next_look().min(self.standing.next_gauge());
+        let due = self.ending.next_look().min(self.reports.next_gauge());
         rest_until(due, self.context.clock.monotonic())
     }
 

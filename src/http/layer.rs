@@ -79,10 +79,10 @@ impl Idempotency {
     /// Takes those for one caller who send the same values of this header, instead of `Authorization`. Keys are their
     /// caller's own; all who do not send it are one caller.
     ///
-    /// A repeated request is answered without the service being run, so nobody looks again at who sends it: a client
-    /// that sends this header's value, and a key that was used, gets the answer. `Authorization` is a secret by itself.
-    /// Any other header, such as a tenant's name, has to be set by what has authenticated the client, before this
-    /// layer.
+    /// A repeated request is answered without running the service, which therefore does not authenticate its sender
+    /// again: a client that sends this header's value and a used key gets the answer. `Authorization` is a secret by
+    /// itself. Any other header, such as a tenant's name, has to be set by what has authenticated the client, before
+    /// this layer.
     pub fn caller_header(mut self, name: HeaderName) -> Self {
         self.settings.caller = by_header(name.clone());
         self.settings.caller_header = Some(name);

@@ -169,7 +169,7 @@ impl Settings {
     }
 }
 
-/// Requests with the same values of a header are of one caller; those without it, of none.
+/// Requests with the same values of a header come from one caller; all requests without the header share another caller.
 pub(super) fn by_header(name: HeaderName) -> Caller {
     Arc::new(move |parts| {
         let values: Vec<&[u8]> = parts.headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();

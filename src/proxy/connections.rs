@@ -54,7 +54,7 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 /// How much of an answer HTTP/2 buffers before it is sent.
 const UNSENT_BYTES: usize = 2 * PIECE_BYTES;
 
-/// What listens, and serves the clients that connect.
+/// A listener, which serves the clients that connect.
 pub struct Listening {
     /// Where.
     pub listener: TcpListener,

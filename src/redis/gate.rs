@@ -12,8 +12,8 @@
 //! A mark is left, and the one that is there is read, by `SET key coordinates NX PX retention GET`; the marks of a batch
 //! go as one pipeline. It is taken back by a script that compares it first.
 //!
-//! **Invariant**: a mark is never changed, only left where there is none, taken back by the task that left it, or
-//! removed by its time. **Failure**: after an error the connection is dropped, and the next call makes another.
+//! **Invariant**: a mark is never changed. It is left only if there is none, and removed only by the task that left it
+//! or at the end of its time. **Failure**: after an error the connection is dropped, and the next call makes another.
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -22,10 +22,10 @@
 //! waited get the error that it is not available, and it is opened again after a pause: what is then there counts.
 //! Opening it writes what the log has into a file of its own, and syncs that: nothing is found that may still be lost.
 //!
-//! On **a full disk** it could not be opened again. So it stays open, and is only read: what is known is given out, and
-//! what would have to be written is refused. What was written and could not be synced is given to nobody. Once there is
-//! room it is opened anew, and again what is then there counts. If the process ends meanwhile, the next one cannot open
-//! the folder before there is room: so it, too, finds nothing that could still be lost.
+//! On **a full disk** the database could not be opened again. So it stays open, for reading only: it answers from what
+//! is synced, and refuses requests that would write. Answers that were written but not synced are given to nobody. Once
+//! there is room, the database is opened anew, and its contents on the disk count. If the process ends before that, the
+//! next process cannot open the folder until there is room: it, too, finds nothing that could still be lost.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -139,7 +139,7 @@ impl Requests {
         room::bytes(&self.dir)
     }
 
-    /// Opens a folder that is there already: one that is not holds nothing to read.
+    /// Opens an existing folder: a missing one holds nothing to read.
     ///
     /// # Errors
     /// There is none, or as for [`Self::open`].

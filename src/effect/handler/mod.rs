@@ -6,7 +6,7 @@
 //! - [`Attempt`] is one attempt: runs the function from the journal on, and reports its outcome. It needs no runtime
 //!   by itself, so that the simulation makes it in a time of its own.
 //!
-//! **A step's outcome is committed before the next one begins.** The last one's result is left to the settlement, if
+//! **A step's outcome is committed before the next step begins.** The last one's result is left to the settlement, if
 //! the function ends well right after it; a crash in between does that step again, under its key. A function that is run
 //! again gets what was committed, and acts from there on.
 //!

@@ -28,6 +28,9 @@ mod undoing;
 use halt::Halt;
 use undoing::Undo;
 
+const TOO_MUCH: &str =
+    "the results of its steps exceed the 768 KiB that are remembered of a record: have the steps give less";
+
 /// The steps of a function's work on one record.
 ///
 /// A step's outcome is remembered before the next one begins: after a crash the function is run again, and steps
@@ -341,8 +344,7 @@ impl Steps {
         if self.replay.has_room(&self.pending) {
             return Ok(());
         }
-        let words = "the results of its steps exceed what is remembered of a record (768 KiB): have them give less";
-        Err(self.halt(Halt::Stops(words.to_owned())))
+        Err(self.halt(Halt::Stops(TOO_MUCH.to_owned())))
     }
 
     /// Waits until the outcomes of all steps are committed.
@@ -352,8 +354,7 @@ impl Steps {
         }
         let steps = std::mem::take(&mut self.pending);
         if !self.replay.push(&steps) {
-            let words = "the results of its steps exceed what is remembered of a record (768 KiB): have them give less";
-            return Err(self.halt(Halt::Stops(words.to_owned())));
+            return Err(self.halt(Halt::Stops(TOO_MUCH.to_owned())));
         }
         let Request { number, attempt, .. } = self.request;
         // The receiver is gone if this run was abandoned.

@@ -90,8 +90,8 @@ pub trait Windows {
 
 impl Calling {
     /// A lane's way to its topology's provider; `random` is the start of its random numbers.
-    pub fn new(context: &Context, provider: &dyn Provider, random: u64) -> Option<Self> {
-        Some(Self {
+    pub fn new(context: &Context, provider: &dyn Provider, random: u64) -> Self {
+        Self {
             calls: provider.calls(),
             under_way: HashMap::new(),
             random: Random(random),
@@ -108,9 +108,9 @@ impl Calling {
             ),
             said: Said::default(),
             numbers: Numbers::default(),
-            asker: Asker::new(&context.topology)?,
+            asker: Asker::new(&context.topology).expect("a topology with a provider calls it"),
             round: Round::default(),
-        })
+        }
     }
 
     /// The time.

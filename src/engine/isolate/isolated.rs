@@ -34,6 +34,15 @@ impl Quarantine {
         Self { until, bisect, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
     }
 
+    /// The cluster has refused some of the `tried` records, the `last` of them with this message. One that was alone is
+    /// found; otherwise half as many are tried next.
+    pub(super) fn refused(&mut self, tried: usize, last: (i64, String)) {
+        match tried {
+            1 => self.unsendable = Some(last),
+            _ => self.bisect.refused(tried),
+        }
+    }
+
     /// Whether it is time for the next try.
     pub fn may_try(&self, now: Duration) -> bool {
         now >= self.retry_at
@@ -78,5 +87,21 @@ impl<C: Cluster> Isolated<C> {
             let cause = Cause::Cluster(cluster::Error::new(ErrorKind::Abort, "the task is released"));
             self.transactor.abort(cluster, &cause, metrics);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn search_goes_on_with_as_many_records_once_one_is_found() {
+        let mut quarantine =
+            Quarantine { until: 0, bisect: Bisect::new(500), unsendable: None, attempts: 0, retry_at: Duration::ZERO };
+        quarantine.refused(80, (79, "too large".to_owned()));
+        assert_eq!((quarantine.bisect.records_max(), &quarantine.unsendable), (40, &None));
+        // The reader had no more than one.
+        quarantine.refused(1, (12, "too large".to_owned()));
+        assert_eq!((quarantine.bisect.records_max(), quarantine.unsendable), (40, Some((12, "too large".to_owned()))));
     }
 }

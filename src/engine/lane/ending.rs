@@ -1,4 +1,4 @@
-//! Where what survives in a lane ends up: in a topic, in a sink, or in calls to a provider.
+//! Where a lane's surviving records go: to a topic, into a sink, or to a provider.
 //!
 //! An ending owns what only it needs, for the lane here and for each task in [`crate::engine::task::TaskEnding`]. Where the
 //! lane's steps differ is decided in `hooks`, or by a question to the ending here.
@@ -33,19 +33,15 @@ pub(super) struct CallsEnding<C: Cluster> {
 }
 
 impl<C: Cluster> Ending<C> {
-    /// That of the context's topology; `random` is the start of its random numbers, `now` the monotonic clock.
+    /// The ending of the context's topology; `random` is the start of its random numbers, `now` the monotonic clock.
     pub fn of(context: &Context, random: u64, now: Duration) -> Self {
         if let Some(sink) = &context.sink {
             return Self::Sink(Box::new(OpenSink::of(context, sink.as_ref(), now)));
         }
-        let calling = context.provider.as_ref().and_then(|provider| Calling::new(context, provider.as_ref(), random));
-        match calling.zip(context.topology.calls().cloned()) {
-            None => Self::Topic,
-            Some((calling, terms)) => {
-                let orders = Orders::new(&context.topology.control());
-                Self::Calls(Box::new(CallsEnding { terms, calling, orders }))
-            }
-        }
+        let Some(provider) = &context.provider else { return Self::Topic };
+        let terms = context.topology.calls().cloned().expect("a topology with a provider calls it");
+        let calling = Calling::new(context, provider.as_ref(), random);
+        Self::Calls(Box::new(CallsEnding { terms, calling, orders: Orders::new(&context.topology.control()) }))
     }
 
     /// The way into the topology's sink, if it has one.
@@ -58,7 +54,7 @@ impl<C: Cluster> Ending<C> {
         if let Self::Calls(calls) = self { Some(calls) } else { None }
     }
 
-    /// The same, to be changed.
+    /// The calls, mutably.
     pub fn calls_mut(&mut self) -> Option<&mut CallsEnding<C>> {
         if let Self::Calls(calls) = self { Some(calls) } else { None }
     }
@@ -79,12 +75,12 @@ impl<C: Cluster> Ending<C> {
         matches!(self, Self::Sink(_))
     }
 
-    /// Whether what is due is committed in each step, however many records keep coming.
+    /// Whether each step commits, even while records keep coming.
     pub fn commits_each_step(&self) -> bool {
         matches!(self, Self::Calls(_))
     }
 
-    /// Whether there is work left for when the lane is idle.
+    /// Whether there is work for an idle lane.
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Sink(sink) if sink.is_tidying)
     }

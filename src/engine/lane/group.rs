@@ -31,7 +31,7 @@ impl<C: Cluster> Lane<C> {
                 self.context.look_now.store(true, Ordering::Relaxed);
                 self.set_joined(true);
                 // It is known again who has what.
-                self.standing.status.keep(Vec::new());
+                self.reports.status.keep(Vec::new());
                 Ok(())
             }
             GroupEvent::Revoked(partitions) => {
@@ -62,7 +62,7 @@ impl<C: Cluster> Lane<C> {
 
     /// Reports whether the lane is a member of its group.
     pub(super) fn set_joined(&mut self, joined: bool) {
-        self.standing.is_joined = joined;
+        self.reports.is_joined = joined;
         self.context.health.lane_joined(&self.context.topology.name, self.names.index, joined);
     }
 
@@ -71,7 +71,7 @@ impl<C: Cluster> Lane<C> {
     pub(super) fn keep_lag(&mut self) {
         let kept: Vec<KeptSeries> = self.tasks.values().map(|task| task.report.metrics.keep()).collect();
         if !kept.is_empty() {
-            self.standing.status.keep(kept);
+            self.reports.status.keep(kept);
         }
     }
 

@@ -1,5 +1,5 @@
-//! What a lane does differently for one ending than for another, hook by hook. How it does it is in the endings' files;
-//! what is short stands here.
+//! What a lane does differently for each ending, hook by hook. Long hooks are implemented in the endings' files, short
+//! ones here.
 //!
 //! | hook | a topic | a sink ([`super::rows`]) | calls ([`super::calls`]) |
 //! |---|---|---|---|
@@ -74,14 +74,14 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Has nothing of these tasks stay under way: they are about to leave.
+    /// Ends the calls of these tasks, which are about to leave.
     pub(super) fn drain(&mut self, ids: &[TaskId]) {
         if let Ending::Calls(_) = self.ending {
             self.drain_calls(ids);
         }
     }
 
-    /// A task's store is current. Says whether it may begin to work; if not, it is on its way.
+    /// A task's store is current. Returns whether the task may begin to work; if not, it tries again or restores.
     pub(super) fn opened(&mut self, id: TaskId) -> Result<bool, Setback> {
         match self.ending {
             Ending::Sink(_) => self.claim_row(id),
@@ -98,7 +98,7 @@ impl<C: Cluster> Lane<C> {
         task.ending.put_window(window);
     }
 
-    /// A task works no more, or is about to start again: nobody waits for its calls.
+    /// A task has stopped working, perhaps to start again: the answers to its calls are no longer awaited.
     pub(super) fn closed(&mut self, id: TaskId) {
         let Self { tasks, ending: Ending::Calls(calls), .. } = self else { return };
         if let Some(window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) {
@@ -136,7 +136,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Sees to what the ending keeps elsewhere.
+    /// Checks what the ending keeps outside Kafka, if that is due.
     pub(super) fn tend(&mut self, now: Duration) {
         if let Ending::Sink(_) = self.ending {
             self.look_at_rows(now);

@@ -7,15 +7,15 @@ use crate::engine::calling::window::Window;
 use crate::engine::status::Counts;
 use crate::engine::task::{Phase, Task};
 
-use super::standing::Flushes;
+use super::reports::Flushes;
 use super::{DISK_SLICE, Lane};
 
 impl<C: Cluster> Lane<C> {
     /// Does what is due.
     pub(super) fn housekeeping(&mut self) {
         let now = self.context.clock.monotonic();
-        if now >= self.standing.next_gauge() {
-            self.standing.gauged_at = now;
+        if now >= self.reports.next_gauge() {
+            self.reports.gauged_at = now;
             self.gauge(now);
         }
         self.report();
@@ -39,7 +39,7 @@ impl<C: Cluster> Lane<C> {
             task.report.log_if_due(&self.context.topology.dead_letter, now);
         }
         self.count_gated();
-        if self.standing.is_joined && !self.member.is_member() {
+        if self.reports.is_joined && !self.member.is_member() {
             self.set_joined(false);
         }
         if let Some(sink) = self.ending.sink_mut()
@@ -103,8 +103,8 @@ impl<C: Cluster> Lane<C> {
             passing: count(&|task| matches!(task.phase, Phase::Failed) && task.trouble.may_pass),
             restoring: count(&|task| !at_rest(task)),
         };
-        self.standing.is_at_rest = counts.drained + counts.failed == counts.tasks;
-        self.standing.status.set(counts);
+        self.reports.is_at_rest = counts.drained + counts.failed == counts.tasks;
+        self.reports.status.set(counts);
     }
 }
 

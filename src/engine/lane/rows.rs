@@ -58,8 +58,9 @@ impl<C: Cluster> Lane<C> {
         };
         match relate(&claimed.row, recorded) {
             Relation::OneAhead if sabotage::is_on(Sabotage::RedoDecidedAnew) => {
-                let claim = Claim { key, mark: claimed.row.mark };
-                task.ending.sink_mut().into_iter().for_each(|own| own.claim = Some(claim.clone()));
+                if let Some(own) = task.ending.sink_mut() {
+                    own.claim = Some(Claim { key, mark: claimed.row.mark });
+                }
                 Ok(true)
             }
             Relation::Same => {

@@ -1,4 +1,4 @@
-//! What a task knows of where its survivors end up, beside the output topic.
+//! What a task keeps for a sink or for calls.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ impl TaskSink {
 }
 
 impl TaskEnding {
-    /// That of a new task.
+    /// The ending of a new task.
     pub fn of(context: &Context) -> Self {
         match (&context.sink, &context.provider) {
             (Some(_), _) => Self::Sink(TaskSink::default()),
@@ -52,12 +52,12 @@ impl TaskEnding {
         }
     }
 
-    /// What is known of its row, if the topology has a sink.
+    /// Its row, if the topology has a sink.
     pub fn sink(&self) -> Option<&TaskSink> {
         if let Self::Sink(sink) = self { Some(sink) } else { None }
     }
 
-    /// The same, to be changed.
+    /// Its row, mutably.
     pub fn sink_mut(&mut self) -> Option<&mut TaskSink> {
         if let Self::Sink(sink) = self { Some(sink) } else { None }
     }
@@ -67,7 +67,7 @@ impl TaskEnding {
         if let Self::Calls(window) = self { window.as_ref() } else { None }
     }
 
-    /// The same, to be changed.
+    /// Its window, mutably.
     pub fn window_mut(&mut self) -> Option<&mut Window> {
         if let Self::Calls(window) = self { window.as_mut() } else { None }
     }

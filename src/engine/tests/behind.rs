@@ -51,6 +51,19 @@ fn send_things(site: &Site, count: usize) {
     }
 }
 
+/// Has the group name a transaction of this many records that the changelog does not hold. Returns the group's offset
+/// as it was.
+fn name_unknown(site: &Site, records: i64) -> CommittedOffset {
+    let partition = TopicPartition::new(INPUT, 0);
+    let found = site.cluster.committed("ratchet.shop", std::slice::from_ref(&partition), WAIT_MAX).unwrap();
+    let committed = found[0].clone().unwrap();
+    let mut metadata = OffsetMetadata::parse(&committed.metadata).unwrap().unwrap();
+    metadata.token.lane ^= 1;
+    let unknown = CommittedOffset { offset: committed.offset + records, metadata: metadata.to_string() };
+    site.cluster.reset_offset("ratchet.shop", &partition, Some(unknown)).unwrap();
+    committed
+}
+
 /// Puts in place an old copy of the store that lacks this many records, and has the group name a transaction that the
 /// changelog does not hold.
 fn refuse_behind(records: usize) {
@@ -67,18 +80,12 @@ fn refuse_behind(records: usize) {
     assert_ne!(whole(&site), before);
     std::fs::remove_dir_all(&state).unwrap();
     copy(&kept, &state);
-    let partition = TopicPartition::new(INPUT, 0);
-    let found = site.cluster.committed("ratchet.shop", std::slice::from_ref(&partition), WAIT_MAX).unwrap();
-    let committed = found[0].clone().unwrap();
-    let mut metadata = OffsetMetadata::parse(&committed.metadata).unwrap().unwrap();
-    metadata.token.lane ^= 1;
-    let unknown = CommittedOffset { offset: committed.offset + 2, metadata: metadata.to_string() };
-    site.cluster.reset_offset("ratchet.shop", &partition, Some(unknown)).unwrap();
+    let committed = name_unknown(&site, 2);
     let ended = site.drain(&topology);
     assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{ended:?}");
     assert_eq!(whole(&site), before, "the copy is gone");
     // Once that is mended, the task continues.
-    site.cluster.reset_offset("ratchet.shop", &partition, Some(committed)).unwrap();
+    site.cluster.reset_offset("ratchet.shop", &TopicPartition::new(INPUT, 0), Some(committed)).unwrap();
     site.drain(&topology).unwrap();
     let stores = whole(&site);
     assert_eq!(stores.len(), 1, "{stores:?}");
@@ -94,4 +101,24 @@ fn store_slightly_behind_is_complete_after_a_refusal() {
 #[test]
 fn store_far_behind_is_complete_after_a_refusal() {
     refuse_behind(MANY);
+}
+
+/// As after a transaction that Kafka has committed for the group and aborted in the changelog and the output.
+#[test]
+fn records_of_an_aborted_transaction_come_out_after_a_reset_to_earliest_and_no_others() {
+    let site = Site::new();
+    let topology = topology(Input::Topics(vec![INPUT.to_owned()]), OUTPUT);
+    site.send(INPUT, "before", &[1, 2]);
+    site.drain(&topology).unwrap();
+    let before = site.values(OUTPUT);
+    site.send(INPUT, "aborted", &[3, 4]);
+    name_unknown(&site, 2);
+    let ended = site.drain(&topology);
+    assert!(matches!(ended, Err(Error::Tasks { tasks: 1, refused: true, .. })), "{ended:?}");
+    assert_eq!(site.values(OUTPUT), before);
+    let earliest = CommittedOffset { offset: 0, metadata: String::new() };
+    site.cluster.reset_offset("ratchet.shop", &TopicPartition::new(INPUT, 0), Some(earliest)).unwrap();
+    site.drain(&topology).unwrap();
+    let after = site.values(OUTPUT);
+    assert_eq!((after.len(), &after[..before.len()]), (before.len() + 2, &before[..]));
 }

@@ -147,8 +147,8 @@ impl Syncs {
         std::mem::take(&mut self.under_way).waiting
     }
 
-    /// What was written has no room on the disk. Returns those that must be answered. No others are, until the database
-    /// was opened anew: what is found then is on the disk.
+    /// What was written has no room on the disk. Returns the requests that must be answered. Others are not, until the
+    /// database was opened anew: what is found then is on the disk.
     pub fn lose(&mut self) -> Vec<(Reply, Said)> {
         self.lost.extend(self.next.ids.iter().chain(&self.under_way.ids));
         self.fail()

@@ -125,7 +125,7 @@ impl Writer {
             if !batch.is_empty() {
                 match self.write(&database, (batch, written), Writing::Patient) {
                     Ok(_) => {}
-                    // Nothing of it was written. What needs no room is answered all the same.
+                    // Nothing of it was written. Requests that need no room are answered all the same.
                     Err(Error::Full(_)) => continue,
                     Err(error) => return Err(error),
                 }

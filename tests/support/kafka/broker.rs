@@ -280,7 +280,7 @@ impl Broker {
             among_brokers = "PEERS";
         }
         let own = format!("CONTROLLER://127.0.0.1:{controller}");
-        // Each listens as what it is, and as nothing else.
+        // A broker listens to clients and brokers, a controller to brokers.
         let listens = match () {
             () if further.contains(&("process.roles", "broker")) => {
                 format!("listeners={listeners}\nadvertised.listeners={advertised}")

@@ -1,4 +1,4 @@
-//! Goal: lanes on their own threads that read, write and commit while others join, leave, die in
+//! Goal: lanes on their own threads that read, write and commit while others join, leave, die
 //! mid-transaction and are expelled: every record is written once, in order.
 
 use std::sync::atomic::AtomicUsize;

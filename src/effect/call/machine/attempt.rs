@@ -12,7 +12,7 @@ pub const IN_PROGRESS_MAX: u32 = 5;
 /// chance: after a secret has become invalid, the last successes of other calls may arrive after the first refusal.
 const REFUSED_MIN: u32 = 2;
 
-/// What is needed to wait for an attempt's outcome.
+/// What decides about the end of an attempt, beside its answer.
 pub(super) struct Attempt<'a> {
     pub(super) policy: &'a Policy,
     pub(super) now: Now,

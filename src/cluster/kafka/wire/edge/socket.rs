@@ -33,7 +33,7 @@ pub enum Socket {
     Opening(Opening),
     /// Connected.
     Open(Box<Open>),
-    /// Its client knows that it is over.
+    /// Its client knows that the connection is over.
     Over,
 }
 
@@ -209,7 +209,7 @@ impl Entry {
         }
     }
 
-    /// Tells its client that it is over.
+    /// Tells its client that the connection is over.
     pub fn end(&mut self, end: End, brokers: &mut Brokers, now: Instant) {
         self.socket = Socket::Over;
         match end.kind {

@@ -81,9 +81,9 @@ pub struct Fetcher {
     buffers: Buffers,
     /// Slots with something to hand on, the next first.
     ready: VecDeque<u32>,
-    /// Topics that brokers were not asked to watch yet.
+    /// Topics that brokers have not been asked to watch yet.
     unwatched: Vec<Arc<str>>,
-    /// Topics that may not be read any more, which brokers still count.
+    /// Topics that may not be read any more, and that brokers have not been asked to forget yet.
     unwanted: Vec<Arc<str>>,
     spare: Vec<Vec<u8>>,
     /// Whether something has changed since the last look for what to ask.

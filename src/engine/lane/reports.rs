@@ -1,4 +1,4 @@
-//! A lane's status as it is reported, and when its gauges and flushes are due.
+//! What a lane reports, and when its gauges and flushes are due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// How often gauges are updated.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How a lane stands, and where that is reported.
-pub(super) struct Standing {
+/// What is reported of a lane.
+pub(super) struct Reports {
     /// The supervisor's view.
     pub status: Arc<LaneStatus>,
     /// Whether the lane is reported as a member of its group.
@@ -23,8 +23,8 @@ pub(super) struct Standing {
     pub gauged_at: Duration,
 }
 
-impl Standing {
-    /// That of a new lane.
+impl Reports {
+    /// The reports of a new lane.
     pub fn of(status: Arc<LaneStatus>) -> Self {
         Self { status, is_joined: false, is_at_rest: false, gauged_at: Duration::ZERO }
     }
