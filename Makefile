@@ -46,9 +46,12 @@ PROFILE ?=
 FORMAT ?=
 
 BUILD := --release --locked
+# The packages that ratchet is made of.
+OWN := ratchet ratchet-cluster ratchet-core ratchet-http
+PACKAGES := $(addprefix --package ,$(OWN))
 # How tests are built: ratchet's own code with fewer optimizations (scripts/rustc-quick.sh has one more) and
 # incrementally. Dependencies stay as they are. What is released, measured or run for hours is built as it is released.
-TESTED := $(BUILD) --config profile.release.package.ratchet.opt-level=1
+TESTED := $(BUILD) $(foreach package,$(OWN),--config profile.release.package.$(package).opt-level=1)
 ifneq ($(QUICK),yes)
 check test brokers models sim bit-flips histories fixtures schema: export CARGO_INCREMENTAL ?= 1
 check test brokers models sim bit-flips histories fixtures schema: export RUSTC_WORKSPACE_WRAPPER ?= $(CURDIR)/scripts/rustc-quick.sh
@@ -110,7 +113,7 @@ deploy-check: setup-deploy ## Check the systemd units and the Helm chart
 # Also removes dist/ and the demo's folder; compiled dependencies stay.
 .PHONY: clean
 clean: ## Remove ratchet's own build results
-	$(CARGO) clean --release --package ratchet
+	$(CARGO) clean --release $(PACKAGES)
 	rm -rf dist .ratchet
 
 ##@ Check
@@ -131,7 +134,8 @@ NOT_CHECKED := wire::simulated table_of_requests hashes_of_requests todays_forma
 # The loop for every edit: with incremental compilation. ARGS is a filter.
 .PHONY: check
 check: setup-build ## Run the tests that need no server, 2 minutes after the build
-	$(CARGO) test $(TESTED) --lib --bins $(addprefix --test ,$(LOCAL)) -- $(addprefix --skip ,$(NOT_CHECKED)) $(ARGS)
+	$(CARGO) test $(TESTED) $(PACKAGES) --lib --bins $(addprefix --test ,$(LOCAL)) -- \
+		$(addprefix --skip ,$(NOT_CHECKED)) $(ARGS)
 
 # The examples are the programs that tests/handlers runs. RATCHET_TEST_BROKERS=host:port uses a Kafka of yours.
 .PHONY: test
@@ -143,8 +147,9 @@ else
 	@$(STEP) "build the tests" $(CARGO) test $(TESTED) --workspace --no-run --lib --bins --example demo_effects \
 		$(addprefix --test ,$(LOCAL) $(OUTSIDE) $(SERVERS) sim)
 	@$(STEP) "build the examples" $(CARGO) build $(TESTED) --examples
-	@$(STEP) "library, command line, formats" $(CARGO) test $(TESTED) --lib --bins --example demo_effects $(addprefix --test ,$(LOCAL))
-	@$(STEP) "documentation's examples" $(CARGO) test $(TESTED) --doc
+	@$(STEP) "library, command line, formats" $(CARGO) test $(TESTED) $(PACKAGES) --lib --bins --example demo_effects \
+		$(addprefix --test ,$(LOCAL))
+	@$(STEP) "documentation's examples" $(CARGO) test $(TESTED) $(PACKAGES) --doc
 	@$(STEP) "program outside" $(CARGO) test $(TESTED) $(addprefix --test ,$(OUTSIDE))
 	@$(STEP) "benchmarks' own tests" $(CARGO) test $(TESTED) --package compare
 	@$(STEP) "simulation" $(CARGO) test $(TESTED) --test sim -- --skip differential::
@@ -207,7 +212,7 @@ sim: setup-build ## Run the simulation: the engine on a simulated Kafka, with fa
 	$(CARGO) test $(TESTED) --test sim -- --nocapture --skip differential:: $(ARGS)
 ifeq ($(strip $(ARGS)$(SIM_FIRST)$(SIM_SEEDS)),)
 	SIM_SECONDS=$(SIM_SECONDS) $(CARGO) test $(TESTED) --test sim -- --nocapture --exact new_seeds_of_all_profiles
-	SIM_WIRE_SEEDS=$(SIM_WIRE_SEEDS) $(CARGO) test $(TESTED) --lib -- --nocapture wire::simulated
+	SIM_WIRE_SEEDS=$(SIM_WIRE_SEEDS) $(CARGO) test $(TESTED) --package ratchet-cluster --lib -- --nocapture wire::simulated
 endif
 
 .PHONY: sim-hunt
@@ -217,7 +222,7 @@ sim-hunt: setup-build ## Simulate new seeds for HOURS (1), and write docs/simula
 # One bit after the other, BIT_FLIPS (1000) of each, RATCHET_TEST_SEED=n for the ones of an earlier run.
 .PHONY: bit-flips
 bit-flips: setup-test ## Flip bits in files of stores, of the embedded log and of a broker
-	RATCHET_BIT_FLIPS=$(BIT_FLIPS) $(CARGO) test $(TESTED) --lib -- --nocapture flipped_bits
+	RATCHET_BIT_FLIPS=$(BIT_FLIPS) $(CARGO) test $(TESTED) $(PACKAGES) --lib -- --nocapture flipped_bits
 	RATCHET_BIT_FLIPS=$(BIT_FLIPS) $(CARGO) test $(TESTED) --test services -- --nocapture flipped_bits
 
 # HISTORIES (10000), a third on each store; RATCHET_TEST_SEED=n for the requests of an earlier run.
@@ -323,7 +328,7 @@ clippy: ## Run clippy on everything
 
 .PHONY: docs
 docs: ## Build the code's documentation, with all rooms
-	RUSTDOCFLAGS="-D warnings --cfg ratchet_internals" $(CARGO) doc $(BUILD) --no-deps $(ARGS)
+	RUSTDOCFLAGS="-D warnings --cfg ratchet_internals" $(CARGO) doc $(BUILD) $(PACKAGES) --no-deps $(ARGS)
 
 # What programs that use the crate see of it.
 .PHONY: docs-public

@@ -1,5 +1,5 @@
-//! Makes the linker redirect librdkafka's calls to unpack a batch to `src/cluster/kafka/unpack`, which bounds
-//! them.
+//! Makes the linker redirect librdkafka's calls to unpack a batch to `crates/cluster/src/cluster/kafka/unpack`, which
+//! bounds them.
 //!
 //! These linker arguments only apply to the program. Where ratchet is used as a library, as in most of its tests and
 //! benches or in another program, librdkafka unpacks batches itself.

@@ -71,7 +71,7 @@ done
 
 # Batches and markers that Java's client has written, after a byte for the kind; and a response to Fetch and one to
 # Produce, after a byte for the version.
-tr -d ' \n\\' <src/cluster/kafka/wire/records/tests/golden.rs | grep -oE '"[0-9a-f]{70,}"' | tr -d '"' | while read -r hex; do
+tr -d ' \n\\' <crates/cluster/src/cluster/kafka/wire/records/tests/golden.rs | grep -oE '"[0-9a-f]{70,}"' | tr -d '"' | while read -r hex; do
     printf '%b' "$(sed 's/../\\x&/g' <<<"00$hex")" >"$seeds/records/$(cksum <<<"$hex" | cut -d' ' -f1)"
 done
 response=0

@@ -37,7 +37,7 @@ while read -r file; do
         place=$name/mod.rs
     fi
     grep -qsE "^ *(pub(\([a-z]+\))? )?mod $name;" "$folder"/{main,mod}.rs "$folder.rs" ||
-        grep -rqE "#\[path = \"([^\"]*/)?$place\"\]" --include='*.rs' tests src benches ||
+        grep -rqE "#\[path = \"([^\"]*/)?$place\"\]" --include="*.rs" tests src crates benches ||
         left_out+=("file $file")
 done < <(git ls-files --cached --others --exclude-standard 'tests/*.rs')
 

@@ -75,38 +75,40 @@
 extern crate self as ratchet;
 
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod capture;
+pub use ratchet_core::capture;
 #[cfg(feature = "program")]
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod cli;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod cluster;
+pub use ratchet_cluster::cluster;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod config;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod dedup;
+pub use ratchet_core::dedup;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod effect;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod encodings;
+pub use ratchet_core::encodings;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod engine;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod format;
-pub mod http;
+pub use ratchet_core::folder;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub use ratchet_core::format;
+pub use ratchet_http::http;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod infer;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod lock;
+pub use ratchet_core::lock;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod logs;
+pub use ratchet_core::logs;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod observe;
 #[cfg(feature = "program")]
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod proxy;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod record;
+pub use ratchet_core::record;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod redis;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
@@ -114,25 +116,30 @@ pub mod rehearsal;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod rendering;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod request;
+pub use ratchet_core::request;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub use ratchet_http::requests;
 #[cfg(test)]
 mod rooms;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod sabotage;
+pub use ratchet_core::sabotage;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod state;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod tls;
+pub use ratchet_cluster::tls;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod topology;
 #[cfg(test)]
 mod wording;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod words;
+pub use ratchet_core::words;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod worker;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod yaml;
+pub use ratchet_core::yaml;
+#[cfg(test)]
+#[path = "../crates/core/src/yaml/testing.rs"]
+mod yaml_testing;
 
 pub use effect::handler::{Key, Record, Reply, StepError, Steps, Transaction};
 pub use effect::postgres::steps::{Database, tokio_postgres};

@@ -15,10 +15,6 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn sources() -> PathBuf {
-    root().join("src")
-}
-
 /// The dependencies in the page's table.
 fn on_the_page() -> Dependencies {
     let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
@@ -34,12 +30,12 @@ fn on_the_page() -> Dependencies {
 
 #[test]
 fn page_lists_the_dependencies_of_the_sources() {
-    assert_eq!(on_the_page(), Modules::of(&sources()).rooms());
+    assert_eq!(on_the_page(), Modules::of(&root()).rooms());
 }
 
 #[test]
 fn dependencies_have_no_cycles() {
-    let mut left = Modules::of(&sources()).rooms();
+    let mut left = Modules::of(&root()).rooms();
     while !left.is_empty() {
         let rooms: BTreeSet<String> = left.keys().cloned().collect();
         let before = left.len();

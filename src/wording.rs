@@ -17,7 +17,7 @@ const PHRASES: &[(&str, &str)] = &[
 ];
 
 const PLACES: &[&str] =
-    &["src", "tests", "examples", "benches", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+    &["src", "crates", "tests", "examples", "benches", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"];
 
 fn texts(place: &Path, found: &mut Vec<PathBuf>) {
     if place.is_dir() {

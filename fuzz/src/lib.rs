@@ -1,36 +1,24 @@
-//! What is fuzzed: the rooms that read bytes which others have written. They are taken by their files, so
-//! that fuzzing needs neither RocksDB nor librdkafka.
+//! What is fuzzed: the rooms that read bytes which others have written. Those of the package `ratchet` are taken by
+//! their files, so that fuzzing needs neither RocksDB nor librdkafka.
 
 #![allow(missing_docs, dead_code, reason = "the rooms are documented, and used as a whole, in their own crate")]
 
-#[path = "../../src/dedup/mod.rs"]
-pub mod dedup;
-#[path = "../../src/encodings.rs"]
-pub mod encodings;
-#[path = "../../src/format.rs"]
-pub mod format;
-#[path = "../../src/cluster/kafka/unpack/frames.rs"]
+pub use ratchet_core::{dedup, encodings, format, record, words, yaml};
+
+#[path = "../../crates/cluster/src/cluster/kafka/unpack/frames.rs"]
 pub mod frames;
-#[path = "../../src/sabotage.rs"]
-pub mod sabotage;
-#[path = "../../src/record.rs"]
-pub mod record;
 #[path = "../../src/topology/mod.rs"]
 pub mod topology;
-#[path = "../../src/cluster/kafka/wire/connection/request.rs"]
+#[path = "../../crates/cluster/src/cluster/kafka/wire/connection/request.rs"]
 pub mod connection;
-#[path = "../../src/cluster/kafka/wire/headers.rs"]
+#[path = "../../crates/cluster/src/cluster/kafka/wire/headers.rs"]
 pub mod headers;
-#[path = "../../src/cluster/kafka/wire/messages/mod.rs"]
+#[path = "../../crates/cluster/src/cluster/kafka/wire/messages/mod.rs"]
 pub mod messages;
-#[path = "../../src/cluster/kafka/wire/primitives.rs"]
+#[path = "../../crates/cluster/src/cluster/kafka/wire/primitives.rs"]
 pub mod primitives;
-#[path = "../../src/cluster/kafka/wire/records/mod.rs"]
+#[path = "../../crates/cluster/src/cluster/kafka/wire/records/mod.rs"]
 pub mod records;
-#[path = "../../src/words.rs"]
-pub mod words;
-#[path = "../../src/yaml/mod.rs"]
-pub mod yaml;
 
 #[path = "../../src/effect/call/mod.rs"]
 pub mod effect_call;

@@ -11,8 +11,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::stderr::say;
 use super::{Failure, inputs};
+use crate::http::OnStoreDown;
+use crate::http::proxying::is_failure;
 use crate::http::request::OnInDoubt;
-use crate::http::{OnStoreDown, is_failure};
 use crate::observe::logs;
 use crate::proxy::{self, Config, Given, KeyUse, Route, Rule};
 use crate::worker;

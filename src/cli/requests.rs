@@ -9,7 +9,7 @@ use super::listing::{Listing, or_none, time};
 use super::stderr::say;
 use super::{Failure, inputs};
 use crate::format;
-use crate::http::INSTANCE;
+use crate::http::proxying::INSTANCE;
 use crate::http::request::Error;
 use crate::http::request::by_hand::{Listed, Seen, SeenAs, Settle};
 use crate::proxy::{self, Config, Given};

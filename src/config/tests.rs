@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::yaml::keys::Omitted;
-use crate::yaml::tests::{Fake, yamlish};
+use crate::yaml_testing::{Fake, yamlish};
 
 const BROKERS: &str = "kafka.bootstrap.servers=b:9092";
 

@@ -20,7 +20,8 @@ use super::routes::Pattern;
 use super::settings::{Bounds, Config, KeyUse, Rule};
 use super::upstream::Upstream;
 use super::usage::Bound;
-use crate::http::{Body, Guard, Idempotency, Limit, Outcome, Own, Peer, Seldom, Share, Shares, Store};
+use crate::http::proxying::{Limit, Seldom, Share, Shares};
+use crate::http::{Body, Guard, Idempotency, Outcome, Own, Peer, Store};
 use crate::observe::{Metrics, OneConnection, RouteMetrics};
 
 /// All routes.

@@ -33,7 +33,7 @@ use super::given::{Lateness, PIECE_BYTES, Streams, Taking};
 use super::head::From;
 use super::places::{Place, Places};
 use super::settings::Bounds;
-use crate::http::Seldom;
+use crate::http::proxying::Seldom;
 use crate::tls::{Renewed, TWO};
 
 /// How long the proxy waits after it could not accept a connection, as when no file descriptor is left.

@@ -22,8 +22,9 @@ use super::body::{Holding, Sent, Timed};
 use super::places::Place;
 use super::upstream::Upstream;
 use super::{head, problem};
+use crate::http::Body;
+use crate::http::proxying::{Seldom, Share, is_stream};
 use crate::http::request::Held;
-use crate::http::{Body, Seldom, Share, is_stream};
 use crate::observe::RouteMetrics;
 
 /// Hands requests of one route to the service.

@@ -18,7 +18,8 @@ use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use super::body::{Holding, per_rate};
-use crate::http::{Body, BodyError, Share};
+use crate::http::proxying::Share;
+use crate::http::{Body, BodyError};
 
 /// How much is given at once.
 pub const PIECE_BYTES: usize = 16 << 10;
@@ -225,7 +226,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::http::{Limit, Shares};
+    use crate::http::proxying::{Limit, Shares};
 
     const WAIT: Duration = Duration::from_secs(1);
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::activity::Activity;
-use crate::http::{Full, Limit, Peer, Share, Shares};
+use crate::http::Peer;
+use crate::http::proxying::{Full, Limit, Share, Shares};
 use crate::observe::OneConnection;
 
 /// The interval between two looks for an idle connection while all places are taken.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::http::Shares;
+use crate::http::proxying::Shares;
 use crate::observe::{BoundMetrics, Metrics};
 
 /// The interval between two looks.

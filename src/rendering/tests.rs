@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::dedup::Reader;
 use crate::record::{HeaderBuf, Headers};
-use crate::yaml::tests::Fake;
+use crate::yaml_testing::Fake;
 
 const BEGIN: &str = "name: t\ninput: {topics: [in]}\nidentity: value.id\npartitioned_by_identity: true\n";
 const CDC: &str = "name: t\ninput: {topics: [in]}\npreset: debezium-postgres@2\n";

@@ -1,5 +1,7 @@
 //! Which file of the library names which other: each path in the sources is followed, through imports and re-exports, to
 //! the file with the definition. Unit tests do not count.
+//!
+//! The rooms in `crates` belong to it: the root re-exports each one, under the name by which its own crate knows it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -28,50 +30,58 @@ struct Module {
     named: HashSet<Segments>,
 }
 
-/// The modules of a crate; the first is its root.
-pub struct Modules(Vec<Module>);
+/// The modules of the library; the first is its root.
+pub struct Modules {
+    all: Vec<Module>,
+    /// The folder of the packages.
+    checkout: PathBuf,
+}
 
 impl Modules {
-    /// Reads the crate whose root is `lib.rs` in `folder`.
-    pub fn of(folder: &Path) -> Self {
-        let mut modules =
-            Self(vec![Module { file: folder.join("lib.rs"), folder: folder.to_owned(), ..Module::default() }]);
+    /// Reads the library of the package in `checkout`.
+    pub fn of(checkout: &Path) -> Self {
+        let mut modules = Self { all: Vec::new(), checkout: checkout.to_owned() };
+        let folder = checkout.join("src");
+        modules.all.push(Module { file: folder.join("lib.rs"), folder, ..Module::default() });
         modules.read(0);
         modules
     }
 
-    /// For each file the files that it names, as paths below the folder of the sources, such as `engine/task.rs`.
+    /// For each file the files that it names, as paths below the sources of their crate, such as `engine/task.rs`.
     pub fn imports(&self) -> Imports {
-        let root = &self.0[0].folder;
-        let relative = |file: &Path| file.strip_prefix(root).expect("it is below the root").to_owned();
         let mut imports = Imports::new();
-        for (at, module) in self.0.iter().enumerate() {
-            let known = imports.entry(relative(&module.file)).or_default();
+        for (at, module) in self.all.iter().enumerate() {
+            let known = imports.entry(self.below_sources(&module.file)).or_default();
             for path in &module.named {
                 let defined_by = self.resolve(at, path, &mut HashSet::new());
-                known.extend(defined_by.filter(|file| *file != module.file).map(relative));
+                known.extend(defined_by.filter(|file| *file != module.file).map(|file| self.below_sources(file)));
             }
         }
         imports
     }
 
+    fn below_sources(&self, file: &Path) -> PathBuf {
+        let file = file.strip_prefix(&self.checkout).expect("it is in the checkout");
+        file.iter().skip_while(|part| *part != "src").skip(1).collect()
+    }
+
     /// The rooms that each room names, as it writes them after `crate::`.
     pub fn rooms(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for module in &self.0[1..] {
-            let file = module.file.strip_prefix(&self.0[0].folder).expect("it is below the root");
+        for module in &self.all[1..] {
+            let file = self.below_sources(&module.file);
             let room = file.iter().next().and_then(|part| part.to_str()).expect("the names are Unicode");
             let room = room.strip_suffix(".rs").unwrap_or(room);
             let paths = module.named.iter().chain(module.imported.values()).chain(&module.globs);
             let known = paths.filter(|path| path[0] == "crate").filter_map(|path| path.get(1));
-            let known = known.filter(|name| *name != room && self.0[0].children.contains_key(*name)).cloned();
+            let known = known.filter(|name| *name != room && self.all[0].children.contains_key(*name)).cloned();
             rooms.entry(room.to_owned()).or_default().extend(known);
         }
         rooms
     }
 
     fn read(&mut self, module: usize) {
-        let file = self.0[module].file.clone();
+        let file = self.all[module].file.clone();
         let text = fs::read_to_string(&file).expect("the file can be read");
         let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.walk(module, tokens, true);
@@ -102,12 +112,12 @@ impl Modules {
                     3
                 }
                 TokenTree::Ident(word) if has_items && DEFINITIONS.contains(&word.to_string().as_str()) => {
-                    self.0[module].defined.extend(tokens.get(at + 1).map(ToString::to_string));
+                    self.all[module].defined.extend(tokens.get(at + 1).map(ToString::to_string));
                     1
                 }
                 TokenTree::Ident(_) => {
                     let (path, length) = path(&tokens[at..]);
-                    self.0[module].named.insert(path);
+                    self.all[module].named.insert(path);
                     length
                 }
                 _ => 1,
@@ -117,21 +127,31 @@ impl Modules {
 
     /// Adds a child module; `tokens` begin with its name.
     fn child(&mut self, parent: usize, tokens: &[TokenTree]) {
-        let (name, at) = (tokens[0].to_string(), self.0.len());
-        let folder = self.0[parent].folder.join(&name);
-        let inline = matches!(&tokens[1], TokenTree::Group(_));
-        let beside = folder.with_extension("rs");
-        let file = match inline {
-            true => self.0[parent].file.clone(),
-            false if beside.exists() => beside,
-            false => folder.join("mod.rs"),
-        };
-        self.0.push(Module { file, folder, parent: Some(parent), ..Module::default() });
-        self.0[parent].children.insert(name, at);
+        let name = tokens[0].to_string();
+        let folder = self.all[parent].folder.join(&name);
         match &tokens[1] {
-            TokenTree::Group(group) => self.walk(at, group.stream(), true),
-            _ => self.read(at),
+            TokenTree::Group(group) => {
+                let file = self.all[parent].file.clone();
+                let at = self.add(parent, name, file, folder);
+                self.walk(at, group.stream(), true);
+            }
+            _ => self.add_file(parent, name, folder),
         }
+    }
+
+    /// Adds a child module that has a file of its own.
+    fn add_file(&mut self, parent: usize, name: String, folder: PathBuf) {
+        let beside = folder.with_extension("rs");
+        let file = if beside.exists() { beside } else { folder.join("mod.rs") };
+        let at = self.add(parent, name, file, folder);
+        self.read(at);
+    }
+
+    fn add(&mut self, parent: usize, name: String, file: PathBuf, folder: PathBuf) -> usize {
+        let at = self.all.len();
+        self.all.push(Module { file, folder, parent: Some(parent), ..Module::default() });
+        self.all[parent].children.insert(name, at);
+        at
     }
 
     /// Adds the names of an import, whose path begins with `before`.
@@ -143,9 +163,15 @@ impl Modules {
         let (own, length) = path(tree);
         let all: Segments = before.iter().cloned().chain(own).collect();
         match &tree[length..] {
-            [] => self.name(module, all.last().cloned(), all),
+            [] => match &all[..] {
+                [package, room] if module == 0 && package.starts_with("ratchet_") => {
+                    let folder = self.checkout.join("crates").join(&package["ratchet_".len()..]).join("src").join(room);
+                    self.add_file(0, room.clone(), folder);
+                }
+                _ => self.name(module, all.last().cloned(), all),
+            },
             [TokenTree::Ident(_), name] => self.name(module, Some(name.to_string()), all),
-            [.., TokenTree::Punct(_)] => self.0[module].globs.push(all),
+            [.., TokenTree::Punct(_)] => self.all[module].globs.push(all),
             [.., TokenTree::Group(group)] => {
                 let parts: Vec<TokenTree> = group.stream().into_iter().collect();
                 for part in parts.split(is(',')).filter(|part| !part.is_empty()) {
@@ -163,14 +189,14 @@ impl Modules {
             path.pop();
             name = if name == "self" { path[path.len() - 1].clone() } else { name };
         }
-        self.0[module].imported.insert(name, path);
+        self.all[module].imported.insert(name, path);
     }
 
     /// The file with the definition of `path`, as `module` names it; `None` for a module, and for a name of another crate.
     fn resolve(&self, module: usize, path: &[String], sought: &mut HashSet<(usize, String)>) -> Option<&Path> {
         let (mut module, length) = self.start(module, path);
         for (at, name) in path.iter().enumerate().skip(length) {
-            let here = &self.0[module];
+            let here = &self.all[module];
             if let Some(child) = here.children.get(name) {
                 module = *child;
             } else if here.defined.contains(name) {
@@ -194,7 +220,7 @@ impl Modules {
         match path[0].as_str() {
             "crate" => (0, 1),
             "self" => (module, 1),
-            _ => ((0..supers).fold(module, |module, _| self.0[module].parent.expect("there is one above")), supers),
+            _ => ((0..supers).fold(module, |module, _| self.all[module].parent.expect("there is one above")), supers),
         }
     }
 }

@@ -13,18 +13,16 @@
 //! Two processes with the same configuration take different slots. Nothing is ever removed except inside a slot of
 //! a marked folder; a folder that is neither empty nor marked is rejected.
 
-use std::ffi::CString;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Error;
 use super::stalls::DiskCall;
+use crate::folder;
 use crate::lock::FileLock;
 use crate::record::TopicPartition;
 
@@ -41,7 +39,6 @@ const LOST_AND_FOUND: &str = "lost+found";
 /// Maximum number of processes that can share a state folder.
 const SLOTS_MAX: u32 = 256;
 /// Accessible to this user only.
-const MODE_DIR: u32 = 0o700;
 const MODE_FILE: u32 = 0o600;
 
 /// One process's slot of the state folder, locked until the last clone is dropped or the process ends.
@@ -57,11 +54,11 @@ impl StateDir {
     /// if necessary. Slots keep their stores, so a restarted process finds its own as long
     /// as the number of processes stays the same.
     pub fn lock(root: &Path) -> Result<Self, Error> {
-        make_dir(root)?;
+        folder::make(root).map_err(|error| Error::from_io(root, &error))?;
         let root = fs::canonicalize(root).map_err(|error| Error::from_io(root, &error))?;
         mark(&root)?;
         // Only now: a folder that is rejected is left unchanged.
-        close_dir(&root)?;
+        folder::close(&root).map_err(|error| Error::from_io(&root, &error))?;
         for number in 0..SLOTS_MAX {
             let slot = root.join(format!("{SLOT}{number}"));
             create_dir(&slot)?;
@@ -128,27 +125,9 @@ fn is_slot(path: &Path) -> bool {
     name.strip_prefix(SLOT).is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// Creates `dir` and its missing parents, for this user only.
-fn make_dir(dir: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(MODE_DIR).create(dir).map_err(|error| Error::from_io(dir, &error))
-}
-
-/// Closes `dir` to other users if it belongs to this user; another user's (a mounted volume) is left as it is.
-fn close_dir(dir: &Path) -> Result<(), Error> {
-    let failed = |error: io::Error| Error::from_io(dir, &error);
-    let found = fs::metadata(dir).map_err(failed)?;
-    // SAFETY: geteuid has no arguments, touches no memory and cannot fail.
-    let user = unsafe { libc::geteuid() };
-    if found.mode() & 0o777 != MODE_DIR && found.uid() == user {
-        fs::set_permissions(dir, Permissions::from_mode(MODE_DIR)).map_err(failed)?;
-    }
-    Ok(())
-}
-
 /// Creates `dir`, a slot or a store, accessible to this user only.
 pub(super) fn create_dir(dir: &Path) -> Result<(), Error> {
-    make_dir(dir)?;
-    close_dir(dir)
+    folder::make(dir).and_then(|()| folder::close(dir)).map_err(|error| Error::from_io(dir, &error))
 }
 
 /// Marks `root` as a state folder if it is empty; an error if it is neither empty nor marked.
@@ -177,16 +156,7 @@ fn mark(root: &Path) -> Result<(), Error> {
 
 /// The free space for this user on the disk of `dir`, in bytes.
 pub(super) fn free_bytes(dir: &Path) -> Result<u64, Error> {
-    let failed = |error: io::Error| Error::from_io(dir, &error);
-    let path = CString::new(dir.as_os_str().as_bytes()).map_err(|error| failed(error.into()))?;
-    let mut found = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path ends in NUL and outlives the call, and `found` has room for what is written.
-    if unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
-        return Err(failed(io::Error::last_os_error()));
-    }
-    // SAFETY: the call has succeeded, so it has filled the struct.
-    let found = unsafe { found.assume_init() };
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    folder::free_bytes(dir).map_err(|error| Error::from_io(dir, &error))
 }
 
 /// Makes sure that `dir`, which must exist, is inside a slot of a marked state folder; returns its real

@@ -33,7 +33,6 @@ mod memtable;
 mod overlay;
 mod records;
 mod registry;
-pub mod requests;
 mod rocks;
 pub mod rules;
 mod run;

@@ -23,7 +23,9 @@ mod simulated;
 #[allow(dead_code, reason = "the simulation uses all of it")]
 mod disk_in_memory;
 #[path = "../../tests/support/flips.rs"]
-pub(crate) mod flips_of_bits;
+mod flips_of_bits;
+#[path = "../../tests/support/folders.rs"]
+mod folders;
 #[path = "../../tests/support/random.rs"]
 mod random;
 

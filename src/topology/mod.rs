@@ -68,4 +68,6 @@ pub use sink::Sink;
 pub use crate::yaml::{Diagnostics, Environment, Mistake, Offline, Process, Report};
 
 #[cfg(test)]
+pub(crate) mod tables;
+#[cfg(test)]
 pub(crate) mod tests;

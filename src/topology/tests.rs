@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dedup::{Action, Format, Limits, Number, OnNull, Reason, Retention, Scalar, Source};
-use crate::yaml::tests::{Fake, yamlish};
+use crate::yaml_testing::{Fake, yamlish};
 
 /// A complete topology without warnings.
 const WHOLE: &str = "name: t\ninput: {topics: [in]}\nidentity: key\noutput: {topic: out}\n";

@@ -1,5 +1,5 @@
-//! Goal: a program outside of this workspace builds against the crate without its command line, and runs: its handler does
-//! the work of an embedded cluster's records.
+//! Goal: programs outside of this workspace build against its crates, and run: one whose handler does the work of an embedded
+//! cluster's records, without the command line; and one that has only the layer for HTTP requests.
 #![allow(clippy::disallowed_methods, reason = "the test starts programs and waits for them")]
 
 use std::ffi::OsString;
@@ -41,19 +41,131 @@ state_dir: state
 topics: {create: all, replication_factor: 1, min_insync_replicas: 1}
 ";
 
+/// Has the layer in front of a service, with a store of its own.
+const LAYER: &str = r#"
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use ratchet_http::http::request::{Answer, Error, Found, Held, Kept, Reply, Wanted};
+use ratchet_http::http::{Body, Idempotency, Store};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Knows of no request.
+struct Empty;
+
+impl Store for Empty {
+    fn reserve<'a>(&'a self, _: &'a Wanted) -> Reply<'a, Found> {
+        Box::pin(async { Ok::<_, Error>(Found::Reserved { taken_over: false }) })
+    }
+    fn extend(&self, _: Held, _: Duration) -> Reply<'_, Kept> {
+        Box::pin(async { Ok(Kept::Yes) })
+    }
+    fn complete<'a>(&'a self, _: Held, _: &'a Answer, _: Duration) -> Reply<'a, Kept> {
+        Box::pin(async { Ok(Kept::Yes) })
+    }
+    fn release(&self, _: Held) -> Reply<'_, Kept> {
+        Box::pin(async { Ok(Kept::Yes) })
+    }
+    fn tidy(&self) -> Reply<'_, usize> {
+        Box::pin(async { Ok(0) })
+    }
+    fn check(&self) -> Reply<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[derive(Clone)]
+struct Charge;
+
+impl Service<http::Request<Body>> for Charge {
+    type Response = http::Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        std::future::ready(Ok(http::Response::new(Full::from("charged"))))
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let mut service = Idempotency::new(Empty).layer(Charge);
+    let request = http::Request::post("/charges").header("Idempotency-Key", "k").body(Full::<Bytes>::default()).unwrap();
+    let response = service.call(request).await.unwrap();
+    println!("{}", String::from_utf8_lossy(&response.into_body().collect().await.unwrap().to_bytes()));
+}
+"#;
+
 /// How the variables begin that a test has from cargo.
 const OWN: [&str; 4] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "OUT_DIR"];
 
-/// The manifest of a program that depends on the crate, with this workspace's profile, so that nothing is compiled twice
-/// but the crate itself, and that quickly.
-fn manifest(workspace: &Path) -> String {
-    let own = fs::read_to_string(workspace.join("Cargo.toml")).expect("the workspace has a manifest");
-    let profile = &own[own.find("[profile.release]").expect("there is one profile")..];
-    format!(
-        "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
-         ratchet = {{ path = {workspace:?}, default-features = false }}\nserde_json = \"1\"\n\n{profile}\n\
-         [profile.release.package.ratchet]\nopt-level = 0\n"
-    )
+/// The packages of this workspace that the program is made of.
+const OWN_PACKAGES: [&str; 4] = ["ratchet", "ratchet-cluster", "ratchet-core", "ratchet-http"];
+
+/// A program outside of this workspace, in a folder of its own.
+struct Outside {
+    name: &'static str,
+    home: tempfile::TempDir,
+}
+
+impl Outside {
+    /// Writes the program with its manifest. It has this workspace's profile, so that nothing is compiled twice but the
+    /// crates themselves, and these quickly.
+    fn new(name: &'static str, dependencies: &str, program: &str) -> Self {
+        let outside = Self { name, home: tempfile::tempdir().expect("a folder") };
+        let own = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace has a manifest");
+        let profile = &own[own.find("[profile.release]").expect("there is one profile")..];
+        let quickly = OWN_PACKAGES.map(|package| format!("[profile.release.package.{package}]\nopt-level = 0\n"));
+        fs::create_dir(outside.home.path().join("src")).expect("the folder is writable");
+        outside.write(
+            "Cargo.toml",
+            &format!(
+                "[package]\nname = {name:?}\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
+                 [dependencies]\n{dependencies}\n{profile}\n{}",
+                quickly.concat()
+            ),
+        );
+        outside.write("src/main.rs", program);
+        // The same versions.
+        fs::copy(workspace().join("Cargo.lock"), outside.home.path().join("Cargo.lock")).expect("there is a lock file");
+        outside
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.home.path().join(name), text).expect("the folder is writable");
+    }
+
+    fn cargo(&self, arguments: &[&str]) -> Output {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(arguments).env("CARGO_TARGET_DIR", target());
+        // What cargo tells this test of itself is in the way: dependencies whose build scripts ask for it would be built
+        // again, here and by the next cargo.
+        let is_own = |name: &OsString| OWN.iter().any(|own| name.as_encoded_bytes().starts_with(own.as_bytes()));
+        for name in std::env::vars_os().map(|(name, _)| name).filter(is_own) {
+            cargo.env_remove(name);
+        }
+        run(cargo.current_dir(self.home.path()))
+    }
+
+    /// Builds the program, runs it, and removes it; what it has printed.
+    fn build_and_run(&self) -> String {
+        self.cargo(&["build", "--release", "--offline", "--quiet"]);
+        let program = target().join("release").join(self.name);
+        let output = run(Command::new(&program).current_dir(self.home.path()));
+        fs::remove_file(program).expect("the target folder is writable");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn target() -> PathBuf {
@@ -70,32 +182,32 @@ fn run(command: &mut Command) -> Output {
 
 #[test]
 fn program_of_ten_lines_builds_against_the_crate_and_runs() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let home = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| fs::write(home.path().join(name), text).expect("the folder is writable");
-    fs::create_dir(home.path().join("src")).expect("the folder is writable");
-    write("Cargo.toml", &manifest(workspace));
-    write("src/main.rs", PROGRAM);
-    write("people.yaml", TOPOLOGY);
-    write("ratchet.yaml", CONFIG);
-    // The same versions.
-    fs::copy(workspace.join("Cargo.lock"), home.path().join("Cargo.lock")).expect("the workspace has a lock file");
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--release", "--offline", "--quiet"]).env("CARGO_TARGET_DIR", target());
-    // What cargo tells this test of itself is in the way: dependencies whose build scripts ask for it would be built again,
-    // here and by the next cargo.
-    let is_own = |name: &OsString| OWN.iter().any(|own| name.as_encoded_bytes().starts_with(own.as_bytes()));
-    for name in std::env::vars_os().map(|(name, _)| name).filter(is_own) {
-        build.env_remove(name);
-    }
-    run(build.current_dir(home.path()));
-    let topics = home.path().join("topics");
+    let dependencies =
+        format!("ratchet = {{ path = {:?}, default-features = false }}\nserde_json = \"1\"\n", workspace());
+    let outside = Outside::new("outside", &dependencies, PROGRAM);
+    outside.write("people.yaml", TOPOLOGY);
+    outside.write("ratchet.yaml", CONFIG);
+    let topics = outside.home.path().join("topics");
     send(&topics, &["{\"id\":1}", "{\"id\":2}", "{\"id\":1}"]);
-    let program = target().join("release/outside");
-    run(Command::new(&program).current_dir(home.path()));
+    outside.build_and_run();
     let greeted = greeted(&topics);
     assert!(greeted.len() == 2 && greeted[0].starts_with("hello {\"id\":1} under "), "{greeted:?}");
-    fs::remove_file(program).expect("the target folder is writable");
+}
+
+#[test]
+fn program_with_the_layer_alone_needs_neither_rocksdb_nor_librdkafka() {
+    let dependencies = format!(
+        "ratchet-http = {{ path = {:?} }}\nbytes = \"1\"\nhttp = \"1\"\nhttp-body-util = \"0.1\"\n\
+         tokio = {{ version = \"1\", features = [\"macros\", \"rt\"] }}\ntower-layer = \"0.3\"\ntower-service = \"0.3\"\n",
+        workspace().join("crates/http")
+    );
+    let outside = Outside::new("layered", &dependencies, LAYER);
+    assert_eq!(outside.build_and_run(), "charged\n");
+    let tree = outside.cargo(&["tree", "--offline", "--prefix", "none", "--edges", "normal,build"]);
+    let tree = String::from_utf8(tree.stdout).expect("UTF-8");
+    assert!(tree.contains("ratchet-core v"), "{tree}");
+    let heavy = tree.lines().find(|line| ["rocksdb", "rdkafka"].iter().any(|name| line.contains(name)));
+    assert_eq!(heavy, None);
 }
 
 /// Writes these values to the input.

@@ -120,7 +120,7 @@ async fn until_taken(proxy: &Proxy, key: &str) {
     }
 }
 
-/// `src/state/requests/tests.rs` has how there is room again.
+/// `crates/http/src/requests/tests.rs` has how there is room again.
 #[tokio::test(flavor = "multi_thread")]
 async fn store_that_has_reached_its_bound_takes_nothing_new_and_replays_all() {
     let (room, service) = (Room::new(), service().await);

@@ -125,7 +125,7 @@ fn unsafe_code_is_only_where_it_is_listed() {
         }
     }
     let mut found = BTreeSet::new();
-    for path in ["src", "examples"].iter().flat_map(|folder| sources(&root.join(folder))) {
+    for path in ["src", "crates", "examples"].iter().flat_map(|folder| sources(&root.join(folder))) {
         let text = fs::read_to_string(&path).expect("sources are UTF-8");
         let name = path.strip_prefix(root).expect("below the root").to_str().expect("UTF-8").to_owned();
         let mut reason_at = None;
@@ -145,4 +145,20 @@ fn unsafe_code_is_only_where_it_is_listed() {
         }
     }
     assert_eq!(found, listed, "docs/architecture.md should list the files with unsafe code");
+}
+
+#[test]
+fn examples_of_the_layer_are_those_that_are_compiled() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect("it is there");
+    let page = read("docs/http-idempotency.md");
+    let (_, layer) = page.split_once("\n## The layer\n").expect("a section on the layer");
+    let examples: Vec<&str> = layer.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 3, "in a folder, in PostgreSQL, in Redis");
+    let modules = ["crates/http/src/http/mod.rs", "src/effect/postgres/requests.rs", "src/redis/requests.rs"].map(read);
+    let compiled: Vec<&str> =
+        modules.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("//! ")).collect();
+    for line in examples.iter().flat_map(|example| example.lines()).filter(|line| !line.is_empty()) {
+        assert!(compiled.contains(&line), "{line}");
+    }
 }

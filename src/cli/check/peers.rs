@@ -55,7 +55,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::yaml::tests::Fake;
+    use crate::yaml_testing::Fake;
 
     #[test]
     fn hosts_of_this_machine_are_known() {

@@ -10,9 +10,9 @@ use super::{Where, digits};
 use crate::cli::Failure;
 use crate::cli::listing::{or_none, time};
 use crate::format::{self, ByHand};
+use crate::http::proxying::{done_by_hand, dropped_by_hand};
 use crate::http::request::by_hand::{Decision, Listed, SeenAs, Settled};
 use crate::http::request::{Answer, Id, Token};
-use crate::http::{done_by_hand, dropped_by_hand};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,7 +13,7 @@ use crate::config;
 use crate::dedup::{Identity, Path, Rules, Version};
 use crate::record::Headers;
 use crate::topology::{Ending, Input, Output, Pattern, Start};
-use crate::yaml::tests::Fake;
+use crate::yaml_testing::Fake;
 
 mod audited;
 mod behind;

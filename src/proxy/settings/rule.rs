@@ -8,8 +8,9 @@ use super::config::{KeyUse, Rule};
 use super::keys;
 use super::values::{choice, given, millis, size};
 use crate::dedup::Path;
+use crate::http::OnStoreDown;
+use crate::http::proxying::{BODY_BYTES_MAX, GRACE, LEASE, RETENTION, may_be_released};
 use crate::http::request::OnInDoubt;
-use crate::http::{BODY_BYTES_MAX, GRACE, LEASE, OnStoreDown, RETENTION, may_be_released};
 use crate::yaml::{Field, Fields, Place, Placed, Reader, Value, units};
 
 /// The shortest lease: it is extended three times before it ends.

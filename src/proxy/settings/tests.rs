@@ -7,9 +7,10 @@ use http::{HeaderName, Method, StatusCode};
 
 use super::*;
 use crate::http::request::OnInDoubt;
+use crate::topology::tables::{Table, compare_tables, row, rows};
 use crate::yaml::Mistake;
 use crate::yaml::keys::{Mapping, Omitted};
-use crate::yaml::tests::{Fake, Table, compare_tables, row, rows};
+use crate::yaml_testing::Fake;
 
 const SMALL: &str = "listen: 127.0.0.1:8080\nupstream: http://127.0.0.1:3000\nstore: {embedded: {dir: requests}}\n";
 

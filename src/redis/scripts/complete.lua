@@ -1,4 +1,4 @@
--- Remembers an answer, by the rules of src/request/entry.rs.
+-- Remembers an answer, by the rules of crates/core/src/request/entry.rs.
 -- KEYS: the request. ARGV: token, answer, 1 if it is whole, retention in milliseconds.
 local entry = redis.call('HMGET', KEYS[1], 'token', 'whole')
 if entry[1] ~= ARGV[1] then return 0 end

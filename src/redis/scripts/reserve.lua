@@ -1,4 +1,4 @@
--- Reserves a request, by the rules of src/request/entry.rs.
+-- Reserves a request, by the rules of crates/core/src/request/entry.rs.
 -- KEYS: the request. ARGV: token, fingerprint, lease and retention in milliseconds, 1 if nobody may take over.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,4 +1,4 @@
--- Settles a request by hand, by the rules of src/request/entry.rs.
+-- Settles a request by hand, by the rules of crates/core/src/request/entry.rs.
 -- KEYS: the request. ARGV: a token of its own and an answer; none: it is forgotten.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::rehearsal::{Difference, Outcome, run_case};
 use crate::topology::load;
-use crate::yaml::tests::Fake;
+use crate::yaml_testing::Fake;
 
 const BEGIN: &str = "name: t\ninput: {topics: [in]}\nidentity: value.id\nversion: {of: value.v, as: integer}\npartitioned_by_identity: true\n\
                      sink: {postgres: {url: 'postgres://db/shop', dedup: inbox, MORE}}\ntests: [{name: a, TEST}]\n";

@@ -13,7 +13,7 @@ use crate::record::{HeaderBuf, Headers};
 use crate::topology::sink::Terms;
 use crate::topology::sink::terms::OnDuplicate;
 use crate::topology::{Ending, Sink};
-use crate::yaml::tests::Fake;
+use crate::yaml_testing::Fake;
 
 const VERSIONED: &str = "version: {of: value.v, as: integer}\n";
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::topology::tables::{Table, compare_tables, row, rows};
 use crate::topology::tests::load_text;
-use crate::yaml::tests::{Table, compare_tables, row, rows};
 
 /// The tables of the reference: names, heads and rows.
 fn tables() -> Vec<Table> {

@@ -224,7 +224,7 @@ mod tests {
     //! Goal: nothing from a record can become another part of the address than the topology says.
 
     use super::*;
-    use crate::yaml::tests::Fake;
+    use crate::yaml_testing::Fake;
 
     fn read(text: &str) -> Result<Vec<(Region, String)>, Problem> {
         let environment = Fake::default().with_variable("URL", "https://api.example.com:8443/v1?a=1");

@@ -199,7 +199,7 @@ mod tests {
     //! Goal: a template is its pieces; nothing that is substituted is read, or shown.
 
     use super::*;
-    use crate::yaml::tests::Fake;
+    use crate::yaml_testing::Fake;
 
     fn pieces(text: &str) -> Result<Vec<String>, String> {
         let environment = Fake::default().with_variable("T", "s3{value.x}cret").with_variable("EMPTY", "");

@@ -3,7 +3,7 @@
 
 use super::{WHOLE, golden_texts, load_text, topology, with};
 use crate::topology::{Mistake, load_all};
-use crate::yaml::tests::Fake;
+use crate::yaml_testing::Fake;
 
 const BAD_NAME: &str = "a topology's name is 1 to 60";
 

@@ -4,7 +4,7 @@ use super::{load_text, topology, with};
 use crate::topology::gate::{Gate, OnUnavailable};
 use crate::topology::load_run;
 use crate::yaml::Text;
-use crate::yaml::tests::Fake;
+use crate::yaml_testing::Fake;
 
 fn gate(text: &str) -> Gate {
     topology(&with(text)).gate.expect("it has one")

@@ -9,7 +9,7 @@ use crate::topology::Topology;
 use crate::topology::cases::{Expected, ExpectedResult, GivenAttempt, KeySeen, Silence};
 use crate::topology::sink::http::{Body, Http, Json, Method};
 use crate::topology::sink::terms::{OnDuplicate, Rate, Results};
-use crate::yaml::tests::Fake;
+use crate::yaml_testing::Fake;
 
 const BEGIN: &str = "name: t\ninput: {topics: [in]}\nidentity: value.id\npartitioned_by_identity: true\n";
 const URL: &str = "    url: https://api.example.com/charges\n";

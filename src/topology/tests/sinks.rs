@@ -4,7 +4,7 @@ use super::{mistake, topology};
 use crate::dedup::{Action, Kind, OnNull};
 use crate::topology::sink::{Command, Inbox, Parameter, Postgres, Sink, Statement, Table};
 use crate::topology::{Topology, load, load_run};
-use crate::yaml::tests::Fake;
+use crate::yaml_testing::Fake;
 
 const BEGIN: &str = "name: t\ninput: {topics: [in]}\nidentity: value.id\npartitioned_by_identity: true\n";
 const VERSIONED: &str = "version: {of: value.v, as: integer}\n";

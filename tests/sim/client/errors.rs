@@ -1,4 +1,5 @@
-//! What a broker's error means to a lane where librdkafka asks: the same table as `src/cluster/kafka/errors.rs`.
+//! What a broker's error means to a lane where librdkafka asks: the same table as
+//! `crates/cluster/src/cluster/kafka/errors.rs`.
 
 use ratchet::cluster::{Error, ErrorKind};
 

@@ -1,4 +1,4 @@
-//! A group member from the lane's side: see `src/cluster/kafka/member.rs`, which has the same rules.
+//! A group member from the lane's side: see `crates/cluster/src/cluster/kafka/member.rs`, which has the same rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! ratchet's cluster traits on the simulated cluster. Records are read and written by the client that lanes run on
 //! (`cluster::kafka::wired`); librdkafka's part, which is membership, takeovers and topics, is imitated by the rules of
-//! `src/cluster/kafka`.
+//! `crates/cluster/src/cluster/kafka`.
 //!
 //! - `group`: librdkafka's main thread for a member; `assignor`: the leader's part; `member`: the lane's side
 //! - `producer`, `reader`, `batch`: on the wire; `settle`: the trait of the same name
@@ -58,7 +58,7 @@ pub fn theirs(partition: &TopicPartition) -> Partition {
     Partition::new(partition.topic.clone(), partition.partition)
 }
 
-/// Ends dead owners' transactions, each id once, in a task of its own (`src/cluster/kafka/fences.rs`).
+/// Ends dead owners' transactions, each id once, in a task of its own (`crates/cluster/src/cluster/kafka/fences.rs`).
 #[derive(Clone, Default)]
 pub struct Fences(Arc<Mutex<BTreeSet<String>>>);
 

@@ -1,5 +1,5 @@
-//! The queries of a takeover, made in tasks of their own: see `src/cluster/kafka/settle.rs`, which uses the same
-//! order.
+//! The queries of a takeover, made in tasks of their own: see `crates/cluster/src/cluster/kafka/settle.rs`, which uses
+//! the same order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,5 +1,5 @@
-//! The checker's own reading and writing of the persisted bytes, after the tables in `src/format.rs` and the modules it
-//! refers to, without using any of their code.
+//! The checker's own reading and writing of the persisted bytes, after the tables in `crates/core/src/format.rs` and
+//! the modules it refers to, without using any of their code.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};

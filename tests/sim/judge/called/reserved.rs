@@ -1,4 +1,5 @@
-//! What an entry says of a call that is reserved, and of what was settled, by the layout in `src/format/remembered.rs`.
+//! What an entry says of a call that is reserved, and of what was settled, by the layout in
+//! `crates/core/src/format/remembered.rs`.
 
 /// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]

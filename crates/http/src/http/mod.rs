@@ -1,0 +1,91 @@
+//! Idempotent HTTP requests: a client that repeats one gets the first answer, and the service behind is not run again.
+//!
+//! [`Idempotency`] is a [tower](https://docs.rs/tower) layer, for axum or any other service; `ratchet proxy` is the same
+//! in front of a service in any language. A client names what it wants done by a key, in the header `Idempotency-Key`,
+//! and repeats a request with the same key. The layer reserves the key before the service is run, and remembers the
+//! answer before the client gets it.
+//!
+//! ```no_run
+//! # extern crate ratchet_http as ratchet;
+//! use axum::{Router, routing::post};
+//! use ratchet::http::{Idempotency, Requests};
+//!
+//! # async fn charge() -> &'static str { "charged" }
+//! # fn app() -> Result<Router, Box<dyn std::error::Error>> {
+//! let idempotency = Idempotency::new(Requests::open("requests".as_ref())?).required(true);
+//! let app = Router::new().route("/charges", post(charge)).layer(idempotency.clone());
+//! # Ok(app) }
+//! ```
+//!
+//! [`Requests`] keeps answers in a folder of one process's. Stores in PostgreSQL and in Redis, which several processes
+//! share, are beside the other drivers of these servers, each with its example.
+//!
+//! | a request | is answered |
+//! |---|---|
+//! | by `GET`, `HEAD`, `OPTIONS`, `TRACE` or `CONNECT`, or without a key | by the service: the layer does not look at it |
+//! | without a key, where one is [required](Idempotency::required) | 400 |
+//! | with a key that is none | 400 |
+//! | under a key, where it is not said who the caller is and has to be ([`caller_required`](Idempotency::caller_required)) | 400 |
+//! | the first one under its key | by the service |
+//! | again, after that | as the first one was, with the header `Idempotent-Replayed: true` |
+//! | again, while the first one is at work | 409 and `Retry-After`, or after a [wait](Idempotency::wait) as the first one |
+//! | under a key that stands for another request | 422, whether that one is done or not |
+//! | while the store is down | 503, and the service is not run |
+//! | while a bound is reached ([requests](Idempotency::at_work_max), [bodies](Idempotency::bodies_bytes_max)) | 503, and the service is not run |
+//!
+//! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 401, 425 or 429
+//! is not: the request is released, and the next one is carried out. The same goes for the statuses that are
+//! [listed](Idempotency::released). After one of 408, or of 500 or more, the next one is carried out as well, unless requests
+//! must not run twice: then it is [in doubt](Idempotency::on_in_doubt). The request that is carried out has a
+//! reservation, with a token and a lease, which is extended while it works. When it is frozen for longer and another
+//! one takes over, what it would remember is refused.
+//!
+//! **What is promised.** While the store keeps its data, a request under a key is not carried out again once it
+//! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves
+//! the question open: the next request is carried out, so at least once, or [refused](Idempotency::on_in_doubt), so at
+//! most once. The same goes for a process that is frozen, for longer than its lease, in the very moment between its
+//! reservation and the service's start. Exactly once needs the service's own transaction: docs/http-idempotency.md.
+//!
+//! **Failure.** If an answer cannot be remembered, the client gets it all the same: it is true. An error says so in the
+//! log, and a repeated request is one in doubt.
+
+mod asked;
+mod at_work;
+mod body;
+mod grpc;
+mod key;
+mod layer;
+mod outcome;
+mod problem;
+mod remembering;
+mod seldom;
+mod serve;
+mod settings;
+mod shares;
+mod time;
+mod unstopped;
+mod work;
+
+pub use body::{Body, BodyError};
+pub use layer::{Guard, Idempotency};
+pub use outcome::{GivenUp, MayHaveRun, NotRun, Outcome, Own};
+pub use settings::OnStoreDown;
+pub use shares::Peer;
+pub use time::Surroundings;
+
+/// What the proxy needs besides.
+#[doc(hidden)]
+pub mod proxying {
+    pub use super::problem::INSTANCE;
+    pub use super::remembering::{done_by_hand, dropped_by_hand};
+    pub use super::seldom::Seldom;
+    pub use super::settings::{
+        AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, is_failure, may_be_released,
+    };
+    pub use super::shares::{Full, Limit, Share, Shares};
+    pub use super::work::is_stream;
+}
+
+pub use crate::request::{self, OnInDoubt, Store};
+#[cfg(feature = "folder")]
+pub use crate::requests::Requests;

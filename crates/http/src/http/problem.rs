@@ -1,0 +1,197 @@
+//! What the layer answers by itself: problems, as `application/problem+json` (RFC 9457).
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
+
+use super::body::Body;
+use super::{Outcome, Own, key};
+use crate::format;
+use crate::request::Id;
+
+/// How long a client is asked to wait where nobody knows, in seconds.
+const RETRY_S: HeaderValue = HeaderValue::from_static("1");
+
+/// The media type of problems.
+pub(super) const KIND: &str = "application/problem+json";
+/// Begins the name of a request, before its id.
+pub const INSTANCE: &str = "urn:ratchet:request:";
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Problem {
+    /// It has to have a key, and has none.
+    KeyMissing(String),
+    /// Its key is none.
+    KeyInvalid(String, key::Error),
+    /// It has to say who its caller is, in this header if it is one, and does not.
+    CallerMissing(Option<String>),
+    /// Its body could not be read.
+    BodyUnread,
+    /// Its body is larger than the layer takes.
+    BodyTooLarge(usize),
+    /// Its key stands for another request.
+    OtherRequest,
+    /// The first one under its key is being carried out.
+    InProgress,
+    /// The first one under its key may have been carried out, or not.
+    InDoubt(Id),
+    /// Somebody has decided that it is not carried out.
+    Dropped,
+    /// The service has begun, and its answer is lost.
+    AnswerLost,
+    /// The store does not answer.
+    StoreDown,
+    /// The store has no room for a request that it does not know.
+    StoreFull,
+    /// As many as may be are at work.
+    TooMany,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    r#type: &'a str,
+    title: &'a str,
+    status: u16,
+    detail: String,
+    /// Which request it is: what somebody settles by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
+}
+
+impl Problem {
+    /// What has become of the request.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::KeyMissing(_) => Outcome::KeyMissing,
+            Self::KeyInvalid(..) => Outcome::KeyInvalid,
+            Self::CallerMissing(_) => Outcome::CallerMissing,
+            Self::BodyUnread | Self::BodyTooLarge(_) => Outcome::BodyRefused,
+            Self::OtherRequest => Outcome::OtherRequest,
+            Self::InProgress => Outcome::InProgress,
+            Self::InDoubt(_) | Self::AnswerLost => Outcome::InDoubt,
+            Self::Dropped => Outcome::Replayed,
+            Self::StoreDown => Outcome::StoreDown,
+            Self::StoreFull => Outcome::StoreFull,
+            Self::TooMany => Outcome::TooMany,
+        }
+    }
+
+    fn text(&self) -> Text<'static> {
+        let (status, kind, title, detail) = match self {
+            Self::KeyMissing(header) => (
+                StatusCode::BAD_REQUEST,
+                "urn:ratchet:idempotency:key-missing",
+                "An idempotency key is required",
+                format!(
+                    "send the header {header}, with a value of your own for each thing to be done, and with the same one when you repeat it"
+                ),
+            ),
+            Self::KeyInvalid(header, error) => (
+                StatusCode::BAD_REQUEST,
+                "urn:ratchet:idempotency:key-invalid",
+                "The idempotency key is invalid",
+                format!(
+                    "the header {header} is no key: {error}; send one value of up to {} visible characters, such as a UUID",
+                    key::KEY_BYTES_MAX
+                ),
+            ),
+            Self::CallerMissing(header) => (
+                StatusCode::BAD_REQUEST,
+                "urn:ratchet:idempotency:caller-missing",
+                "It is not said who the caller is",
+                match header {
+                    Some(header) => format!("send the header {header}: keys are their caller's own"),
+                    None => "say who you are, as this service wants it: keys are their caller's own".to_owned(),
+                },
+            ),
+            Self::BodyUnread => (
+                StatusCode::BAD_REQUEST,
+                "urn:ratchet:idempotency:body-unread",
+                "The request's body could not be read",
+                "it ended early; nothing was done: send it again".to_owned(),
+            ),
+            Self::BodyTooLarge(bytes_max) => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "urn:ratchet:idempotency:body-too-large",
+                "The request's body is too large to be sent under a key",
+                format!("a request under a key has at most {bytes_max} bytes"),
+            ),
+            Self::OtherRequest => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "urn:ratchet:idempotency:key-used",
+                "The idempotency key stands for another request",
+                "the first request under this key asked for something else; send a new key for a new request"
+                    .to_owned(),
+            ),
+            Self::InProgress => (
+                StatusCode::CONFLICT,
+                "urn:ratchet:idempotency:in-progress",
+                "The request is being carried out",
+                "an earlier one under this key is not done yet; send it again later, with the same key".to_owned(),
+            ),
+            Self::InDoubt(_) => (
+                StatusCode::CONFLICT,
+                "urn:ratchet:idempotency:in-doubt",
+                "The request may have been carried out",
+                "an earlier one under this key was cut off or has failed, and is not carried out again; look whether it was done"
+                    .to_owned(),
+            ),
+            Self::Dropped => (
+                StatusCode::CONFLICT,
+                "urn:ratchet:idempotency:dropped",
+                "The request was not carried out, and will not be",
+                "somebody has decided so; send a new key for a new request".to_owned(),
+            ),
+            Self::AnswerLost => (
+                StatusCode::BAD_GATEWAY,
+                "urn:ratchet:idempotency:answer-lost",
+                "The service's answer was lost",
+                "the request may have been carried out; send it again with the same key".to_owned(),
+            ),
+            Self::TooMany => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "urn:ratchet:idempotency:too-many",
+                "Too many requests are being carried out",
+                "nothing was done; send it again later, with the same key".to_owned(),
+            ),
+            Self::StoreDown => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "urn:ratchet:idempotency:store-down",
+                "It cannot be told whether the request was carried out before",
+                "nothing was done; send it again later, with the same key".to_owned(),
+            ),
+            Self::StoreFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "urn:ratchet:idempotency:store-full",
+                "There is no room to remember another request",
+                "nothing was done; send it again later, with the same key".to_owned(),
+            ),
+        };
+        let instance = match self {
+            Self::InDoubt(id) => Some(format!("{INSTANCE}{}", format::hex(&id.0))),
+            _ => None,
+        };
+        Text { r#type: kind, title, status: status.as_u16(), detail, instance }
+    }
+
+    /// Its body.
+    pub fn body(&self) -> Bytes {
+        serde_json::to_vec(&self.text()).map(Bytes::from).unwrap_or_default()
+    }
+
+    /// The answer.
+    pub fn answer(&self) -> Response<Body> {
+        let status = StatusCode::from_u16(self.text().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut answer = Response::new(Body::whole(self.body()));
+        *answer.status_mut() = status;
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
+        if matches!(self, Self::InProgress | Self::StoreDown | Self::StoreFull | Self::TooMany) {
+            answer.headers_mut().insert(RETRY_AFTER, RETRY_S);
+        }
+        answer.extensions_mut().insert(self.outcome());
+        answer.extensions_mut().insert(Own);
+        answer
+    }
+}

@@ -1,0 +1,159 @@
+//! Answers as they are remembered, and as they are given again.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::at_work::Counted;
+use super::body::{Body, BodyError};
+use super::outcome::Outcome;
+use super::problem;
+use super::serve::Shared;
+use super::shares::Share;
+use crate::format;
+use crate::request::{Answer, AnswerBody, Held};
+
+/// Says of an answer that it was given before; Stripe's name for it.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// What describes a body, and is not true of what stands in its place.
+const OF_BODIES: [HeaderName; 5] =
+    [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_LENGTH, header::ETAG];
+
+/// What stands in place of a body that was not remembered.
+#[derive(Serialize)]
+struct NotKept {
+    /// Says so in words.
+    idempotency: &'static str,
+    bytes: Option<u64>,
+    sha256: Option<String>,
+}
+
+/// The answer as it is given again; its body holds this share.
+pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
+    let mut headers = HeaderMap::with_capacity(answer.headers.len() + 2);
+    let instead = match &answer.body {
+        AnswerBody::Whole(_) => None,
+        AnswerBody::Digest { length, sha256 } => Some(NotKept {
+            idempotency: "the request was carried out; its answer was too large to be kept, or had trailers",
+            bytes: Some(*length),
+            sha256: Some(format::hex(sha256)),
+        }),
+        AnswerBody::CutOff => Some(NotKept {
+            idempotency: "the request was carried out; its answer was too large to be kept, or a stream, and is not known to have reached its end",
+            bytes: None,
+            sha256: None,
+        }),
+    };
+    for (name, value) in &answer.headers {
+        let (name, value) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_maybe_shared(value.clone()));
+        if let (Ok(name), Ok(value)) = (name, value)
+            && (instead.is_none() || !OF_BODIES.contains(&name))
+        {
+            headers.append(name, value);
+        }
+    }
+    let body = match (&answer.body, instead) {
+        (AnswerBody::Whole(body), _) => share.hold(body.clone()),
+        (_, instead) => {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            serde_json::to_vec(&instead).map(Bytes::from).unwrap_or_default()
+        }
+    };
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    let mut replayed = Response::new(Body::whole(body));
+    *replayed.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    *replayed.headers_mut() = headers;
+    replayed.extensions_mut().insert(Outcome::Replayed);
+    replayed
+}
+
+/// The answer of a request of which somebody says that it was carried out: with this body and its type, or with a note.
+pub fn done_by_hand(status: u16, body: Option<(Bytes, String)>) -> Answer {
+    let (body, kind) = body.unwrap_or_else(|| {
+        let note = NotKept {
+            idempotency: "the request was carried out, as an operator has recorded; its answer is not known",
+            bytes: None,
+            sha256: None,
+        };
+        (serde_json::to_vec(&note).map(Bytes::from).unwrap_or_default(), "application/json".to_owned())
+    });
+    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from(kind))];
+    Answer { status, headers, body: AnswerBody::Whole(body) }
+}
+
+/// The answer of a request of which somebody says that it was not carried out, and is not to be.
+pub fn dropped_by_hand() -> Answer {
+    let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from_static(problem::KIND.as_bytes()))];
+    let status = StatusCode::CONFLICT.as_u16();
+    Answer { status, headers, body: AnswerBody::Whole(problem::Problem::Dropped.body()) }
+}
+
+/// A body that is too large to be remembered, on its way to the client: its digest is remembered when it has ended.
+pub(super) struct Digested {
+    body: Body,
+    digest: Sha256,
+    length: u64,
+    /// What is to be remembered at the end.
+    end: Option<(Answer, Held, Arc<Shared>, Counted)>,
+}
+
+impl Digested {
+    pub fn new(body: Body, answer: Answer, held: Held, shared: Arc<Shared>) -> Self {
+        let one = shared.at_work.begin_digest();
+        Self { body, digest: Sha256::new(), length: 0, end: Some((answer, held, shared, one)) }
+    }
+
+    fn remember(&mut self) {
+        let Some((answer, held, shared, one)) = self.end.take() else { return };
+        let sha256 = std::mem::take(&mut self.digest).finalize().into();
+        let answer = Answer { body: AnswerBody::Digest { length: self.length, sha256 }, ..answer };
+        tokio::spawn(async move {
+            let _one = one;
+            let kept = shared.in_time(shared.store.complete(held, &answer, shared.settings.retention)).await;
+            if let Err(error) = kept {
+                tracing::warn!(%error, "an answer's digest could not be remembered; that it was given is");
+            }
+        });
+    }
+}
+
+impl http_body::Body for Digested {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    self.length += data.len() as u64;
+                    self.digest.update(data);
+                }
+                if self.body.is_end_stream() {
+                    self.remember();
+                }
+            }
+            Some(Err(_)) => self.end = None,
+            None => self.remember(),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

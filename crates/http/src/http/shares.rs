@@ -1,0 +1,253 @@
+//! Bounds that all clients share. A client gets at most as much of a bound as is left for all others.
+//!
+//! A single client gets half of a bound, the next one half of the rest, and so on: there is always room for another client.
+//! Clients are told apart by their addresses, which they cannot invent. Requests without an address have no shares: only
+//! their total is bounded.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+/// A request's client, among its extensions: then one client cannot take the whole bound on
+/// [requests](super::Idempotency::at_work_max) and their [bodies](super::Idempotency::bodies_bytes_max).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(IpAddr);
+
+impl Peer {
+    /// The client at this address. By IPv6 a client has a whole network of 64 bits.
+    pub fn new(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            address => address,
+        })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(address) => write!(f, "{address}"),
+            IpAddr::V6(address) => write!(f, "{address}/64"),
+        }
+    }
+}
+
+/// A bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// For all clients together.
+    pub all: usize,
+    /// A client may have this much whenever there is room for it.
+    pub least: usize,
+}
+
+/// Why a request for more is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The whole bound is taken.
+    All,
+    /// The client has its share.
+    Share,
+}
+
+/// The shares of a bound that are taken.
+#[derive(Debug, Default)]
+pub struct Shares(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    by: HashMap<Peer, usize>,
+    /// The number of refusals.
+    refused: u64,
+}
+
+/// The use of a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How much of it is taken.
+    pub used: usize,
+    /// The number of refusals.
+    pub refused: u64,
+    /// The client with the largest share, and its share.
+    pub largest: Option<(Peer, usize)>,
+}
+
+/// The part of a bound that one request or one connection has, until this is dropped.
+#[derive(Debug)]
+pub struct Share {
+    shares: Arc<Shares>,
+    peer: Option<Peer>,
+    amount: usize,
+}
+
+impl Shares {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An empty share for this client.
+    pub fn begin(self: &Arc<Self>, peer: Option<Peer>) -> Share {
+        Share { shares: Arc::clone(self), peer, amount: 0 }
+    }
+
+    /// One more for this client, if there is room for it.
+    pub fn take(self: &Arc<Self>, peer: Option<Peer>, limit: Limit) -> Result<Share, Full> {
+        let mut share = self.begin(peer);
+        share.try_grow(1, limit).map(|()| share)
+    }
+
+    /// Counts a refusal.
+    pub fn refuse(&self) {
+        self.state().refused += 1;
+    }
+
+    /// How much is taken.
+    pub fn used(&self) -> usize {
+        self.state().used
+    }
+
+    /// How it is used.
+    pub fn usage(&self) -> Usage {
+        let state = self.state();
+        let largest = state.by.iter().max_by_key(|(_, amount)| **amount).map(|(peer, amount)| (*peer, *amount));
+        Usage { used: state.used, refused: state.refused, largest }
+    }
+}
+
+impl Share {
+    /// Takes this amount more; `false` if there is no room for it.
+    pub fn grow(&mut self, amount: usize, limit: Limit) -> bool {
+        let grown = self.try_grow(amount, limit).is_ok();
+        if !grown {
+            self.shares.refuse();
+        }
+        grown
+    }
+
+    fn try_grow(&mut self, amount: usize, limit: Limit) -> Result<(), Full> {
+        let mut state = self.shares.state();
+        let used = state.used.saturating_add(amount);
+        if used > limit.all {
+            return Err(Full::All);
+        }
+        if let Some(peer) = self.peer {
+            let own = state.by.get(&peer).copied().unwrap_or_default() + amount;
+            if own > limit.least.max(limit.all - used) {
+                return Err(Full::Share);
+            }
+            state.by.insert(peer, own);
+        }
+        state.used = used;
+        self.amount += amount;
+        Ok(())
+    }
+
+    /// These bytes, which hold the share until the last of them is dropped.
+    pub fn hold(self, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() { bytes } else { Bytes::from_owner(Held { bytes, _share: self }) }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.amount == 0 {
+            return;
+        }
+        let mut state = self.shares.state();
+        state.used -= self.amount;
+        if let Some(peer) = self.peer
+            && let Some(own) = state.by.get_mut(&peer)
+        {
+            *own -= self.amount;
+            if *own == 0 {
+                state.by.remove(&peer);
+            }
+        }
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(last: u8) -> Option<Peer> {
+        Some(Peer::new(IpAddr::from([192, 0, 2, last])))
+    }
+
+    /// All shares of one that this client gets.
+    fn all_of(shares: &Arc<Shares>, peer: Option<Peer>, all: usize) -> Vec<Share> {
+        std::iter::from_fn(|| shares.take(peer, Limit { all, least: 1 }).ok()).collect()
+    }
+
+    #[test]
+    fn client_gets_at_most_as_much_as_is_left_for_others() {
+        let shares = Arc::default();
+        let first = all_of(&shares, peer(1), 100);
+        let second = all_of(&shares, peer(2), 100);
+        assert_eq!((first.len(), second.len()), (50, 25), "half, and half of the rest");
+        assert_eq!(shares.usage().largest, peer(1).map(|peer| (peer, 50)));
+        drop(first);
+        assert_eq!(all_of(&shares, peer(3), 100).len(), 37);
+        drop(second);
+        assert_eq!(
+            (shares.used(), all_of(&shares, None, 100).len()),
+            (0, 100),
+            "without addresses there are no shares"
+        );
+        assert_eq!(shares.usage(), Usage::default());
+    }
+
+    #[test]
+    fn one_of_anything_is_always_given_while_there_is_room() {
+        let shares: Arc<Shares> = Arc::default();
+        let one = shares.take(peer(1), Limit { all: 2, least: 1 });
+        let limit = Limit { all: 2, least: 1 };
+        assert_eq!(shares.take(peer(1), limit).unwrap_err(), Full::Share);
+        let other = shares.take(peer(2), limit);
+        assert_eq!(shares.take(peer(3), limit).unwrap_err(), Full::All);
+        drop((one, other));
+    }
+
+    #[test]
+    fn bytes_are_held_until_the_last_of_them_is_gone() {
+        let shares: Arc<Shares> = Arc::default();
+        let mut share = shares.begin(peer(1));
+        assert!(share.grow(4, Limit { all: 10, least: 0 }) && !share.grow(4, Limit { all: 10, least: 0 }));
+        let mut bytes = share.hold(Bytes::from_static(b"body"));
+        let tail = bytes.split_off(3);
+        drop(bytes);
+        assert_eq!((shares.used(), shares.usage().refused), (4, 1));
+        drop(tail);
+        assert_eq!(shares.used(), 0);
+    }
+
+    #[test]
+    fn network_of_ipv6_is_one_client() {
+        let of = |text: &str| Peer::new(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(
+            (of("::ffff:192.0.2.1"), of("2001:db8::1").to_string()),
+            (of("192.0.2.1"), "2001:db8::/64".to_owned())
+        );
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}

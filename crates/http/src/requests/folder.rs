@@ -1,0 +1,58 @@
+//! The folder of an embedded store: marked as one, and locked for as long as it is open.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::folder;
+use crate::lock::FileLock;
+use crate::request::Error;
+
+/// The file that marks the folder, and its lock.
+const MARKER: &str = ".ratchet-requests";
+const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds the answers to HTTP requests that must not be carried out twice.\n\
+    They are nowhere else. Keep nothing else here.\n";
+const LOCK: &str = "lock";
+
+/// Refuses a folder that is none of these.
+pub(super) fn expect(dir: &Path) -> Result<(), Error> {
+    if dir.join(MARKER).exists() {
+        return Ok(());
+    }
+    Err(Error::Refused(format!("{} holds no requests: no proxy has had it as its store", dir.display())))
+}
+
+/// Locks and marks the folder.
+pub(super) fn take(dir: &Path) -> Result<FileLock, Error> {
+    let failed = |error: io::Error| from_io(dir, &error);
+    folder::make(dir).and_then(|()| folder::close(dir)).map_err(failed)?;
+    let marker = dir.join(MARKER);
+    if !marker.exists() {
+        let mut others = fs::read_dir(dir).map_err(failed)?;
+        let is_foreign = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() != "lost+found");
+        if others.any(is_foreign) {
+            return Err(Error::Refused(format!(
+                "{} is not empty and holds no requests; name an empty or a new folder",
+                dir.display()
+            )));
+        }
+        let mut file = fs::File::create(&marker).map_err(failed)?;
+        file.write_all(MARKER_TEXT.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    }
+    // That process may end.
+    FileLock::try_take(&dir.join(LOCK)).map_err(failed)?.ok_or_else(|| {
+        Error::Unavailable(format!(
+            "{} is in use by another process; stop that one, or name another folder; several processes share \
+             PostgreSQL or Redis",
+            dir.display()
+        ))
+    })
+}
+
+fn from_io(path: &Path, error: &io::Error) -> Error {
+    let text = format!("{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => Error::Full(text),
+        _ => Error::Refused(text),
+    }
+}

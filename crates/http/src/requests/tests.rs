@@ -1,0 +1,358 @@
+//! Goal: what was answered outlives the process, its leases do not, and nothing but requests is taken for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::future::Future;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use rocksdb::{DB, IteratorMode};
+
+use super::database::{DATABASE, ENTRY, FORMAT_KEY, UNTIL, entry_key, until_key};
+use super::options::WRITE_BUFFER_BYTES;
+use super::*;
+use crate::format::request::{REQUEST_FORMAT, RequestEntry, RequestState};
+use crate::request::by_hand::SeenAs;
+use crate::request::{AnswerBody, Fingerprint, Id, OnInDoubt, Token};
+
+mod flips;
+#[path = "../../../../tests/support/flips.rs"]
+mod flips_of_bits;
+#[path = "../../../../tests/support/folders.rs"]
+mod folders;
+#[path = "../../../../tests/support/random.rs"]
+mod random;
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+}
+
+fn wanted(id: u8, token: u8) -> Wanted {
+    Wanted {
+        held: Held { id: Id([id; 32]), token: Token([token; 16]) },
+        fingerprint: Fingerprint([0; 32]),
+        lease: LONG,
+        retention: LONG,
+        on_in_doubt: OnInDoubt::Run,
+    }
+}
+
+fn answer(body: &'static str) -> Answer {
+    Answer { status: 200, headers: Vec::new(), body: AnswerBody::Whole(Bytes::from_static(body.as_bytes())) }
+}
+
+/// Until what is over now is removed: those times are rounded up to seconds.
+#[expect(clippy::disallowed_methods, reason = "the store goes by the machine's clock")]
+fn until_due() {
+    std::thread::sleep(Duration::from_millis(1_100));
+}
+
+#[test]
+fn answers_outlive_the_process_and_leases_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    let store = Requests::open(&dir).unwrap();
+    let (answered, at_work, doubted) = (wanted(1, 1), wanted(2, 1), wanted(3, 1));
+    for wanted in [&answered, &at_work, &doubted] {
+        assert_eq!(wait(store.reserve(wanted)), Ok(Found::Reserved { taken_over: false }));
+    }
+    assert_eq!(wait(store.complete(answered.held, &answer("a"), LONG)), Ok(Kept::Yes));
+    drop(store);
+    let store = Requests::open(&dir).unwrap();
+    assert_eq!(wait(store.reserve(&wanted(1, 2))), Ok(Found::Answered(answer("a"))));
+    assert_eq!(wait(store.reserve(&wanted(2, 2))), Ok(Found::Reserved { taken_over: true }));
+    assert_eq!(wait(store.complete(at_work.held, &answer("late"), LONG)), Ok(Kept::Fenced));
+    let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(3, 2) };
+    assert_eq!(wait(store.reserve(&refusing)), Ok(Found::InDoubt));
+}
+
+/// `ratchet requests` opens the folder of a proxy that has ended: all of its leases are over.
+#[test]
+fn what_was_settled_by_hand_outlives_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    assert!(matches!(Requests::open_existing(&dir), Err(Error::Refused(_))) && !dir.exists(), "nothing is made");
+    let store = Requests::open(&dir).unwrap();
+    let (done, forgotten) = (wanted(1, 1), wanted(2, 1));
+    for wanted in [&done, &forgotten] {
+        let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..*wanted };
+        assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
+    }
+    let all = Listed { begins: String::new(), answered: true, max: 10 };
+    let states = |store: &Requests| -> Vec<_> {
+        wait(store.list(&all)).unwrap().iter().map(|seen| (seen.id.0[0], seen.state)).collect()
+    };
+    assert_eq!(states(&store), [(1, SeenAs::UnderWay), (2, SeenAs::UnderWay)]);
+    drop(store);
+    let store = Requests::open_existing(&dir).unwrap();
+    assert_eq!(states(&store), [(1, SeenAs::InDoubt), (2, SeenAs::InDoubt)]);
+    let decision = Decision::Answer(answer("by hand"));
+    assert_eq!(wait(store.settle(done.held.id, &decision, Token([9; 16]))), Ok(Settled::Answered));
+    let forgets = wait(store.settle(forgotten.held.id, &Decision::Forget, Token([9; 16])));
+    assert_eq!(forgets, Ok(Settled::Forgotten(SeenAs::InDoubt)));
+    assert_eq!(states(&store), [(1, SeenAs::Answered)]);
+    drop(store);
+    let store = Requests::open(&dir).unwrap();
+    assert_eq!(wait(store.reserve(&wanted(1, 2))), Ok(Found::Answered(answer("by hand"))));
+    assert_eq!(wait(store.reserve(&wanted(2, 2))), Ok(Found::Reserved { taken_over: false }));
+}
+
+/// Logs are written over: what an old one still has behind the end of the new one does not come back.
+#[test]
+fn crash_leaves_what_was_written_and_nothing_older() {
+    /// A reservation is released in a later log than it was written to.
+    const RELEASED_AFTER: u8 = 20;
+    const COPIED_AT: [u8; 3] = [70, 95, 120];
+    let folder = folders::folder();
+    let (dir, left) = (folder.path().join("requests"), folder.path().join("left"));
+    let (store, body) = (Requests::open(&dir).unwrap(), "a".repeat(WRITE_BUFFER_BYTES / 16));
+    let answer = Answer { body: AnswerBody::Whole(body.into()), ..answer("") };
+    let is_released = |id: u8| id % 8 == 1;
+    let mut logs: BTreeMap<u64, BTreeSet<PathBuf>> = BTreeMap::new();
+    for id in 0..=120 {
+        assert_eq!(wait(store.reserve(&wanted(id, 1))), Ok(Found::Reserved { taken_over: false }));
+        if !is_released(id) {
+            assert_eq!(wait(store.complete(wanted(id, 1).held, &answer, LONG)), Ok(Kept::Yes));
+        }
+        if let Some(earlier) = id.checked_sub(RELEASED_AFTER).filter(|earlier| is_released(*earlier)) {
+            assert_eq!(wait(store.release(wanted(earlier, 1).held)), Ok(Kept::Yes));
+        }
+        for file in std::fs::read_dir(dir.join(DATABASE)).unwrap().map(|file| file.unwrap().path()) {
+            // Unless it is gone by now.
+            if let (Some("log"), Ok(log)) = (file.extension().and_then(OsStr::to_str), std::fs::metadata(&file)) {
+                logs.entry(log.ino()).or_default().insert(file);
+            }
+        }
+        if !COPIED_AT.contains(&id) {
+            continue;
+        }
+        drop(Requests::open(&left).unwrap());
+        std::fs::remove_dir_all(left.join(DATABASE)).unwrap();
+        folders::copy_as_it_is(&dir.join(DATABASE), &left.join(DATABASE));
+        let crashed = Requests::open(&left).unwrap();
+        for found in 0..=id {
+            let expected = match is_released(found) {
+                true => Found::Reserved { taken_over: found + RELEASED_AFTER > id },
+                false => Found::Answered(answer.clone()),
+            };
+            assert_eq!(wait(crashed.reserve(&wanted(found, 2))), Ok(expected), "{found} of {id}");
+        }
+    }
+    assert!(logs.values().any(|names| names.len() > 1), "no log was written over: {logs:?}");
+}
+
+#[test]
+fn folder_belongs_to_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    let store = Requests::open(&dir).unwrap();
+    let refused = Requests::open(&dir).err().unwrap();
+    assert!(matches!(&refused, Error::Unavailable(text) if text.contains("in use by another process")), "{refused}");
+    drop(store);
+    assert!(Requests::open(&dir).is_ok());
+}
+
+#[test]
+fn folder_of_something_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("letters"), "mine").unwrap();
+    let refused = Requests::open(folder.path()).err().unwrap();
+    assert!(matches!(&refused, Error::Refused(text) if text.contains("is not empty")), "{refused}");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["letters"]);
+}
+
+#[test]
+fn later_format_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    drop(Requests::open(&dir).unwrap());
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    db.put(FORMAT_KEY, [REQUEST_FORMAT + 1]).unwrap();
+    drop(db);
+    let refused = Requests::open(&dir).err().unwrap();
+    assert!(matches!(&refused, Error::Refused(text) if text.contains("a later release")), "{refused}");
+}
+
+#[test]
+fn damaged_entry_is_the_trouble_of_one_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    drop(Requests::open(&dir).unwrap());
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    db.put(entry_key(Id([1; 32])), [REQUEST_FORMAT, 0, 0]).unwrap();
+    drop(db);
+    let store = Requests::open(&dir).unwrap();
+    let refused = wait(store.reserve(&wanted(1, 1))).unwrap_err();
+    assert!(matches!(&refused, Error::Refused(text) if text.contains("is damaged")), "{refused}");
+    assert_eq!(wait(store.reserve(&wanted(2, 1))), Ok(Found::Reserved { taken_over: false }));
+    assert_eq!(wait(store.check()), Ok(()));
+}
+
+#[test]
+fn what_is_over_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    let store = Requests::open(&dir).unwrap();
+    for id in 0..200 {
+        let wanted = wanted(id, 1);
+        assert_eq!(wait(store.reserve(&wanted)), Ok(Found::Reserved { taken_over: false }));
+        match id % 4 {
+            0 => assert_eq!(wait(store.release(wanted.held)), Ok(Kept::Yes)),
+            1 => assert_eq!(wait(store.complete(wanted.held, &answer("kept"), LONG)), Ok(Kept::Yes)),
+            2 => assert_eq!(wait(store.complete(wanted.held, &answer("over"), Duration::ZERO)), Ok(Kept::Yes)),
+            _ => {
+                assert_eq!(wait(store.extend(wanted.held, LONG * 2)), Ok(Kept::Yes));
+                assert_eq!(wait(store.complete(wanted.held, &answer("over"), Duration::ZERO)), Ok(Kept::Yes));
+            }
+        }
+    }
+    until_due();
+    assert_eq!(wait(store.tidy()), Ok(100));
+    assert_eq!(wait(store.tidy()), Ok(0));
+    drop(store);
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let keys: Vec<u8> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0[0]).collect();
+    let count = |kind| keys.iter().filter(|key| **key == kind).count();
+    assert_eq!((count(0), count(ENTRY), count(UNTIL)), (1, 50, 50), "an entry and a time for each that is kept");
+}
+
+/// One that cannot be read stops nobody, and is forgotten like any other when its time has come: nothing of it is read.
+#[test]
+fn damaged_entry_is_removed_when_it_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    let store = Requests::open(&dir).unwrap();
+    let (over, kept) = (wanted(2, 1), wanted(3, 1));
+    for (wanted, retention) in [(&over, Duration::ZERO), (&kept, LONG)] {
+        assert_eq!(wait(store.reserve(wanted)), Ok(Found::Reserved { taken_over: false }));
+        assert_eq!(wait(store.complete(wanted.held, &answer("a"), retention)), Ok(Kept::Yes));
+    }
+    drop(store);
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    db.put(entry_key(Id([1; 32])), [REQUEST_FORMAT, 0, 0]).unwrap();
+    db.put(until_key(1, Id([1; 32])), []).unwrap();
+    drop(db);
+    let store = Requests::open(&dir).unwrap();
+    assert!(wait(store.reserve(&wanted(1, 1))).is_err());
+    until_due();
+    assert_eq!(wait(store.tidy()), Ok(2));
+    assert_eq!(wait(store.tidy()), Ok(0));
+    for id in [1, 2] {
+        assert_eq!(wait(store.reserve(&wanted(id, 1))), Ok(Found::Reserved { taken_over: false }));
+    }
+    assert_eq!(wait(store.reserve(&wanted(3, 2))), Ok(Found::Answered(answer("a"))));
+}
+
+/// The time of an entry that was written before times were rounded goes with it.
+#[test]
+fn time_as_it_was_written_before_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("requests");
+    drop(Requests::open(&dir).unwrap());
+    let until_ms = 4_000_000_000_123;
+    let entry = RequestEntry {
+        token: [1; 16],
+        fingerprint: [0; 32],
+        until_ms,
+        state: RequestState::Reserved { lease_until_ms: until_ms, run: [0; 16] },
+    };
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    db.put(entry_key(Id([1; 32])), entry.encode()).unwrap();
+    db.put(until_key(until_ms, Id([1; 32])), []).unwrap();
+    drop(db);
+    let store = Requests::open(&dir).unwrap();
+    let taking = wanted(1, 2);
+    assert_eq!(wait(store.reserve(&taking)), Ok(Found::Reserved { taken_over: true }));
+    assert_eq!(wait(store.complete(taking.held, &answer("a"), LONG)), Ok(Kept::Yes));
+    drop(store);
+    let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
+    let keys: Vec<_> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0).collect();
+    assert_eq!(keys.iter().filter(|key| key[0] == UNTIL).count(), 1, "{keys:?}");
+    assert!(!keys.iter().any(|key| **key == until_key(until_ms, Id([1; 32]))));
+}
+
+/// On a thread of several, once some writes have taken no time, a reservation is made by its caller.
+#[test]
+fn caller_reserves_where_nothing_has_to_be_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Requests::open(&folder.path().join("requests")).unwrap();
+    let at_once = |wanted: &Wanted| store.shared.reserve_at_once(wanted);
+    assert_eq!(at_once(&wanted(0, 1)), None, "nothing is known of the disk");
+    // Writes may be slow on a busy machine.
+    let known = (1..=250).find(|id| {
+        wait(store.reserve(&wanted(*id, 1))).unwrap();
+        at_once(&wanted(0, 1)).is_some()
+    });
+    assert!(known.is_some(), "every write took its time");
+    assert_eq!(wait(store.reserve(&wanted(0, 2))), Ok(Found::InProgress), "it was reserved then");
+    let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(251, 1) };
+    assert_eq!(at_once(&refusing), None, "it has to be synced");
+    let held = store.shared.writer();
+    std::thread::scope(|scope| {
+        let elsewhere = scope.spawn(|| at_once(&wanted(252, 1)));
+        assert_eq!(elsewhere.join().unwrap(), None, "somebody else is at it");
+    });
+    drop(held);
+    assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
+}
+
+/// Beyond the bound nothing new is taken, and what is known is given out. Once enough is forgotten, there is room
+/// again, although nothing is written that would have the files compacted.
+#[test]
+fn store_that_has_reached_its_bound_goes_on_with_what_it_knows() {
+    const BOUND: u64 = 96 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Requests::open(&folder.path().join("requests")).unwrap().bytes_max(BOUND);
+    let body: Bytes = (0..1 << 20).map(|_| rand::random::<u8>()).collect();
+    let answer = Answer { body: AnswerBody::Whole(body), ..answer("") };
+    let at_work = wanted(255, 1);
+    assert_eq!(wait(store.reserve(&at_work)), Ok(Found::Reserved { taken_over: false }));
+    let is_kept = |id: u8| id.is_multiple_of(8);
+    let full = (0..200).find(|id| match wait(store.reserve(&wanted(*id, 1))) {
+        Ok(found) => {
+            assert_eq!(found, Found::Reserved { taken_over: false });
+            let retention = if is_kept(*id) { LONG } else { Duration::ZERO };
+            assert_eq!(wait(store.complete(wanted(*id, 1).held, &answer, retention)), Ok(Kept::Yes));
+            false
+        }
+        Err(error) => {
+            assert!(matches!(&error, Error::Full(text) if text.contains("its bound of 100663296 bytes")), "{error}");
+            true
+        }
+    });
+    let full = full.expect("the bound is reached");
+    assert!(store.bytes() >= BOUND / 8 * 7 && store.bytes() < BOUND * 2, "{}", store.bytes());
+    for id in (0..full).filter(|id| is_kept(*id)) {
+        assert_eq!(wait(store.reserve(&wanted(id, 2))), Ok(Found::Answered(answer.clone())), "{id}");
+    }
+    assert_eq!(wait(store.extend(at_work.held, LONG)), Ok(Kept::Yes));
+    assert_eq!(wait(store.complete(at_work.held, &answer, LONG)), Ok(Kept::Yes), "it is carried out already");
+    assert_eq!(wait(store.check()), Ok(()));
+    assert!(matches!(wait(store.reserve(&wanted(full, 1))), Err(Error::Full(_))));
+    until_due();
+    assert!(wait(store.tidy()).unwrap() > usize::from(full) / 2);
+    let began = writer::start();
+    while wait(store.reserve(&wanted(full, 1))) != Ok(Found::Reserved { taken_over: false }) {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing has become of it: {}", store.bytes());
+        until_due();
+    }
+    assert!(store.bytes() < BOUND, "{}", store.bytes());
+    for id in (0..full).filter(|id| is_kept(*id)) {
+        assert_eq!(wait(store.reserve(&wanted(id, 3))), Ok(Found::Answered(answer.clone())), "{id}");
+    }
+}
+
+/// A crash in the middle of a trial leaves its file.
+#[test]
+fn file_of_an_interrupted_trial_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Requests::open(folder.path()).unwrap());
+    let trial = folder.path().join("room");
+    std::fs::write(&trial, [0; 100]).unwrap();
+    drop(Requests::open(folder.path()).unwrap());
+    assert!(!trial.exists());
+}

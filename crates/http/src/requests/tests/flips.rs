@@ -1,0 +1,179 @@
+//! Goal: a bit that has flipped in the folder of a store of requests never has a request carried out again, or answered
+//! otherwise: the store, or the request, is refused by name, or the bit does not matter.
+
+use std::iter;
+
+use super::flips_of_bits::{self as flips, Outcome};
+use super::*;
+
+const RUNS: u8 = 3;
+/// The last one of each run is answered: a release is not synced.
+const REQUESTS: u8 = 42;
+/// Longer than all of it takes on a busy machine.
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn refusing(id: u8, token: u8) -> Wanted {
+    Wanted { on_in_doubt: OnInDoubt::Refuse, retention: DAY, ..wanted(id, token) }
+}
+
+fn answer_of(id: u8) -> Answer {
+    let body = vec![id; 20 + 13 * usize::from(id)];
+    Answer { status: 200, headers: vec![("of".to_owned(), vec![id].into())], body: AnswerBody::Whole(body.into()) }
+}
+
+/// The answer to a repeated request, after all runs.
+fn expected(id: u8) -> Found {
+    match id % 5 {
+        3 => Found::InDoubt,
+        4 => Found::Reserved { taken_over: false },
+        _ => Found::Answered(answer_of(id)),
+    }
+}
+
+/// Opens the folder a few times and fills it; the last store that is open.
+fn filled(dir: &Path) -> Requests {
+    let mut last = None;
+    for run in 0..RUNS {
+        drop(last.take());
+        let store = Requests::open(dir).unwrap();
+        for id in run * REQUESTS..(run + 1) * REQUESTS {
+            let wanted = refusing(id, 1);
+            assert_eq!(wait(store.reserve(&wanted)), Ok(Found::Reserved { taken_over: false }));
+            match id % 5 {
+                3 => {}
+                4 => assert_eq!(wait(store.release(wanted.held)), Ok(Kept::Yes)),
+                _ => assert_eq!(wait(store.complete(wanted.held, &answer_of(id), DAY)), Ok(Kept::Yes)),
+            }
+        }
+        last = Some(store);
+    }
+    last.unwrap()
+}
+
+/// Has everything asked again, and something new answered.
+fn look(dir: &Path) -> Result<Outcome, Error> {
+    let new = RUNS * REQUESTS;
+    let store = Requests::open(dir)?;
+    let mut refused = None;
+    for id in 0..new {
+        match wait(store.reserve(&refusing(id, 2))) {
+            Ok(found) if found == expected(id) => {}
+            Ok(found) => return Ok(Outcome::Wrong(format!("{id} is {found:?}"))),
+            Err(error) => refused = Some(error),
+        }
+    }
+    if let Some(error) = refused {
+        return Err(error);
+    }
+    wait(store.reserve(&refusing(new, 2)))?;
+    wait(store.complete(refusing(new, 2).held, &answer_of(new), DAY))?;
+    drop(store);
+    let store = Requests::open(dir)?;
+    for id in (0..=new).filter(|id| id % 5 < 3) {
+        let found = wait(store.reserve(&refusing(id, 3)))?;
+        if found != expected(id) {
+            return Ok(Outcome::Wrong(format!("{id} is {found:?} once it was opened again")));
+        }
+    }
+    Ok(Outcome::Same)
+}
+
+fn play(theme: &str, whole: &Path) {
+    let tally = flips::play(theme, 40, whole, |dir| match look(dir) {
+        Ok(outcome) => outcome,
+        // It says which folder.
+        Err(error) if error.to_string().contains(&*dir.to_string_lossy()) => Outcome::Noticed(error.to_string()),
+        Err(error) => Outcome::Wrong(format!("it says only: {error}")),
+    });
+    let noticed = |kind: &str| tally.contains_key(&(kind.to_owned(), "noticed".to_owned()));
+    assert!(noticed("sst") && noticed("MANIFEST") && noticed("log"), "{tally:?}");
+}
+
+#[test]
+fn flipped_bits_of_a_closed_store_of_requests_are_noticed_or_do_not_matter() {
+    let folder = flips::scratch();
+    drop(filled(folder.path()));
+    play("requests, closed", folder.path());
+}
+
+/// Its log is longer: nothing of the last run is anywhere else.
+#[test]
+fn flipped_bits_of_a_killed_store_of_requests_are_noticed_or_do_not_matter() {
+    let folder = flips::scratch();
+    let store = filled(folder.path());
+    let left = || {
+        let left = flips::scratch();
+        folders::copy_as_it_is(&folder.path().join(DATABASE), &left.path().join(DATABASE));
+        is_marked(&left.path().join(DATABASE)).then_some(left)
+    };
+    let left = iter::repeat_with(left).take(10_000).flatten().next().expect("it is marked soon");
+    drop(store);
+    std::fs::copy(folder.path().join(".ratchet-requests"), left.path().join(".ratchet-requests")).unwrap();
+    play("requests, killed", left.path());
+}
+
+/// Whether damage of the last answer would be noticed: it is synced, and marked as that.
+fn is_marked(database: &Path) -> bool {
+    let (log, last) = (newest_log(database), RUNS * REQUESTS - 1);
+    let whole = std::fs::read(&log).unwrap();
+    let Some(at) = whole.windows(20).rposition(|bytes| bytes == [last; 20]) else { return false };
+    let mut damaged = whole.clone();
+    damaged[at] ^= 1;
+    std::fs::write(&log, damaged).unwrap();
+    let is_marked = crate::logs::check_written(database).unwrap().is_some();
+    std::fs::write(&log, whole).unwrap();
+    is_marked
+}
+
+/// The newest log of a database.
+fn newest_log(database: &Path) -> PathBuf {
+    let files = std::fs::read_dir(database).unwrap().map(|file| file.unwrap().path());
+    files.filter(|file| file.extension() == Some(OsStr::new("log"))).max().unwrap()
+}
+
+/// A crash leaves a log that ends anywhere, or has holes where nothing was synced.
+#[test]
+fn log_that_a_crash_has_cut_off_is_not_damaged() {
+    let (folder, left) = (flips::scratch(), flips::scratch());
+    let store = filled(folder.path());
+    folders::copy_as_it_is(&folder.path().join(DATABASE), left.path());
+    drop(store);
+    let manifest = std::fs::read_to_string(left.path().join("CURRENT")).unwrap();
+    for path in [newest_log(left.path()), left.path().join(manifest.trim_end())] {
+        let whole = std::fs::read(&path).unwrap();
+        for cut in (0..whole.len()).step_by(1 + whole.len() / 300) {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            assert_eq!(crate::logs::check_manifest(left.path()).unwrap(), None, "{path:?} cut at {cut}");
+            assert_eq!(crate::logs::check_written(left.path()).unwrap(), None, "{path:?} cut at {cut}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+    }
+}
+
+#[test]
+fn only_what_was_synced_has_to_be_whole() {
+    let folder = flips::scratch();
+    let (database, copy) = (super::super::database::Database::open(folder.path()).unwrap(), folder.path().join("copy"));
+    let write = |number: u8| {
+        let mut batch = rocksdb::WriteBatch::default();
+        batch.put(entry_key(Id([number; 32])), [number; 100]);
+        database.write(batch, super::super::database::Writing::Patient).unwrap();
+    };
+    write(0xa1);
+    database.sync().unwrap();
+    write(0xa2);
+    write(0xa3);
+    folders::copy_as_it_is(&folder.path().join(DATABASE), &copy);
+    let log = newest_log(&copy);
+    let whole = std::fs::read(&log).unwrap();
+    let damage_after_a_flip_in = |number: u8| {
+        let at = whole.windows(100).position(|bytes| bytes == [number; 100]).unwrap();
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&log, bytes).unwrap();
+        crate::logs::check_written(&copy).unwrap().map(|damage| damage.to_string())
+    };
+    let said = damage_after_a_flip_in(0xa1).unwrap();
+    assert!(said.contains(&*log.to_string_lossy()) && said.contains("is damaged at byte "), "{said}");
+    assert_eq!([0xa2, 0xa3].map(damage_after_a_flip_in), [None, None]);
+}
