@@ -206,7 +206,7 @@ calls: setup-test ## Call a provider while it and the instances die, freeze and 
 	RATCHET_TEST_CALLS_SECONDS=$(CALLS_SECONDS) $(CARGO) test $(BUILD) --test services -- --nocapture $(or $(ARGS),calls::) --skip requests::
 
 # New seeds come last, then those of the wire. SIM_SEEDS=n runs n seeds of each profile, SIM_FIRST=n from this one on;
-# SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed shows one in full: docs/simulation.md.
+# SIM_PROFILE=wild SIM_SEED=n ARGS=one_seed shows one in full: docs/dev/simulation.md.
 .PHONY: sim
 sim: setup-build ## Run the simulation: the engine on a simulated Kafka, with faults
 	$(CARGO) test $(TESTED) --test sim -- --nocapture --skip differential:: $(ARGS)
@@ -216,7 +216,7 @@ ifeq ($(strip $(ARGS)$(SIM_FIRST)$(SIM_SEEDS)),)
 endif
 
 .PHONY: sim-hunt
-sim-hunt: setup-build ## Simulate new seeds for HOURS (1), and write docs/simulation/situations.md
+sim-hunt: setup-build ## Simulate new seeds for HOURS (1), and write docs/dev/simulation/situations.md
 	SIM_PAGE=yes SIM_SECONDS=$$(awk -v hours=$(or $(HOURS),1) 'BEGIN { printf "%d", hours * 3600 }') $(CARGO) test $(BUILD) --test sim -- --nocapture --exact new_seeds_of_all_profiles
 
 # One bit after the other, BIT_FLIPS (1000) of each, RATCHET_TEST_SEED=n for the ones of an earlier run.
@@ -233,12 +233,12 @@ histories: setup-histories ## Judge histories of the proxy under kills by a line
 # With real processes, one fault after the other. ARGS='broker kill' for those with such names, ARGS=--list for the
 # names.
 .PHONY: faults
-faults: setup-test ## Cause every fault on real Kafka, and write docs/faults.md
+faults: setup-test ## Cause every fault on real Kafka, and write docs/dev/faults.md
 	$(CARGO) test $(BUILD) --test faults -- --all $(ARGS)
 
 # SIM_MISTAKE=NAME for one mistake.
 .PHONY: sim-mistakes
-sim-mistakes: setup-build ## Check that the simulation finds sabotage, and write docs/simulation/mistakes.md
+sim-mistakes: setup-build ## Check that the simulation finds sabotage, and write docs/dev/simulation/mistakes.md
 	$(CARGO) test $(BUILD) --no-default-features --features sabotage --test sim -- --nocapture mistake $(ARGS)
 
 .PHONY: fuzz

@@ -63,7 +63,7 @@
 //! - **token**, **lease**: what a request's reservation is known by, and how long it is good for
 //! - **cluster**: where topics are: `kafka` or `embedded`
 //!
-//! The rooms that the crate is made of are for those who work on it: `make docs` shows them, docs/architecture.md says
+//! The rooms that the crate is made of are for those who work on it: `make docs` shows them, docs/dev/architecture.md says
 //! which knows which.
 #![deny(missing_docs)]
 // Foreign input never ends a thread: errors are returned, and `expect` names each invariant. Indices are in bounds by

@@ -17,7 +17,7 @@ fn root() -> PathBuf {
 
 /// The dependencies in the page's table.
 fn on_the_page() -> Dependencies {
-    let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/dev/architecture.md")).unwrap();
     let table = page.lines().skip_while(|line| !line.starts_with("| room |")).skip(2);
     let rows = table.map_while(|line| line.strip_prefix("| `")?.strip_suffix('|'));
     let row = |row: &str| {

@@ -5,7 +5,7 @@ use super::propose::Proposal;
 use super::sample::Sample;
 use super::tally::Tally;
 use super::ties::Ties;
-use crate::capture::looks;
+use crate::capture::guesses;
 use crate::dedup::{Action, Reason, Verdict};
 use crate::topology::Topology;
 use crate::words::{agreeing, counted};
@@ -113,7 +113,7 @@ fn unlike(tally: &Tally, of: &dyn Fn(usize) -> String) -> Vec<String> {
 
 /// Records whose timestamps are in another unit than milliseconds.
 fn odd_timestamps(sample: &Sample) -> Option<String> {
-    let odd = |ms: i64| looks::unit_of_timestamp(ms);
+    let odd = |ms: i64| guesses::unit_of_timestamp(ms);
     let timestamps = || sample.records.iter().filter_map(|observed| observed.captured.timestamp);
     let unit = timestamps().find_map(odd)?;
     let count = timestamps().filter(|&ms| odd(ms).is_some()).count();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::draft::Draft;
 use super::sample::Sample;
 use super::shape;
-use crate::capture::looks;
+use crate::capture::guesses;
 use crate::words::{agreeing, counted};
 
 /// Why keys cannot be compared as JSON.
@@ -28,7 +28,7 @@ pub fn need_bytes(sample: &Sample) -> Option<NoJson> {
     let (mut structs, mut malformed, mut numbers) = (0, 0, 0);
     for (observed, bytes) in keyed.filter(|(_, bytes)| !bytes.is_empty()) {
         match &observed.key {
-            None if looks::is_struct_text(bytes) => structs += 1,
+            None if guesses::is_struct_text(bytes) => structs += 1,
             None => malformed += 1,
             // the bytes, not the tree, which has lost how the number was written
             Some(key) if key.is_number() => numbers += usize::from(!is_plain_integer(bytes)),

@@ -17,7 +17,7 @@ use super::refused::Refused;
 use super::rows::{StandIn, stand_in};
 use super::sample::Sample;
 use super::shape::{Shape, shapes};
-use crate::capture::looks;
+use crate::capture::guesses;
 use crate::encodings::behind_registry_prefix;
 use crate::topology::Preset;
 use crate::words::{agreeing, counted};
@@ -141,7 +141,7 @@ fn by_bytes(body: &mut Draft, sample: &Sample) {
                 counted(prefixed, "value"),
                 agreeing(prefixed, "begins", "begin")
             )
-        } else if looks::is_csv(values()) {
+        } else if guesses::is_csv(values()) {
             "the values look like CSV, whose fields ratchet cannot read: have the producer write JSON to identify \
              records by their fields"
                 .to_owned()
@@ -171,7 +171,7 @@ fn unsure_of_decimals(body: &mut Draft, table: &Table) {
 /// Fields that are versions by their names, and hold times in several units.
 fn unsure_of_units(body: &mut Draft, table: &Table) {
     for field in table.fields.iter().filter(|field| names::version_score(&field.name) > 0) {
-        let unit = |order: i128| looks::unit_of(order).map(|(unit, _)| unit);
+        let unit = |order: i128| guesses::unit_of(order).map(|(unit, _)| unit);
         let integers = field.values.iter().flatten().filter(|cell| cell.kind == ValueKind::Integer);
         let mut units: Vec<&str> = integers.filter_map(|cell| unit(cell.order?)).collect();
         units.sort_unstable();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::shape::Shape;
-use crate::capture::{self, Captured, Lines, Nearly, looks, looks_like_kcat, topic_of_kcat, unwrap};
+use crate::capture::{self, Captured, Lines, Nearly, guesses, looks_like_kcat, topic_of_kcat, unwrap};
 
 /// How many bytes of lines are examined at most: their trees take about ten times as much memory.
 const BYTES_MAX: u64 = 32 << 20;
@@ -176,7 +176,7 @@ impl Sample {
         }
         let is_named = |file: &PathBuf| unpacked(file).extension().is_some_and(|end| end == "csv" || end == "tsv");
         let lines = self.records.iter().filter_map(|observed| observed.captured.value.as_deref());
-        files.iter().any(is_named) || looks::is_csv(lines)
+        files.iter().any(is_named) || guesses::is_csv(lines)
     }
 
     /// How many values are JSON.

@@ -12,15 +12,15 @@ use tower_service::Service;
 use super::activity::Busy;
 use super::body::{Holding, Sent, Timed};
 use super::forward::{Forward, Known};
-use super::given::{Given, Taking};
 use super::head::{From, Heads};
 use super::places::Place;
 use super::problem;
+use super::responses::{Given, Taking};
 use super::routes::Pattern;
 use super::settings::{Bounds, Config, KeyUse, Rule};
 use super::upstream::Upstream;
 use super::usage::Bound;
-use crate::http::proxying::{Limit, Seldom, Share, Shares};
+use crate::http::proxying::{Limit, LogLimit, Share, Shares};
 use crate::http::{Body, Guard, Idempotency, Outcome, Own, Peer, Store};
 use crate::observe::{Metrics, OneConnection, RouteMetrics};
 
@@ -81,7 +81,7 @@ impl App {
         // A service that gets another host than the client's is one service, whatever clients call it.
         let layer = layer.scope(config.scope.clone()).by_host(!config.sets_host);
         let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
-        let unread = Arc::new((Seldom::default(), Instant::now()));
+        let unread = Arc::new((LogLimit::default(), Instant::now()));
         let routes = config.routes.iter().map(|route| {
             let metrics = metrics.route(route.name());
             let forward = Forward {

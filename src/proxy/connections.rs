@@ -29,11 +29,11 @@ use tokio_rustls::TlsAcceptor;
 
 use super::activity::Activity;
 use super::app::{App, Way};
-use super::given::{Lateness, PIECE_BYTES, Streams, Taking};
 use super::head::From;
 use super::places::{Place, Places};
+use super::responses::{Lateness, PIECE_BYTES, Streams, Taking};
 use super::settings::Bounds;
-use crate::http::proxying::Seldom;
+use crate::http::proxying::LogLimit;
 use crate::tls::{Renewed, TWO};
 
 /// How long the proxy waits after it could not accept a connection, as when no file descriptor is left.
@@ -73,7 +73,7 @@ impl Listening {
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let Self { listener, app, tls, bounds, places } = self;
         let mut tasks = JoinSet::new();
-        let (troubles, began) = (Seldom::default(), Instant::now());
+        let (troubles, began) = (LogLimit::default(), Instant::now());
         loop {
             while tasks.try_join_next().is_some() {}
             let accepted = tokio::select! {

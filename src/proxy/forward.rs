@@ -23,7 +23,7 @@ use super::places::Place;
 use super::upstream::Upstream;
 use super::{head, problem};
 use crate::http::Body;
-use crate::http::proxying::{Seldom, Share, is_stream};
+use crate::http::proxying::{LogLimit, Share, is_stream};
 use crate::http::request::Held;
 use crate::observe::RouteMetrics;
 
@@ -39,7 +39,7 @@ pub struct Forward {
     /// What is counted.
     pub metrics: RouteMetrics,
     /// Requests whose bodies broke off, and since when they are counted.
-    pub unread: Arc<(Seldom, Instant)>,
+    pub unread: Arc<(LogLimit, Instant)>,
 }
 
 /// What the proxy knows of a request, among its extensions.

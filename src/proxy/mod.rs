@@ -9,7 +9,7 @@
 //! - `settings`: a proxy's file, with its schema
 //! - `store`: where requests are remembered; the one place that knows which kinds there are
 //! - `by_hand`: `ratchet requests`, where the store is a folder that this process has
-//! - `connections`, `activity`, `app`, `head`, `body`, `given`: the side of clients
+//! - `connections`, `activity`, `app`, `head`, `body`, `responses`: the side of clients
 //! - `places`, `descriptors`, `usage`: the bounds on clients
 //! - `forward`, `upstream`, `connect`, `problem`: the side of the service
 //!
@@ -43,10 +43,10 @@ mod connect;
 mod connections;
 mod descriptors;
 mod forward;
-mod given;
 mod head;
 mod places;
 mod problem;
+mod responses;
 mod routes;
 mod settings;
 pub mod store;

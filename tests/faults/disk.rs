@@ -22,7 +22,7 @@ fn stores(stage: &Stage) -> Vec<PathBuf> {
     let folder = stage.operators[0].state_dir().join("slot-0").join(&stage.job.name);
     let stores: Vec<_> = (0..PARTITIONS).map(|p| folder.join(format!("{}-{p}", stage.job.input))).collect();
     for store in &stores {
-        assert!(store.exists(), "the stores are not where docs/architecture.md says: {}", store.display());
+        assert!(store.exists(), "the stores are not where docs/dev/architecture.md says: {}", store.display());
     }
     stores
 }

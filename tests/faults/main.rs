@@ -7,11 +7,11 @@
 //!   what they do
 //! - `stage`: a job under load; `three`: three brokers behind proxies; `links`: proxies between them; `proxy`,
 //!   `frames`: network faults
-//! - `report`: a scenario's result; `page`: docs/faults.md, written from the results; `console`: redirects what is
+//! - `report`: a scenario's result; `page`: docs/dev/faults.md, written from the results; `console`: redirects what is
 //!   printed
 //!
 //! Scenarios run one after the other, so that the times mean something. `make test` runs a few of them, briefly; `make
-//! faults` runs all of them and writes docs/faults.md, `make faults ARGS='broker kill'` those with one of these words
+//! faults` runs all of them and writes docs/dev/faults.md, `make faults ARGS='broker kill'` those with one of these words
 //! in their name (`=zombie` is that one alone), `ARGS=--list` names them. `RATCHET_TEST_SEED` repeats the random
 //! choices. With `RATCHET_TEST_DATA_PATH=librdkafka` lanes are librdkafka's, and no results are kept: the page is
 //! about the default. Logs are left in the target folder below `kafka-VERSION/runs`.

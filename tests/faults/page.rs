@@ -1,4 +1,4 @@
-//! The page docs/faults.md: the results of each scenario's last thorough run.
+//! The page docs/dev/faults.md: the results of each scenario's last thorough run.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ const INTRODUCTION: &str = include_str!("introduction.md");
 
 /// Writes it; returns a line that says so.
 pub fn write() -> String {
-    pages::write("faults.md", &format!("{INTRODUCTION}\n{}", table()))
+    pages::write("dev/faults.md", &format!("{INTRODUCTION}\n{}", table()))
 }
 
 fn table() -> String {

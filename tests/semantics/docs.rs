@@ -109,7 +109,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn unsafe_code_is_only_where_it_is_listed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("docs/architecture.md")).expect("the page is there");
+    let page = fs::read_to_string(root.join("docs/dev/architecture.md")).expect("the page is there");
     let (_, section) = page.split_once("\n## Unsafe code\n").expect("it lists the unsafe code");
     let rows = section.lines().take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with("| `"));
     let mut listed = BTreeSet::new();
@@ -144,7 +144,7 @@ fn unsafe_code_is_only_where_it_is_listed() {
             }
         }
     }
-    assert_eq!(found, listed, "docs/architecture.md should list the files with unsafe code");
+    assert_eq!(found, listed, "docs/dev/architecture.md should list the files with unsafe code");
 }
 
 #[test]

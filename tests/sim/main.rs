@@ -14,7 +14,7 @@
 //! - `regressions`: engine bugs that seeds have found, each by name; `driver`: a process on its own
 //! - `mistakes`: tests the judge with engines that do something wrong on purpose
 //!
-//! docs/simulation.md says what is simulated, what is not, and how seeds are run.
+//! docs/dev/simulation.md says what is simulated, what is not, and how seeds are run.
 
 #[path = "../support/commit.rs"]
 mod commit;
@@ -319,7 +319,7 @@ fn new_seeds_of_all_profiles() {
     let Some(seconds) = number("SIM_SECONDS") else { return };
     let page = hunt::of_all(Duration::from_secs(seconds));
     if std::env::var_os("SIM_PAGE").is_some() {
-        println!("{}", pages::write("simulation/situations.md", &page));
+        println!("{}", pages::write("dev/simulation/situations.md", &page));
     }
 }
 

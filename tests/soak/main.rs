@@ -7,7 +7,7 @@
 //! - `turmoil`: what happens to them, each kind once in a round, in random order
 //! - `watch`: observes all of it from outside every two seconds; prints a line of progress every ten
 //! - `figures`: the results as a table, and whether something has grown
-//! - `page`: docs/soak.md, written after an hour or more
+//! - `page`: docs/dev/soak.md, written after an hour or more
 //!
 //! `make soak HOURS=2` runs it. `RATCHET_TEST_SEED` repeats the random choices. With
 //! `RATCHET_TEST_DATA_PATH=librdkafka` lanes are librdkafka's, and no page is written: it is about the default. Logs are

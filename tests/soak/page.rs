@@ -1,4 +1,4 @@
-//! The page docs/soak.md: the results of the last soak that was long enough.
+//! The page docs/dev/soak.md: the results of the last soak that was long enough.
 
 use std::time::Duration;
 
@@ -23,5 +23,5 @@ here, and brokers that get no processor for as long are lost to everybody.
 
 /// Writes it; returns a line that says so.
 pub fn write(table: &str) -> String {
-    pages::write("soak.md", &format!("{INTRODUCTION}\n{table}\n{}", pages::colophon()))
+    pages::write("dev/soak.md", &format!("{INTRODUCTION}\n{table}\n{}", pages::colophon()))
 }

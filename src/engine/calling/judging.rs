@@ -22,7 +22,7 @@
 //! | the same was settled | duplicate |
 //! | anything else | as the rules say |
 //!
-//! - here: in which order; `met`: one record; `stages`: its stage after that
+//! - here: in which order; `known_identity`: one record; `stages`: its stage after that
 
 use std::collections::{HashMap, HashSet};
 
@@ -45,7 +45,7 @@ use crate::topology::sink::terms::Terms;
 use super::Numbers;
 use super::window::{Slot, SlotStage, Window};
 
-mod met;
+mod known_identity;
 mod stages;
 
 pub use stages::amended;
@@ -131,7 +131,7 @@ pub fn judge<C: Cluster>(
             }
         }
         let is_behind_decided = slot.key.as_ref().is_some_and(|key| open.contains_key(key));
-        let judged = met::one(bench, round, (id, work), (number, slot), &grants)?;
+        let judged = known_identity::one(bench, round, (id, work), (number, slot), &grants)?;
         let calls = matches!(judged, SlotStage::Called(_));
         // What it would call upon is not committed yet.
         let waits = calls && is_behind_decided;

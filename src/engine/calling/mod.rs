@@ -5,7 +5,7 @@
 //! - [`grants`] says up to where calls may go without reservations of their own
 //! - [`writing`] puts reservations, grants and settlements into the task's share of the open transaction
 //! - [`results`] writes what was answered, and [`secrets`] keeps answers back that repeat one
-//! - `sending` sends what may go and takes it back, `hearing` takes in what is said to it; calls have `numbers`
+//! - `sending` sends what may go and takes it back, `events` takes in what is said to it; calls have `numbers`
 //! - [`health`] knows whether the provider is there, `blocked` whether a handler holds up the others
 //!
 //! What becomes of a call is decided by [`crate::effect::call`]; what is on the wire is the provider's driver's. A lane
@@ -34,9 +34,9 @@ use super::share::TaskId;
 use super::sink_trouble::Said;
 
 mod blocked;
+mod events;
 pub mod grants;
 pub mod health;
-mod hearing;
 pub mod judging;
 mod numbers;
 pub mod results;

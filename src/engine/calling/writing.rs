@@ -4,7 +4,7 @@
 //! reservation, as given up: its call may have happened, whatever becomes of this one. A settlement ends whatever is
 //! reserved; one that is forgotten leaves everything as it was before its reservation.
 //!
-//! - `what` says what is due, `reserving` and `settling` write reservations and settlements
+//! - `portion` says what is due, `reserving` and `settling` write reservations and settlements
 
 use crate::cluster::Cluster;
 use crate::dedup::{Action, Reason, Verdict};
@@ -21,11 +21,11 @@ use super::grants;
 use super::judging::amended;
 use super::window::{Called, Judged, Slot, SlotStage, Trouble, Window};
 
+mod portion;
 mod reserving;
 mod settling;
-mod what;
 
-pub use what::What;
+pub use portion::Portion;
 
 /// What writing needs of its lane.
 pub(in crate::engine) struct Pen<'a, 'o, C: Cluster> {
@@ -42,7 +42,7 @@ pub(in crate::engine) struct Pen<'a, 'o, C: Cluster> {
 pub(in crate::engine) fn write<C: Cluster>(
     pen: &mut Pen<'_, '_, C>,
     window: &mut Window,
-    what: What,
+    portion: Portion,
     has_room: impl Fn(usize) -> bool,
 ) -> Result<(), Failure> {
     let grant = pen.grant(window);
@@ -50,7 +50,7 @@ pub(in crate::engine) fn write<C: Cluster>(
     for at in 0..window.len() {
         let has_turn = |window: &Window| at <= reach && window.may_settle(at);
         let slot = window.slot(at);
-        if !what.is_due(slot)
+        if !portion.is_due(slot)
             || slot.is_to_be_settled() && !has_turn(window)
             || slot.is_to_be_taken() && !window.may_settle(at)
         {
@@ -59,8 +59,8 @@ pub(in crate::engine) fn write<C: Cluster>(
         if !has_room(pen.outlet.added.bytes) {
             break;
         }
-        match (what, &window.slot(at).stage) {
-            (What::Releases, SlotStage::Called(called)) if called.outcome().is_none() && !called.has_steps_due() => {
+        match (portion, &window.slot(at).stage) {
+            (Portion::Releases, SlotStage::Called(called)) if called.outcome().is_none() && !called.has_steps_due() => {
                 pen.release(window.slot_mut(at))?
             }
             _ => pen.slot(window.slot_mut(at), grant)?,
@@ -71,11 +71,11 @@ pub(in crate::engine) fn write<C: Cluster>(
     }
     let position = &mut pen.outlet.share.position;
     window.ahead().put(position);
-    match what {
+    match portion {
         // It costs nothing, and what is read next need not wait for it.
-        What::All => pen.put_grant(grant),
-        What::Releases => pen.end_grant(window),
-        What::Settlements => {}
+        Portion::All => pen.put_grant(grant),
+        Portion::Releases => pen.end_grant(window),
+        Portion::Settlements => {}
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! A lane's round with its topology's provider: take in what was read, hear answers, judge, write what is due, and, once
-//! that is committed, send what it has let go.
+//! A lane's round with its topology's provider: take in the records that were read, handle answers, judge, write what
+//! is due, commit, and send the calls that the commit authorised.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::cluster::{self, Cluster, DeliveryFailure, Member};
 use crate::engine::calling::window::{SlotStage, Window};
-use crate::engine::calling::writing::{self, Pen, What};
+use crate::engine::calling::writing::{self, Pen, Portion};
 use crate::engine::calling::{Calling, Windows};
 use crate::engine::capacity::Added;
 use crate::engine::failure::Failure;
@@ -21,12 +21,13 @@ use super::ending::{CallsEnding, Ending};
 use super::round::{Deferred, Round};
 use super::{BUSY_WAIT, Lane};
 
-/// How long a stop or a revocation waits for calls that are on the wire: the rest of a clean end needs its time, too.
+/// The longest that a stop or a revocation waits for calls on the wire: the rest of a clean end takes time, too.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
-/// How much longer than a call may take it waits for one.
+/// How much longer than a call's timeout a stop or a revocation waits.
 const DRAIN_MORE: Duration = Duration::from_secs(1);
 
-/// How many transactions that give back what was reserved may fail: a stale generation, say, of which the group tells.
+/// How many transactions that release reservations may fail before the lane gives up: the group's generation may be
+/// stale, for example.
 const GIVING_BACK_MAX: usize = 3;
 /// How long a lane with calls under way waits for records before it listens for answers.
 const ANSWER_WAIT: Duration = Duration::from_millis(1);
@@ -42,7 +43,7 @@ impl<C: Cluster> Windows for Tasks<C> {
 }
 
 impl<C: Cluster> Lane<C> {
-    /// How long the lane may wait for records, with these calls to see to.
+    /// How long the lane may wait for records before these calls need attention.
     pub(super) fn wait_for_calls(&self, calling: &Calling) -> Duration {
         if self.tasks.values().any(|task| task.ending.window().is_some_and(|window| window.is_touched)) {
             return self.writes_in().min(BUSY_WAIT);
@@ -56,11 +57,11 @@ impl<C: Cluster> Lane<C> {
         calling.next_send(ready).map_or(rest, |at| at.saturating_sub(now).min(rest))
     }
 
-    /// For how long nothing is written yet: a transaction that is begun now would have to wait, or is worth waiting with.
+    /// How long to put off the next transaction: it would have to wait before it begins, or is worth delaying.
     fn writes_in(&self) -> Duration {
         let begins_in = self.transactor.begins_in();
         match &self.ending {
-            // A handler holds its turn while its step waits for a commit.
+            // Only for HTTP: a handler keeps its turn while its step waits for a commit.
             Ending::Calls(calls) if !self.transactor.is_open() && self.context.topology.http().is_some() => {
                 begins_in.max(calls.calling.writes_in(&calls.terms, self.context.clock.monotonic()))
             }
@@ -68,22 +69,22 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The lane's records and calls, apart from its transaction.
+    /// The lane's records and calls, without its transaction.
     pub(super) fn round(&mut self) -> Option<Round<'_, C>> {
         let Self { context, ending, scratch, batch, shares, tasks, member, .. } = self;
         let CallsEnding { terms, calling, .. } = ending.calls_mut()?;
         Some(Round { context, terms, calling, scratch, batch, shares, tasks, member })
     }
 
-    /// Takes the batch into the windows of its tasks, and pauses those that are full.
+    /// Puts the batch into its tasks' windows, and pauses the partitions of full windows.
     pub(super) fn enqueue(&mut self) {
         let Some(mut round) = self.round() else { return };
         let failures = round.enqueue();
         failures.into_iter().for_each(|failure| self.abort_and_restore(failure));
     }
 
-    /// Hears answers, judges what can be judged, and writes what is due into the open transaction; or leaves it for the
-    /// next round, where the transaction would have to wait for its beginning.
+    /// Handles answers, judges what can be judged, and writes what is due into the open transaction. If a transaction
+    /// should not begin yet, the writing is left to a later round.
     pub(super) fn attend_to_calls(&mut self) {
         let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
         calls.calling.hear(context, &calls.terms, tasks);
@@ -95,7 +96,7 @@ impl<C: Cluster> Lane<C> {
                 continue;
             }
             let attended = self.judge_window(id).and_then(|()| match can_write {
-                true => self.write_window(id, What::All).and_then(|()| self.doubt(id)),
+                true => self.write_window(id, Portion::All).and_then(|()| self.doubt(id)),
                 false => {
                     self.tasks.window(id).into_iter().for_each(|window| window.is_touched = true);
                     Ok(())
@@ -112,10 +113,10 @@ impl<C: Cluster> Lane<C> {
         self.round().map_or(Ok(()), |mut round| round.judge(id))
     }
 
-    /// Writes what is due of a window into its task's share of the open transaction.
-    fn write_window(&mut self, id: TaskId, what: What) -> Result<(), Failure> {
+    /// Writes the due part of a window into its task's share of the open transaction.
+    fn write_window(&mut self, id: TaskId, portion: Portion) -> Result<(), Failure> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
-        let is_due = |window: &Window| what.is_due_in(window, &task.committed);
+        let is_due = |window: &Window| portion.is_due_in(window, &task.committed);
         if !task.ending.window().is_some_and(is_due) {
             return Ok(());
         }
@@ -135,11 +136,11 @@ impl<C: Cluster> Lane<C> {
                     let (headers, added, work) = (&mut scratch.headers, &mut added, &work);
                     let outlet = &mut Outlet { context, work, share, producer, headers, added };
                     let pen = &mut Pen { outlet, terms, now: Calling::now(context) };
-                    caught(|| writing::write(pen, &mut window, what, |bytes| bytes < room))
+                    caught(|| writing::write(pen, &mut window, portion, |bytes| bytes < room))
                 }
             },
         };
-        let is_due = what.has_due(&window);
+        let is_due = portion.has_due(&window);
         window.is_touched |= is_due;
         calling.committed_at = None;
         tasks.get_mut(&id).expect("looked at above").ending.put_window(window);
@@ -147,13 +148,13 @@ impl<C: Cluster> Lane<C> {
         written.unwrap_or_else(|panic| Err(Failure::panicked(id, self.scratch.in_progress(), panic)))
     }
 
-    /// The tasks whose windows are to hear what becomes of the open transaction.
+    /// The tasks whose windows need the outcome of the open transaction.
     pub(super) fn with_windows(&self) -> Vec<TaskId> {
         let is_concerned = |id: &TaskId, task: &Task<C>| task.ending.window().is_some() && self.transactor.touches(*id);
         self.tasks.iter().filter(|(id, task)| is_concerned(id, task)).map(|(id, _)| *id).collect()
     }
 
-    /// The open transaction is committed, or certainly not.
+    /// Gives these tasks' windows the outcome of their transaction: committed, or certainly not.
     pub(super) fn ended(&mut self, ids: Vec<TaskId>, is_committed: bool) {
         let Self { context, tasks, ending: Ending::Calls(calls), .. } = self else { return };
         for id in ids {
@@ -163,7 +164,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Has a task's window search for the record that Kafka has refused, if it has. Says whether the window can go on.
+    /// If Kafka has refused one of a task's records, lets its window search for that record. Returns whether the window
+    /// can go on.
     pub(super) fn search_refused(&mut self, id: TaskId, undelivered: Option<&DeliveryFailure>) -> bool {
         let Some(failure) = undelivered.filter(|failure| failure.refused) else { return true };
         let Some(window) = self.tasks.window(id) else { return false };
@@ -174,15 +176,15 @@ impl<C: Cluster> Lane<C> {
         can_go_on
     }
 
-    /// Sends what is ready.
+    /// Sends the calls that are ready.
     pub(super) fn send_calls(&mut self) {
         self.round().into_iter().for_each(|mut round| round.send());
     }
 
-    /// Commits what is open, and goes on with records and calls meanwhile.
+    /// Commits the open transaction, and goes on with records and calls meanwhile.
     pub(super) fn commit_and_go_on(&mut self) -> Result<(), cluster::Error> {
         let mut deferred = Deferred::default();
-        // What a command changes has no slot that would keep the identity's records from being judged.
+        // A command's identity has no slot that would keep its records from being judged during the commit.
         let is_commanded = self.ending.calls().is_some_and(|calls| calls.orders.has_carried_out())
             && !sabotage::is_on(Sabotage::JudgedOverCommand);
         if let Err(failure) = self.finish_while((!is_commanded).then_some(&mut deferred)) {
@@ -205,7 +207,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Goes on reading where there is room again, and stops where it has to.
+    /// Resumes reading for windows that have room again, and stops the tasks that have to stop.
     pub(super) fn resume_reading(&mut self) {
         for id in self.tasks.at_work() {
             self.read_on(id);
@@ -231,8 +233,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Stops a task before the first record of its window, if that is where it has to stop: once nothing of it is under
-    /// way, and everything before is committed.
+    /// Stops a task before the first record of its window, if that record stops it, no call of the task is under way,
+    /// and everything before the record is committed.
     fn stop_at(&mut self, id: TaskId) {
         if self.transactor.touches(id) {
             return;
@@ -258,8 +260,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Has a task stop before the first record of its window that seems to be from the future, with a transaction whose
-    /// end tells Kafka's time.
+    /// If the first record of a task's window seems to be from the future, stops the task before it, with a transaction
+    /// whose end gives Kafka's time.
     fn doubt(&mut self, id: TaskId) -> Result<(), Failure> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
         let Some(window) = task.ending.window().filter(|window| !window.is_empty()) else { return Ok(()) };
@@ -281,15 +283,15 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Has these tasks' calls end before they leave: takes back what is not on the wire, waits for what is, settles what
-    /// is answered, and releases what was reserved and never sent.
+    /// Ends these tasks' calls before they leave: withdraws calls that are not on the wire, waits for the others,
+    /// settles the answered ones, and releases reservations of calls that were never sent.
     pub(super) fn drain_calls(&mut self, ids: &[TaskId]) {
         let Ending::Calls(calls) = &self.ending else { return };
         let until = self.context.clock.monotonic() + (calls.terms.timeout + DRAIN_MORE).min(DRAIN_MAX);
         self.withdraw(ids);
         let never = AtomicBool::new(false);
         loop {
-            self.settle(ids, What::Settlements);
+            self.settle(ids, Portion::Settlements);
             let is_calling = ids.iter().any(|id| self.tasks.window(*id).is_some_and(|window| window.is_calling()));
             if !is_calling || self.context.clock.monotonic() >= until {
                 break;
@@ -302,14 +304,14 @@ impl<C: Cluster> Lane<C> {
         self.give_back(ids);
     }
 
-    /// Settles what is answered, and releases what was reserved and never sent: in as many transactions as that takes,
-    /// while each of them leaves less, or is one of a few that have failed.
+    /// Settles answered calls, and releases reservations of calls that were never sent, in as many transactions as that
+    /// takes. Gives up after `GIVING_BACK_MAX` transactions that left no less to do.
     fn give_back(&mut self, ids: &[TaskId]) {
         let (mut left, mut failed) = (usize::MAX, 0);
         loop {
-            self.settle(ids, What::Releases);
+            self.settle(ids, Portion::Releases);
             let windows = ids.iter().filter_map(|id| self.tasks.get(id)?.ending.window());
-            let due = windows.map(|window| What::Releases.due(window).count()).sum();
+            let due = windows.map(|window| Portion::Releases.due(window).count()).sum();
             failed += usize::from(due >= left);
             if due == 0 || failed == GIVING_BACK_MAX {
                 return;
@@ -336,10 +338,10 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Writes what is due of these tasks, and commits it.
-    fn settle(&mut self, ids: &[TaskId], what: What) {
+    /// Writes what is due in these tasks' windows, and commits it.
+    fn settle(&mut self, ids: &[TaskId], portion: Portion) {
         for id in ids {
-            if let Err(failure) = self.write_window(*id, what) {
+            if let Err(failure) = self.write_window(*id, portion) {
                 self.abort_and_restore(failure);
                 self.restart_running(*id);
             }

@@ -35,7 +35,7 @@ use super::preflight::judge::Role;
 use super::resume;
 
 pub mod choose;
-mod look;
+mod probe;
 mod write;
 
 use choose::{Candidate, Choice, Contents, Facts, Known, Problem, choose, choose_anew};
@@ -309,7 +309,7 @@ fn contents<C: Cluster>(
     here.map(|input| {
         let changelog = TopicPartition::new(changelog, input.partition);
         let settled = await_settled(cluster, topology, (input, &changelog), None)?;
-        look::contents(cluster, &changelog, &settled)
+        probe::contents(cluster, &changelog, &settled)
     })
     .collect()
 }

@@ -14,7 +14,7 @@ use crate::state::StoreReader;
 use crate::topology::Topology;
 
 use super::choose::Candidate;
-use super::{Deadline, Error, look, refused};
+use super::{Deadline, Error, probe, refused};
 
 /// How long it may take to become the group's only member.
 const JOIN_WAIT: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ impl<C: Cluster> Writer<C> {
             return Ok(Some(format!("{changelog} begins at offset {}", settled.changelog_start)));
         }
         let mut found = None;
-        look::read(cluster, changelog, (ChangelogOffset(0), settled.changelog_end), |batch| {
+        probe::read(cluster, changelog, (ChangelogOffset(0), settled.changelog_end), |batch| {
             self.stay()?;
             for record in (0..batch.len()).map(|index| batch.record(index)) {
                 let same = match record.key {

@@ -1,13 +1,13 @@
 //! Records as the client has fetched them.
 
 use ratchet::cluster::RecordBatch;
-use ratchet::cluster::kafka::wired;
+use ratchet::cluster::kafka::client;
 use ratchet::record::{Record, TopicPartition};
 
 /// Records that were read.
 #[derive(Default)]
 pub struct Batch {
-    pub records: wired::Batch,
+    pub records: client::Batch,
     /// The records that are shown, if not all are.
     kept: Option<Vec<usize>>,
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ratchet::cluster::kafka::client::{Membership as Proof, Reading};
 use ratchet::cluster::kafka::epochs::Epochs;
 use ratchet::cluster::kafka::wire::writer::Group;
-use ratchet::cluster::kafka::wired::{Membership as Proof, Reading};
 use ratchet::cluster::{self, Error, ErrorKind, GroupEvent, OffsetCommit, RecordBatch, Waker};
 use ratchet::record::TopicPartition;
 

@@ -1,5 +1,5 @@
 //! ratchet's cluster traits on the simulated cluster. Records are read and written by the client that lanes run on
-//! (`cluster::kafka::wired`); librdkafka's part, which is membership, takeovers and topics, is imitated by the rules of
+//! (`cluster::kafka::client`); librdkafka's part, which is membership, takeovers and topics, is imitated by the rules of
 //! `crates/cluster/src/cluster/kafka`.
 //!
 //! - `group`: librdkafka's main thread for a member; `assignor`: the leader's part; `member`: the lane's side
@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ratchet::cluster::kafka::client::{Accepted, ClientSettings, Reading};
 use ratchet::cluster::kafka::wire::brokers::{self, Address};
 use ratchet::cluster::kafka::wire::fetcher::FetchSettings;
 use ratchet::cluster::kafka::wire::writer::WriteSettings;
-use ratchet::cluster::kafka::wired::{Accepted, ClientSettings, Reading};
 use ratchet::cluster::{
     Cluster, CommittedOffset, Error, ErrorKind, Inquiry, Message, NewTopic, Rights, TopicDescription, TopicId,
 };

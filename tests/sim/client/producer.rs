@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ratchet::cluster::kafka::wired;
+use ratchet::cluster::kafka::client;
 use ratchet::cluster::{self, DeliveryFailure, Error, ErrorKind, Message, OffsetCommit, Ticket};
 
 use crate::judge::heard;
@@ -16,14 +16,14 @@ use super::member::{Metadata, committed};
 /// A transactional producer.
 pub struct Producer {
     process: Process,
-    writing: wired::Producer<Metadata>,
+    writing: client::Producer<Metadata>,
     /// Whether the transaction has any records.
     has_records: bool,
 }
 
 impl Producer {
     pub fn open(process: Process, clients: &Clients, id: &str) -> Result<Self, Error> {
-        let writing = wired::Producer::open(&clients.brokers, &clients.write, &clients.accepted, id)?;
+        let writing = client::Producer::open(&clients.brokers, &clients.write, &clients.accepted, id)?;
         process.lock().memory.opened(&id.into(), process.number);
         Ok(Self { process, writing, has_records: false })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratchet::cluster::kafka::wired;
+use ratchet::cluster::kafka::client;
 use ratchet::cluster::{self, Error};
 use ratchet::record::TopicPartition;
 
@@ -13,7 +13,7 @@ use super::{Batch, Clients};
 /// A partition's reader.
 pub struct Reader {
     process: Process,
-    reader: wired::Reader,
+    reader: client::Reader,
     is_of_changelog: bool,
 }
 
@@ -21,7 +21,7 @@ impl Reader {
     pub fn open(process: Process, clients: &Clients, partition: &TopicPartition, position: i64) -> Result<Self, Error> {
         let is_of_changelog = partition.topic.ends_with(".changelog");
         let Clients { brokers, fetch, accepted, .. } = clients;
-        let reader = wired::Reader::open(brokers, fetch, accepted, (partition, position), None)?;
+        let reader = client::Reader::open(brokers, fetch, accepted, (partition, position), None)?;
         if is_of_changelog {
             process.lock().memory.starts_reading(process.number);
         }

@@ -1,7 +1,7 @@
 //! Goal: each act of sabotage and each lie is seen within a stated number of new seeds.
 //!
 //! `SIM_MISTAKE=NAME` tries one alone, `SIM_FIRST=n` starts with that seed. When all have been seen,
-//! docs/simulation/mistakes.md is written.
+//! docs/dev/simulation/mistakes.md is written.
 
 use std::cell::Cell;
 use std::fmt::{self, Debug as _, Write as _};
@@ -321,6 +321,6 @@ fn mistakes_are_seen() {
     assert!(missed.is_empty(), "not seen: {missed:?}");
     if tried == CASES.len() {
         let page = format!("{INTRODUCTION}\n{HEAD}{table}\nSeeds from {first} on. {}", pages::colophon());
-        println!("{}", pages::write("simulation/mistakes.md", &page));
+        println!("{}", pages::write("dev/simulation/mistakes.md", &page));
     }
 }

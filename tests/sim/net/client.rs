@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use ratchet::cluster::kafka::client::{Network, Networks};
 use ratchet::cluster::kafka::wire::brokers::{Act, Brokers, Link};
-use ratchet::cluster::kafka::wired::{Network, Networks};
 
 use super::{Connection, End};
 use crate::kafka::Time;

@@ -4,7 +4,7 @@
 //! - [`Captured`]: the content of a line: a record's value, or a whole record in the envelope of `kcat -J`
 //! - [`differences()`]: the places in which two values differ
 //! - [`unwrap()`]: a value without what Kafka Connect's and Avro's JSON wrap around it
-//! - [`looks`]: what bytes look like, for hints
+//! - [`guesses`]: what bytes look like, for hints
 //! - [`Nearly`]: a line that is nearly a whole record, for warnings
 //!
 //! **Failure**: [`Error`], with a message for the user and what to do instead.
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 mod differences;
 mod envelope;
+pub mod guesses;
 mod lines;
-pub mod looks;
 mod nearly;
 mod packed;
 mod wrapping;

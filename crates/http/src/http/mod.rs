@@ -49,21 +49,21 @@
 //! **Failure.** If an answer cannot be remembered, the client gets it all the same: it is true. An error says so in the
 //! log, and a repeated request is one in doubt.
 
-mod asked;
 mod at_work;
 mod body;
+mod detached;
+mod fingerprints;
 mod grpc;
 mod key;
 mod layer;
+mod log_limit;
 mod outcome;
 mod problem;
 mod remembering;
-mod seldom;
 mod serve;
 mod settings;
 mod shares;
 mod time;
-mod unstopped;
 mod work;
 
 pub use body::{Body, BodyError};
@@ -76,9 +76,9 @@ pub use time::Surroundings;
 /// What the proxy needs besides.
 #[doc(hidden)]
 pub mod proxying {
+    pub use super::log_limit::LogLimit;
     pub use super::problem::INSTANCE;
     pub use super::remembering::{done_by_hand, dropped_by_hand};
-    pub use super::seldom::Seldom;
     pub use super::settings::{
         AT_WORK_MAX, BODIES_BYTES_MAX, BODY_BYTES_MAX, GRACE, LEASE, RETENTION, is_failure, may_be_released,
     };

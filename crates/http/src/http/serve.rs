@@ -15,16 +15,16 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use tower_service::Service;
 
-use super::asked::{self, Fingerprints, Of};
 use super::at_work::{AtWork, Waiters};
 use super::body::{Body, BodyError};
+use super::detached::Detached;
+use super::fingerprints::{self, Fingerprints, Of};
+use super::log_limit::LogLimit;
 use super::outcome::Outcome;
 use super::problem::Problem;
-use super::seldom::Seldom;
 use super::settings::{OnStoreDown, Settings};
 use super::shares::{Limit, Peer, Share};
 use super::time::Surroundings;
-use super::unstopped::Unstopped;
 use super::{key, remembering};
 use crate::format;
 use crate::request::{Answer, AnswerBody, Error, Fingerprint, Found, Held, Id, Store, Wanted};
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     fingerprints: Fingerprints,
     is_tidying: Arc<AtomicBool>,
     /// Requests that a full store has refused.
-    full: Seldom,
+    full: LogLimit,
 }
 
 impl fmt::Debug for Shared {
@@ -72,7 +72,7 @@ impl Shared {
             waiters: Arc::default(),
             fingerprints,
             is_tidying,
-            full: Seldom::default(),
+            full: LogLimit::default(),
         }
     }
 
@@ -221,7 +221,7 @@ where
         let _counted = (one, counted);
         guarded.carry_out(inner, request).await
     };
-    Unstopped::new(work).await
+    Detached::new(work).await
 }
 
 /// A request whose body is there: it was sent in pieces, or not, and is whole now.
@@ -274,9 +274,9 @@ impl Guarded {
         peer: Option<Peer>,
     ) -> Self {
         let settings = &shared.settings;
-        let host = settings.by_host.then(|| asked::host(parts)).flatten();
+        let host = settings.by_host.then(|| fingerprints::host(parts)).flatten();
         let of = Of { scope: &settings.scope, host: host.as_deref(), caller };
-        let id = asked::id(of, parts, key);
+        let id = fingerprints::id(of, parts, key);
         let fingerprint = shared.fingerprints.of(parts, body);
         Self { shared, id, fingerprint, peer }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::capture::looks;
+use crate::capture::guesses;
 use crate::cli::replay::hints::is_share;
 use crate::cli::replay::seen::Seen;
 use crate::dedup::{Reason, Rules, VersionKind, parse_timestamp};
@@ -56,7 +56,7 @@ impl Times {
     /// Watches a record.
     pub fn add(&mut self, seen: &Seen<'_>) {
         let timestamp = seen.record.timestamp;
-        let odd = timestamp.and_then(looks::unit_of_timestamp);
+        let odd = timestamp.and_then(guesses::unit_of_timestamp);
         if let Some(unit) = odd {
             self.odd += 1;
             self.first_odd.get_or_insert_with(|| (unit, seen.place()));
@@ -150,8 +150,8 @@ fn time_of(version: &str, kind: VersionKind, usual: Option<&'static str>) -> Opt
         return of_nanoseconds(number);
     }
     let in_unit = |(unit, per_second): (&'static str, i128)| (unit, number / per_second);
-    looks::unit_of(number).map(in_unit).or_else(|| {
-        let (unit, seconds) = looks::UNITS.into_iter().find(|(unit, _)| Some(*unit) == usual).map(in_unit)?;
+    guesses::unit_of(number).map(in_unit).or_else(|| {
+        let (unit, seconds) = guesses::UNITS.into_iter().find(|(unit, _)| Some(*unit) == usual).map(in_unit)?;
         (0..=LAST_SECOND).contains(&seconds).then_some((unit, seconds))
     })
 }
@@ -159,7 +159,7 @@ fn time_of(version: &str, kind: VersionKind, usual: Option<&'static str>) -> Opt
 /// A moment that was read in the unit of the rules, in nanoseconds: as it is, or, where that is no time of our days,
 /// read in another unit.
 fn of_nanoseconds(nanoseconds: i128) -> Option<(&'static str, i128)> {
-    let is_today = |seconds: i128| looks::unit_of(seconds).is_some_and(|(unit, _)| unit == "seconds");
+    let is_today = |seconds: i128| guesses::unit_of(seconds).is_some_and(|(unit, _)| unit == "seconds");
     let seconds = nanoseconds.div_euclid(1_000_000_000);
     if is_today(seconds) {
         return Some(("the unit of the rules", seconds));

@@ -4,7 +4,7 @@ use super::*;
 use crate::dedup::{Decision, Identity, Kept, Reason, Retention};
 use crate::effect::call;
 use crate::effect::provider::{Asks, OwnedStep};
-use crate::engine::calling::writing::What;
+use crate::engine::calling::writing::Portion;
 use crate::engine::share::Position;
 use crate::format::Calls;
 use crate::record::Headers;
@@ -145,14 +145,14 @@ fn what_former_owners_have_settled_is_passed_over_and_moves_stream_time() {
 
 #[test]
 fn what_leaves_the_window_without_a_transaction_is_due() {
-    use crate::engine::calling::writing::What;
+    use crate::engine::calling::writing::Portion;
     let mut window = window(&[(1, 3)], [0, 1, 2]);
     write(&mut window, &[0]);
     // What is committed was written before the others were read, while it was being committed.
     let committed = position(1, &[(1, 3)]);
     end(&mut window, true);
-    assert!(What::All.is_due_in(&window, &committed), "the next transaction brings the offset on");
-    assert!(!What::All.is_due_in(&window, &position(3, &[])), "once");
+    assert!(Portion::All.is_due_in(&window, &committed), "the next transaction brings the offset on");
+    assert!(!Portion::All.is_due_in(&window, &position(3, &[])), "once");
 }
 
 #[test]
@@ -401,8 +401,12 @@ fn what_is_given_back_is_due_once_unless_its_transaction_is_aborted() {
     handled(&mut window, 0);
     let event = Event::Withdrawn { attempt: 1 };
     called(&mut window, 0).happen(&policy(), event, NOW, &mut |_| 0);
-    let due = |window: &Window| What::Releases.due(window).count();
-    assert_eq!((due(&window), What::All.due(&window).count()), (1, 0), "it was reserved, and nothing of it has acted");
+    let due = |window: &Window| Portion::Releases.due(window).count();
+    assert_eq!(
+        (due(&window), Portion::All.due(&window).count()),
+        (1, 0),
+        "it was reserved, and nothing of it has acted"
+    );
     called(&mut window, 0).is_released = true;
     assert_eq!(due(&window), 0);
     // What one transaction has no room for goes into the next, and this is not written again.

@@ -9,11 +9,11 @@
 
 use std::ops::RangeInclusive;
 
+use super::client::{Offer, Offers};
 use super::path::DataPath;
 use super::wire::brokers::{METADATA, METADATA_VERSIONS};
 use super::wire::connection::Versions;
 use super::wire::messages::{fetch, produce};
-use super::wired::{Offer, Offers};
 use crate::cluster::{Abilities, Without};
 
 /// A request, the versions of it that do, and what they are for.

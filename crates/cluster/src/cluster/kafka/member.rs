@@ -14,6 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::client::{self, Reading};
 use super::epochs::{EpochRanges, Epochs};
 use super::errors::{Code, Failure};
 use super::metadata::Metadata;
@@ -23,7 +24,6 @@ use super::properties::Properties;
 use super::seek::seek;
 use super::slots::{self, Slots};
 use super::unreadable;
-use super::wired::{self, Reading};
 use crate::cluster::{self, Error, ErrorKind, GroupEvent, RecordBatch as _, Waker};
 use crate::record::TopicPartition;
 
@@ -80,7 +80,7 @@ impl OnWire {
         &mut self,
         lane: &Queue,
         epochs: &Epochs,
-        batch: &mut wired::Batch,
+        batch: &mut client::Batch,
         (records_max, wait): (usize, Duration),
     ) -> Result<(), Error> {
         // A member that does not ask for records is out of the group after `max.poll.interval.ms`. What there is are

@@ -1,7 +1,7 @@
 //! What to write in place of a property that librdkafka does not have: one of Java's clients, or a misspelt one.
 
+use super::client::known_properties;
 use super::properties::OWNED;
-use super::wired::known_properties;
 use crate::yaml::Explained;
 use crate::yaml::read::did_you_mean;
 

@@ -10,10 +10,10 @@
 //! - `epochs`: the leaders' epochs of what was read (KIP-320)
 //! - `abilities`: what is needed of brokers, and what can be done without
 //! - `path`: whether records are read and written by librdkafka or on the wire
-//! - `wire`: Kafka's protocol by the batch, without librdkafka; `wired`: lanes on it
+//! - `wire`: Kafka's protocol by the batch, without librdkafka; `client`: lanes on it
 //! - `member` (with its `slots`, `seek`, `metadata` and `leaving`), `producer` (with its `send` and `threads`), `reader`: the traits of the
 //!   same names; `append`: a record outside of any transaction
-//! - `settle` (with its `pool` and `look`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
+//! - `settle` (with its `pool` and `probe`): a takeover's queries; `admin`: queries about topics; `fences`: ends dead
 //!   owners' transactions
 //!
 //! Invariants: uncommitted records are never read; an offset is committed only in a transaction, with the
@@ -29,12 +29,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use self::abilities::Judgement;
+use self::client::{ClientSettings, Reading, Wired};
 use self::epochs::{Epochs, Groups};
 use self::fences::Fences;
 use self::properties::Properties;
 use self::settle::{QueryClients, Stability};
 use self::unsupported::Unsupported;
-use self::wired::{ClientSettings, Reading, Wired};
 use super::{
     Abilities, Cluster, CommittedOffset, Contact, Error, ErrorKind, Inquiry, Message, NewTopic, QUEUED_RECORD_BYTES,
     Queues, Rights, TopicDescription, TopicOutline,
@@ -44,6 +44,8 @@ use crate::record::TopicPartition;
 mod abilities;
 mod admin;
 mod append;
+#[cfg_attr(not(ratchet_internals), doc(hidden))]
+pub mod client;
 mod descriptions;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod epochs;
@@ -52,7 +54,6 @@ mod fences;
 mod leaving;
 mod limits;
 mod login;
-mod look;
 mod member;
 mod metadata;
 mod misnamed;
@@ -60,6 +61,7 @@ mod native;
 mod oauth;
 mod path;
 mod pool;
+mod probe;
 mod producer;
 mod properties;
 mod reader;
@@ -76,8 +78,6 @@ mod unreadable;
 mod unsupported;
 #[cfg_attr(not(ratchet_internals), doc(hidden))]
 pub mod wire;
-#[cfg_attr(not(ratchet_internals), doc(hidden))]
-pub mod wired;
 
 pub use member::Member;
 pub use metadata::Metadata;
@@ -147,7 +147,7 @@ impl Kafka {
             properties.to_conf()?;
         }
         producer.delivery_timeout_ms()?;
-        let set_up = wired::wire(&member, &reader::with_eof_events(&reader), &producer);
+        let set_up = client::wire(&member, &reader::with_eof_events(&reader), &producer);
         let asking = set_up.as_ref().ok().map(|wire| wire.member.clone());
         let wire = choose(path, set_up)?;
         unpack::allow(queues.unpacked_bytes);
@@ -171,7 +171,7 @@ impl Kafka {
             return Ok(Reader::Librdkafka(Box::new(reader)));
         };
         let at = (partition, offset);
-        let reader = wired::Reader::open(&wire.reader, &wire.reader_fetch, &wire.accepted, at, epochs)?;
+        let reader = client::Reader::open(&wire.reader, &wire.reader_fetch, &wire.accepted, at, epochs)?;
         Ok(Reader::Wire(Box::new(reader)))
     }
 }
@@ -188,7 +188,7 @@ impl Inner {
         if let Some(known) = self.judgement.get() {
             return Some(known);
         }
-        let offers = wired::ask(self.asking.as_ref()?)?;
+        let offers = client::ask(self.asking.as_ref()?)?;
         let judgement = abilities::judge(&offers, self.path, self.wire.is_some());
         Some(self.judgement.get_or_init(|| judgement))
     }
@@ -300,7 +300,7 @@ impl Cluster for Kafka {
     fn producer(&self, transactional_id: &str) -> Result<Producer, Error> {
         let producer = &self.inner.producer;
         match self.inner.wire() {
-            Some(wire) => wired::Producer::open(&wire.producer, &wire.write, &wire.accepted, transactional_id)
+            Some(wire) => client::Producer::open(&wire.producer, &wire.write, &wire.accepted, transactional_id)
                 .map(|producer| Producer::Wire(Box::new(producer))),
             None => producer::Producer::open(producer, transactional_id)
                 .map(|producer| Producer::Librdkafka(Box::new(producer))),

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
+use super::client::Membership;
 use super::epochs::Epochs;
 use super::metadata::Metadata;
 use super::wire::writer::Group;
-use super::wired::Membership;
-use super::{native, producer, reader, wired};
+use super::{client, native, producer, reader};
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, RecordBatch, Ticket};
 use crate::record::{Record, TopicPartition};
 
@@ -29,7 +29,7 @@ pub enum Batch {
     /// By librdkafka.
     Librdkafka(native::Batch),
     /// On the wire.
-    Wire(wired::Batch),
+    Wire(client::Batch),
 }
 
 impl Default for Batch {
@@ -59,9 +59,9 @@ impl Batch {
     }
 
     /// As the wire fills it.
-    pub(super) fn by_wire(&mut self) -> &mut wired::Batch {
+    pub(super) fn by_wire(&mut self) -> &mut client::Batch {
         if matches!(self, Self::Librdkafka(_)) {
-            *self = Self::Wire(wired::Batch::default());
+            *self = Self::Wire(client::Batch::default());
         }
         match self {
             Self::Wire(batch) => batch,
@@ -103,7 +103,7 @@ pub enum Reader {
     /// By librdkafka.
     Librdkafka(Box<reader::Reader>),
     /// On the wire.
-    Wire(Box<wired::Reader>),
+    Wire(Box<client::Reader>),
 }
 
 impl cluster::Reader for Reader {
@@ -142,7 +142,7 @@ pub enum Producer {
     /// By librdkafka.
     Librdkafka(Box<producer::Producer>),
     /// On the wire.
-    Wire(Box<wired::Producer<Metadata>>),
+    Wire(Box<client::Producer<Metadata>>),
 }
 
 impl cluster::Producer for Producer {

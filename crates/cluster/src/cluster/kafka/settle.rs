@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
+use super::client::{ClientSettings, last_stamp};
 use super::epochs::Groups;
 use super::errors::Code;
 use super::fences::Fences;
-use super::look::look;
 use super::native::{self, Client, Element, List, c_string, group_offsets, latest_time};
 use super::pool::{Next, Pool, Query};
+use super::probe::probe;
 use super::properties::Properties;
 use super::reader::with_eof_events;
 use super::renewal::Renewal;
 use super::threads::spawn;
-use super::wired::{ClientSettings, last_stamp};
 use crate::cluster::{self, CommittedOffset, Detail, Error, ErrorKind, Inquiry, MISSING_WAIT, Settled, TopicId};
 use crate::format::{ChangelogOffset, OffsetMetadata};
 use crate::record::TopicPartition;
@@ -397,7 +397,7 @@ impl Takeover {
         let changelog_time = if self.inquiry.wants_time { self.changelog_time(changelog_end.0)? } else { None };
         let seen = self.inquiry.looks_from.map(|from| {
             let bounds = (changelog_start, changelog_end);
-            look(&self.clients.stable_ends()?, &self.inquiry.changelog, from, bounds, self.patience)
+            probe(&self.clients.stable_ends()?, &self.inquiry.changelog, from, bounds, self.patience)
         });
         Ok(Some(Settled {
             committed,

@@ -14,8 +14,8 @@ use super::super::connection::Body;
 use super::super::messages::fetch::{Partition, Response, Session};
 use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Aborted, AbortedTransaction};
+use super::chunk::{Chunk, Heads};
 use super::node::{Grips, Underway};
-use super::piece::{Heads, Piece};
 use super::slot::Said;
 use super::{ALONE_AFTER, Fetcher, Phase, Trouble};
 
@@ -311,7 +311,7 @@ impl Fetcher {
             };
             let end_epoch = Some(epoch).filter(|epoch| *epoch >= 0);
             slot.bytes_max = self.settings.partition_max_bytes;
-            slot.add(Piece { buffer, body: Arc::clone(&body), range: part.range, aborted, end, end_epoch, open: None });
+            slot.add(Chunk { buffer, body: Arc::clone(&body), range: part.range, aborted, end, end_epoch, open: None });
             if !slot.is_ready {
                 slot.is_ready = true;
                 self.ready.push_back(part.id);

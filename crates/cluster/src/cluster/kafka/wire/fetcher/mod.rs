@@ -6,8 +6,8 @@
 //!
 //! - `slot`: a partition: where it is, what is buffered of it, what is wrong with it
 //! - `node`: a broker: its session, and what is under way
-//! - `asking`, `answers`: requests, responses; `epochs`: whether a partition still holds what was read of it (KIP-320)
-//! - `piece`: a partition's part of a response, and how it is handed on; `fetched`: what is handed on
+//! - `requests`, `answers`: requests, responses; `epochs`: whether a partition still holds what was read of it (KIP-320)
+//! - `chunk`: a partition's part of a response, and how it is handed on; `fetched`: what is handed on
 //! - `settings`, `trouble`
 //!
 //! Invariants:
@@ -40,20 +40,20 @@ use super::records::Unpack;
 use crate::record::TopicPartition;
 
 mod answers;
-mod asking;
+mod chunk;
 mod epochs;
 mod fetched;
 mod node;
-mod piece;
+mod requests;
 mod settings;
 mod slot;
 #[cfg(test)]
 mod tests;
 mod trouble;
 
+use chunk::Buffers;
 pub use fetched::{Fetched, Passed};
 use node::{Node, Underway};
-use piece::Buffers;
 pub use settings::{CONFIRMED_AFTER, FetchSettings};
 use slot::{Phase, Slot};
 pub use trouble::Trouble;

@@ -9,9 +9,9 @@ use std::time::Instant;
 use super::super::brokers::Leader;
 use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Unpack};
+use super::chunk::{Buffers, Chunk, Cursor, Halt, Handing};
 use super::fetched::Fetched;
 use super::node::Grip;
-use super::piece::{Buffers, Cursor, Halt, Handing, Piece};
 use super::settings::{CONFIRMED_AFTER, FetchSettings};
 use super::trouble::Trouble;
 use crate::record::TopicPartition;
@@ -64,8 +64,8 @@ pub(super) struct Slot {
     pub leader: Option<Leader>,
     /// Whether that holds what was read up to `next`.
     pub is_checked: bool,
-    pub pieces: VecDeque<Piece>,
-    /// The bytes of the pieces.
+    pub chunks: VecDeque<Chunk>,
+    /// The bytes of the chunks.
     pub buffered: usize,
     /// Whether it is in the queue of those with something to hand on.
     pub is_ready: bool,
@@ -100,7 +100,7 @@ impl Slot {
             next_epoch: None,
             leader: None,
             is_checked: false,
-            pieces: VecDeque::new(),
+            chunks: VecDeque::new(),
             buffered: 0,
             is_ready: false,
             said: None,
@@ -149,7 +149,7 @@ impl Slot {
     }
 
     pub fn drop_pieces(&mut self, buffers: &mut Buffers) {
-        self.pieces.drain(..).for_each(|piece| buffers.release(piece.buffer));
+        self.chunks.drain(..).for_each(|chunk| buffers.release(chunk.buffer));
         self.buffered = 0;
     }
 
@@ -216,10 +216,10 @@ impl Slot {
     }
 
     /// What was fetched.
-    pub fn add(&mut self, piece: Piece) {
-        (self.next, self.next_epoch) = (piece.end, piece.end_epoch);
-        self.buffered += piece.range.len();
-        self.pieces.push_back(piece);
+    pub fn add(&mut self, chunk: Chunk) {
+        (self.next, self.next_epoch) = (chunk.end, chunk.end_epoch);
+        self.buffered += chunk.range.len();
+        self.chunks.push_back(chunk);
         (self.hollow, self.alone_at) = (None, None);
     }
 
@@ -265,7 +265,7 @@ impl Slot {
     /// of the last batch may have ended before, and the partition would seem to be truncated.
     fn pass_over(&mut self, to: i64, epoch: Option<i32>) {
         (self.next, self.next_epoch) = (to, epoch.or(self.next_epoch));
-        match self.pieces.back_mut() {
+        match self.chunks.back_mut() {
             Some(last) => (last.end, last.end_epoch) = (self.next, self.next_epoch),
             None => self.gap = Some((self.next, self.next_epoch)),
         }
@@ -291,7 +291,7 @@ impl Slot {
 
     /// Whether there is anything to hand on.
     pub fn has_some(&self) -> bool {
-        !self.pieces.is_empty() || self.gap.is_some()
+        !self.chunks.is_empty() || self.gap.is_some()
     }
 
     /// Hands on what there is. `turn` is a new one, in case something has to be fetched again.
@@ -314,16 +314,16 @@ impl Slot {
         let mut handing = Handing { records_max, checks: settings.check_crcs, unpack, into, partition };
         let mut cursor = Cursor { position: self.position, epoch: self.position_epoch };
         let mut halt = None;
-        while let Some(piece) = self.pieces.front_mut() {
-            let before = piece.range.len();
-            let ended = piece.hand_on(&mut cursor, &mut handing);
-            self.buffered = self.buffered.saturating_sub(before - piece.range.len());
+        while let Some(chunk) = self.chunks.front_mut() {
+            let before = chunk.range.len();
+            let ended = chunk.hand_on(&mut cursor, &mut handing);
+            self.buffered = self.buffered.saturating_sub(before - chunk.range.len());
             if let Err(why) = ended {
                 halt = Some(why);
                 break;
             }
-            let buffer = piece.buffer;
-            self.pieces.pop_front();
+            let buffer = chunk.buffer;
+            self.chunks.pop_front();
             buffers.release(buffer);
         }
         (self.position, self.position_epoch) = (cursor.position, cursor.epoch);

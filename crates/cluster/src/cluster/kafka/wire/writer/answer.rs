@@ -13,7 +13,7 @@ use super::super::connection::throttle;
 use super::super::messages::produce::{Partition as Answer, Response};
 use super::super::mistakes::{Mistake, is_on};
 use super::super::records::{BatchBuilder, Batches, Bounded, Codec, SealAs, Unpack};
-use super::fate::{self, BatchFate, WriteError, WriteErrorKind, describe};
+use super::delivery::{self, BatchOutcome, WriteError, WriteErrorKind, describe};
 use super::partition::{Run, Sealed, Sending, sequence_after, split_runs};
 use super::produce::{Part, Produce};
 use super::{Failure, Writer, recycle};
@@ -56,23 +56,23 @@ impl Writer {
         let (is_first, count) = (partition.is_first(place), partition.window.get(place).map_or(0, |batch| batch.count));
         let what = format!("writing to {}:{}", partition.topic, partition.index);
         let why = || answer.message.map_or_else(|| describe(answer.error), str::to_owned);
-        match fate::of_batch(answer.error) {
-            BatchFate::Done => self.batch_done(part.at, place, answer.base_offset),
-            BatchFate::Again { moved } => {
+        match delivery::of_batch(answer.error) {
+            BatchOutcome::Done => self.batch_done(part.at, place, answer.base_offset),
+            BatchOutcome::Again { moved } => {
                 if moved {
                     brokers.doubt(&partition.topic, partition.index, Some(part.leader), now);
                 }
                 self.send_again(id, part, why(), now);
             }
             // What comes before it has failed as well, and goes first.
-            BatchFate::Gap if !is_first => self.send_again(id, part, why(), now),
-            BatchFate::TooLarge if count > 1 => self.split(part.at, place, &what, now),
-            BatchFate::TooLarge | BatchFate::Refused => self.batch_refused(part.at, place, answer, &what),
-            BatchFate::Gap | BatchFate::Abort => {
+            BatchOutcome::Gap if !is_first => self.send_again(id, part, why(), now),
+            BatchOutcome::TooLarge if count > 1 => self.split(part.at, place, &what, now),
+            BatchOutcome::TooLarge | BatchOutcome::Refused => self.batch_refused(part.at, place, answer, &what),
+            BatchOutcome::Gap | BatchOutcome::Abort => {
                 self.batch_failed(part.at, place, answer, WriteErrorKind::Abort, &what)
             }
-            BatchFate::Denied => self.batch_failed(part.at, place, answer, WriteErrorKind::Refused, &what),
-            BatchFate::Fenced => self.lose(&what, answer.error),
+            BatchOutcome::Denied => self.batch_failed(part.at, place, answer, WriteErrorKind::Refused, &what),
+            BatchOutcome::Fenced => self.lose(&what, answer.error),
         }
         self.mark_answered(id, part);
     }

@@ -19,7 +19,7 @@ use super::super::code;
 use super::super::connection::Versions;
 use super::super::mistakes::{Mistake, is_on};
 use super::calls::{Kind, Role, group_name};
-use super::fate::describe;
+use super::delivery::describe;
 use super::partition::Sending;
 use super::produce::not_delivered;
 use super::{Group, Offset, State, Transactions, WriteError, WriteErrorKind, Writer};

@@ -10,7 +10,7 @@
 //! - `produce`: which batches are sent where, and what their answers mean; `answer`: for one batch
 //! - `calls`: requests to coordinators; `replies`: their answers
 //! - `ending`: what a commit and an abort consist of; `session`: who the writer is
-//! - `fate`: what Kafka's codes mean
+//! - `delivery`: what Kafka's codes mean
 //!
 //! Invariants: a batch keeps its sequence until it is in the log or dropped with its transaction; per partition batches
 //! are sent, and sent again, in order; nothing is sent in an epoch but what was built in it; the end of a transaction
@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use self::calls::{Call, Seat};
+pub use self::delivery::{WriteError, WriteErrorKind};
 use self::ending::{Aborting, Commit};
-pub use self::fate::{WriteError, WriteErrorKind};
 use self::partition::{Membership, Partition};
 use self::produce::Produce;
 use self::session::Session;
@@ -38,8 +38,8 @@ use super::records::{Packer, Unsupported};
 
 mod answer;
 mod calls;
+mod delivery;
 mod ending;
-mod fate;
 mod partition;
 mod produce;
 mod replies;

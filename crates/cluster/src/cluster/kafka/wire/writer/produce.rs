@@ -15,7 +15,7 @@ use super::super::connection::Request;
 use super::super::messages::produce::{API_KEY, Outgoing, Request as Head, VERSIONS, shared_request};
 use super::super::mistakes::{Mistake, is_on};
 use super::super::records::SealAs;
-use super::fate::{WriteError, WriteErrorKind, denies_topic};
+use super::delivery::{WriteError, WriteErrorKind, denies_topic};
 use super::partition::{Filling, Membership, Sealed, Sending, WINDOW, sequence_after};
 use super::{Partition, State, Writer};
 

@@ -18,7 +18,7 @@ use kafka_protocol::protocol::Decodable;
 use super::super::code;
 use super::super::connection::fields::Fields;
 use super::calls::{Call, Kind};
-use super::fate::{self, CallFate};
+use super::delivery::{self, CallOutcome};
 use super::partition::Membership;
 use super::{State, WriteError, WriteErrorKind, Writer};
 
@@ -103,9 +103,9 @@ impl Writer {
             self.partitions_added(partitions, &answer);
         }
         self.is_started |= may_open(&call.kind, answer.code);
-        let fate = fate::of_call(answer.code);
-        match fate {
-            CallFate::Done => {
+        let outcome = delivery::of_call(answer.code);
+        match outcome {
+            CallOutcome::Done => {
                 // A coordinator that was found has not been reached yet.
                 if !matches!(call.kind, Kind::Find(_)) {
                     self.seat(role).pace.reset();
@@ -113,9 +113,9 @@ impl Writer {
                 self.delayed_by = None;
                 self.call_done(&call.kind, &answer);
             }
-            CallFate::Moved | CallFate::Again => {
+            CallOutcome::Moved | CallOutcome::Again => {
                 self.delayed_by = Some(answer.code);
-                if fate == CallFate::Moved {
+                if outcome == CallOutcome::Moved {
                     self.seat(role).node = None;
                 }
                 self.back_off(role, now);
@@ -123,9 +123,9 @@ impl Writer {
                     self.end_delayed();
                 }
             }
-            CallFate::Abort => self.decide_coded(&call.kind, WriteErrorKind::Abort, &answer),
-            CallFate::Fenced => self.decide_coded(&call.kind, WriteErrorKind::Fenced, &answer),
-            CallFate::Denied => self.decide_coded(&call.kind, WriteErrorKind::Refused, &answer),
+            CallOutcome::Abort => self.decide_coded(&call.kind, WriteErrorKind::Abort, &answer),
+            CallOutcome::Fenced => self.decide_coded(&call.kind, WriteErrorKind::Fenced, &answer),
+            CallOutcome::Denied => self.decide_coded(&call.kind, WriteErrorKind::Refused, &answer),
         }
     }
 
@@ -174,18 +174,18 @@ impl Writer {
 /// Whether the transaction may be open after this answer. A coordinator that is still ending the former one, or denies
 /// access, has opened none; whatever else it says, what it wrote down may last.
 fn may_open(kind: &Kind, answer: i16) -> bool {
-    kind.adds() && answer != code::CONCURRENT_TRANSACTIONS && fate::of_call(answer) != CallFate::Denied
+    kind.adds() && answer != code::CONCURRENT_TRANSACTIONS && delivery::of_call(answer) != CallOutcome::Denied
 }
 
 /// Which of several codes decides what to do.
 fn gravity(answer: i16) -> u8 {
-    match fate::of_call(answer) {
-        CallFate::Done => 0,
-        CallFate::Again => 1,
-        CallFate::Moved => 2,
-        CallFate::Abort => 3,
-        CallFate::Denied => 4,
-        CallFate::Fenced => 5,
+    match delivery::of_call(answer) {
+        CallOutcome::Done => 0,
+        CallOutcome::Again => 1,
+        CallOutcome::Moved => 2,
+        CallOutcome::Abort => 3,
+        CallOutcome::Denied => 4,
+        CallOutcome::Fenced => 5,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::records::Codec;
-use super::fate::WriteError;
+use super::delivery::WriteError;
 use crate::record::{Headers, TopicPartition};
 
 /// Which protocol of transactions to speak.

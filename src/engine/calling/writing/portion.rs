@@ -1,4 +1,4 @@
-//! What of a window a transaction is to take.
+//! Which part of a window a transaction takes.
 
 use crate::effect::call::Stage;
 use crate::engine::calling::grants;
@@ -7,7 +7,7 @@ use crate::engine::share::Position;
 
 /// What is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Portion {
     /// Everything that is due.
     All,
     /// What is settled, and nothing that lets a call go.
@@ -16,7 +16,7 @@ pub enum What {
     Releases,
 }
 
-impl What {
+impl Portion {
     /// Whether that concerns a window whose task is committed up to this position.
     pub fn is_due_in(self, window: &Window, committed: &Position) -> bool {
         let ends_grant = || self == Self::Releases && grants::end_of_open(window, committed).is_some();

@@ -1,7 +1,7 @@
-//! A writer with its connections, and when they are seen to.
+//! A writer with its connections, and when these are driven.
 //!
-//! Records are handed to the writer alone. The connections are seen to once there is something to be written: when so
-//! many bytes were handed over, or so much time has passed.
+//! Records are only handed to the writer. The connections are driven once there is enough to be written: when a number
+//! of bytes was handed over, or some time has passed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,27 +12,27 @@ use super::super::super::wire::brokers::Brokers;
 use super::super::super::wire::writer::{
     Group, NewRecord, Offset, Slot, WriteError, WriteErrorKind, WriteSettings, Writer,
 };
-use super::super::client::ClientSettings;
+use super::super::connecting::ClientSettings;
 use super::super::network::Network;
 use super::super::trouble::{Accepted, Loneliness};
 use super::clock::Clock;
+use super::messages;
 use super::slots::Slots;
-use super::words;
 use crate::cluster::{Error, ErrorKind, Message, Ticket};
 use crate::record::TopicPartition;
 
-/// How long one wait for the brokers takes at most.
+/// The longest single wait for the brokers.
 const TURN: Duration = Duration::from_millis(100);
-/// How many bytes are handed over before the connections are seen to: no more than what a socket takes at once.
+/// How many bytes are handed over before the connections are driven: no more than a socket takes at once.
 const PUSH_BYTES: usize = 256 << 10;
-/// How many bytes are handed over before the first partitions are added to a transaction. What a small one is about is
-/// known by then, so that a single request adds all of it; a large one is hardly later for it.
+/// How many bytes are handed over before the first partitions are added to a transaction. All partitions of a small one
+/// are known by then, so that a single request adds them; a large one is hardly delayed by it.
 const ADD_BYTES: usize = 64 << 10;
-/// The shortest time after which they are seen to, however short the linger is.
+/// The shortest time after which the connections are driven, however short the linger is.
 const PUSH_EVERY_MIN: Duration = Duration::from_millis(1);
 /// How many records of a run are handed over at a time.
 const RUN: usize = 256;
-/// How long a partition that the topic does not have, as far as is known, is asked for.
+/// How long metadata is requested for a partition that the topic does not seem to have.
 const PARTITION_WAIT: Duration = Duration::from_secs(2);
 
 /// librdkafka's description of a partition that the topic does not have.
@@ -48,15 +48,15 @@ pub(super) struct Driven {
     push_every: Duration,
     clock: Clock,
     slots: Slots,
-    /// When the connections were last seen to.
+    /// When the connections were last driven.
     pushed: Instant,
-    /// With how many bytes held they are seen to again.
+    /// They are driven again once the writer holds this many bytes.
     push_at: usize,
 }
 
 impl Driven {
-    /// Opens a transactional id; whatever was open under it has been aborted. Once a login was accepted, one that is
-    /// refused is an error to retry.
+    /// Opens a transactional id; a transaction that was open under it has been aborted. Once a login was accepted, a
+    /// refused one is an error to retry.
     pub fn open(
         client: &ClientSettings,
         settings: &Arc<WriteSettings>,
@@ -107,7 +107,7 @@ impl Driven {
         {
             return Error::new(ErrorKind::Refused, format!("opening the transactional id {id}: {trouble}"));
         }
-        let opening = words::opening(id, error);
+        let opening = messages::opening(id, error);
         match self.brokers.failure().filter(|_| error.code.is_none()) {
             Some(why) => Error::new(opening.kind, format!("{}: {why}", opening.message)).with(opening.detail),
             None => opening,
@@ -173,7 +173,7 @@ impl Driven {
         }
     }
 
-    /// Sees to the connections if that is worth it. `is_looked`: whether the clock was just looked at.
+    /// Drives the connections if that is worth it. `is_looked`: whether the clock was just read.
     #[inline]
     fn handed_over(&mut self, is_looked: bool) {
         let is_late = || self.clock.now().saturating_duration_since(self.pushed) >= self.push_every;
@@ -182,7 +182,7 @@ impl Driven {
         }
     }
 
-    /// Waits for room, as long as a delivery may take.
+    /// Waits for room, at most until the timeout of deliveries.
     #[cold]
     fn wait_for_room(&mut self, since: &mut Option<Instant>, to: (&str, i32)) -> Result<(), Error> {
         let now = self.clock.look(&*self.network);
@@ -196,20 +196,21 @@ impl Driven {
         Ok(())
     }
 
-    /// Why a record was not taken. What keeps the whole transaction from being committed does not refuse this record.
+    /// Why a record was not accepted. An error that keeps the whole transaction from being committed does not refuse
+    /// this record.
     #[cold]
     fn unsent(&self, failed: &WriteError, to: (&str, i32)) -> Error {
-        let kind = match words::kind(failed.kind) {
+        let kind = match messages::kind(failed.kind) {
             ErrorKind::Refused if self.writer.trouble().is_none() => ErrorKind::Refused,
             ErrorKind::Refused | ErrorKind::Retry | ErrorKind::Abort => self.kind_of_abort(),
             kind => kind,
         };
-        let error = words::error(failed);
+        let error = messages::error(failed);
         Error { kind, message: format!("{}: {}", sending(to), error.message), ..error }
     }
 
-    /// What a transaction that cannot go on means: a record that a lost producer does not accept is not its task's
-    /// trouble.
+    /// The kind of error if the transaction cannot go on: with a lost producer it is `Fenced`, since the task is not to
+    /// blame.
     fn kind_of_abort(&self) -> ErrorKind {
         if self.writer.is_fit() { ErrorKind::Abort } else { ErrorKind::Fenced }
     }
@@ -232,7 +233,8 @@ impl Driven {
         Ok(slot)
     }
 
-    /// Whether a topic that is known may have this partition. It may have got more of them since they were heard of.
+    /// Whether the topic may have this partition. If it is not among the known ones, waits for newer metadata:
+    /// partitions may have been added.
     fn may_have(&mut self, (topic, partition): (&str, i32)) -> bool {
         let Ok(partition_index) = usize::try_from(partition) else { return false };
         let until = self.clock.look(&*self.network) + PARTITION_WAIT;
@@ -241,14 +243,14 @@ impl Driven {
             if left.is_zero() {
                 return false;
             }
-            // Has the brokers asked again.
+            // Makes the client request metadata again.
             let _ = self.brokers.leader(topic, partition);
             self.turn(left.min(TURN));
         }
         true
     }
 
-    /// Commits, and waits for the outcome. `meanwhile` is called with how long it may wait, again and again.
+    /// Commits, and waits for the outcome. `meanwhile` is called repeatedly, with how long it may wait.
     pub fn commit(
         &mut self,
         offsets: Vec<Offset>,
@@ -260,14 +262,14 @@ impl Driven {
         self.finish(meanwhile)
     }
 
-    /// Ends the transaction without effect.
+    /// Aborts the transaction, and waits for the outcome.
     pub fn abort(&mut self) -> Result<(), WriteError> {
         let now = self.clock.look(&*self.network);
         self.writer.abort(now);
         self.finish(None)
     }
 
-    /// Waits for the outcome, which comes in time: the writer sees to that.
+    /// Waits for the outcome; the writer makes sure that it comes in time.
     fn finish(&mut self, mut meanwhile: Option<&mut dyn FnMut(Duration)>) -> Result<(), WriteError> {
         self.take();
         loop {
@@ -287,7 +289,7 @@ impl Driven {
         }
     }
 
-    /// Takes what is to be known of records that were handed over.
+    /// Processes answers about records that were handed over.
     pub fn listen(&mut self) {
         self.clock.doubt();
         if self.writer.in_flight() > 0 {
@@ -295,18 +297,19 @@ impl Driven {
         }
     }
 
-    /// Writes what is due, and takes what the brokers have said, without waiting.
+    /// Writes what is due, and processes the brokers' answers, without waiting.
     fn push(&mut self) {
         self.take();
         if self.turn(Duration::ZERO) {
-            // What the answers were waited for with.
+            // Writes what had to wait for these answers.
             self.turn(Duration::ZERO);
         }
         self.pushed = self.clock.now();
         self.push_at = self.writer.held_bytes() + PUSH_BYTES;
     }
 
-    /// Writes what there is, waits for the brokers, and takes what they say. Whether there was anything to act upon.
+    /// Writes pending output, waits for the brokers, and processes their answers. Returns whether there was anything to
+    /// act upon.
     fn turn(&mut self, wait: Duration) -> bool {
         let wait = match self.writer.next_tick().filter(|_| !wait.is_zero()) {
             Some(next) => next.saturating_duration_since(self.clock.now()).min(wait),
@@ -318,7 +321,7 @@ impl Driven {
         self.brokers.news() != before
     }
 
-    /// Has the writer take what was said, and say what is to be sent.
+    /// Lets the writer process the answers, and queue the next requests.
     fn take(&mut self) {
         let now = self.clock.look(&*self.network);
         self.writer.drive(&mut self.brokers, now);

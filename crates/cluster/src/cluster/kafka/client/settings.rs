@@ -5,7 +5,7 @@
 //! librdkafka's default, but for what is about librdkafka's inner workings (its pauses between attempts): there the wire
 //! has its own.
 //!
-//! - `table`: every property and what becomes of it; `given`: values; `hosts`: brokers' addresses
+//! - `table`: every property and what becomes of it; `values`: reads them; `hosts`: brokers' addresses
 //!
 //! **Failure**: the first property that only librdkafka knows, as it is set, is [`Unsupported`]. So is what librdkafka
 //! itself does not start with, as files that cannot be read: it then says so in its own words. No value is ever shown
@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::given::Given;
+use self::values::Values;
 use super::super::epochs::UNKNOWN_MAX;
 use super::super::properties::Properties;
 use super::super::tls::{self, TlsProperties};
@@ -25,17 +25,17 @@ use super::super::wire::fetcher::FetchSettings;
 use super::super::wire::login::Login;
 use super::super::wire::records::{Codec, Packer};
 use super::super::wire::writer::WriteSettings;
-use super::client::ClientSettings;
+use super::connecting::ClientSettings;
 use super::network::Transport;
 use super::trouble::Accepted;
 use crate::cluster::MISSING_WAIT;
 use crate::tls::Renewed;
 
-mod given;
 mod hosts;
 mod table;
 #[cfg(test)]
 mod tests;
+mod values;
 
 /// The shortest pause, where librdkafka would allow for none.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -80,7 +80,7 @@ pub(in super::super) fn wire(
     producer: &Properties,
 ) -> Result<Wired, Unsupported> {
     let accepted = Accepted::new(member.login());
-    let [member, reader, producer] = [Given::new(member)?, Given::new(reader)?, Given::new(producer)?];
+    let [member, reader, producer] = [Values::new(member)?, Values::new(reader)?, Values::new(producer)?];
     let mut tls = Tls::default();
     let (of_member, fetch) = reading(&member, &mut tls)?;
     let (of_reader, reader_fetch) = reading(&reader, &mut tls)?;
@@ -118,7 +118,7 @@ impl Tls {
 
 /// A client's connections. `timeout_ms` is for a request, unless it is set; a response has room for so many bytes of
 /// records.
-fn connecting(given: &Given<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) -> Result<ClientSettings, Unsupported> {
+fn connecting(given: &Values<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) -> Result<ClientSettings, Unsupported> {
     let protocols = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
     let protocol = given.word("security.protocol", &protocols, "plaintext")?;
     let speaks_tls = protocol.ends_with("ssl");
@@ -150,7 +150,7 @@ fn connecting(given: &Given<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) ->
     Ok(ClientSettings { brokers: Arc::new(brokers), bootstrap, transport, tokens })
 }
 
-fn sockets(given: &Given<'_>) -> Result<SocketSettings, Unsupported> {
+fn sockets(given: &Values<'_>) -> Result<SocketSettings, Unsupported> {
     let names = Family::NAMED.map(|(name, _)| name);
     let name = given.word("broker.address.family", &names, "any")?;
     let family = Family::NAMED.iter().find(|(of, _)| *of == name).map_or(Family::Any, |(_, family)| *family);
@@ -158,7 +158,7 @@ fn sockets(given: &Given<'_>) -> Result<SocketSettings, Unsupported> {
 }
 
 /// Azure forgets idle connections after four minutes without a word, so librdkafka closes them in time.
-fn check_idle(given: &Given<'_>, brokers: &str) -> Result<(), Unsupported> {
+fn check_idle(given: &Values<'_>, brokers: &str) -> Result<(), Unsupported> {
     let key = "connections.max.idle.ms";
     let is_in_time = match given.text(key) {
         None => !brokers.to_ascii_lowercase().contains("azure"),
@@ -167,7 +167,7 @@ fn check_idle(given: &Given<'_>, brokers: &str) -> Result<(), Unsupported> {
     if is_in_time { Ok(()) } else { Err(given.unsupported(key, "the wire closes idle connections after nine minutes")) }
 }
 
-fn response_bytes_max(given: &Given<'_>, room: usize) -> Result<usize, Unsupported> {
+fn response_bytes_max(given: &Values<'_>, room: usize) -> Result<usize, Unsupported> {
     let key = "receive.message.max.bytes";
     let Some(_) = given.text(key) else { return Ok(RESPONSE_BYTES_MAX.max(room + RESPONSE_HEAD_BYTES)) };
     let most = given.count(key, 0)?;
@@ -178,14 +178,14 @@ fn response_bytes_max(given: &Given<'_>, room: usize) -> Result<usize, Unsupport
 }
 
 /// librdkafka asks again at an interval, and forgets what is older than three of them.
-fn metadata_max_age(given: &Given<'_>) -> Result<Duration, Unsupported> {
+fn metadata_max_age(given: &Values<'_>) -> Result<Duration, Unsupported> {
     let interval_ms = given.number("topic.metadata.refresh.interval.ms", 300_000)?;
     let interval = u64::try_from(interval_ms).ok().filter(|ms| *ms > 0);
     let age = given.millis("metadata.max.age.ms", interval.map_or(900_000, |ms| ms * 3))?;
     Ok(interval.map_or(age, |ms| age.min(Duration::from_millis(ms))))
 }
 
-fn login(given: &Given<'_>) -> Result<Login, Unsupported> {
+fn login(given: &Values<'_>) -> Result<Login, Unsupported> {
     let key = "sasl.mechanisms";
     // An unknown one may be anything, and is not shown.
     let sha512 = match given.text(key).unwrap_or("GSSAPI") {
@@ -211,7 +211,7 @@ fn login(given: &Given<'_>) -> Result<Login, Unsupported> {
     })
 }
 
-fn tls_properties(given: &Given<'_>) -> Result<TlsProperties, Unsupported> {
+fn tls_properties(given: &Values<'_>) -> Result<TlsProperties, Unsupported> {
     let text = |key| given.text(key).map(str::to_owned);
     let key = "ssl.endpoint.identification.algorithm";
     Ok(TlsProperties {
@@ -227,7 +227,7 @@ fn tls_properties(given: &Given<'_>) -> Result<TlsProperties, Unsupported> {
 }
 
 /// How a client that reads is set up.
-fn reading(given: &Given<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSettings), Unsupported> {
+fn reading(given: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSettings), Unsupported> {
     let own = FetchSettings::default();
     let record_bytes = given.count("message.max.bytes", 1_000_000)?;
     let max_bytes = given.count("fetch.max.bytes", record_bytes.max(50 << 20))?;
@@ -261,7 +261,7 @@ fn reading(given: &Given<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSet
 }
 
 /// How a client that writes is set up.
-fn writing(given: &Given<'_>, tls: &mut Tls) -> Result<(ClientSettings, WriteSettings), Unsupported> {
+fn writing(given: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, WriteSettings), Unsupported> {
     let own = WriteSettings::default();
     let transaction_timeout = given.millis("transaction.timeout.ms", 60_000)?;
     let transaction_ms = u64::try_from(transaction_timeout.as_millis()).unwrap_or(u64::MAX);
@@ -303,7 +303,7 @@ fn writing(given: &Given<'_>, tls: &mut Tls) -> Result<(ClientSettings, WriteSet
 }
 
 /// The wire does not count the records of a batch: a limit that no batch can reach is as good as none.
-fn check_batch_count(given: &Given<'_>, batch_bytes: usize) -> Result<(), Unsupported> {
+fn check_batch_count(given: &Values<'_>, batch_bytes: usize) -> Result<(), Unsupported> {
     let key = "batch.num.messages";
     match given.count(key, usize::MAX)?.saturating_mul(RECORD_BYTES_MIN) >= batch_bytes {
         true => Ok(()),
@@ -311,7 +311,7 @@ fn check_batch_count(given: &Given<'_>, batch_bytes: usize) -> Result<(), Unsupp
     }
 }
 
-fn codec(given: &Given<'_>) -> Result<(Codec, Option<i32>), Unsupported> {
+fn codec(given: &Values<'_>) -> Result<(Codec, Option<i32>), Unsupported> {
     let codecs = ["none", "gzip", "snappy", "lz4", "zstd"];
     let codec = match given.word("compression.codec", &codecs, "none")? {
         "gzip" => Codec::Gzip,
@@ -328,14 +328,14 @@ fn codec(given: &Given<'_>) -> Result<(Codec, Option<i32>), Unsupported> {
     }
 }
 
-fn in_flight_max(given: &Given<'_>) -> Result<usize, Unsupported> {
+fn in_flight_max(given: &Values<'_>) -> Result<usize, Unsupported> {
     let key = "max.in.flight.requests.per.connection";
     let most = given.count(key, IN_FLIGHT_MAX)?;
     if most > IN_FLIGHT_MAX { Err(given.unsupported(key, "exactly once allows for 5 at most")) } else { Ok(most) }
 }
 
 /// 0 is no limit of its own: the transaction's.
-fn delivery_timeout(given: &Given<'_>, transaction: Duration, linger: Duration) -> Result<Duration, Unsupported> {
+fn delivery_timeout(given: &Values<'_>, transaction: Duration, linger: Duration) -> Result<Duration, Unsupported> {
     let key = "message.timeout.ms";
     match given.millis(key, 0)? {
         Duration::ZERO => Ok(transaction),

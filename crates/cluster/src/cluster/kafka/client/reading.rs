@@ -22,7 +22,7 @@ use super::super::wire::code;
 use super::super::wire::fetcher::{FetchSettings, Fetcher, Trouble};
 use super::super::wire::records;
 use super::batch::Batch;
-use super::client::ClientSettings;
+use super::connecting::ClientSettings;
 use super::network::Network;
 use super::trouble::{Accepted, Loneliness};
 use crate::cluster::{Detail, Error, ErrorKind, RecordBatch as _};

@@ -8,13 +8,13 @@ use tokio::runtime::Handle;
 
 /// Work that becomes a task of its own when this is dropped before its end. It is none from the beginning: to start one,
 /// and to be woken by it, takes a good part of a short request's time.
-pub(super) struct Unstopped<F: Future<Output: Send> + Send + 'static> {
+pub(super) struct Detached<F: Future<Output: Send> + Send + 'static> {
     /// `None` after its end.
     work: Option<Pin<Box<F>>>,
     runtime: Handle,
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Unstopped<F> {
+impl<F: Future<Output: Send> + Send + 'static> Detached<F> {
     /// This work, which goes on in this runtime.
     ///
     /// # Panics
@@ -24,7 +24,7 @@ impl<F: Future<Output: Send> + Send + 'static> Unstopped<F> {
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Future for Unstopped<F> {
+impl<F: Future<Output: Send> + Send + 'static> Future for Detached<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -38,7 +38,7 @@ impl<F: Future<Output: Send> + Send + 'static> Future for Unstopped<F> {
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Drop for Unstopped<F> {
+impl<F: Future<Output: Send> + Send + 'static> Drop for Detached<F> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
             self.runtime.spawn(work);
@@ -62,7 +62,7 @@ mod tests {
     async fn work_goes_on_when_nobody_waits_for_it() {
         let (may, has) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (asked, told) = (Arc::clone(&may), Arc::clone(&has));
-        let mut work = Unstopped::new(async move {
+        let mut work = Detached::new(async move {
             asked.notified().await;
             told.notify_one();
         });
@@ -76,7 +76,7 @@ mod tests {
     async fn work_that_was_not_begun_is_done() {
         let has = Arc::new(Notify::new());
         let told = Arc::clone(&has);
-        drop(Unstopped::new(async move { told.notify_one() }));
+        drop(Detached::new(async move { told.notify_one() }));
         has.notified().await;
     }
 
@@ -90,7 +90,7 @@ mod tests {
                 0 if panics => std::panic::resume_unwind(Box::new("the work panics")),
                 _ => Poll::Ready(()),
             });
-            let mut work = Unstopped::new(work);
+            let mut work = Detached::new(work);
             assert_eq!(AssertUnwindSafe(&mut work).catch_unwind().await.is_err(), panics);
             drop(work);
             tokio::task::yield_now().await;

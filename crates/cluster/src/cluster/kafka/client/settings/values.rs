@@ -13,7 +13,7 @@ use super::table::{Class, look_up};
 use crate::cluster::Contact;
 
 /// The values of properties that have one. No `Debug`: they may be secrets.
-pub(super) struct Given<'a> {
+pub(super) struct Values<'a> {
     values: BTreeMap<&'static str, Value<'a>>,
     tokens: Option<&'a Arc<Source>>,
     contact: &'a Arc<Contact>,
@@ -28,7 +28,7 @@ struct Value<'a> {
     is_users: bool,
 }
 
-impl<'a> Given<'a> {
+impl<'a> Values<'a> {
     /// Those of these properties; an error if there is one that the wire does not know.
     pub fn new(properties: &'a Properties) -> Result<Self, Unsupported> {
         let mut values = BTreeMap::new();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::super::wire::brokers::{Brokers, METADATA, METADATA_VERSIONS, Use};
 use super::super::wire::connection::Versions;
-use super::client::ClientSettings;
+use super::connecting::ClientSettings;
 
 /// How long brokers may take altogether. A run that they keep from starting says so within ten seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(4);

@@ -10,7 +10,7 @@ use super::super::wire::brokers::{Brokers, Event, Leader, RequestId, Use};
 use super::super::wire::connection::{Body, Request};
 use super::super::wire::messages::fetch::{self, Limits, Response, Session, Wanted};
 use super::super::wire::records::{Batch, Batches};
-use super::client::ClientSettings;
+use super::connecting::ClientSettings;
 use crate::cluster::{Error, ErrorKind};
 use crate::record::TopicPartition;
 

@@ -64,7 +64,7 @@ pub(super) fn describe(code: i16) -> String {
 
 /// What a response means for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BatchFate {
+pub(super) enum BatchOutcome {
     /// It is in the log.
     Done,
     /// It is sent again, with the same sequence.
@@ -87,10 +87,10 @@ pub(super) enum BatchFate {
 }
 
 /// What a Produce response's code means.
-pub(super) fn of_batch(answer: i16) -> BatchFate {
+pub(super) fn of_batch(answer: i16) -> BatchOutcome {
     use code::*;
     match answer {
-        NONE | DUPLICATE_SEQUENCE_NUMBER => BatchFate::Done,
+        NONE | DUPLICATE_SEQUENCE_NUMBER => BatchOutcome::Done,
         NOT_LEADER_OR_FOLLOWER
         | LEADER_NOT_AVAILABLE
         | UNKNOWN_TOPIC_OR_PARTITION
@@ -98,7 +98,7 @@ pub(super) fn of_batch(answer: i16) -> BatchFate {
         | REPLICA_NOT_AVAILABLE
         | KAFKA_STORAGE_ERROR
         | FENCED_LEADER_EPOCH
-        | UNKNOWN_LEADER_EPOCH => BatchFate::Again { moved: true },
+        | UNKNOWN_LEADER_EPOCH => BatchOutcome::Again { moved: true },
         REQUEST_TIMED_OUT
         | BROKER_NOT_AVAILABLE
         | NETWORK_EXCEPTION
@@ -108,19 +108,21 @@ pub(super) fn of_batch(answer: i16) -> BatchFate {
         | COORDINATOR_NOT_AVAILABLE
         | NOT_COORDINATOR
         | CONCURRENT_TRANSACTIONS
-        | THROTTLING_QUOTA_EXCEEDED => BatchFate::Again { moved: false },
-        OUT_OF_ORDER_SEQUENCE_NUMBER => BatchFate::Gap,
-        MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE => BatchFate::TooLarge,
-        INVALID_TIMESTAMP | INVALID_RECORD | CORRUPT_MESSAGE => BatchFate::Refused,
-        INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => BatchFate::Fenced,
-        code if is_denied(code) => BatchFate::Denied,
-        _ => BatchFate::Abort,
+        | THROTTLING_QUOTA_EXCEEDED => BatchOutcome::Again { moved: false },
+        OUT_OF_ORDER_SEQUENCE_NUMBER => BatchOutcome::Gap,
+        MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE => BatchOutcome::TooLarge,
+        INVALID_TIMESTAMP | INVALID_RECORD | CORRUPT_MESSAGE => BatchOutcome::Refused,
+        INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => {
+            BatchOutcome::Fenced
+        }
+        code if is_denied(code) => BatchOutcome::Denied,
+        _ => BatchOutcome::Abort,
     }
 }
 
 /// What a response means for a call of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallFate {
+pub(super) enum CallOutcome {
     /// It took effect.
     Done,
     /// It did not, and is to be repeated.
@@ -136,11 +138,11 @@ pub(super) enum CallFate {
 }
 
 /// What a code means in a call to a coordinator.
-pub(super) fn of_call(answer: i16) -> CallFate {
+pub(super) fn of_call(answer: i16) -> CallOutcome {
     use code::*;
     match answer {
-        NONE => CallFate::Done,
-        NOT_COORDINATOR | COORDINATOR_NOT_AVAILABLE => CallFate::Moved,
+        NONE => CallOutcome::Done,
+        NOT_COORDINATOR | COORDINATOR_NOT_AVAILABLE => CallOutcome::Moved,
         COORDINATOR_LOAD_IN_PROGRESS
         | CONCURRENT_TRANSACTIONS
         | OPERATION_NOT_ATTEMPTED
@@ -150,10 +152,12 @@ pub(super) fn of_call(answer: i16) -> CallFate {
         | NETWORK_EXCEPTION
         | NOT_ENOUGH_REPLICAS
         | NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        | THROTTLING_QUOTA_EXCEEDED => CallFate::Again,
-        INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => CallFate::Fenced,
-        code if is_denied(code) => CallFate::Denied,
-        _ => CallFate::Abort,
+        | THROTTLING_QUOTA_EXCEEDED => CallOutcome::Again,
+        INVALID_PRODUCER_EPOCH | PRODUCER_FENCED | INVALID_PRODUCER_ID_MAPPING | INVALID_TXN_STATE => {
+            CallOutcome::Fenced
+        }
+        code if is_denied(code) => CallOutcome::Denied,
+        _ => CallOutcome::Abort,
     }
 }
 
@@ -190,8 +194,8 @@ mod tests {
     fn no_code_is_taken_for_success_but_two() {
         for answer in -1..=200 {
             let is_done = answer == code::NONE || answer == code::DUPLICATE_SEQUENCE_NUMBER;
-            assert_eq!(of_batch(answer) == BatchFate::Done, is_done, "{answer}");
-            assert_eq!(of_call(answer) == CallFate::Done, answer == code::NONE, "{answer}");
+            assert_eq!(of_batch(answer) == BatchOutcome::Done, is_done, "{answer}");
+            assert_eq!(of_call(answer) == CallOutcome::Done, answer == code::NONE, "{answer}");
         }
     }
 
@@ -208,12 +212,12 @@ mod tests {
     fn lost_identity_is_never_tried_again() {
         use code::*;
         for answer in [INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE] {
-            assert_eq!(of_batch(answer), BatchFate::Fenced);
-            assert_eq!(of_call(answer), CallFate::Fenced);
+            assert_eq!(of_batch(answer), BatchOutcome::Fenced);
+            assert_eq!(of_call(answer), CallOutcome::Fenced);
         }
         // The group's refusal of a membership leaves the writer as it is.
         for answer in [ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS] {
-            assert_eq!(of_call(answer), CallFate::Abort);
+            assert_eq!(of_call(answer), CallOutcome::Abort);
         }
     }
 }

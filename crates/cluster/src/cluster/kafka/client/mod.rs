@@ -2,8 +2,8 @@
 //! calls them.
 //!
 //! - `settings`: librdkafka's properties as the wire understands them
-//! - `client`: how connections are made; `network`: sockets and clocks, or a simulation's
-//! - `asking`: which requests brokers know
+//! - `connecting`: how connections are made; `network`: sockets and clocks, or a simulation's
+//! - `api_versions`: which requests brokers know
 //! - `batch`: records, borrowed from brokers' responses
 //! - `reading`: what a member reads; `reader`: a changelog's; both are a fetcher and its connections
 //! - `producer`: a writer and its connections
@@ -14,9 +14,9 @@
 //!
 //! **Failure**: see each module. No error and no log line contains a property's value.
 
-mod asking;
+mod api_versions;
 mod batch;
-mod client;
+mod connecting;
 mod network;
 mod producer;
 mod reader;
@@ -25,9 +25,9 @@ mod settings;
 mod stamp;
 mod trouble;
 
-pub(super) use asking::{Offer, Offers, ask};
+pub(super) use api_versions::{Offer, Offers, ask};
 pub use batch::Batch;
-pub use client::ClientSettings;
+pub use connecting::ClientSettings;
 pub use network::{Network, Networks};
 pub use producer::{Membership, Producer};
 pub use reader::Reader;

@@ -4,7 +4,7 @@
 //! those that only tell. So there is no thread, and no hand-over for a record.
 //!
 //! - `driven`: the writer with its connections; `clock`, `slots`: what is kept so that a record costs little
-//! - `words`: errors, as librdkafka's path says them
+//! - `messages`: errors, as librdkafka's path says them
 //!
 //! Invariants: those of [`wire::writer`](super::super::wire::writer). A producer that is dropped with a transaction
 //! open leaves it to its time-out, or to the client that fences the id.
@@ -20,15 +20,15 @@ use std::time::Duration;
 use self::driven::Driven;
 use super::super::epochs::Epochs;
 use super::super::wire::writer::{Group, Offset, WriteSettings};
-use super::client::ClientSettings;
+use super::connecting::ClientSettings;
 use super::trouble::Accepted;
 use crate::cluster::{self, DeliveryFailure, Error, Message, OffsetCommit, Ticket};
 use crate::record::TopicPartition;
 
 mod clock;
 mod driven;
+mod messages;
 mod slots;
-mod words;
 
 /// Proof of membership in the group whose offsets are committed.
 pub trait Membership: Send {
@@ -79,7 +79,7 @@ impl<M: Membership> Producer<M> {
         };
         let offsets = offsets.iter().map(with_epoch).collect();
         let committed = self.driven.get_mut().commit(offsets, group.group(), meanwhile);
-        committed.map_err(|error| words::doing("committing the transaction", &error))
+        committed.map_err(|error| messages::doing("committing the transaction", &error))
     }
 }
 
@@ -92,7 +92,7 @@ impl<M: Membership> cluster::Producer for Producer<M> {
 
     fn begin(&mut self) -> Result<(), Error> {
         let begun = self.driven.get_mut().begin();
-        begun.map_err(|error| words::doing("beginning a transaction", &error))
+        begun.map_err(|error| messages::doing("beginning a transaction", &error))
     }
 
     #[inline]
@@ -137,7 +137,7 @@ impl<M: Membership> cluster::Producer for Producer<M> {
             .map(|failure| DeliveryFailure {
                 number: failure.number,
                 refused: failure.refused,
-                message: words::error(&failure.error).message,
+                message: messages::error(&failure.error).message,
             })
             .collect()
     }
@@ -163,7 +163,7 @@ impl<M: Membership> cluster::Producer for Producer<M> {
 
     fn abort(&mut self) -> Result<(), Error> {
         let aborted = self.driven.get_mut().abort();
-        aborted.map_err(|error| words::doing("aborting the transaction", &error))
+        aborted.map_err(|error| messages::doing("aborting the transaction", &error))
     }
 
     fn is_fit(&self) -> bool {

@@ -15,7 +15,7 @@ use super::fetched::{Fetched, Held, place_in};
 pub(super) struct Buffers {
     next: u64,
     bytes: usize,
-    /// The size of each, and how many partitions have a piece of it.
+    /// The size of each, and how many partitions have a chunk of it.
     held: BTreeMap<u64, (usize, usize)>,
 }
 
@@ -25,21 +25,21 @@ impl Buffers {
         self.bytes
     }
 
-    /// Counts a response of which this many pieces are kept; none, if it is none.
-    pub fn hold(&mut self, bytes: usize, pieces: usize) -> u64 {
+    /// Counts a response of which this many chunks are kept; none, if it is none.
+    pub fn hold(&mut self, bytes: usize, chunks: usize) -> u64 {
         self.next += 1;
-        if pieces > 0 {
+        if chunks > 0 {
             self.bytes += bytes;
-            self.held.insert(self.next, (bytes, pieces));
+            self.held.insert(self.next, (bytes, chunks));
         }
         self.next
     }
 
-    /// A piece of it is gone.
+    /// A chunk of it is gone.
     pub fn release(&mut self, buffer: u64) {
-        let Some((bytes, pieces)) = self.held.get_mut(&buffer) else { return };
-        *pieces -= 1;
-        if *pieces == 0 {
+        let Some((bytes, chunks)) = self.held.get_mut(&buffer) else { return };
+        *chunks -= 1;
+        if *chunks == 0 {
             self.bytes -= *bytes;
             self.held.remove(&buffer);
         }
@@ -97,7 +97,7 @@ impl Heads {
 
 /// A partition's part of a response.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Chunk {
     pub buffer: u64,
     pub body: Arc<Body>,
     /// Where in the body the batches are that were not passed yet.
@@ -129,7 +129,7 @@ pub(super) struct Cursor {
     pub epoch: Option<i32>,
 }
 
-/// Why a piece was not handed on to its end.
+/// Why a chunk was not handed on to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
     /// There are as many records as were wanted.
@@ -152,7 +152,7 @@ pub(super) struct Handing<'a> {
     pub partition: usize,
 }
 
-impl Piece {
+impl Chunk {
     /// Hands on what there is; `cursor` moves along.
     pub fn hand_on(&mut self, cursor: &mut Cursor, handing: &mut Handing<'_>) -> Result<(), Halt> {
         let body = Arc::clone(&self.body);

@@ -227,7 +227,7 @@ fn properties_of_tls_reach_it() {
         let all: BTreeMap<String, String> =
             set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let properties = Properties::consumer(&all, &BTreeMap::new()).unwrap();
-        tls_properties(&Given::new(&properties).unwrap()).unwrap()
+        tls_properties(&Values::new(&properties).unwrap()).unwrap()
     };
     let base = [("bootstrap.servers", "a:1")];
     let texts = |tls: &TlsProperties| {

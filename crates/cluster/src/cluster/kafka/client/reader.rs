@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::super::epochs::Epochs;
 use super::super::wire::fetcher::FetchSettings;
 use super::batch::Batch;
-use super::client::ClientSettings;
+use super::connecting::ClientSettings;
 use super::reading::Reading;
 use super::trouble::Accepted;
 use crate::cluster::Error;

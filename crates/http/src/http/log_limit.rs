@@ -8,9 +8,9 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// Counts one kind of event.
 #[derive(Debug, Default)]
-pub struct Seldom(Mutex<(Option<Duration>, u64)>);
+pub struct LogLimit(Mutex<(Option<Duration>, u64)>);
 
-impl Seldom {
+impl LogLimit {
     /// It has happened once more, at this time since a fixed moment. If it is time for a line: how often since the last one.
     pub fn tell(&self, now: Duration) -> Option<u64> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn frequent_events_are_logged_seldom_and_all_counted() {
-        let (seldom, now) = (Seldom::default(), Duration::from_secs(7));
+        let (seldom, now) = (LogLimit::default(), Duration::from_secs(7));
         assert_eq!([(); 3].map(|()| seldom.tell(now)), [Some(1), None, None]);
         assert_eq!([(); 2].map(|()| seldom.tell(now + PAUSE)), [Some(3), None]);
     }

@@ -17,7 +17,7 @@ use crate::record::TopicPartition;
 const WAKE_DEADLINE: Duration = Duration::from_millis(100);
 
 /// What `changelog`, which holds `start` to `end`, all of it decided, has from `from` on.
-pub(super) fn look(
+pub(super) fn probe(
     client: &Arc<Client>,
     changelog: &TopicPartition,
     from: ChangelogOffset,
