@@ -1,4 +1,4 @@
-//! What the records of a task cause in one transaction, in one piece of memory that is used again.
+//! What the records of a task cause in one transaction, kept in one reusable buffer.
 
 use std::ops::Range;
 
@@ -62,7 +62,7 @@ impl Effects {
         self.records.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -106,10 +106,10 @@ impl Effects {
         self.calls.last_mut().expect("a call was added").parameters.end = self.parameters.len();
     }
 
-    /// Says of the call added last, whose parameter is a row, which of its fields are texts: see [`Call::texts`].
+    /// Names the text fields of the row that is the parameter of the call added last: see [`Call::texts`].
     pub fn texts(&mut self, names: &str) {
         let (last, before) = self.calls.split_last_mut().expect("a call was added");
-        // Rows of one table follow each other, mostly: their list is kept once.
+        // Consecutive rows are mostly of the same table: their list is kept once.
         let known = before.last().and_then(|call| call.texts.clone());
         let known = known.filter(|known| self.bytes[known.clone()] == *names.as_bytes());
         last.texts = Some(known.unwrap_or_else(|| {
@@ -119,7 +119,7 @@ impl Effects {
         }));
     }
 
-    /// Takes the record begun last back.
+    /// Removes the record begun last.
     pub fn take_back(&mut self) {
         let Some(record) = self.records.pop() else { return };
         let first = self.calls.get(record.calls.start).map(|call| call.parameters.start);
@@ -186,8 +186,8 @@ impl<'a> Call<'a> {
             .map(move |parameter| parameter.clone().map(|range| effects.text(range)))
     }
 
-    /// The fields of the row, the parameter, that are known to be texts, and no bytes in base64: their names as a JSON
-    /// array. `None` if it is known of none.
+    /// The names, as a JSON array, of those fields of the row (the call's parameter) that are known to be texts and not
+    /// bytes in base64. `None` if no field is known to be.
     pub fn texts(&self) -> Option<&'a str> {
         self.called.texts.clone().map(|range| self.effects.text(range))
     }
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((effect.identity(), effect.version()), (&b"id"[..], Some(&b"v1"[..])));
     }
 
-    /// The same list is kept once, also behind a record that is taken back.
+    /// Equal lists are kept once, even after a record is taken back.
     #[test]
     fn calls_say_which_fields_of_their_rows_are_texts() {
         let mut effects = Effects::default();
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(effects.byte_len(), expected.byte_len());
         effects.begin(10, b"x", None);
         effects.take_back();
-        assert_eq!(effects.byte_len(), expected.byte_len(), "one without calls");
+        assert_eq!(effects.byte_len(), expected.byte_len(), "a record without calls");
         effects.clear();
         assert!(effects.is_empty() && effects.byte_len() == 0);
     }

@@ -1,20 +1,20 @@
-//! A gate: who is asked, before a record is passed on, whether its identity was passed on elsewhere, by another partition,
+//! A gate is asked, before a record is passed on, whether its identity was passed on elsewhere: by another partition,
 //! topic or topology.
 //!
 //! A gate keeps a mark for each identity that was asked about: the coordinates of the record that came first. Asking
 //! leaves a mark if there is none, atomically. If several tasks ask at once, one of them leaves its mark, and the
 //! others get that mark.
 //!
-//! - The mark is one's **own** if it names the same topology, topic, topic's id and partition: within a partition the store
-//!   decides, and the gate only says what happens elsewhere. So an aborted transaction does no harm, nor does an answer that
-//!   was lost: a task that asks again goes on.
+//! - A mark is the task's **own** if it names the same topology, topic, topic id and partition: within a partition the
+//!   store decides, and the gate only reports what happens elsewhere. So neither an aborted transaction nor a lost
+//!   answer does any harm: a task that asks again may go on.
 //! - Any other mark says that the identity was passed on **elsewhere**, or is about to be.
 //!
-//! An [`Identity`] is a digest of everything that makes two records the same thing: all rows' identities, scopes and
-//! versions. A newer version of the same thing has another one.
+//! An [`Identity`] is a digest of everything that decides whether two records are the same: the identities, scopes and
+//! versions of all rows. A newer version of the same thing has a different one.
 //!
-//! **Failure**: a session waits for a bounded time. After an [`Error`] each identity that was asked about may have its mark
-//! or not; as the mark is one's own, that makes no difference.
+//! **Failure**: a session waits for a bounded time. After an [`Error`] each identity that was asked about may or may
+//! not be marked; as any new mark is the task's own, that makes no difference.
 
 use std::fmt;
 
@@ -22,30 +22,31 @@ use sha2::{Digest, Sha256};
 
 pub use super::{Error, ErrorKind};
 
-/// So that no other digest is the same.
+/// Domain separation: no other digest begins with these bytes.
 const DOMAIN: &[u8] = b"ratchet gate 1";
 
-/// The bytes of an [`Identity`]: enough that nobody finds two records with the same one.
+/// The length of an [`Identity`] in bytes: enough that nobody finds two records with the same one.
 pub const IDENTITY_BYTES: usize = 24;
 
-/// What a gate knows a record by.
+/// What identifies a record to a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(pub [u8; IDENTITY_BYTES]);
 
-/// What one row of a record is: parts of an [`Identity`].
+/// What one row of a record contributes to its [`Identity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowOf<'a> {
     /// The identity: its store key.
     pub identity: &'a [u8],
-    /// The scope of its version; `None` if it is in none.
+    /// The scope of its version; `None` if it has none.
     pub scope: Option<&'a [u8]>,
     /// The version; `None` if it has none.
     pub version: Option<&'a [u8]>,
 }
 
 impl Identity {
-    /// The identity of a record of these rows: the first bytes of a SHA-256. Each part says how long it is, so no two
-    /// lists of rows give the same bytes. The bytes must last: what is kept under others is forgotten.
+    /// The identity of a record with these rows: the first bytes of a SHA-256. Each part is preceded by its length, so
+    /// no two lists of rows give the same input. The bytes must never change: marks under other bytes would be
+    /// forgotten.
     pub fn of<'a>(rows: impl IntoIterator<Item = RowOf<'a>>) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(DOMAIN);
@@ -72,26 +73,26 @@ impl Identity {
 /// A record that a gate is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What the gate knows it by.
+    /// What identifies it to the gate.
     pub identity: Identity,
     /// Its offset.
     pub offset: i64,
 }
 
-/// Where records are: the coordinates of all records of one partition, but for the offset.
+/// Where records are: the coordinates that all records of one partition share, without the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The topology's name.
     pub topology: &'a str,
     /// The input topic.
     pub topic: &'a str,
-    /// The topic's id: a topic that is recreated is another place.
+    /// The topic's id: a recreated topic is another place.
     pub topic_id: [u8; 16],
     /// The partition.
     pub partition: i32,
 }
 
-/// As marks have it: `topology/topic/id/partition/`, with the offset to follow. No name has a `/` in it.
+/// As in marks: `topology/topic/id/partition/`, which the offset follows. No name contains a `/`.
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { topology, topic, topic_id, partition } = self;
@@ -99,39 +100,39 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// What a gate says of a record.
+/// A gate's answer about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is the first one: the mark is now its own.
     First,
-    /// The mark was its partition's own already.
+    /// The mark was already its partition's own.
     Own,
     /// It was passed on elsewhere.
     Elsewhere,
 }
 
-/// What all lanes of a topology share of its gate.
+/// A topology's gate, shared by all its lanes.
 pub trait Gate: Send + Sync {
-    /// A lane's own way to it. Connects when it is first used.
+    /// A session of one lane. Connects when it is first used.
     fn session(&self) -> Box<dyn Session>;
 }
 
-/// One lane's way to its topology's gate.
+/// One lane's access to its topology's gate.
 pub trait Session: Send {
-    /// Asks about records of one place, all at once, and gives an answer for each, in their order, in `answers`, which is
-    /// cleared first. Takes at most some seconds.
+    /// Asks about records of one place, all at once. Clears `answers`, and fills it with one answer for each record, in
+    /// order. Takes a few seconds at most.
     fn ask(&mut self, place: &Place<'_>, asked: &[Asked], answers: &mut Vec<Answer>) -> Result<(), Error>;
 
-    /// Takes back the marks of these records, which were not passed on after all, where they are theirs.
+    /// Removes the marks of these records, which were not passed on after all, unless the marks are of other records.
     fn take_back(&mut self, place: &Place<'_>, asked: &[Asked]) -> Result<(), Error>;
 
-    /// Whether it can be reached, without asking anything; takes at most some seconds.
+    /// Checks that the gate can be reached, without asking anything. Takes a few seconds at most.
     fn reach(&mut self) -> Result<(), Error>;
 }
 
 #[cfg(test)]
 mod tests {
-    //! Goal: records are the same thing to a gate if and only if all that makes them one is the same.
+    //! Goal: two records are the same to a gate if and only if all parts of their identities are equal.
 
     use std::collections::HashSet;
 
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_tells_apart_whatever_differs() {
+    fn records_that_differ_have_different_identities() {
         let all = [
             vec![row(b"ab", None, None)],
             vec![row(b"a", None, None), row(b"b", None, None)],
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_keeps_its_bytes() {
+    fn bytes_of_an_identity_never_change() {
         // What a release has marked, later releases recognise.
         let Identity(bytes) = Identity::of([row(b"id", Some(b"scope"), Some(b"version"))]);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn place_names_every_coordinate() {
+    fn place_shows_every_coordinate() {
         let place = Place { topology: "pay", topic: "in.a", topic_id: [0xab; 16], partition: 3 };
         assert_eq!(place.to_string(), "pay/in.a/abababababababababababababababab/3/");
     }

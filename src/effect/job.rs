@@ -1,4 +1,4 @@
-//! A request on its way through a driver, and the lock that makes taking it back certain.
+//! A request on its way through a driver, and the lock that makes withdrawing it certain.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use crate::effect::call::Answer;
 use crate::effect::provider::{Body, CallNumber, Heard, Request};
 
-/// The requests that nobody has begun to write: each is claimed by the thread, which then writes it, or taken back by
-/// the lane. Never both.
+/// The requests that are not being written yet. Each is either claimed by the thread, which then writes it, or
+/// withdrawn by the lane; never both.
 #[derive(Default)]
 pub(in crate::effect) struct Unwritten {
-    /// By a ticket each: an attempt that was taken back may still be queued when the next one of its call comes.
+    /// Each call's current ticket: a withdrawn attempt may still be queued when the next attempt of its call arrives.
     tickets: Mutex<HashMap<CallNumber, u64>>,
-    /// How many were claimed and are not over.
+    /// How many were claimed and have not ended.
     claimed: AtomicUsize,
 }
 
@@ -36,36 +36,37 @@ impl Unwritten {
         is_there
     }
 
-    /// One that was claimed is over.
+    /// A claimed request has ended.
     fn over(&self) {
         self.claimed.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many were claimed and are not over.
+    /// How many were claimed and have not ended.
     pub fn in_flight(&self) -> usize {
         self.claimed.load(Ordering::Relaxed)
     }
 
-    /// Takes a request back. Says whether it was there: then nobody will claim it.
+    /// Withdraws a request. Returns whether it was still there: if so, the thread cannot claim it any more.
     pub fn withdraw(&self, number: CallNumber) -> bool {
         self.tickets().remove(&number).is_some()
     }
 }
 
-/// How far a request has come.
+/// The stage of a request.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Anybody's: the lane may take it back.
+    /// Nobody's: the lane may still withdraw it.
     Free,
-    /// The thread's. Nothing of it was written.
+    /// Claimed by the thread. Nothing of it was written.
     Claimed,
-    /// It may have acted, since this time.
+    /// Handed over at this time: it may have acted since.
     Written(Instant),
-    /// Heard of, or taken back.
+    /// Its outcome was reported, or it was withdrawn.
     Over,
 }
 
-/// A request within the driver. It is heard of once, whatever becomes of it: also when it is dropped.
+/// A request within the driver. Unless it is withdrawn or silenced, its outcome is reported exactly once, even if it is
+/// dropped.
 pub(in crate::effect) struct Job {
     request: Request,
     ticket: u64,
@@ -75,24 +76,24 @@ pub(in crate::effect) struct Job {
 }
 
 impl Job {
-    /// A request that may be taken back from now on.
+    /// A request that may be withdrawn from now on.
     pub fn new(request: Request, ticket: u64, unwritten: &Arc<Unwritten>, heard: &Sender<Heard>) -> Self {
         let former = unwritten.tickets().insert(request.number, ticket);
         assert!(former.is_none(), "a call has one attempt at a time");
         Self { request, ticket, unwritten: Arc::clone(unwritten), heard: heard.clone(), stage: Stage::Free }
     }
 
-    /// What is to be sent.
+    /// The request to be sent.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// Whether it was taken back.
+    /// Whether it was withdrawn.
     pub fn is_withdrawn(&self) -> bool {
         matches!(self.stage, Stage::Free) && self.unwritten.tickets().get(&self.request.number) != Some(&self.ticket)
     }
 
-    /// Makes it the thread's, if it was not taken back. Afterwards it cannot be.
+    /// Claims it for the thread, unless it was withdrawn; afterwards it cannot be. Returns whether it is claimed.
     pub fn claim(&mut self) -> bool {
         if matches!(self.stage, Stage::Free) {
             let is_claimed = self.unwritten.claim(self.request.number, self.ticket);
@@ -101,7 +102,7 @@ impl Job {
         !matches!(self.stage, Stage::Over)
     }
 
-    /// Says that it may act from now on: it is given to a connection, say.
+    /// Records that it may act from now on, for example because a connection gets it. Returns the current time.
     pub fn written(&mut self) -> Instant {
         debug_assert!(matches!(self.stage, Stage::Claimed), "only what was claimed is written");
         let now = Instant::now();
@@ -109,12 +110,12 @@ impl Job {
         now
     }
 
-    /// Says that the connection has given it back, without a byte of it written.
+    /// Records that the connection has given it back without writing a byte of it.
     pub fn given_back(&mut self) {
         self.stage = Stage::Claimed;
     }
 
-    /// Nothing of it was written.
+    /// Reports that nothing of it was written.
     pub fn not_sent(mut self, message: String) {
         self.conclude(Answer::NotSent, Body::None, Some(message));
     }
@@ -139,7 +140,7 @@ impl Job {
         self.stage = Stage::Over;
         self.unwritten.over();
         let Request { number, attempt, .. } = self.request;
-        // Nobody listens any more where the lane is gone.
+        // If the lane is gone, nobody receives this.
         let _ = self.heard.send(Heard { number, attempt, answer, body, message, took });
     }
 }

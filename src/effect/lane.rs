@@ -1,5 +1,5 @@
-//! A lane's way to its thread: requests go in, what was heard comes out. Nothing waits, but dropping it, for the thread's
-//! end.
+//! The channel between a lane and its thread: requests go in, outcomes come out. Nothing blocks except dropping it,
+//! which waits for the thread to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +11,14 @@ use tokio::sync::{mpsc, oneshot};
 use super::job::{Job, Unwritten};
 use super::provider::{CallNumber, Calls, Heard, Request};
 
-/// What a lane's thread does with the requests, until it is stopped: the other side says so, or is dropped.
+/// What a lane's thread does with the requests until it is stopped: the second channel gets a message, or its sender is
+/// dropped.
 pub(in crate::effect) type Work = Arc<dyn Fn(mpsc::UnboundedReceiver<Job>, oneshot::Receiver<()>) + Send + Sync>;
 
-/// How many threads there were, of all drivers: for their names.
+/// How many threads the drivers have started in all: numbers for their names.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
-/// One lane's calls. Both channels hold as many as the lane has under way, which its window bounds.
+/// One lane's calls. Neither channel holds more than the lane has under way, which its window bounds.
 pub(in crate::effect) struct Lane {
     work: Work,
     unwritten: Arc<Unwritten>,
@@ -28,7 +29,7 @@ pub(in crate::effect) struct Lane {
 }
 
 impl Lane {
-    /// A lane whose thread does this, once it is needed.
+    /// A lane whose thread does `work`. The thread is started when it is needed.
     pub fn new(work: Work) -> Self {
         let (tell, heard) = unbounded();
         Self { work, unwritten: Arc::default(), ticket: 0, tell, heard, runner: None }
@@ -48,7 +49,7 @@ impl Calls for Lane {
         };
         self.runner = None;
         match Runner::start(&self.work) {
-            // What a thread that is gone already did not take is dropped with its channel, and heard of.
+            // If the new thread has already ended, the job is dropped with its channel, and that is reported.
             Ok(runner) => drop(self.runner.insert(runner).jobs.send(job)),
             Err(error) => job.not_sent(format!("no thread for calls could be started: {error}")),
         }
@@ -59,7 +60,7 @@ impl Calls for Lane {
             return Some(heard);
         }
         if self.runner.as_ref().is_some_and(|runner| runner.thread.as_ref().is_none_or(JoinHandle::is_finished)) {
-            // It has panicked. What it has left in its channel is heard of once that is gone.
+            // The thread has panicked. The jobs left in its channel are reported when the channel is dropped.
             self.runner = None;
         }
         self.heard.try_recv().ok()
@@ -74,7 +75,7 @@ impl Calls for Lane {
     }
 }
 
-/// The thread.
+/// A running thread.
 struct Runner {
     jobs: mpsc::UnboundedSender<Job>,
     stop: Option<oneshot::Sender<()>>,

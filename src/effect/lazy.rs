@@ -1,12 +1,11 @@
-//! A connection that is made when it is needed first, shared by all who need it, and made anew when it is of no use any
-//! more.
+//! A connection that is made when it is first needed, shared by all callers, and replaced when it is no longer usable.
 //!
-//! It is made by a task of its own: a caller that stops waiting does not stop the making, and the next one that asks
-//! finds what has come of it.
+//! It is made by a task of its own: a caller that stops waiting does not interrupt the task, and the next caller gets
+//! its outcome.
 //!
-//! **Failure.** After a connection that could not be made, no caller tries again for some moments: callers get the
-//! reason at once. The same goes for one that was of no use as soon as it was made. One that leaves answers out for too
-//! long is of no use, however soon those who ask stop waiting; until then they share it, so that what they send stays
+//! **Failure.** If a connection could not be made, nobody tries again for half a second: callers get the error at once.
+//! The same applies if a connection breaks right after it was made. A connection that leaves questions unanswered for
+//! too long is replaced, however soon its callers stop waiting; until then they share it, so that their questions stay
 //! in order.
 
 use std::ops::Deref;
@@ -16,12 +15,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a connection that could not be made is not tried again, and the least time between two connections.
+/// The pause after a failure to connect, and the least time between two connections.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a connection may leave a question unanswered that nobody waits for any more.
+/// How long a connection may leave a question unanswered after its caller has stopped waiting.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// A connection, or why there is none. Answers come over it in the order of the questions.
+/// A connection, or the reason why there is none. Answers arrive in the order of the questions.
 #[derive(Debug)]
 pub struct Lazy<T, E>(Arc<Mutex<State<T, E>>>);
 
@@ -29,7 +28,7 @@ pub struct Lazy<T, E>(Arc<Mutex<State<T, E>>>);
 struct State<T, E> {
     open: Option<Open<T>>,
     failed: Option<(Instant, E)>,
-    /// What is being made.
+    /// The outcome of the connection that is being made.
     making: Option<watch::Receiver<Made<T, E>>>,
 }
 
@@ -37,14 +36,15 @@ struct State<T, E> {
 struct Open<T> {
     connection: Arc<T>,
     made_at: Instant,
-    /// Since when an answer has been missing that nobody waits for any more.
+    /// Since when a question whose caller has stopped waiting has been unanswered.
     silent_since: Option<Instant>,
 }
 
-/// What has come of a connection that is made, once it is there.
+/// The outcome of making a connection; `None` while it is being made.
 type Made<T, E> = Option<Result<Arc<T>, E>>;
 
-/// A connection, for one question. Dropped without a word, it was not answered while somebody waited.
+/// A connection, for one question. Dropping it without [`Asked::answered`] or [`Asked::broken`] means that its caller
+/// stopped waiting for the answer.
 #[derive(Debug)]
 pub struct Asked<'a, T, E> {
     lazy: &'a Lazy<T, E>,
@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Lazy<T, E> {
             if let Ok(Some(made)) = made {
                 return made.as_ref().map(asked).map_err(E::clone);
             }
-            // The task has ended without a word, as its runtime has.
+            // The task has ended with its runtime, before it had an outcome.
             drop(lock(&self.0).making.take_if(|other| other.same_channel(&making)));
             tokio::task::yield_now().await;
         }
@@ -106,7 +106,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Lazy<T, E> {
                     Err(error) => state.failed = Some((now, error.clone())),
                 }
             }
-            // Nobody may wait for it any more.
+            // This fails if nobody waits any more.
             let _ = sender.send(Some(made));
         });
         making
@@ -120,7 +120,7 @@ impl<T> Open<T> {
 }
 
 impl<T, E: Clone> Asked<'_, T, E> {
-    /// There is an answer, whatever it says.
+    /// An answer has arrived, whatever it says.
     pub fn answered(self) {
         self.over(|state, _| {
             if let Some(open) = &mut state.open {
@@ -129,7 +129,7 @@ impl<T, E: Clone> Asked<'_, T, E> {
         });
     }
 
-    /// The connection is of no use any more, because of this: the next one who asks connects anew.
+    /// The connection is no longer usable because of `error`: the next caller makes a new one.
     pub fn broken(self, error: &E) {
         self.over(|state, made_at| {
             state.open = None;
@@ -139,7 +139,7 @@ impl<T, E: Clone> Asked<'_, T, E> {
 }
 
 impl<T, E> Asked<'_, T, E> {
-    /// Changes what is known of the connection, if it is still the one; and when it was made.
+    /// Calls `change` if this connection is still the current one, with the time when it was made.
     fn over(mut self, change: impl FnOnce(&mut State<T, E>, Instant)) {
         self.is_over = true;
         self.change(change);
@@ -180,8 +180,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: one connection is made for all that wait for it, and another one as soon as it is of no use, but not
-    //! again and again.
+    //! Goal: one connection is made for all callers, and a new one as soon as it is unusable, but not in a tight loop.
 
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -191,7 +190,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
     }
 
-    /// Connections by their numbers, each of which takes so long to be made.
+    /// Makes numbered connections, each of which takes this long.
     fn numbered(
         takes: Duration,
     ) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>> {
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_is_made_once_and_anew_when_it_is_of_no_use() {
+    fn connection_is_made_once_and_replaced_when_it_is_unusable() {
         let (lazy, next) = (Lazy::<u32, &str>::default(), numbered(Duration::ZERO));
         run(async {
             let first = lazy.get(|_| true, &next).await.unwrap();
@@ -217,20 +216,20 @@ mod tests {
             let second = lazy.get(|number| *number != 1, &next).await.unwrap();
             assert_eq!(*second, 2);
             first.broken(&"broken");
-            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "another one was broken");
+            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "an older one was broken");
             second.broken(&"broken");
-            assert_eq!(lazy.get(|_| true, &next).await.map(|_| ()), Err("broken"), "it was just made");
+            assert_eq!(lazy.get(|_| true, &next).await.map(|_| ()), Err("broken"), "it broke right after it was made");
             tokio::time::sleep(PAUSE).await;
             let third = lazy.get(|_| true, &next).await.unwrap();
             assert_eq!(*third, 3);
             tokio::time::sleep(PAUSE).await;
             third.broken(&"broken");
-            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 4, "it was of use for a while");
+            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 4, "it was usable for a while");
         });
     }
 
     #[test]
-    fn connection_that_could_not_be_made_is_not_tried_again_at_once() {
+    fn failed_connection_is_not_retried_at_once() {
         let (lazy, next) = (Lazy::<u32, &str>::default(), numbered(Duration::ZERO));
         run(async {
             assert_eq!(lazy.get(|_| true, || async { Err("down") }).await.map(|_| ()), Err("down"));
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_is_completed_even_if_nobody_waits_for_it() {
+    fn connection_is_completed_even_if_nobody_waits() {
         let (lazy, slowly) = (Lazy::<u32, &str>::default(), numbered(PAUSE));
         run(async {
             for _ in 0..2 {
@@ -252,16 +251,16 @@ mod tests {
         });
     }
 
-    /// Each of these calls has a runtime of its own, whose end breaks off what it has begun.
+    /// Each `run` has a runtime of its own. When it ends, so do its tasks.
     #[test]
-    fn connection_is_made_again_where_making_it_was_broken_off() {
+    fn connection_is_made_again_if_its_runtime_ended_first() {
         let (lazy, never) = (Lazy::<u32, &str>::default(), numbered(Duration::MAX));
         run(async { assert!(tokio::time::timeout(PAUSE / 5, lazy.get(|_| true, &never)).await.is_err()) });
         run(async { assert_eq!(*lazy.get(|_| true, numbered(Duration::ZERO)).await.unwrap(), 1) });
     }
 
     #[test]
-    fn connection_that_leaves_answers_out_is_of_no_use_in_the_end() {
+    fn connection_that_leaves_questions_unanswered_is_replaced() {
         let (lazy, next) = (Lazy::<u32, &str>::default(), numbered(Duration::ZERO));
         run(async {
             drop(lazy.get(|_| true, &next).await);
@@ -274,7 +273,7 @@ mod tests {
             tokio::time::sleep(SILENCE_MAX / 2).await;
             drop(lazy.get(|_| true, &next).await);
             tokio::time::sleep(SILENCE_MAX / 2).await;
-            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "the first question that was left out counts");
+            assert_eq!(*lazy.get(|_| true, &next).await.unwrap(), 2, "the first unanswered question counts");
         });
     }
 }

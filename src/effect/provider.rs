@@ -1,17 +1,17 @@
-//! What a sink that calls is: a provider, and one lane's way to it.
+//! The interface of a calling sink: a provider, and one lane's access to it.
 //!
-//! Nothing here waits, decides or writes a transaction. A lane [`submit`](Calls::submit)s a request once a transaction
-//! has said that it may go, and [`take`](Calls::take)s what was heard; what becomes of a call is said by
-//! [`super::call`]. What the driver answers for:
+//! Nothing here blocks, decides or writes a transaction. A lane [`submit`](Calls::submit)s a request once a transaction
+//! permits it, and [`take`](Calls::take)s the outcome; [`super::call`] decides what happens to the call. The driver
+//! guarantees:
 //!
 //! - at most as many requests are on the wire as the topology allows, in the order in which they were submitted
-//! - **the key's window is looked at when a request is written to the socket**, by lanes that have lost their task too:
-//!   afterwards nobody can stop it
-//! - a request that is taken back is certainly not written, and never will be
-//! - an attempt is heard of exactly once, unless it was taken back or its lane is gone
+//! - **the key's window is checked when a request is written to the socket**, even for lanes that have lost their task:
+//!   afterwards nobody can stop the request
+//! - a withdrawn request was certainly not written, and never will be
+//! - the end of an attempt is reported exactly once, unless it was withdrawn or its lane is gone
 //!
-//! A handler's attempt consists of steps, and a step's outcome is remembered before the next step begins: the
-//! driver [tells](Calls::told) the lane, and goes on once that is [committed](Calls::journaled).
+//! A handler's attempt consists of steps, and a step's outcome is remembered before the next step begins: the driver
+//! [reports](Calls::told) it to the lane, and goes on once it is [committed](Calls::journaled).
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,28 +20,28 @@ use std::time::Duration;
 use super::call::{Answer, Fingerprint, Key, KeyOf, StepOf};
 use crate::format::{Journal, JournalWriter, Step, StepHow};
 
-/// What all lanes of a topology share of its provider.
+/// A topology's provider, shared by all its lanes.
 pub trait Provider: Send + Sync {
     /// The kind of sink in metrics and messages: `http`.
     fn kind(&self) -> &'static str;
 
-    /// A lane's own way to it. Connects when it is first used.
+    /// One lane's access to it. Connects when it is first used.
     fn calls(&self) -> Box<dyn Calls>;
 }
 
-/// One lane's way to its topology's provider. Nothing waits.
+/// One lane's access to its topology's provider. No method blocks.
 pub trait Calls: Send {
     /// Queues an attempt. It is written to the socket when its turn comes.
     fn submit(&mut self, request: Request);
 
-    /// The next thing that was heard, if there is any.
+    /// The end of the next attempt that is over, if there is one.
     fn take(&mut self) -> Option<Heard>;
 
-    /// Takes an attempt back. Says whether nothing of it was written, and nothing will be; otherwise it is heard of as
-    /// if nobody had asked.
+    /// Withdraws an attempt. If it returns true, nothing of the attempt was or will be written; otherwise the attempt
+    /// ends and is reported as usual.
     fn withdraw(&mut self, number: CallNumber) -> bool;
 
-    /// How many requests are on the wire, or begin to be written: those that can no longer be taken back and are not over.
+    /// How many requests are on the wire or about to be: those that can no longer be withdrawn and have not ended.
     fn in_flight(&self) -> usize;
 
     /// The next progress that a handler has reported during an attempt, if there is any.
@@ -49,20 +49,21 @@ pub trait Calls: Send {
         None
     }
 
-    /// What a handler has told of its steps is committed: it goes on. What it does now may act from `first_at_ms` on, by
-    /// the wall clock, in milliseconds since the epoch.
+    /// The progress that a handler has reported is committed: it goes on. Its next step may act from `first_at_ms` on,
+    /// by the wall clock, in milliseconds since the epoch.
     fn journaled(&mut self, _number: CallNumber, _first_at_ms: i64) {}
 
-    /// The call whose handler has the handlers' thread at present, and for how long.
+    /// The call whose handler occupies the handlers' thread at present, and for how long.
     fn blocked(&self) -> Option<(CallNumber, Duration)> {
         None
     }
 
-    /// Nobody waits for this call any more: what can be stopped of it is. It may be heard of all the same.
+    /// Nobody waits for this call any more: whatever can be stopped of it is stopped. Its end may be reported all the
+    /// same.
     fn abandon(&mut self, _number: CallNumber) {}
 }
 
-/// A lane's own number for a call, never reused: what comes late finds nobody.
+/// A lane's own number for a call, never reused, so that late events match no other call.
 pub type CallNumber = u64;
 
 /// One attempt.
@@ -74,33 +75,33 @@ pub struct Request {
     pub attempt: u32,
     /// When the call's first attempt may have been written, by the wall clock: milliseconds since the epoch.
     pub first_at_ms: i64,
-    /// Whether an attempt before may have acted, since what the journal says.
+    /// Whether an earlier attempt may have acted beyond what the journal records.
     pub may_have_acted: bool,
-    /// What is asked for: the same for each attempt.
+    /// What is requested: the same for each attempt.
     pub asks: Asks,
-    /// The outcomes of a handler's former attempts: committed.
+    /// The outcomes of a handler's steps in earlier attempts, all committed.
     pub journal: Arc<JournalWriter>,
 }
 
 impl Request {
-    /// An attempt by HTTP, none of whose former ones is known to have acted.
+    /// An HTTP attempt; no earlier one may have acted.
     pub fn by_http(number: CallNumber, attempt: u32, first_at_ms: i64, rendered: Arc<Rendered>) -> Self {
         let (asks, journal) = (Asks::Http(rendered), Arc::default());
         Self { number, attempt, first_at_ms, may_have_acted: false, asks, journal }
     }
 }
 
-/// What is asked for.
+/// What is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asks {
-    /// A request by HTTP.
+    /// An HTTP request.
     Http(Arc<Rendered>),
     /// A handler's work.
     Handler(Arc<Work>),
 }
 
 impl Asks {
-    /// The key of the whole; `None` if the provider honours none, or if each step has its own.
+    /// The key of the request; `None` if the provider honours no keys, or if each step has its own.
     pub fn key(&self) -> Option<&Key> {
         match self {
             Self::Http(rendered) => rendered.key.as_ref(),
@@ -108,7 +109,7 @@ impl Asks {
         }
     }
 
-    /// What tells it from something else under the same key.
+    /// Distinguishes it from a different request under the same key.
     pub fn fingerprint(&self) -> &Fingerprint {
         match self {
             Self::Http(rendered) => &rendered.fingerprint,
@@ -142,12 +143,12 @@ pub struct Work {
     pub epoch: Option<Vec<u8>>,
     /// The version's bytes, if it has one.
     pub version: Option<Vec<u8>>,
-    /// What tells it from other work under the same identity and version.
+    /// Distinguishes it from other work under the same identity and version.
     pub fingerprint: Fingerprint,
 }
 
 impl Work {
-    /// The key of a step: the same in each attempt, and for no other step.
+    /// The key of a step: the same in each attempt, and different from that of any other step.
     pub fn key_of(&self, step: StepOf<'_>) -> Key {
         Key::of(KeyOf {
             topology: &self.topology,
@@ -169,7 +170,7 @@ impl fmt::Debug for Work {
 /// What a handler reports during an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Some of its steps have ended, or begin. The handler waits until that is committed.
+    /// Some of its steps have ended or are about to begin. The handler waits until that is committed.
     Steps {
         /// The call.
         number: CallNumber,
@@ -178,7 +179,7 @@ pub enum Told {
         /// What is to be added to the journal, in order.
         steps: Vec<OwnedStep>,
     },
-    /// It cannot go on, and nothing but another program helps: its task stops before the record. It is over.
+    /// It cannot go on, and only a different program would help: its task stops before the record. The attempt is over.
     Stops {
         /// The call.
         number: CallNumber,
@@ -194,18 +195,18 @@ pub enum Told {
 pub struct OwnedStep {
     /// Its name.
     pub name: String,
-    /// How far it is.
+    /// Its progress.
     pub how: OwnedHow,
 }
 
-/// How far a step is; see [`StepHow`].
+/// The progress of a step; see [`StepHow`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedHow {
-    /// It begins.
+    /// It is about to begin.
     Begun,
     /// It is done, with this result.
     Done(Vec<u8>),
-    /// It has not acted, and never will: why.
+    /// It has not acted and never will, for this reason.
     Rejected(String),
 }
 
@@ -232,23 +233,23 @@ impl From<Step<'_>> for OwnedStep {
     }
 }
 
-/// Whether the last step of a journal was begun, and nobody has said what it came to: it may have acted.
+/// Whether the last step of a journal was begun and has no recorded outcome: it may have acted.
 pub fn is_open(journal: Journal<'_>) -> bool {
     journal.steps().last().is_some_and(|step| step.how == StepHow::Begun)
 }
 
-/// A request as it is sent, made of a record and its topology alone.
+/// A request as it is sent, made from a record and its topology alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// The address, with path and query.
     pub url: String,
-    /// Names and values of the headers, in the topology's order. The key's is not among them.
+    /// Names and values of the headers, in the topology's order. The key's header is not among them.
     pub headers: Vec<(Arc<str>, Vec<u8>)>,
     /// The body; `None` if there is none, which is not the same as an empty one.
     pub body: Option<Vec<u8>>,
-    /// The key; `None` if the provider honours none.
+    /// The key; `None` if the provider honours no keys.
     pub key: Option<Key>,
-    /// What tells another request under the same key.
+    /// Distinguishes it from a different request under the same key.
     pub fingerprint: Fingerprint,
 }
 
@@ -262,7 +263,7 @@ impl fmt::Debug for Rendered {
     }
 }
 
-/// An attempt that is over.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// The call.
@@ -271,7 +272,7 @@ pub struct Heard {
     pub attempt: u32,
     /// Its outcome.
     pub answer: Answer,
-    /// What came with it.
+    /// The body of the answer.
     pub body: Body,
     /// Why there is no answer, or what was wrong with it: in lower case, without a full stop and without secrets.
     pub message: Option<String>,
@@ -282,15 +283,15 @@ pub struct Heard {
 /// The body of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// There was none, or nobody wants it.
+    /// There was none, or it is not wanted.
     None,
     /// All of it.
     Whole(Vec<u8>),
     /// It was longer than is kept.
     Digest {
-        /// Of all its bytes.
+        /// The digest of all its bytes.
         sha256: [u8; 32],
-        /// How many they are.
+        /// Its length in bytes.
         bytes: u64,
     },
 }

@@ -1,28 +1,28 @@
-//! At most so many requests in a second: a bucket of tokens.
+//! A limit of requests per second: a token bucket.
 
 use std::time::Duration;
 
-/// How much of a second's tokens there can be at once.
+/// The bucket's capacity, in seconds' worth of tokens; at least one token.
 const AT_ONCE: f64 = 0.1;
 
-/// A bucket of tokens, which fills up at a rate.
+/// A token bucket that fills at a rate.
 #[derive(Debug)]
 pub(in crate::effect) struct Bucket {
     per_second: f64,
     most: f64,
-    /// Below 0 where tokens are taken that are yet to come.
+    /// Below 0 if tokens were taken in advance.
     tokens: f64,
     at: Duration,
 }
 
 impl Bucket {
-    /// A full one. Times are since any beginning.
+    /// A full bucket. Times count from an arbitrary start.
     pub fn new(per_second: f64, now: Duration) -> Self {
         let most = (per_second * AT_ONCE).max(1.0);
         Self { per_second, most, tokens: most, at: now }
     }
 
-    /// Takes the next token, and says how long it is until it is there.
+    /// Takes the next token, and returns how long to wait until it is available.
     pub fn take(&mut self, now: Duration) -> Duration {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.at = now;
@@ -33,11 +33,12 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: in no stretch of time do more go than the rate allows, and a pause gives no more than a tenth of a second's.
+    //! Goal: no interval has more requests than the rate allows, and a pause saves up at most a tenth of a second's
+    //! tokens.
 
     use super::*;
 
-    /// When requests go that are all there from the beginning.
+    /// The times at which requests that are all waiting from the start are sent.
     fn gone(per_second: f64, count: usize) -> Vec<f64> {
         let (mut bucket, mut now) = (Bucket::new(per_second, Duration::ZERO), Duration::ZERO);
         let next = || {
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_is_kept_from_the_beginning_on() {
+    fn rate_is_kept_from_the_start() {
         for per_second in [0.5, 3.0, 100.0, 5_000.0] {
             let gone = gone(per_second, 1_000);
             for (number, at) in gone.iter().enumerate() {
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn pause_fills_it_no_higher_than_its_most() {
+    fn pause_fills_the_bucket_up_to_its_capacity() {
         let mut bucket = Bucket::new(100.0, Duration::ZERO);
         let later = Duration::from_secs(3_600);
         let at_once = (0..100).take_while(|_| bucket.take(later).is_zero()).count();
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn waking_up_late_loses_nothing() {
+    fn waking_up_late_loses_no_tokens() {
         let mut bucket = Bucket::new(1_000.0, Duration::ZERO);
         let mut now = Duration::ZERO;
         for _ in 0..2_000 {
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_goes_back_is_no_panic() {
+    fn clock_that_goes_back_does_not_panic() {
         let mut bucket = Bucket::new(1.0, Duration::from_secs(9));
         assert_eq!(bucket.take(Duration::ZERO), Duration::ZERO);
         assert!(bucket.take(Duration::ZERO) > Duration::ZERO);

@@ -1,4 +1,4 @@
-//! The thread that makes a lane's calls: one small runtime, on which requests go in order.
+//! The thread that makes a lane's calls: one small runtime, on which requests are started in order.
 
 use std::any::Any;
 use std::future::Future;
@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use super::job::Job;
 use super::rate::Bucket;
 
-/// Starts tasks on the thread's runtime. A panic in one of them ends the thread: what the tasks share may be half done.
+/// Starts tasks on the thread's runtime. A panic in one of them ends the thread: the state that the tasks share may be
+/// inconsistent.
 #[derive(Clone)]
 pub(in crate::effect) struct Tasks {
     panicked: mpsc::UnboundedSender<Box<dyn Any + Send>>,
@@ -24,7 +25,7 @@ impl Tasks {
     /// Starts a task.
     pub fn start(&self, task: impl Future<Output = ()> + 'static) {
         let panicked = self.panicked.clone();
-        // Each place that it is moved to copies all that it may come to hold.
+        // Boxed because each move of the bare future would copy everything that it may hold.
         let task = Box::pin(task);
         tokio::task::spawn_local(async move {
             if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
@@ -34,8 +35,8 @@ impl Tasks {
     }
 }
 
-/// Makes calls until `stopped` is heard, or dropped, or `feed` has ended. At most `blocking_max` threads do what would hold
-/// up the others: look up a name, say.
+/// Makes calls until `stopped` is signalled, its sender is dropped, or `feed` has ended. Blocking work, such as looking
+/// up a name, runs on at most `blocking_max` threads.
 pub(in crate::effect) fn run<F: Future<Output = ()>>(
     blocking_max: usize,
     stopped: oneshot::Receiver<()>,
@@ -44,7 +45,7 @@ pub(in crate::effect) fn run<F: Future<Output = ()>>(
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_all().max_blocking_threads(blocking_max).thread_name("blocking").build() {
         Ok(runtime) => runtime,
-        // The requests are dropped, and heard of so.
+        // The requests are dropped, and so reported as not sent.
         Err(error) => return tracing::error!(%error, "no runtime for calls"),
     };
     let made = catch_unwind(AssertUnwindSafe(|| {
@@ -58,14 +59,14 @@ pub(in crate::effect) fn run<F: Future<Output = ()>>(
             }
         });
     }));
-    // Without waiting for a name that is being looked up.
+    // Does not wait for names that are being looked up.
     runtime.shutdown_background();
     if made.is_err() {
         tracing::error!("a panic has ended the thread that makes a lane's calls: what was under way is lost");
     }
 }
 
-/// Lets requests go: in order, at most so many at once, each with a permit, and at the rate.
+/// Starts requests in order, each with a permit: at most `in_flight` at once, and at most at `rate`.
 pub(in crate::effect) async fn let_go(
     mut jobs: mpsc::UnboundedReceiver<Job>,
     (in_flight, rate): (usize, Option<f64>),

@@ -63,7 +63,7 @@ pub struct Means<'a, C: Cluster> {
     pub scratch: &'a mut Scratch,
     /// Where counts go.
     pub metrics: &'a LaneMetrics,
-    /// The way into the topology's sink, if it has one.
+    /// Access to the topology's sink, if it has one.
     pub sink: Option<&'a mut OpenSink>,
 }
 
@@ -125,8 +125,9 @@ fn narrow_down<C: Cluster>(
     None
 }
 
-/// With a sink, what a topic has refused is already committed: its redo is played, and what cannot be played stops the
-/// task. A transaction that the sink refuses is tried with fewer records; anything else is tried again later.
+/// With a sink, a record that a topic refused is already committed by the sink: its redo is played, and a redo that
+/// cannot be played stops the task. A transaction that the sink refuses is tried with fewer records; anything else is
+/// tried again later.
 fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: usize, cause: Cause) -> Cause {
     let Some(quarantine) = &mut task.trouble.quarantine else { return cause };
     match &cause {
@@ -136,7 +137,7 @@ fn set_back_by_sink<C: Cluster>(context: &Context, task: &mut Task<C>, tried: us
             if let Cause::Sink(Undone { failed: Failed::Held(error), .. }) = cause
                 && error.kind == effect::ErrorKind::Lasting
             {
-                // Whether a record is to blame may show beside others.
+                // Beside other records it may show whether a record is to blame.
                 quarantine.bisect.end();
             }
             quarantine.retry_at = context.clock.monotonic() + backoff(quarantine.attempts);
@@ -186,7 +187,7 @@ fn advance<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isol
     Ok(Outcome::Worked)
 }
 
-/// Commits once everything is delivered, or something has failed.
+/// Commits once everything is delivered; fails as soon as a delivery has failed.
 fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, isolated: &mut Isolated<C>) -> Result<Outcome, Failure> {
     if isolated.transactor.has_failed() {
         // No use waiting: the client keeps the other records until they time out.

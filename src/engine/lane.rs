@@ -1,14 +1,14 @@
 //! A lane: one thread's consumer, transactional producer and tasks. Lanes share no records and no state.
 //!
-//! [`Lane::step`] is all of it: serve the group, take a batch through the tasks, give restores and isolated tasks a
-//! slice each, sweep a little, and commit: when the input is drained, nothing is known to be on its way and the last
-//! commit was not begun just before, or when a bound is reached. So low load gives small transactions and low latency,
-//! high load large transactions. Where the topology calls a provider, reading and calling go on while it commits
-//! (`round`). What a lane does differently for a topic, a sink and calls is in `hooks`.
+//! [`Lane::step`] does everything: it serves the group, takes a batch through the tasks, gives restores and isolated
+//! tasks a slice each, sweeps a little, and commits. It commits when a bound is reached, or once the input is drained,
+//! no records are known to be on their way and the last commit did not begin just before. So low load gives small
+//! transactions and low latency, high load large transactions. If the topology calls a provider, reading and calling go
+//! on during a commit (`round`). The differences between a topic, a sink and calls are in `hooks`.
 //!
-//! **Failure**: whatever goes wrong with a transaction, recovery aborts it and sends its tasks through their restore. A
-//! step returns an error only if the lane itself cannot continue. A panic is one task's trouble if that task was at
-//! work alone; anywhere else it ends the lane ([`live`]).
+//! **Failure**: recovery aborts a failed transaction, and its tasks restore unless the abort is certain to leave them
+//! unchanged. A step returns an error only if the lane itself cannot continue. A panic is one task's trouble if that
+//! task was at work alone; anywhere else it ends the lane ([`live`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,13 +43,13 @@ mod sorting;
 use ending::Ending;
 use reports::{Flushes, Reports};
 
-/// How long a lane at rest waits at most for records, for its group or to be woken: see [`Lane::rest`].
+/// The longest wait of a lane at rest, for records, group events or a wake-up: see [`Lane::rest`].
 const REST_MAX: Duration = Duration::from_millis(250);
-/// How long a lane waits for records if it has work soon.
+/// How long a lane waits for records if work is due soon.
 const SOON_WAIT: Duration = Duration::from_millis(20);
 /// How long a lane waits if it has restores or isolated tasks to serve.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
-/// How long a lane waits for records that are on their way before it sees to what it has written.
+/// How long a lane waits for records on their way before it serves its producer again.
 const MORE_WAIT: Duration = Duration::from_millis(1);
 /// How long a lane may spend on its stores' files before it serves its group again: disks may be slow.
 const DISK_SLICE: Duration = Duration::from_millis(500);
@@ -65,7 +65,7 @@ pub enum Ended {
     Panicked(Panic),
 }
 
-/// A lane from start to end: steps until `stop` is set, then leaves. However it ends, nothing of it remains.
+/// A lane from start to end: steps until `stop` is set, then leaves. Cleans up however the lane ends.
 pub fn live<C: Cluster>(
     join: impl FnOnce() -> Result<Lane<C>, cluster::Error>,
     stop: &AtomicBool,
@@ -115,9 +115,9 @@ pub struct Lane<C: Cluster> {
     topics: SeenTopics,
     flushes: Flushes,
     metrics: LaneMetrics,
-    /// What is reported to the supervisor.
+    /// Reports to the supervisor.
     reports: Reports,
-    /// Keeps the waker alive that the context refers to.
+    /// Keeps alive the waker that the context refers to.
     _waker: Waker,
 }
 
@@ -128,7 +128,7 @@ struct Names {
     transactional_id: String,
     /// Random for each start.
     random: u64,
-    /// How many transactors of their own its tasks have had.
+    /// How many separate transactors its tasks have had.
     isolations: u64,
 }
 
@@ -136,18 +136,18 @@ struct Names {
 struct Pace {
     /// When it last passed markers, swept, and committed unless it was too soon.
     ended_at: Duration,
-    /// When it last began to commit a transaction, if it has.
+    /// When it last began to commit a transaction, if ever.
     commit_began_at: Option<Duration>,
 }
 
 /// A lane's restores.
 #[derive(Default)]
 struct Restores {
-    /// Whether a task may be on its way back.
+    /// Whether a task may be restoring.
     pending: bool,
-    /// Whether the last slices have read something: then the next ones follow at once.
+    /// Whether the last slices left work to do: then the next ones follow at once.
     worked: bool,
-    /// The task whose slice is next: the others have had theirs.
+    /// The first task to get a slice in the next step, if time ran out before its turn.
     next: TaskId,
 }
 
@@ -155,9 +155,9 @@ struct Restores {
 struct SeenTopics {
     /// The edition of the catalog that the member subscribes to.
     edition: u64,
-    /// The number of recreated topics for which the tasks were already sent to check.
+    /// The count of recreated topics when the tasks were last sent through a restore for that.
     rechecked: u64,
-    /// The catalog's count of topics that grew.
+    /// The catalog's count of grown topics, as last seen.
     growths: u64,
 }
 
@@ -170,7 +170,7 @@ impl<C: Cluster> Lane<C> {
         random: u64,
         status: Arc<LaneStatus>,
     ) -> Result<Self, cluster::Error> {
-        // In this order: a topic that appears in between leads to another subscription.
+        // The edition first: a topic that appears in between then leads to another subscription.
         let edition = context.topics.edition();
         let topics = context.topics.names();
         let transactional_id = context.topology.transactional_id(random, index);
@@ -237,7 +237,7 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Reads the next records, or takes in what the group says.
+    /// Reads the next records, or handles an event of the group.
     fn poll(&mut self) -> Result<(), cluster::Error> {
         let (wait, records_max) = (self.wait(), self.records_max());
         let polled = self.member.poll(&mut self.batch, records_max, wait);
@@ -256,7 +256,7 @@ impl<C: Cluster> Lane<C> {
         self.commit();
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
         self.drain(&ids);
-        // A task that has panicked meanwhile is another.
+        // A task that panicked meanwhile was recreated under another id.
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
         self.hand_over(ids.clone());
         for id in ids {
@@ -265,23 +265,23 @@ impl<C: Cluster> Lane<C> {
         self.member.leave()
     }
 
-    /// Whether the transaction is to end, and what is done then is due, though records keep coming: also where a
-    /// transaction ends with its batch, or because it is full.
+    /// Whether to end the round, and its transaction, although records keep coming. Rounds are timed separately, since
+    /// transactions also end with their batch or when full.
     fn is_due(&self) -> bool {
         let since = self.context.clock.monotonic().saturating_sub(self.pace.ended_at);
         self.transactor.is_due(&self.context) || since >= Duration::from_millis(self.context.commit.interval_ms)
     }
 
-    /// Whether the open transaction goes on though nothing is left to do: the last commit has only just begun, or records
-    /// are on their way. Otherwise a trickle would be committed record by record, which costs brokers as much each time,
-    /// and a lane that is faster than its broker would commit each response. One that calls a provider, or has a sink,
-    /// does commit each batch; and a task that is to stop waits for nothing else.
+    /// Whether the open transaction stays open although nothing is left to do: the last commit began just before, or
+    /// records are on their way. Otherwise a trickle would be committed record by record, at full cost to the brokers
+    /// each time, and a lane faster than its broker would commit each response. Lanes with a sink or a provider do
+    /// commit each batch, and a task that is to stop does not wait.
     fn awaits_more(&self) -> bool {
         let may_go_on = self.ending.waits_for_records() && self.transactor.stopping().is_empty();
         self.transactor.is_open() && may_go_on && (self.has_just_committed() || self.member.has_more())
     }
 
-    /// Whether the lane last began to commit so lately that a drained input does not end a transaction yet.
+    /// Whether the last commit began too recently for a drained input to end the transaction.
     fn has_just_committed(&self) -> bool {
         let spacing = Duration::from_millis(self.context.commit.spacing_ms);
         self.pace.commit_began_at.is_some_and(|began| self.context.clock.monotonic().saturating_sub(began) < spacing)
@@ -299,9 +299,9 @@ impl<C: Cluster> Lane<C> {
         if busy { BUSY_WAIT } else { self.idle_wait() }
     }
 
-    /// How long a lane without work waits. Records, events of the group, the end of the run and changes of topics end the
-    /// wait; everything else that becomes due is taken into account here. A lane that has not committed all records that
-    /// it knows of, or does not know the end of its input, looks often.
+    /// How long a lane without work waits. Records, events of the group, the end of the run and topic changes end the
+    /// wait; everything else that becomes due is taken into account here. A lane looks often while it has not committed
+    /// all records that it knows of, or does not know the end of its input.
     fn rest(&self) -> Duration {
         let sweeps = || self.tasks.values().any(|task| sweep::is_due(&self.context, task, None));
         if !self.reports.is_at_rest || self.ending.is_busy() || self.flushes.are_due() || sweeps() {
@@ -335,7 +335,7 @@ mod tests {
         let [now, soon, late] = [10_000, 10_090, 60_000].map(Duration::from_millis);
         assert_eq!(rest_until(soon, now), soon - now);
         assert_eq!(rest_until(late, now), REST_MAX);
-        // As if commands were to be looked for in a topic that cannot be seen.
+        // For example, a look for commands in a control topic that cannot be reached.
         for overdue in [Duration::ZERO, now] {
             assert_eq!(rest_until(overdue, now), SOON_WAIT);
         }

@@ -1,12 +1,13 @@
-//! Playing a redo: writing to Kafka what a sink has committed and Kafka has not.
+//! Plays redos: writes to Kafka the half of a transaction that its sink has committed and Kafka has not.
 //!
-//! The redo is played in a transaction of its own, under an id of its own, so that a topic that does not take it holds
-//! up nobody else's records. Nothing is decided again: the redo holds all that the transaction writes for this task, and
-//! a changed clock, other rules or a compacted input change none of it. Then the task restores, and finds Kafka and its
-//! row at the same transaction. Only a redo that the task can have written is played (`own`).
+//! The redo is played in a transaction of its own, under a transactional id of its own, so that a topic that does not
+//! accept it holds up no other records. Nothing is decided again: the redo holds everything that the transaction writes
+//! for this task, and a changed clock, other rules or a compacted input change none of it. Then the task restores, and
+//! finds Kafka and its row at the same transaction. Only a redo that the task can have written is played (`own`).
 //!
-//! **Failure**: the transaction is aborted and the task restores, which finds the row one ahead again. A record that Kafka
-//! refuses for good stops the task: the sink has committed it, so it cannot be decided otherwise any more.
+//! **Failure**: the transaction is aborted and the task restores, which finds the row one ahead again. A record that
+//! Kafka refuses for good stops the task: the sink has already committed the transaction, so it can no longer be
+//! decided differently.
 
 use crate::cluster::{self, Cluster, ErrorKind, Producer};
 use crate::format::{OffsetMetadata, Redo, Token};
@@ -30,7 +31,7 @@ mod played;
 
 pub use played::Redoing;
 
-/// Takes a redo one step further; never waits for a delivery. Says whether Kafka has committed it.
+/// Takes a redo one step further; never waits for a delivery. Returns whether Kafka has committed it.
 pub fn step<C: Cluster>(means: &mut Means<'_, C>, id: TaskId) -> Result<bool, Setback> {
     let task = means.tasks.get_mut(&id).expect("the lane steps its own tasks");
     if !matches!(task.phase, Phase::Redoing(_)) {
@@ -78,7 +79,8 @@ fn send<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<
     own.check(&redo)?;
     transactor.prepare(cluster)?;
     Ownership { context, tasks, member, transactor, metrics }.claim(id, |_| false)?;
-    // From here on the store may lack what this task has committed: that the group names its transaction proves nothing.
+    // From here on the store may lack a transaction that this task has committed, even if the group names the store's
+    // last transaction as its own last.
     tasks.get_mut(&id).expect("the lane steps its own tasks").unsettle();
     let task = &tasks[&id];
     let from = task.state.held.as_ref().expect("a task whose row is claimed holds its store").applied.next;
@@ -92,7 +94,7 @@ fn send<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<
     }
 }
 
-/// Commits once everything is delivered, or something has failed.
+/// Commits once everything is delivered; fails as soon as a delivery has failed.
 fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoing<C>) -> Result<bool, Setback> {
     let Redoing { transactor, redo, token, .. } = redoing;
     if transactor.has_failed() {
@@ -110,8 +112,8 @@ fn finish<C: Cluster>(means: &mut Means<'_, C>, id: TaskId, redoing: &mut Redoin
     Ok(true)
 }
 
-/// What the group is to commit: the redo's offset, if the group stands where the redo's transaction began, or nowhere.
-/// Otherwise somebody has reset it, or a late copy of a commit has put it back, and it stays as it is.
+/// The group's next offset: the end of the redo, if the group has no offset or the one at which the redo's transaction
+/// began. Otherwise somebody has reset it, or a late copy of a commit has moved it back, and it stays as it is.
 fn commitment<C: Cluster>(
     context: &Context,
     task: &Task<C>,

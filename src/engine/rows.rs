@@ -1,13 +1,13 @@
-//! A committing sink's rows, as a task sees them: its claim, and what it makes of the row that it finds.
+//! A committing sink's rows, as a task sees them: its claim of its row, and how it judges the row that it finds.
 //!
 //! The row is always compared with the changelog's position record, which is read once everything has settled, and it
 //! is compared last. The text beside the group's offset never decides: a reset blanks it, and a late copy of a commit
 //! may put an old one back. An owner writes the row again only after Kafka has its last transaction, so the row is
 //! never more than one transaction ahead.
 //!
-//! **Failure**: a difference that cannot be explained is looked at once more, Kafka first and then the row, since
-//! another owner may be at work. If nobody else has claimed the row in between, the database or Kafka has gone back in
-//! time, and the task stops.
+//! **Failure**: if the two differ without an explanation, Kafka and then the row are read once more, since another
+//! owner may be at work. If nobody else has claimed the row in between, the database or Kafka has gone back in time,
+//! and the task stops.
 
 use crate::effect::{Claimed, Mark, Row, RowKey};
 use crate::format::Token;
@@ -58,13 +58,13 @@ pub fn relate(row: &Row, recorded: Recorded<'_>) -> Relation {
     if token == recorded.token {
         return Relation::Same;
     }
-    // Without the id, the first transaction of a changelog that was deleted would be taken for this one's.
+    // Without the id, the first transaction of a deleted changelog would be mistaken for this one's.
     let is_of_changelog = token.is_some_and(|token| token.changelog_id == recorded.changelog_id);
     if is_of_changelog && row.former.as_ref() == recorded.token && row.redo.is_some() {
         return Relation::OneAhead;
     }
     let is_ahead = match (token, recorded.token) {
-        // A sweep changes no offset.
+        // Not by offsets: a transaction of the sweeper moves none.
         (Some(row), Some(known)) if (row.lane, row.changelog_id) == (known.lane, known.changelog_id) => {
             row.transaction > known.transaction
         }
@@ -74,7 +74,7 @@ pub fn relate(row: &Row, recorded: Recorded<'_>) -> Relation {
 }
 
 /// Whether a difference has been looked at twice, with nobody else claiming or writing the row in between. `doubted` is
-/// what the row said at the first look.
+/// the row's mark at the first look.
 pub fn is_certain(claimed: &Claimed, doubted: Option<&Mark>) -> bool {
     doubted.is_some_and(|doubted| doubted.epoch == claimed.former_epoch && doubted.token == claimed.row.mark.token)
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_of_one_lane_tell_ahead_from_behind_where_offsets_do_not() {
+    fn transaction_numbers_of_one_lane_tell_ahead_from_behind_where_offsets_do_not() {
         let [one, two, three] = [1, 2, 3].map(|transaction| Some(token(transaction, 7)));
         assert_eq!(relation(&row(three, two, 5), one, 5), Relation::Ahead);
         assert_eq!(relation(&row(one, None, 5), three, 5), Relation::Behind);

@@ -1,5 +1,5 @@
-//! A transaction: its tasks, its bounds and its abort. `commit` has its last steps and their order, `sink` the part that a sink
-//! commits before Kafka does, `send` the records of a changelog.
+//! A transaction: its tasks, its bounds and its abort. `commit` holds its last steps and their order, `sink` the part
+//! that a sink commits before Kafka does, `send` the sending of changelog records.
 
 use std::time::Duration;
 
@@ -28,8 +28,9 @@ pub use sink::OpenSink;
 /// Records of this many bytes are read at once, even if the transaction has less room left.
 const READ_BYTES_MIN: usize = 64 << 10;
 
-/// Records in a transaction that a sink commits: as many as a lane reads at once. Larger ones are hardly faster, rows
-/// stay locked for longer, and the lane waits while the sink looks for those that it refuses.
+/// The most records in a transaction that a sink commits: as many as a lane reads at once. Larger transactions are
+/// hardly faster, keep rows locked for longer, and make the lane wait longer while the sink finds the records that it
+/// refuses.
 const SINK_RECORDS_MAX: usize = 4_096;
 
 /// A transactional producer and the transaction that may be open on it.
@@ -41,15 +42,15 @@ pub struct Transactor<C: Cluster> {
     renewals: u32,
     ids: Ids,
     in_use: Option<InUse>,
-    /// Random for each start of a lane; together with the count of transactions it makes up tokens.
+    /// Random for each start of a lane; tokens consist of it and the count of transactions.
     lane: u64,
     transactions: u64,
     producer: Option<C::Producer>,
     open: Option<Open<C::Metadata>>,
-    /// How many records a transaction may have while the sink refuses something that it cannot name.
+    /// Limits a transaction's records while the sink refuses a record that it cannot name.
     bisect: Bisect,
-    /// The shares of ended transactions, at most one of each task, whose memory is reused: not more than half of what
-    /// a transaction's records may take.
+    /// Shares of ended transactions, at most one per task, kept to reuse their memory: together at most half of what a
+    /// transaction's records may take.
     spare: Vec<Share>,
 }
 
@@ -165,7 +166,7 @@ impl<C: Cluster> Transactor<C> {
         let Self { open, producer, spare, .. } = self;
         let (open, producer) = open.as_mut().zip(producer.as_mut()).expect("just opened");
         let at = open.shares.iter().position(|share| share.task == task).unwrap_or_else(|| {
-            // The task's own, which is as large as its transactions are.
+            // The task's own last share, whose memory fits its transactions.
             let own = spare.iter().position(|share| share.task == task);
             let mut share = own.map(|own| spare.swap_remove(own)).unwrap_or_default();
             share.begin(task, committed);
@@ -234,8 +235,8 @@ impl<C: Cluster> Transactor<C> {
         Ok(())
     }
 
-    /// The next transactions have half as many records as the open one, until the sink has named the one that it refuses.
-    /// Says whether that is possible.
+    /// Limits the next transactions to half the open one's records, until the sink has named the record that it
+    /// refuses. Returns whether that is possible.
     pub fn divide(&mut self) -> bool {
         let records = self.open.as_ref().map_or(0, |open| open.added.records);
         if records > 1 {
@@ -244,12 +245,12 @@ impl<C: Cluster> Transactor<C> {
         records > 1
     }
 
-    /// The next transactions have as many records as they may have at most.
+    /// Ends that limit: the next transactions may be as large as usual.
     pub fn unite(&mut self) {
         self.bisect.end();
     }
 
-    /// For how long a transaction would have to wait before it begins; none, if one is open.
+    /// How long a new transaction would have to wait before it begins; zero if one is open.
     pub fn begins_in(&self) -> Duration {
         let producer = self.producer.as_ref().filter(|_| self.open.is_none());
         producer.map_or(Duration::ZERO, Producer::begins_in)
@@ -276,7 +277,7 @@ impl<C: Cluster> Transactor<C> {
         }
     }
 
-    /// Has the producer send what is due and take what brokers have said, while nothing is sent or committed.
+    /// Lets the producer send due records and handle responses while the lane itself sends and commits nothing.
     pub fn serve(&mut self) {
         self.producer.iter_mut().for_each(Producer::serve);
     }
@@ -297,14 +298,14 @@ impl<C: Cluster> Transactor<C> {
         shares.filter(|share| share.stop.is_some()).map(|share| share.task).collect()
     }
 
-    /// What proves that the group's member may commit the open transaction: as of before the sink has, if there is one.
+    /// Proof that the group's member may commit the open transaction; with a sink, from before the sink committed.
     pub fn membership(&mut self, member: &C::Member) -> Result<C::Metadata, Failure> {
         let before = self.open.as_mut().and_then(|open| open.membership.take());
         before.map_or_else(|| member.metadata().map_err(Failure::cluster), Ok)
     }
 
-    /// Ends the transaction without effect, whatever its state. Unless the producer is then still fit for use, it is
-    /// dropped, anything it may have left open is fenced, and the next one has another id.
+    /// Ends the transaction without effect, whatever its state. If the producer is not fit for use afterwards, it is
+    /// dropped, anything it may have left open is fenced, and the next producer has another id.
     pub fn abort(&mut self, cluster: &C, cause: &Cause, metrics: &LaneMetrics) -> Aborted {
         let open = self.open.take();
         let was_open = open.is_some();
@@ -329,7 +330,7 @@ impl<C: Cluster> Transactor<C> {
         // A producer that could not even begin would keep failing, even after the cause, such as a missing right, is
         // fixed.
         let could_begin = was_open || !matches!(cause, Cause::Cluster(_));
-        // What a commit promises that fails in this way.
+        // A commit that fails in this way promises that it will never take effect.
         let is_off = matches!(cause, Cause::Cluster(error) if error.kind == ErrorKind::Abort);
         let never_commits = ended && (!ending || is_off);
         let is_fit = ended && could_begin && (!ending || producer.is_fit()) && undelivered.is_empty();
@@ -340,8 +341,8 @@ impl<C: Cluster> Transactor<C> {
         }
         drop(producer);
         self.in_use = None;
-        // Even if nothing is known to be open: retried requests of its earlier transactions may still arrive, and would
-        // begin, or even commit, one of them again under an epoch that nobody has ended.
+        // Even if nothing is known to be open: retried requests of its earlier transactions may still arrive, and begin
+        // or even commit one of them again under a producer epoch that nobody has ended.
         cluster.fence(&self.id());
         self.renewals += 1;
         Aborted { shares, named, ended: false, never_commits, undelivered, delivered }

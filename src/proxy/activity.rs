@@ -1,4 +1,4 @@
-//! The activity on a client's connection: when it has been silent for too long, and since when it is idle.
+//! The activity on a client's connection: when it has been silent for too long, and since when it has been idle.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,18 +14,18 @@ pub struct Activity {
 
 struct State {
     at_work: usize,
-    /// Since when a request's head comes.
+    /// Since when a request's head has been awaited or arriving.
     head_since: Option<Instant>,
     idle_since: Instant,
     is_two: bool,
-    /// Whether it is closed as soon as no request is at work.
+    /// Whether it is being closed to make room for another connection.
     closes: bool,
     /// Whether it no longer speaks HTTP.
     has_ended: bool,
 }
 
 impl Activity {
-    /// From the beginning its first request is waited for.
+    /// A new connection: its first request's head is awaited.
     pub fn new() -> Self {
         let now = Instant::now();
         let head_since = Some(now);
@@ -37,12 +37,12 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It speaks HTTP/2, as TLS has agreed upon.
+    /// TLS has negotiated HTTP/2.
     pub fn is_two(&self) {
         self.state().is_two = true;
     }
 
-    /// A request is at work, until what is returned is dropped.
+    /// A request is at work until the returned guard is dropped.
     pub fn begin(self: &Arc<Self>, is_two: bool) -> Busy {
         let mut state = self.state();
         state.at_work += 1;
@@ -61,14 +61,14 @@ impl Activity {
         }
     }
 
-    /// Since when it is idle; `None` while a request is at work, and once it is being closed.
+    /// Since when it has been idle; `None` while a request is at work, and once it is being closed.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         let is_idle = state.at_work == 0 && !state.closes && !state.has_ended;
         is_idle.then(|| state.head_since.map_or(state.idle_since, |head| head.max(state.idle_since)))
     }
 
-    /// Closes it unless a request is at work by now; returns whether it is closed.
+    /// Closes it unless a request is at work by now; returns whether this call closes it.
     pub fn close_if_idle(&self) -> bool {
         let mut state = self.state();
         if state.at_work > 0 || state.closes || state.has_ended {
@@ -90,7 +90,7 @@ impl Activity {
         self.state().has_ended = true;
     }
 
-    /// Until when something has to happen; `None` while a request is at work.
+    /// The client's deadline for sending something; `None` while a request is at work.
     fn until(&self, head: Duration, idle: Duration) -> Option<Instant> {
         let state = self.state();
         if state.at_work > 0 {
@@ -99,7 +99,7 @@ impl Activity {
         if state.closes {
             return Some(state.idle_since);
         }
-        // By HTTP/2 there is more to be heard than heads.
+        // An HTTP/2 client sends more than heads.
         let head_since = state.head_since.filter(|_| !state.is_two);
         Some(head_since.map_or(state.idle_since + idle, |since| since + head))
     }
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!((activity.idle_since(), activity.close_if_idle()), (None, false), "a request is at work");
         drop(busy);
         assert!(activity.idle_since().is_some());
-        assert!(activity.close_if_idle() && !activity.close_if_idle(), "once");
+        assert!(activity.close_if_idle() && !activity.close_if_idle(), "it closes only once");
         let closes = tokio::time::timeout(length / 2, activity.silent(length, length)).await;
         assert_eq!((closes.is_ok(), activity.idle_since()), (true, None));
     }

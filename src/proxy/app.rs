@@ -1,4 +1,4 @@
-//! Which rule a request falls under, and what is counted of it.
+//! Finds the rule of each request, and counts requests.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::observe::{Metrics, OneConnection, RouteMetrics};
 pub struct App {
     heads: Heads,
     routes: Vec<Served>,
-    /// What the layers of all routes are set from: they count what is at work, and tidy the store, together.
+    /// The base of all routes' layers, which together count requests at work and tidy the store.
     layer: Idempotency,
     bounds: Bounds,
     /// All requests in progress, under a key or not.
@@ -36,13 +36,13 @@ pub struct App {
     metrics: Metrics,
 }
 
-/// The connection of a request.
+/// A request's connection.
 pub struct Way {
     /// What is known of the client.
     pub from: From,
     /// The connection's place.
     pub place: Arc<Place>,
-    /// Its being at work there.
+    /// Marks the connection as busy.
     pub busy: Busy,
     /// How the client reads the answer.
     pub taking: Arc<Taking>,
@@ -57,7 +57,7 @@ struct Served {
     methods: Vec<Method>,
     metrics: RouteMetrics,
     forward: Forward,
-    /// The header of keys, and what carries requests under one out once; `None` where keys mean nothing.
+    /// The header of keys, and what carries out requests under a key once; `None` where keys mean nothing.
     guard: Option<(HeaderName, Guard<Forward>)>,
 }
 
@@ -78,7 +78,7 @@ impl App {
             reserved,
         };
         let layer = Idempotency::shared(Arc::clone(store)).store_wait(config.store_wait);
-        // A service that gets another host than the client's is one service, whatever clients call it.
+        // Where the proxy sets the host, the service is the same whichever host clients name.
         let layer = layer.scope(config.scope.clone()).by_host(!config.sets_host);
         let layer = layer.at_work_max(config.bounds.at_work_max).bodies_bytes_max(config.bounds.bodies_bytes_max);
         let unread = Arc::new((LogLimit::default(), Instant::now()));
@@ -110,7 +110,7 @@ impl App {
         ]
     }
 
-    /// A client has connected.
+    /// Counts a client's connection.
     pub fn connected(&self) -> OneConnection {
         self.metrics.connection()
     }
@@ -137,12 +137,12 @@ impl App {
             let upgrade = self.heads.request(&mut request, from);
             let sent = Sent::default();
             let rate = route.holds(&request).then_some(self.bounds.body_rate_min);
-            // Any other request that outlives its client has no connection any more.
+            // Only for upgrades: any other request that outlives its client no longer has a connection.
             let open = upgrade.is_some().then(|| (place, Arc::clone(share)));
             let known = Known { upgrade, sent: sent.clone(), open };
             request.extensions_mut().insert(known);
             let timed = |body| Timed::new(body, self.bounds.idle_wait).at_least(rate).telling(&sent);
-            // A body may take longer than its answer.
+            // A request's body may end after the answer.
             let request = request.map(|body| Holding::new(timed(body), Arc::clone(share)));
             route.answer(request).await
         } else {
@@ -175,14 +175,14 @@ impl Served {
             && self.path.as_ref().is_none_or(|known| known.fits(path))
     }
 
-    /// Whether a request's body is held in memory: it is one under a key.
+    /// Whether a request's body is held in memory, because the request has a key that counts.
     fn holds<B>(&self, request: &Request<B>) -> bool {
         let has_key = |(header, _): &(HeaderName, _)| request.headers().contains_key(header);
         self.guard.as_ref().is_some_and(has_key) && !request.method().is_safe()
     }
 
-    /// The page that a browser sends a request under a key for. It does so only once the service has allowed that page such
-    /// requests: a browser asks first (`OPTIONS`) before it sends a header like that of the key to another origin.
+    /// The origin of the page for which a browser sends a request under a key. The service has already allowed that
+    /// page such requests: a browser asks (`OPTIONS`) before it sends a header such as the key's to another origin.
     fn origin<B>(&self, request: &Request<B>) -> Option<HeaderValue> {
         request.headers().get(ORIGIN).filter(|_| self.holds(request)).cloned()
     }
@@ -199,7 +199,7 @@ impl Served {
     }
 }
 
-/// The layer, set by this rule.
+/// The layer with this rule's settings.
 fn set(layer: Idempotency, rule: &Rule) -> Idempotency {
     let layer = layer
         .header(rule.header.clone())
@@ -226,7 +226,7 @@ fn set(layer: Idempotency, rule: &Rule) -> Idempotency {
         Some(name) => layer.reservation_header(name.clone()),
         None => layer,
     };
-    // What is written was read as such before.
+    // Does not fail: the fields were checked when the settings were read.
     let except = rule.fingerprint_except.iter().map(String::as_str);
     layer.clone().fingerprint_except(except).unwrap_or(layer)
 }

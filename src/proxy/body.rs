@@ -1,4 +1,4 @@
-//! Bodies on their way through: bounded in time, and counted until they end.
+//! Bodies that pass through the proxy: bounded in time, and counted until they end.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ pub struct Timed<B> {
     sent: Option<Sent>,
 }
 
-/// The minimum rate of a body on average, after the time limit of one piece.
+/// The minimum average rate of a body, which applies after the time limit of one piece.
 struct Rate {
     /// Bytes in a second.
     min: u64,
@@ -28,45 +28,45 @@ struct Rate {
     bytes: u64,
 }
 
-/// How long so many bytes may take at this rate, in bytes a second.
+/// How long this many bytes may take at a minimum rate in bytes a second.
 pub fn per_rate(bytes: u64, rate_min: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1_000) / rate_min.max(1))
 }
 
-/// How far a request's body has been taken.
+/// How far a request's body has been read.
 #[derive(Clone, Default)]
 pub struct Sent(Arc<Mutex<Option<Progress>>>);
 
-/// When a piece of a body was last taken, and whether it was the last one.
+/// When a piece of a body was last read, and whether the body has ended.
 #[derive(Clone, Copy)]
 struct Progress {
     at: Instant,
     has_ended: bool,
-    /// Whether the body broke off, or did not come in time: its client's failure.
+    /// Whether the body broke off or was late: the client's fault.
     is_broken: bool,
 }
 
 impl<B> Timed<B> {
-    /// This body, with so long for each piece.
+    /// This body, with `wait` as the time limit for each piece.
     pub fn new(body: B, wait: Duration) -> Self {
         Self { body, wait, rate: None, sleep: None, sent: None }
     }
 
-    /// The same with a minimum rate, in bytes a second: a client must not hold a body's memory for long by sending a byte now
-    /// and then.
+    /// The same with a minimum rate, in bytes a second: a client must not hold a body's memory for long by sending a
+    /// byte now and then.
     pub fn at_least(self, rate: Option<usize>) -> Self {
         let rate = rate.map(|min| Rate { min: min as u64, began: Instant::now(), bytes: 0 });
         Self { rate, ..self }
     }
 
-    /// Until when the next piece has to come.
+    /// The deadline for the next piece.
     fn until(&self) -> Instant {
         let next = Instant::now() + self.wait;
         let end = self.rate.as_ref().map(|rate| rate.began + self.wait + per_rate(rate.bytes, rate.min));
         end.map_or(next, |end| end.min(next))
     }
 
-    /// The same, and says how far it was taken.
+    /// The same, recording in `sent` how far it was read.
     pub fn telling(self, sent: &Sent) -> Self {
         Self { sent: Some(sent.clone()), ..self }
     }
@@ -82,13 +82,13 @@ impl Sent {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the client has not sent the whole body.
+    /// Whether the client has failed to send the whole body.
     pub fn is_broken(&self) -> bool {
         self.get().is_some_and(|progress| progress.is_broken)
     }
 
-    /// Is ready when nothing has happened for so long since the request was sent; while its body is on its way, also
-    /// the time counts that its client may be silent.
+    /// Is ready when nothing has happened for `wait` since the request was sent or its body was last read. While the
+    /// body is on its way, the limit is `wait` plus `silent`, since the client may be silent that long.
     pub async fn late(self, wait: Duration, silent: Duration, has_body: bool) {
         let began = Instant::now();
         loop {
@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a body of such pieces, with such pauses between them, is read on.
+    /// Whether reading goes on for a body of pieces of this size, with this pause before each.
     async fn goes_on(piece: usize, pause: Duration, rate: Option<usize>) -> bool {
         let pieces = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(pause).await;
@@ -207,10 +207,10 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn body_that_trickles_is_given_up() {
+    async fn body_that_trickles_in_is_aborted() {
         assert!(!goes_on(1, 2 * WAIT, None).await, "no piece in time");
-        assert!(goes_on(1, WAIT / 8, None).await, "no rate is asked for: a stream goes on");
+        assert!(goes_on(1, WAIT / 8, None).await, "without a minimum rate a stream goes on");
         assert!(!goes_on(1, WAIT / 8, Some(1_024)).await);
-        assert!(goes_on(1_024, WAIT / 8, Some(1_024)).await, "as fast as it has to be");
+        assert!(goes_on(1_024, WAIT / 8, Some(1_024)).await, "it is just fast enough");
     }
 }

@@ -1,8 +1,8 @@
 //! Requests of an embedded store, listed and settled by hand while a proxy has the store open: through a socket in its
 //! folder, which only the proxy's user can enter.
 //!
-//! A client sends a question as one line of JSON and gets one line back. Questions are answered one after the other, each
-//! within [`WAIT`].
+//! A client sends a question as one line of JSON and gets one line back. Questions are answered one after the other,
+//! each within [`WAIT`].
 //!
 //! **Failure.** A proxy that cannot open the socket logs that, and runs without it.
 
@@ -32,7 +32,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is asked.
+/// A question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Question {
@@ -41,7 +41,7 @@ enum Question {
         answered: bool,
         max: usize,
     },
-    /// Ids, tokens and answers in hexadecimal digits; without an answer it is forgotten.
+    /// Ids, tokens and answers are in hexadecimal digits; without an answer the request is forgotten.
     Settle {
         id: String,
         token: String,
@@ -49,7 +49,7 @@ enum Question {
     },
 }
 
-/// What is said to it.
+/// The answer to a question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {
@@ -111,7 +111,7 @@ async fn answer(stream: UnixStream, store: &dyn Settle) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new(reader.take(QUESTION_BYTES_MAX)).read_line(&mut line).await?;
     if line.is_empty() {
-        // The client only looked whether a proxy listens.
+        // The client only checked whether a proxy listens.
         return Ok(());
     }
     let said = match serde_json::from_str(&line) {
@@ -160,13 +160,13 @@ fn read(id: &str, token: &str, answer: Option<&str>) -> Option<(Id, Token, Decis
     Some((Id::read(id)?, token, decision))
 }
 
-/// A store that a running proxy has.
+/// A store that a running proxy has open.
 pub struct Remote {
     path: PathBuf,
 }
 
 impl Remote {
-    /// The proxy that has this folder; `None` if nobody listens there.
+    /// The proxy that has this folder open; `None` if none listens there.
     pub async fn connect(dir: &Path) -> Option<Self> {
         let path = dir.join(SOCKET);
         UnixStream::connect(&path).await.ok().map(|_| Self { path })

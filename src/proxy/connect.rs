@@ -1,4 +1,4 @@
-//! Making a connection to the service: the name, TCP, TLS, and HTTP's own beginning. Nothing of a request is sent here.
+//! Connects to the service: name resolution, TCP, TLS and HTTP's handshake. No part of a request is sent here.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use crate::http::Body;
 use crate::tls::TWO;
 use crate::words::said;
 
-/// The longest head of an answer, and how much of an answer by HTTP/1.1 is buffered.
+/// The longest head of an answer, and how much of an answer over HTTP/1.1 is buffered.
 const HEAD_MAX: usize = 64 << 10;
-/// How often a connection by HTTP/2 that is used is asked whether it is still there, and how long that may take.
+/// How often a used HTTP/2 connection is pinged, and how long the reply may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
-/// How many requests go by one connection of HTTP/2 at most.
+/// The most concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
 /// The window of one answer over HTTP/2.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// The window of all answers on a connection: the sum of theirs, so that unread answers do not hold up others.
+/// The window of all answers on a connection: the sum of their windows, so that unread answers do not hold up others.
 const CONNECTION_WINDOW: u32 = STREAMS_MAX * STREAM_WINDOW;
 
-/// A connection that was made.
+/// A new connection.
 pub enum Made {
-    /// By HTTP/1.1.
+    /// Over HTTP/1.1.
     One(http1::SendRequest<Body>),
-    /// By HTTP/2, with how many requests it takes at once.
+    /// Over HTTP/2, with the number of concurrent requests that it allows.
     Two(http2::SendRequest<Body>, Arc<AtomicUsize>),
 }
 
-/// Connects, within the time that it may take.
+/// Connects within the origin's `connect_wait`.
 ///
 /// # Errors
 /// Why there is no connection.
@@ -63,7 +63,7 @@ async fn connect_now(origin: &Origin, needs_one: bool) -> Result<Made, String> {
     }
 }
 
-/// Speaks TLS. Says whether HTTP/2 was agreed upon.
+/// Does the TLS handshake. Returns whether HTTP/2 was negotiated.
 async fn handshake(
     config: Arc<ClientConfig>,
     stream: TcpStream,
@@ -79,7 +79,7 @@ async fn handshake(
 async fn one<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> Result<Made, String> {
     let begun = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = begun.map_err(|error| said(&error))?;
-    // How a connection has ended is heard by the request that was on it.
+    // The request on the connection gets its error.
     tokio::spawn(async move { drop(connection.with_upgrades().await) });
     sender.ready().await.map_err(|error| said(&error))?;
     Ok(Made::One(sender))

@@ -1,8 +1,8 @@
 //! Clients' connections: a bounded number of them, each closed when it is silent for too long.
 //!
-//! **Invariant.** No more than [`Bounds::connections_max`] are open, beside those that are being closed: [`places`] chooses
-//! the one that makes room for another. There are time limits for the head of a request, for a connection without a request,
-//! and for a client that reads nothing, with HTTP/2 nothing of an answer.
+//! **Invariant.** No more than [`Bounds::connections_max`] are open, not counting those that are being closed:
+//! [`places`] chooses the one that makes room for another. There are time limits for the head of a request, for a
+//! connection without a request, and for a client that reads nothing (with HTTP/2: nothing of an answer).
 //!
 //! **Failure**: an error on a connection ends that connection and affects no other.
 //!
@@ -36,40 +36,41 @@ use super::settings::Bounds;
 use crate::http::proxying::LogLimit;
 use crate::tls::{Renewed, TWO};
 
-/// How long the proxy waits after it could not accept a connection, as when no file descriptor is left.
+/// How long the proxy waits after it could not accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// How long a connection that was silent has to close.
+/// How long a silent connection may take to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
-/// The same for one that makes room for another: it uses a descriptor beyond the bound.
+/// The same for a connection that makes room for another: meanwhile it uses a descriptor beyond the bound.
 const GIVE_WAY_WAIT: Duration = Duration::from_millis(20);
-/// How often a client is asked by HTTP/2 whether it is still there, and how long that may take.
+/// How often an HTTP/2 client is pinged, and how long the reply may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(20);
-/// How many requests a client may have at work on one connection by HTTP/2. Clients assume 100 until they receive the
-/// settings, and their streams beyond a lower number would be refused; all of a client's requests have a bound of their own.
+/// How many requests a client may have at work on one HTTP/2 connection. Clients assume 100 until they receive the
+/// settings, and their streams beyond a lower number would be refused; the total of a client's requests has its own
+/// bound.
 const STREAMS_MAX: u32 = 100;
-/// How much of a body may be on its way over HTTP/2, for one request and for all of a connection.
+/// How much of a body may be on its way over HTTP/2, for one request and for all requests of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// How much of an answer HTTP/2 buffers before it is sent.
 const UNSENT_BYTES: usize = 2 * PIECE_BYTES;
 
-/// A listener, which serves the clients that connect.
+/// Serves the clients that connect to a listener.
 pub struct Listening {
-    /// Where.
+    /// The listener.
     pub listener: TcpListener,
-    /// Who answers.
+    /// Answers requests.
     pub app: Arc<App>,
     /// TLS with clients.
     pub tls: Option<Arc<Renewed<ServerConfig>>>,
-    /// What clients may take.
+    /// The bounds on clients.
     pub bounds: Bounds,
     /// The places for connections.
     pub places: Arc<Places>,
 }
 
 impl Listening {
-    /// Takes connections until `stop`, then waits until each has finished what it is at.
+    /// Accepts connections until `stop`, then waits until each has finished its requests.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let Self { listener, app, tls, bounds, places } = self;
         let mut tasks = JoinSet::new();
@@ -127,7 +128,7 @@ struct One {
 
 impl One {
     async fn serve_tls(self, stream: TcpStream, tls: Arc<Renewed<ServerConfig>>) {
-        // It was read when the proxy started, and so there is one.
+        // Does not fail: the certificate was read when the proxy started.
         let Ok(tls) = tls.now() else { return };
         let tls = TlsAcceptor::from(tls);
         let activity = Arc::clone(&self.place.activity);
@@ -154,7 +155,7 @@ impl One {
         let heard = Heard { stream, activity: Arc::clone(&activity), write_wait: bounds.idle_wait, blocked: None };
         let stream = TokioIo::new(heard);
         let answering = Arc::clone(&activity);
-        // By HTTP/1.1 the connection has one answer at a time, by HTTP/2 each stream has its own.
+        // Over HTTP/1.1 the connection has one answer at a time, over HTTP/2 each stream has its own.
         let taking = Taking::new(bounds.idle_wait, bounds.body_rate_min);
         let taken = Arc::clone(&taking);
         let service = service_fn(move |request| {
@@ -172,14 +173,14 @@ impl One {
         let mut late = Lateness::default();
         let ended = loop {
             tokio::select! {
-                // Lateness is known only after the connection was polled.
+                // Lateness is known only after the connection has been polled.
                 biased;
                 ended = connection.as_mut() => break Ok(ended),
                 () = std::future::poll_fn(|context| late.poll(&taking, context)) => {
                     tracing::debug!("an answer is cut off: its client does not read it");
                     break Ok(Ok(()));
                 }
-                // Also during a stop: half a head must not hold that up.
+                // Also during a stop, which half a head must not delay.
                 () = activity.silent(bounds.head_wait, bounds.idle_wait) => {
                     connection.as_mut().graceful_shutdown();
                     let wait = if activity.closes() { GIVE_WAY_WAIT } else { CLOSE_WAIT };
@@ -196,9 +197,9 @@ impl One {
     }
 }
 
-/// Is ready when everything stops.
+/// Is ready when the proxy stops.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone, which stops everything, too.
+    // An error means that the sender is gone: the proxy stops then, too.
     let _ = stop.wait_for(|stops| *stops).await;
 }
 
@@ -224,12 +225,12 @@ fn log(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     }
 }
 
-/// A stream that says when something was heard, and fails when nothing of what is to be written was taken for so long.
+/// A stream that records when the client sends something, and fails when the client reads nothing for `write_wait`.
 struct Heard<T> {
     stream: T,
     activity: Arc<Activity>,
     write_wait: Duration,
-    /// The end of that time, while something waits to be written.
+    /// The end of `write_wait`, while something waits to be written.
     blocked: Option<Pin<Box<Sleep>>>,
 }
 

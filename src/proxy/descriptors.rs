@@ -1,8 +1,8 @@
 //! The limit of open files, and bounds on clients that fit into it.
 //!
-//! A client's connection uses a descriptor, and each request in progress may use another for the service; a request under a
-//! key is in progress even when its client is gone. Without descriptors no connection could be accepted, no request passed
-//! on, and the store could not open its files.
+//! A client's connection uses a descriptor, and each request in progress may use another for the service; a request
+//! under a key is in progress even when its client is gone. Without descriptors no connection could be accepted, no
+//! request passed on, and the store could not open its files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -90,6 +90,6 @@ mod tests {
         assert_eq!(left(4_096 + OTHERS), [1_024, 2_048, 1_024]);
         assert_eq!(left(1_024), [128, 256, 128]);
         assert_eq!(left(64), [4, 8, 4]);
-        assert_eq!(fit(bounds([1, 1_000_000, 1]), 1_024).connections_max, 1, "never none");
+        assert_eq!(fit(bounds([1, 1_000_000, 1]), 1_024).connections_max, 1, "never 0");
     }
 }

@@ -1,7 +1,7 @@
-//! A request's way to the service, and its answer's way back; below the layer.
+//! Passes requests on to the service, and its answers back; below the layer.
 //!
-//! The service's answer is passed on as it comes. Where there is none, the proxy answers, and says whether the request may
-//! have been carried out.
+//! The service's answer is passed on as it comes. If there is none, the proxy itself answers, and says whether the
+//! request may have been carried out.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,28 +32,28 @@ use crate::observe::RouteMetrics;
 pub struct Forward {
     /// The service.
     pub upstream: Arc<Upstream>,
-    /// How long it may take.
+    /// How long the service may take.
     pub timeout: Duration,
     /// How long a client may be silent.
     pub idle_wait: Duration,
-    /// What is counted.
+    /// The route's metrics.
     pub metrics: RouteMetrics,
-    /// Requests whose bodies broke off, and since when they are counted.
+    /// Counts requests whose bodies broke off, with the moment when counting began.
     pub unread: Arc<(LogLimit, Instant)>,
 }
 
-/// What the proxy knows of a request, among its extensions.
+/// What the proxy knows of a request; one of the request's extensions.
 #[derive(Clone)]
 pub struct Known {
-    /// The protocol that it wants to change to.
+    /// The protocol that the request asks to upgrade to.
     pub upgrade: Option<HeaderValue>,
-    /// How far its body was taken.
+    /// How far its body was read.
     pub sent: Sent,
-    /// Its connection's place, and its own among all requests, if it wants to change the protocol.
+    /// Its connection's place and its share of all requests, if it asks for an upgrade.
     pub open: Option<Open>,
 }
 
-/// What a request takes for as long as it is open.
+/// What an upgraded request holds while it is open.
 type Open = (Arc<Place>, Arc<Share>);
 
 impl Service<Request<Body>> for Forward {
@@ -123,10 +123,10 @@ impl Forward {
     }
 }
 
-/// Both sides change to another protocol: what each of them sends is passed on, until one of them ends it.
+/// Upgrades both sides to another protocol, and passes on what each sends until both have ended or one fails.
 fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, open: Option<Open>) -> Response<Body> {
     let Some((client, service)) = sides else {
-        // Nobody has asked for it.
+        // The client has not asked for it.
         let failure = super::upstream::Failure::Lost("it changes to another protocol".to_owned());
         return problem::of_failure(&failure);
     };
@@ -138,7 +138,7 @@ fn switch(said: &HeaderMap, sides: Option<(OnUpgrade, OnUpgrade)>, open: Option<
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     upgrade.into_iter().for_each(|protocol| drop(answer.headers_mut().insert(UPGRADE, protocol)));
     tokio::spawn(async move {
-        // Its client's connection, and the service's, count for as long as they are open.
+        // The connections to the client and to the service count while they are open.
         let _open = open;
         let (client, service) = match tokio::try_join!(client, service) {
             Ok(both) => both,

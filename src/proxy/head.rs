@@ -1,5 +1,5 @@
-//! Heads of requests and answers on their way through: what is for one connection only is removed, and what the service
-//! has to know of the client's is added.
+//! Changes the heads of requests and answers that pass through: removes what is for one connection only, and adds what
+//! the service has to know about the client.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Version};
 
-/// What is for one connection only (RFC 9110, 7.6.1), beside what `Connection` names. `Trailer` is passed on: so are
-/// trailers.
+/// Headers for one connection only (RFC 9110, 7.6.1), besides those that `Connection` names. `Trailer` is passed on, as
+/// trailers are.
 const HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
-    // Goes with an upgrade to HTTP/2 that is never passed on.
+    // Belongs to an upgrade to HTTP/2, which is never passed on.
     HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -19,7 +19,7 @@ const HOP_BY_HOP: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 const FORWARDED_PREFIX: &str = "x-forwarded-";
-/// Other headers by which proxies say for whom they ask.
+/// Other headers in which proxies name the client or host of the original request.
 const FORWARDED: [&str; 14] = [
     "cf-connecting-ip",
     "cf-connecting-ipv6",
@@ -52,7 +52,7 @@ pub struct From {
 /// How heads are changed.
 #[derive(Debug)]
 pub struct Heads {
-    /// Whether clients say truly for whom they ask.
+    /// Whether clients are trusted to say for whom they send requests.
     pub trusts_forwarded: bool,
     /// The `Host` that the service gets, if not the client's.
     pub host: Option<HeaderValue>,
@@ -61,7 +61,8 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// Makes the head of a client's request the service's. Returns the protocol that it wants to change to, if any.
+    /// Turns the head of a client's request into the one for the service. Returns the protocol that it asks to upgrade
+    /// to, if any.
     pub fn request<B>(&self, request: &mut Request<B>, from: From) -> Option<HeaderValue> {
         let (version, is_get) = (request.version(), request.method() == Method::GET);
         let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
@@ -69,7 +70,7 @@ impl Heads {
         let upgrade = upgrade_of(headers).filter(|_| version == Version::HTTP_11 && is_get);
         let takes_trailers = headers.get(header::TE).is_some_and(|te| has_word(te, "trailers"));
         if headers.contains_key(header::TRANSFER_ENCODING) {
-            // It says how long the body is not (RFC 9112, 6.3).
+            // `Transfer-Encoding` overrides it (RFC 9112, 6.3).
             headers.remove(header::CONTENT_LENGTH);
         }
         remove_hop_by_hop(headers);
@@ -77,13 +78,13 @@ impl Heads {
         if takes_trailers {
             headers.insert(header::TE, HeaderValue::from_static("trailers"));
         }
-        // It was answered already.
+        // The proxy has already answered it.
         headers.remove(header::EXPECT);
         remove_those(headers, |name| {
             let spelled = spelled(name);
             self.reserved.iter().any(|reserved| self::spelled(reserved) == spelled)
         });
-        // The address that a request asks for counts before its `Host` (RFC 9112, 3.2.2).
+        // The host in a request's address overrides its `Host` (RFC 9112, 3.2.2).
         if let Some(host) = authority.and_then(|authority| HeaderValue::from_str(&authority).ok()) {
             headers.insert(header::HOST, host);
         }
@@ -95,16 +96,17 @@ impl Heads {
         upgrade
     }
 
-    /// The client of a request whose head is not changed yet: the one that a trusted proxy names, or the connection's.
+    /// The client of a request whose head has not been changed yet: the one that a trusted proxy names, or the
+    /// connection's.
     pub fn client<B>(&self, request: &Request<B>, from: From) -> IpAddr {
         let mut said = request.headers().get_all(FORWARDED_FOR).iter().filter(|_| self.trusts_forwarded);
         let last = said.next_back().and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
         last.unwrap_or(from.address)
     }
 
-    /// Says for whom is asked.
+    /// Sets the forwarding headers, after removing those from the client that are not trusted.
     fn forward(&self, headers: &mut HeaderMap, from: From) {
-        // No proxy writes them with `_`: where those are trusted, it is a client that does.
+        // Proxies do not write these with `_`: even where they are trusted, such a spelling comes from a client.
         remove_those(headers, |name| {
             let spelled = spelled(name);
             let is_said = spelled.starts_with(FORWARDED_PREFIX) || FORWARDED.contains(&&*spelled);
@@ -121,7 +123,7 @@ impl Heads {
     }
 }
 
-/// Makes the head of an answer the client's.
+/// Turns the head of the service's answer into the one for the client.
 pub fn answer(headers: &mut HeaderMap) {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         headers.remove(header::CONTENT_LENGTH);
@@ -129,8 +131,8 @@ pub fn answer(headers: &mut HeaderMap) {
     remove_hop_by_hop(headers);
 }
 
-/// The protocol that a head wants to change to, if that may be: web sockets, and nothing beside them. By another
-/// version of HTTP requests would go past every rule.
+/// The protocol that a head asks to upgrade to, if allowed: only web sockets are. Over another version of HTTP,
+/// requests would bypass every rule.
 pub fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
     let asks = headers.get_all(header::CONNECTION).iter().any(|value| has_word(value, "upgrade"));
     let mut protocols = headers.get_all(header::UPGRADE).iter();
@@ -142,7 +144,7 @@ fn has_word(value: &HeaderValue, word: &str) -> bool {
     value.to_str().is_ok_and(|text| text.split(',').any(|one| one.trim().eq_ignore_ascii_case(word)))
 }
 
-/// A header's name as it is spelled with `-`: many a service takes `_` for the same.
+/// A header's name spelled with `-`: many services do not distinguish `_` from it.
 fn spelled(name: &HeaderName) -> Cow<'_, str> {
     let name = name.as_str();
     if name.contains('_') { Cow::Owned(name.replace('_', "-")) } else { Cow::Borrowed(name) }
@@ -160,7 +162,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     named.iter().chain(&HOP_BY_HOP).for_each(|name| drop(headers.remove(name)));
 }
 
-/// Adds a value to a list.
+/// Adds a value to a header that is a list.
 fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
     let known: Vec<&[u8]> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
     let all = known.into_iter().chain([value.as_bytes()]).collect::<Vec<_>>().join(&b", "[..]);
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_one_connection_is_removed() {
+    fn headers_for_one_connection_are_removed() {
         let sent = [
             ("host", "a"),
             ("connection", "close, X-Own"),
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_words_about_others_count_only_where_they_are_trusted() {
+    fn forwarding_headers_are_kept_only_from_trusted_clients() {
         let sent = [
             ("host", "shop.example"),
             ("x-forwarded-for", "203.0.113.1"),
@@ -260,9 +262,10 @@ mod tests {
         assert_eq!(value(&trusted, "forwarded"), Some("for=203.0.113.1"));
     }
 
-    /// Found by an audit: a service that reads `X-Real-IP`, or takes `_` for `-` as CGI and WSGI do, believed the client.
+    /// Found by an audit: a service that reads `X-Real-IP`, or treats `_` as `-` like CGI and WSGI, believed the
+    /// client.
     #[test]
-    fn clients_words_are_removed_however_they_are_spelled() {
+    fn untrusted_forwarding_headers_are_removed_however_they_are_spelled() {
         let sent = [
             ("host", "shop.example"),
             ("x-real-ip", "203.0.113.1"),
@@ -286,10 +289,10 @@ mod tests {
         let passed = ["cf-connecting-ip", "true-client-ip", "x-real-ip"];
         let mut trusted: Vec<&str> = own.into_iter().chain(passed).collect();
         trusted.sort_unstable();
-        assert_eq!(names(true), trusted, "a proxy of one's own says so, and writes no `_`");
+        assert_eq!(names(true), trusted, "a trusted proxy may send them, but not with `_`");
     }
 
-    /// The setting may have the spelling that the client does not, and the other way round.
+    /// The setting and the client may spell it differently.
     #[test]
     fn reserved_header_is_removed_however_it_is_spelled() {
         for reserved in ["x_own-reservation", "x-own-reservation"] {
@@ -308,13 +311,13 @@ mod tests {
             heads(trusts).client(&request(lines), from).to_string()
         };
         let said = [("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.9, 203.0.113.1")];
-        assert_eq!(of(true, &said), "203.0.113.1", "what came before was said by somebody else");
+        assert_eq!(of(true, &said), "203.0.113.1", "earlier addresses were added by others");
         assert_eq!(of(false, &said), "192.0.2.7");
         assert_eq!((of(true, &[]), of(true, &[("x-forwarded-for", "me")])), ("192.0.2.7".into(), "192.0.2.7".into()));
     }
 
     #[test]
-    fn upgrade_is_asked_for_by_two_headers() {
+    fn upgrade_needs_two_headers() {
         let asks = |lines: &[(&str, &str)]| heads(false).request(&mut request(lines), FROM).is_some();
         assert!(asks(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]));
         assert!(!asks(&[("connection", "keep-alive"), ("upgrade", "websocket")]));
@@ -322,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn only_web_sockets_are_changed_to() {
+    fn only_upgrades_to_web_sockets_are_allowed() {
         let asks = |protocols: &[&str]| {
             let lines = protocols.iter().map(|protocol| ("upgrade", *protocol));
             let lines: Vec<_> = [("connection", "Upgrade, HTTP2-Settings")].into_iter().chain(lines).collect();
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn host_is_kept_or_set() {
+    fn configured_host_replaces_the_clients_host() {
         let set = Heads { host: Some(HeaderValue::from_static("service:3000")), ..heads(false) };
         let after = after(&set, &[("host", "shop.example")]);
         assert_eq!(value(&after, "host"), Some("service:3000"));

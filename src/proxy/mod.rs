@@ -7,18 +7,18 @@
 //! ```
 //!
 //! - `settings`: a proxy's file, with its schema
-//! - `store`: where requests are remembered; the one place that knows which kinds there are
-//! - `by_hand`: `ratchet requests`, where the store is a folder that this process has
-//! - `connections`, `activity`, `app`, `head`, `body`, `responses`: the side of clients
+//! - `store`: opens the store of requests, of any kind
+//! - `by_hand`: serves `ratchet requests` while this process has the store's folder open
+//! - `connections`, `activity`, `app`, `head`, `body`, `responses`: the clients' side
 //! - `places`, `descriptors`, `usage`: the bounds on clients
-//! - `forward`, `upstream`, `connect`, `problem`: the side of the service
+//! - `forward`, `upstream`, `connect`, `problem`: the service's side
 //!
-//! **Invariant.** What has no key, or needs none, passes as it comes: bodies are not held back, streams and trailers and
-//! web sockets go through. A request is sent once: it goes to another connection only if the first one has not
-//! begun to write it.
+//! **Invariant.** Requests without a key, and those that need none, are passed on as they come: bodies are not
+//! buffered, and streams, trailers and web sockets work. A request is sent once: it moves to another connection only if
+//! the first one has not begun to write it.
 //!
-//! **Stop.** No more connections are taken, requests at work are waited for, for [`Config::stop_wait`] at most, then the
-//! store is closed. What was cut off is in doubt.
+//! **Stop.** The proxy accepts no more connections, waits for requests at work for [`Config::stop_wait`] at most, then
+//! closes the store. Requests under a key that were cut off are in doubt.
 
 use std::future::Future;
 use std::io;
@@ -61,15 +61,15 @@ use places::Places;
 use store::Opened;
 use usage::Bound;
 
-/// How often the store is asked whether it would answer.
+/// How often the store is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long what is left may take once it was cut off.
+/// The longest wait for the remaining tasks when the runtime is shut down.
 const CUT_OFF_WAIT: Duration = Duration::from_millis(500);
 
-/// Why a proxy could not begin, or has not ended well.
+/// Why a proxy could not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is taken or not this machine's.
+    /// The address is in use, or is not this machine's.
     #[error("cannot listen on {address}: {source}; name another address, or port 0 for any free one")]
     Listen {
         /// The address.
@@ -83,10 +83,10 @@ pub enum Error {
     /// Metrics and health cannot be served.
     #[error("{0}")]
     Http(#[from] http::Error),
-    /// The system gives no threads, or no events.
+    /// The runtime or signal handling could not be set up, or the listener has failed.
     #[error("cannot start: {0}")]
     Start(io::Error),
-    /// The stop has taken too long, or was to end at once.
+    /// The stop took too long or was cut short: this many requests are in doubt.
     #[error("{} under a key {} cut off, and {} in doubt", counted(*.0, "request"), agreeing(*.0, "was", "were"), agreeing(*.0, "is", "are"))]
     CutOff(usize),
 }
@@ -98,7 +98,8 @@ impl Error {
     }
 }
 
-/// Runs a proxy until what `stop` gives is ready. What that gives then cuts the stop short when it is ready in turn.
+/// Runs a proxy until the future that `stop` returns is ready. That future's output is a second one, which cuts the
+/// stop short when it is ready.
 ///
 /// # Errors
 /// [`Error`].
@@ -109,7 +110,7 @@ where
 {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Start)?;
     let ended = runtime.block_on(async { serve(config, stop().map_err(Error::Start)?).await });
-    // The store is closed when the last one that holds it is gone.
+    // The store is closed when its last holder is dropped.
     runtime.shutdown_timeout(CUT_OFF_WAIT);
     ended
 }
@@ -144,14 +145,14 @@ where
     let mut serving = tokio::spawn(listening.serve(stopped));
     let cut_off = tokio::select! {
         cut_off = stop => cut_off,
-        // It only ends when it is stopped, or by a mistake.
+        // Nothing has stopped it yet, so this is a bug.
         ended = &mut serving => {
             tracing::error!(?ended, "connections are not taken any more");
             return Err(Error::Start(io::Error::other("connections are not taken any more")));
         }
     };
     health.condition("listening", false, "is stopping");
-    // An error means that nothing listens any more.
+    // Fails only if every receiver is gone.
     let _ = stopping.send(true);
     let all = async {
         drop(serving.await);
@@ -179,7 +180,7 @@ where
 
 /// The places for connections, and the task that reports the use of all bounds.
 fn places(bounds: &Bounds, is_behind_others: bool, app: &App, metrics: &Metrics) -> (Arc<Places>, JoinHandle<()>) {
-    // Behind proxies of the operator's own, all connections come from a few addresses.
+    // Behind the operator's own proxies, all connections come from a few addresses.
     let places = Places::new(bounds.connections_max, bounds.has_shares && !is_behind_others);
     let connections = Bound::new("connections_max", bounds.connections_max, places.shares(), metrics);
     let all = std::iter::once(connections).chain(app.bounds()).collect();
@@ -193,8 +194,7 @@ fn observe(config: &Config, metrics: &Metrics, health: &Health) -> Result<Option
     Ok(Some(server))
 }
 
-/// Asks the store again and again whether it would answer. Says at first whether it does, and after that when this
-/// changes; why it does not, once for each reason.
+/// Checks the store at intervals. Logs the first outcome and every change of it, including a new reason for failing.
 async fn check(store: Arc<dyn Store>, called: String, health: Health, wait: Duration) {
     let mut known = None;
     let mut is_first = true;

@@ -1,8 +1,9 @@
-//! Places for clients' connections: a bounded number, of which a client gets at most as many as are left for all others.
+//! Places for clients' connections: a bounded number, of which a client gets at most as many as are left for all
+//! others.
 //!
-//! If a new connection finds no place, the connection without a request at work that has been idle longest is closed, one of
-//! the client's own if the client has its share. A client whose share is at work gets no more; if all places are taken by
-//! connections at work, a new one waits until one of them has ended.
+//! If there is no place for a new connection, the connection that has been idle longest is closed: one of the client's
+//! own if the client already has its share. A client whose whole share is at work gets no more; if all places are taken
+//! by connections at work, a new one waits until one of them becomes idle or ends.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ use crate::http::Peer;
 use crate::http::proxying::{Full, Limit, Share, Shares};
 use crate::observe::OneConnection;
 
-/// The interval between two looks for an idle connection while all places are taken.
+/// The interval between two searches for an idle connection while all places are taken.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// All places.
@@ -45,7 +46,7 @@ struct Taken {
     share: Option<Share>,
 }
 
-/// A connection's place; it is given up when the last one that holds it is dropped.
+/// A connection's place, which is freed when its last holder is dropped.
 pub struct Place {
     number: u64,
     places: Arc<Places>,
@@ -70,7 +71,8 @@ impl Places {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection from this address, after a wait if necessary; `None` if the client's share is at work.
+    /// A place for a connection from this address, after a wait if necessary; `None` if the client's whole share is at
+    /// work.
     pub async fn take(self: &Arc<Self>, address: IpAddr, counted: OneConnection) -> Option<Place> {
         let peer = self.has_shares.then(|| Peer::new(address));
         let limit = Limit { all: self.max, least: 1 };
@@ -110,15 +112,15 @@ impl Places {
         Place { number, places: Arc::clone(self), activity, _counted: counted }
     }
 
-    /// Closes the connection among these that has been idle longest, and frees its place at once, since closing takes a
-    /// moment. Returns whether there is an idle one.
+    /// Closes the selected connection that has been idle longest, and frees its place at once, since closing takes a
+    /// moment. Returns whether one was idle.
     fn close_longest_idle(&self, is_meant: impl Fn(&Taken) -> bool) -> bool {
         let mut open = self.open();
         let idle = open.all.values_mut().filter(|taken| is_meant(taken));
         let longest =
             idle.filter_map(|taken| Some((taken.activity.idle_since()?, taken))).min_by_key(|(since, _)| *since);
         let Some((_, taken)) = longest else { return false };
-        // A request may have come in between: then another one is looked for.
+        // If a request has come in the meantime, the caller searches again.
         if taken.activity.close_if_idle() {
             taken.share = None;
         }
@@ -187,7 +189,7 @@ mod tests {
         }
         let other = room.place(2).await.unwrap();
         all.push(room.place(1).await.unwrap());
-        assert!(all[0].activity.closes() && !other.activity.closes(), "its own longest idle one");
+        assert!(all[0].activity.closes() && !other.activity.closes(), "its own longest idle connection closes");
         busy.extend(all[1..].iter().map(|place| place.activity.begin(false)));
         assert!(room.place(1).await.is_none(), "all of its share is at work");
         assert!(room.place(3).await.is_some(), "and there is room for others");

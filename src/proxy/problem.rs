@@ -1,4 +1,4 @@
-//! What the proxy answers by itself: problems, as `application/problem+json` (RFC 9457).
+//! The proxy's own answers: problems, as `application/problem+json` (RFC 9457).
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HOST,
@@ -18,7 +18,7 @@ struct Text<'a> {
     detail: &'a str,
 }
 
-/// The answer to a request that the service gave none to.
+/// The answer to a request that the service has not answered.
 pub fn of_failure(failure: &Failure) -> Response<Body> {
     match failure {
         Failure::NotSent(_) => {
@@ -64,7 +64,7 @@ pub fn too_many() -> Response<Body> {
     saying(Outcome::TooMany, answer)
 }
 
-/// The answer to a request whose client has not sent the whole body.
+/// The answer to a request whose client has failed to send the whole body.
 pub fn body_unread() -> Response<Body> {
     let answer = problem(
         StatusCode::BAD_REQUEST,
@@ -75,7 +75,7 @@ pub fn body_unread() -> Response<Body> {
     saying(Outcome::BodyRefused, answer)
 }
 
-/// The answer to a request that is not passed on, by its head; `None` if it is.
+/// The answer to a request that is not passed on because of its head; `None` if it is passed on.
 pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
     let headers = request.headers();
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
@@ -96,7 +96,7 @@ pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
             "send the header Host once",
         ));
     }
-    // The pieces are put together on the way, and what else was done to the body would not be said any more.
+    // The proxy decodes chunks and removes this header, so the service would not learn of other codings.
     if first.is_some_and(|coding| !is_one || !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
         return Some(problem(
             StatusCode::NOT_IMPLEMENTED,
@@ -108,7 +108,7 @@ pub fn of_head<B>(request: &Request<B>) -> Option<Response<Body>> {
     None
 }
 
-/// Lets the page at this origin read an answer, which the service has allowed to send the request.
+/// Lets the page at this origin read an answer: the service has allowed that page to send the request.
 pub fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
@@ -116,7 +116,7 @@ pub fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(VARY, HeaderValue::from_static("Origin"));
 }
 
-/// An answer that says this of the service.
+/// This answer, with a marker for the layer.
 fn saying<T: Clone + Send + Sync + 'static>(what: T, mut answer: Response<Body>) -> Response<Body> {
     answer.extensions_mut().insert(what);
     answer

@@ -1,8 +1,8 @@
 //! Answers on their way to clients: in small pieces, and cut off if a client does not read them.
 //!
-//! With HTTP/2 a client opens a window for each answer. A client that keeps the window shut, or reads a byte now and then,
-//! could hold the answer, and a connection to the service, indefinitely on a connection that is not silent. Only that stream
-//! is reset: other streams of the connection may belong to other clients behind a gateway.
+//! With HTTP/2 a client opens a window for each answer. A client that keeps the window shut, or reads a byte now and
+//! then, could hold the answer, and a connection to the service, indefinitely on a connection that is not silent. Only
+//! that stream is reset: other streams of the connection may belong to other clients behind a gateway.
 //!
 //! HTTP/2 keeps a piece until it is sent, even after the answer has ended. So it gets copies of small pieces
 //! ([`PIECE_BYTES`]), and each copy keeps its request counted as in progress: no large buffer stays behind uncounted.
@@ -21,7 +21,7 @@ use super::body::{Holding, per_rate};
 use crate::http::proxying::Share;
 use crate::http::{Body, BodyError};
 
-/// How much is given at once.
+/// The size of a piece.
 pub const PIECE_BYTES: usize = 16 << 10;
 
 tokio::task_local! {
@@ -39,7 +39,7 @@ pub struct Taking {
 
 #[derive(Default)]
 struct State {
-    /// Since when a piece waits for the client.
+    /// Since when a piece has been waiting for the client.
     since: Option<Instant>,
     /// How long the client took for the pieces that it has read.
     took: Duration,
@@ -47,12 +47,12 @@ struct State {
 }
 
 impl Taking {
-    /// With this time limit for each piece, and this minimum rate in bytes a second after the first such time.
+    /// With `wait` as the time limit for each piece, and this minimum rate in bytes a second after the first `wait`.
     pub fn new(wait: Duration, rate_min: usize) -> Arc<Self> {
         Arc::new(Self { wait, rate_min: rate_min as u64, state: Mutex::default() })
     }
 
-    /// That of this task's stream, with HTTP/2.
+    /// The value for this task's stream, with HTTP/2.
     pub fn of_stream() -> Option<Arc<Self>> {
         TAKING.try_with(Arc::clone).ok()
     }
@@ -81,7 +81,7 @@ impl Taking {
         state.since = Some(Instant::now());
     }
 
-    /// Until when it has to ask for more; `None` while the service has not sent more.
+    /// The client's deadline for asking for more; `None` while the service has not sent more.
     fn until(&self) -> Option<Instant> {
         let state = self.state();
         let since = state.since?;
@@ -99,7 +99,7 @@ pub struct Given<T> {
     copied: Option<Arc<Share>>,
 }
 
-/// A piece, and what it holds.
+/// A copied piece, and the share that it holds.
 struct Piece {
     bytes: Box<[u8]>,
     _share: Arc<Share>,
@@ -169,12 +169,13 @@ impl<T> Drop for Given<T> {
     }
 }
 
-/// Whether a client has not read an answer in time. To be polled after the answer itself: it registers for no other change.
+/// Whether a client has not read an answer in time. To be polled after the answer itself, since only the timer wakes
+/// it.
 #[derive(Default)]
 pub struct Lateness(Option<Pin<Box<Sleep>>>);
 
 impl Lateness {
-    /// Is ready when it has not.
+    /// Is ready when the client is late.
     pub fn poll(&mut self, taking: &Taking, context: &mut Context<'_>) -> Poll<()> {
         let Some(until) = taking.until() else {
             self.0 = None;
@@ -230,7 +231,7 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(1);
 
-    /// Whether a client that reads this many bytes after each such pause is late.
+    /// Whether a client that reads this many bytes after each pause is late.
     async fn is_late(bytes: usize, pause: Duration) -> bool {
         let (taking, mut late) = (Taking::new(WAIT, 1_024), Lateness::default());
         let began = Instant::now();
@@ -250,11 +251,11 @@ mod tests {
     async fn client_that_reads_nothing_or_hardly_anything_is_late() {
         assert!(is_late(0, 2 * WAIT).await);
         assert!(is_late(1, WAIT / 8).await, "a byte now and then is not enough");
-        assert!(!is_late(1_024, WAIT / 8).await, "one that is slow gets all");
+        assert!(!is_late(1_024, WAIT / 8).await, "a slow client gets everything");
     }
 
     #[tokio::test]
-    async fn time_of_the_service_does_not_count_for_its_client() {
+    async fn client_is_not_late_while_the_service_is_slow() {
         let (taking, mut late) = (Taking::new(WAIT, 1_024), Lateness::default());
         taking.begin();
         taking.asked();
@@ -274,7 +275,7 @@ mod tests {
             let first = given.frame().await.unwrap().unwrap().into_data().unwrap();
             let left = http_body::Body::size_hint(&given).exact();
             assert_eq!((first.len(), left), (PIECE_BYTES, Some(2 * PIECE_BYTES as u64 + 1)));
-            assert_eq!(first.as_ptr() == text.as_ptr(), !is_two, "HTTP/2 has copies");
+            assert_eq!(first.as_ptr() == text.as_ptr(), !is_two, "HTTP/2 gets copies");
             assert_eq!(given.collect().await.unwrap().to_bytes().len(), 2 * PIECE_BYTES + 1);
             assert_eq!(shares.used(), usize::from(is_two), "a copy is not sent yet");
             drop(first);

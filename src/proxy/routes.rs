@@ -1,23 +1,24 @@
-//! Which requests a route is for.
+//! The patterns of routes' paths.
 
-/// Paths, as clients write them: nothing is decoded, and nothing left out.
+/// A pattern of paths. Paths are matched as clients write them: nothing is decoded or normalised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
     segments: Vec<Segment>,
-    /// What the last segment begins with, if any rest may follow.
+    /// The start of the last segment, if any rest may follow it.
     rest: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
     Is(String),
-    /// Any one, not empty.
+    /// Any segment that is not empty.
     Any,
 }
 
 impl Pattern {
-    /// A path that begins with `/`; `*` in place of a segment is any one, at the end any rest.
+    /// Reads a path that begins with `/`. `*` in place of a segment matches any segment; at the end it matches any
+    /// rest.
     pub fn parse(text: &str) -> Option<Self> {
         let below = text.strip_prefix('/')?;
         let is_character = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
@@ -37,12 +38,12 @@ impl Pattern {
         Some(Self { text: text.to_owned(), segments, rest: rest.map(str::to_owned) })
     }
 
-    /// As it is written.
+    /// The pattern as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is for this path.
+    /// Whether it matches this path.
     pub fn fits(&self, path: &str) -> bool {
         let Some(mut left) = path.strip_prefix('/').map(Some) else { return false };
         for segment in &self.segments {
@@ -63,7 +64,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it is for all paths of another one, as far as that can be told.
+    /// Whether it matches every path that another pattern matches, as far as that can be told.
     pub fn covers(&self, other: &Self) -> bool {
         self == other
             || self.rest.is_some() && !other.text.contains("*/") && {
@@ -82,10 +83,10 @@ mod tests {
     }
 
     #[test]
-    fn star_is_a_segment_or_any_rest() {
+    fn star_matches_a_segment_or_any_rest() {
         assert!(fits("/", "/"));
         assert!(fits("/charges", "/charges"));
-        assert!(!fits("/charges", "/charges/"), "nothing is left out");
+        assert!(!fits("/charges", "/charges/"), "a trailing slash counts");
         assert!(!fits("/charges", "/charges/1"));
         assert!(fits("/accounts/*/charges", "/accounts/7/charges"));
         assert!(!fits("/accounts/*/charges", "/accounts//charges"), "a segment is not empty");
@@ -97,11 +98,11 @@ mod tests {
         assert!(fits("/charges*", "/charges") && fits("/charges*", "/charges-old/1"));
         assert!(fits("/*", "/") && fits("/*", "/a/b"));
         assert!(fits("/a/*/b/*", "/a/1/b/2/3") && !fits("/a/*/b/*", "/a/1/c/2"));
-        assert!(!fits("/*", "*"), "what asks for the whole server has no path");
+        assert!(!fits("/*", "*"), "a request for the whole server has no path");
     }
 
     #[test]
-    fn star_stands_nowhere_else() {
+    fn invalid_patterns_are_refused() {
         for text in ["charges", "", "/a*b", "/a*/b", "/**", "/a b", "/a?b=1", "/ä"] {
             assert_eq!(Pattern::parse(text), None, "{text}");
         }

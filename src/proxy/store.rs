@@ -23,30 +23,30 @@ const MEASURE: Duration = Duration::from_secs(1);
 pub struct Opened {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Its folder, where it has one; the others are servers'.
+    /// Its folder, if it is embedded; other stores are servers.
     pub folder: Option<Folder>,
 }
 
-/// The folder of a store that one process has.
+/// The folder of an embedded store, which one process has open.
 #[derive(Clone)]
 pub struct Folder {
-    /// Where it is.
+    /// Its path.
     pub dir: PathBuf,
-    /// What people ask of it through that process.
+    /// Lists and settles requests for operators, through that process.
     pub by_hand: Arc<dyn Settle>,
     requests: Arc<Requests>,
     bytes_max: Option<usize>,
 }
 
 impl Folder {
-    /// Reports its size, and the bound on it, until this is aborted.
+    /// Reports its size, and the bound on it, until the task is aborted.
     pub async fn measure(self, metrics: StoreMetrics) {
         if let Some(bytes_max) = self.bytes_max {
             metrics.bytes_max(bytes_max as u64);
         }
         loop {
             let requests = Arc::clone(&self.requests);
-            // A disk may be slow to say.
+            // A slow disk may block.
             if let Ok(bytes) = tokio::task::spawn_blocking(move || requests.bytes()).await {
                 metrics.bytes(bytes);
             }
@@ -76,8 +76,8 @@ pub fn open(config: &StoreConfig) -> Result<Opened, Error> {
     })
 }
 
-/// Opens the store for somebody who looks at requests and settles them, beside the proxies that use it. A folder has one
-/// process: if that is a running proxy, it is asked.
+/// Opens the store for an operator who lists and settles requests while proxies use it. Only one process can open a
+/// folder: if that is a running proxy, the proxy is asked.
 ///
 /// # Errors
 /// Why it cannot be opened.
@@ -101,14 +101,14 @@ fn of_redis(url: &Text) -> Result<redis::requests::Requests, Error> {
     Ok(redis::requests::Requests::new(address))
 }
 
-/// A store that counts what it is asked.
+/// A store that counts its calls.
 pub struct Counted {
     store: Arc<dyn Store>,
     metrics: StoreMetrics,
 }
 
 impl Counted {
-    /// Counts here what this store is asked.
+    /// Counts the calls of this store in these metrics.
     pub fn new(store: Arc<dyn Store>, metrics: StoreMetrics) -> Self {
         Self { store, metrics }
     }
@@ -123,7 +123,7 @@ impl Counted {
     }
 }
 
-/// A question; one that nobody waited for to its end was not answered.
+/// A call. It counts as not answered if the caller stops waiting.
 struct Asked<'a> {
     metrics: &'a StoreMetrics,
     operation: &'static str,

@@ -1,11 +1,11 @@
-//! The service behind: its address, and the connections to it.
+//! The service behind the proxy: its address, and the connections to it.
 //!
-//! A connection by HTTP/1.1 carries one request at a time, and is kept for the next one for a short time. It is free a
-//! moment after its answer has ended, for which the next request waits rather than connect anew. One by HTTP/2 carries as
-//! many as the service allows, each that is too many gets a connection of its own.
+//! An HTTP/1.1 connection carries one request at a time, and is kept for the next one for a short time. It becomes free
+//! a moment after its answer has ended; the next request waits for that rather than open a connection. An HTTP/2
+//! connection carries as many requests as the service allows; further ones open another connection.
 //!
-//! **Whether a request may have arrived** is told apart by who has it: until a connection has begun to write it, it comes
-//! back, and goes to another connection. From then on nobody knows, so it is not repeated, and its answer says so.
+//! **Whether a request may have arrived** depends on how far it got: until a connection has begun to write it, it is
+//! returned and goes to another connection. From then on nobody knows, so it is not repeated, and its answer says so.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -27,21 +27,21 @@ use crate::http::Body;
 use crate::tls::{self, ONE, Renewed, TWO};
 use crate::words::said;
 
-/// How long a connection is kept that nobody uses. Servers close theirs after 5 s and more; a request that crosses with
-/// that is lost.
+/// How long an unused connection is kept. Servers close theirs after 5 s or more; a request sent at that moment is
+/// lost.
 const IDLE_MAX: Duration = Duration::from_secs(4);
-/// How many connections are kept that nobody uses.
+/// The most unused HTTP/1.1 connections that are kept.
 const KEPT_MAX: usize = 256;
-/// How long a request waits at most for a connection whose answer has ended. It is free at once, unless the service has
-/// answered before it had read the whole request.
+/// The longest that a request waits for a connection whose answer has ended. The connection is free at once, unless the
+/// service has answered before it had read the whole request.
 const RETURN_WAIT: Duration = Duration::from_millis(50);
-/// How many connections may give a request back, one after the other.
+/// The most connections tried for a request, one after the other, while they return it unsent.
 const GIVEN_BACK_MAX: usize = 3;
 
-/// What is spoken with the service.
+/// The protocol spoken with the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/2 where TLS agrees upon it.
+    /// HTTP/2 if TLS negotiates it, otherwise HTTP/1.1.
     Auto,
     /// HTTP/1.1.
     One,
@@ -49,16 +49,16 @@ pub enum Protocol {
     Two,
 }
 
-/// Where the service is.
+/// The service's address, and how to connect to it.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Its name or address, without brackets.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// How TLS is spoken with it, for any request and for those that need HTTP/1.1; `None`: not at all.
+    /// TLS for any request, and for those that need HTTP/1.1; `None` without TLS.
     pub tls: Option<Arc<[Renewed<ClientConfig>; 2]>>,
-    /// What is spoken with it.
+    /// The protocol spoken with it.
     pub protocol: Protocol,
     /// How long connecting may take.
     pub connect_wait: Duration,
@@ -67,7 +67,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// An address such as `http://localhost:3000`; `None` if it is none, or has a path.
+    /// Reads an address such as `http://localhost:3000`; `None` if it is invalid, or has a path.
     pub fn parse(text: &str, protocol: Protocol, connect_wait: Duration) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let (scheme, authority) = (uri.scheme()?.clone(), uri.authority()?.clone());
@@ -81,7 +81,7 @@ impl Origin {
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let is_plain = !authority.as_str().contains('@')
             && matches!(uri.path_and_query().map(PathAndQuery::as_str), None | Some("/"));
-        // A port that is none would be taken for no port.
+        // An invalid port would be taken for an absent one.
         let is_port = authority.port_u16().is_some() || authority.as_str() == authority.host();
         (is_plain && is_port && !host.is_empty()).then_some(Self {
             host,
@@ -94,7 +94,7 @@ impl Origin {
         })
     }
 
-    /// The same, with TLS where its address asks for it.
+    /// The same, with TLS if its scheme is `https`.
     ///
     /// # Errors
     /// Why TLS cannot be spoken.
@@ -117,7 +117,7 @@ impl Origin {
         format!("{}://{}", self.scheme, self.authority)
     }
 
-    /// What it is called as a `Host`.
+    /// Its value as a `Host`.
     pub fn host_header(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(self.authority.as_str()).ok()
     }
@@ -129,16 +129,16 @@ pub enum Failure {
     /// Nothing of the request was sent.
     #[error("nothing was sent: {0}")]
     NotSent(String),
-    /// It may have been sent, and the connection has ended.
+    /// The request may have been sent, and the connection has ended.
     #[error("the answer was lost: {0}")]
     Lost(String),
-    /// It may have been sent, and there is no answer in time.
+    /// The request may have been sent, and no answer came in time.
     #[error("there is no answer in time")]
     Late,
 }
 
 impl Failure {
-    /// Its word in metrics.
+    /// Its name in metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::NotSent(_) => "not_sent",
@@ -152,17 +152,17 @@ impl Failure {
 pub struct Upstream {
     origin: Origin,
     kept: Mutex<Kept>,
-    /// Tells those who wait for a connection that one is free, or will not be soon.
+    /// Tells waiting requests that a connection is free, or that one will not be free soon.
     returned: Notify,
 }
 
 #[derive(Default)]
 struct Kept {
-    /// By HTTP/1.1, those that nobody uses, each since then; the one that was used last is the last.
+    /// Unused HTTP/1.1 connections, each with the time of its last use; the most recently used is last.
     ones: VecDeque<(http1::SendRequest<Body>, Instant)>,
-    /// By HTTP/2, each with how many use it.
+    /// HTTP/2 connections, used or not.
     twos: Vec<Two>,
-    /// How many by HTTP/1.1 are about to be free, and how many requests wait for one of them.
+    /// How many HTTP/1.1 connections are about to be free, and how many requests wait for one of them.
     returning: usize,
     waiting: usize,
 }
@@ -177,17 +177,17 @@ struct Two {
 
 /// The service's answer.
 pub struct Answer {
-    /// Its head, and the rest as it comes.
+    /// Its head, and its body as it comes.
     pub answer: Response<Incoming>,
-    /// To be held until the rest has come.
+    /// To be held until the body has ended.
     pub used: Used,
 }
 
-/// A place on a connection, which is free again when this is dropped.
+/// A request's place on a connection, which is freed when this is dropped.
 pub struct Used {
-    /// All of a connection by HTTP/1.1, and whose that is.
+    /// A whole HTTP/1.1 connection, and where it is returned to.
     one: Option<(http1::SendRequest<Body>, Arc<Upstream>)>,
-    /// One of a connection's by HTTP/2.
+    /// One request's place on an HTTP/2 connection.
     _two: Option<Arc<()>>,
 }
 
@@ -199,7 +199,7 @@ impl Drop for Used {
     }
 }
 
-/// A request that waits for a connection, until this is dropped.
+/// Counts a request as waiting for a connection until this is dropped.
 struct Waiting<'a>(&'a Upstream);
 
 impl Drop for Waiting<'_> {
@@ -215,7 +215,7 @@ enum Lease {
 }
 
 impl Upstream {
-    /// Connects to nothing yet.
+    /// Does not connect yet.
     pub fn new(origin: Origin) -> Self {
         Self { origin, kept: Mutex::default(), returned: Notify::new() }
     }
@@ -224,8 +224,7 @@ impl Upstream {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, and gives the head of its answer and the rest as it comes. `late` is ready when there was time
-    /// enough.
+    /// Sends a request, and returns its answer once the head has come. Gives up when `late` is ready.
     pub async fn send(
         self: &Arc<Self>,
         mut request: Request<Body>,
@@ -235,11 +234,12 @@ impl Upstream {
         let mut late = std::pin::pin!(late);
         let mut why = String::new();
         for round in 0..GIVEN_BACK_MAX {
-            // After one that was of no use, what else was kept is not worth another try.
+            // After one kept connection has failed, the others are not worth a try.
             let kept = if round == 0 { self.take(needs_one).await } else { None };
             let lease = match kept {
                 Some(kept) => kept,
-                // Boxed: what it takes to connect would be a part of each request's future, which is moved.
+                // Boxed: otherwise the large future of connecting would be part of each request's future, which is
+                // moved.
                 None => Box::pin(self.connect(needs_one)).await.map_err(Failure::NotSent)?,
             };
             address(&mut request, &self.origin, matches!(lease, Lease::One(_)));
@@ -276,11 +276,11 @@ impl Upstream {
         }
     }
 
-    /// A connection that is kept, or will be in a moment.
+    /// A kept connection, or one that becomes free in a moment.
     async fn take(&self, needs_one: bool) -> Option<Lease> {
         let until = Instant::now() + RETURN_WAIT;
         loop {
-            // Before it is looked for: one that comes in between is not missed.
+            // Enabled before the search, so that a connection returned in between is not missed.
             let mut returned = std::pin::pin!(self.returned.notified());
             returned.as_mut().enable();
             {
@@ -294,18 +294,18 @@ impl Upstream {
                 kept.waiting += 1;
             }
             let _waiting = Waiting(self);
-            // Late or not: it is looked for once more.
+            // Even after a timeout, it searches once more.
             let _ = tokio::time::timeout_at(until, returned).await;
         }
     }
 
-    /// Keeps a connection on which the answer has ended, once it can be used again.
+    /// Keeps a connection whose answer has ended, once it can be used again.
     fn give_back(self: &Arc<Self>, mut one: http1::SendRequest<Body>) {
         if one.is_ready() {
             self.kept().put(one);
             return self.returned.notify_waiters();
         }
-        // Without one, the program ends.
+        // Without a runtime, the program is ending.
         let Ok(runtime) = Handle::try_current() else { return };
         self.kept().returning += 1;
         let upstream = Arc::clone(self);
@@ -342,7 +342,7 @@ impl Upstream {
 }
 
 impl Two {
-    /// Whether another request may go by it.
+    /// Whether it can take another request.
     fn is_free(&self) -> bool {
         Arc::strong_count(&self.used) <= self.allowed.load(Ordering::Relaxed)
     }
@@ -377,7 +377,7 @@ impl Kept {
     }
 }
 
-/// Whether the service says itself that it has not begun with the request (RFC 9113, 8.7).
+/// Whether the service itself says that it has not begun to process the request (RFC 9113, 8.7).
 fn is_refused(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
@@ -385,7 +385,7 @@ fn is_refused(error: &hyper::Error) -> bool {
     })
 }
 
-/// Addresses a request as this connection wants it: by HTTP/1.1 the host is a header, by HTTP/2 a part of the address.
+/// Addresses a request for its connection: in HTTP/1.1 the host is a header, in HTTP/2 it is part of the address.
 fn address(request: &mut Request<Body>, origin: &Origin, is_one: bool) {
     *request.version_mut() = if is_one { Version::HTTP_11 } else { Version::HTTP_2 };
     let uri = std::mem::take(request.uri_mut());
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_is_an_origin() {
+    fn upstream_must_be_an_origin() {
         assert_eq!(parsed("http://localhost:3000"), Some(("localhost".to_owned(), 3000)));
         assert_eq!(parsed("http://localhost/"), Some(("localhost".to_owned(), 80)));
         assert_eq!(parsed("https://api.example.com"), Some(("api.example.com".to_owned(), 443)));

@@ -1,4 +1,4 @@
-//! Reports the use of the bounds on clients: as metrics, and by a warning for each bound that has refused a client.
+//! Reports the use of the bounds on clients: in metrics, and in a warning for each bound that has refused a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::http::proxying::Shares;
 use crate::observe::{BoundMetrics, Metrics};
 
-/// The interval between two looks.
+/// The interval between two reports.
 const LOOK: Duration = Duration::from_secs(1);
 /// The shortest interval between two warnings about a bound.
 const WARN: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ pub struct Bound {
     max: usize,
     shares: Arc<Shares>,
     metrics: BoundMetrics,
-    /// The refusals until the last look, and until the last warning.
+    /// The number of refusals at the last report, and at the last warning.
     counted: u64,
     told: u64,
     warned: Option<Instant>,

@@ -1,15 +1,15 @@
-//! Where a server is: its host, its database, user and password.
+//! A server's address: host, database, user and password.
 
 use std::fmt;
 
 use ::redis::{Client, ConnectionAddr, IntoConnectionInfo as _};
 
-/// Where a server is. Shows neither user nor password.
+/// A server's address. Shows neither user nor password.
 #[derive(Clone)]
 pub struct Address {
     client: Client,
     shown: String,
-    /// What no message may hold.
+    /// Texts that no message may contain.
     secrets: Vec<String>,
 }
 
@@ -17,7 +17,7 @@ impl Address {
     /// Reads `redis://user:password@host:port/database`, or `rediss://` for TLS.
     ///
     /// # Errors
-    /// What is wrong with it, in words that do not quote it.
+    /// What is wrong with the url, without quoting it.
     pub fn read(url: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err("it does not begin with `redis://`, or `rediss://` for TLS".to_owned());
@@ -30,7 +30,7 @@ impl Address {
                         in a password"
                 .to_owned());
         }
-        // What the crate says of it might quote it.
+        // The message of the crate `redis` might quote the url.
         let info = url.into_connection_info().map_err(|_| {
             "it is not of the form `redis://user:password@host:port/database`, where the database is a number"
                 .to_owned()
@@ -42,7 +42,7 @@ impl Address {
         let settings = info.redis_settings();
         let shown = if settings.db() == 0 { shown } else { format!("{shown}/{}", settings.db()) };
         let mut secrets: Vec<String> = settings.password().map(str::to_owned).into_iter().collect();
-        // As it is written, which may be escaped.
+        // The password as written, which may be percent-encoded.
         let written = rest.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
         secrets.extend(written.map(|(_, password)| password.to_owned()));
         secrets.retain(|secret| !secret.is_empty());
@@ -50,23 +50,22 @@ impl Address {
         Ok(Self { client, shown, secrets })
     }
 
-    /// The host, the port and the database, if that is not the first.
+    /// The host and the port, and the database unless it is 0.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Names the server and its database: equal for two addresses of one, however they are spelled and whichever user
-    /// logs in.
+    /// Identifies the server and its database: the same for all spellings of an address, and for all users.
     pub fn server(&self) -> String {
         self.shown.to_ascii_lowercase()
     }
 
-    /// How the crate connects to it.
+    /// The client of the crate `redis` for this address.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// A text with the password masked, if it is there.
+    /// The text, with any password masked.
     pub(super) fn without_secrets(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
     }
@@ -78,17 +77,17 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Checks a url as [`Address::read`] reads it.
+/// Checks that [`Address::read`] accepts a url.
 ///
 /// # Errors
-/// What is wrong with it; never quotes it.
+/// What is wrong with the url, without quoting it.
 pub fn check_url(url: &str) -> Result<(), String> {
     Address::read(url).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
-    //! Goal: an address is read as it is meant, and what is wrong with one is said without its password.
+    //! Goal: addresses are read as intended, and messages about invalid ones do not contain the password.
 
     use super::*;
 
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn server_is_the_same_however_it_is_spelled() {
+    fn all_spellings_of_an_address_name_the_same_server() {
         let server = |url: &str| Address::read(url).unwrap().server();
         for url in [
             "redis://h/",
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_none_are_refused_without_quoting_them() {
+    fn invalid_addresses_are_refused_without_showing_the_password() {
         for (url, words) in [
             ("h:6379", "does not begin"),
             ("postgres://ann:hunter2@h", "neither"),

@@ -1,7 +1,7 @@
-//! A connection to a server: made, looked over, and asked.
+//! A connection to a server: connects, checks the server, and exchanges commands.
 //!
-//! It is made on a thread of its own, since neither the resolution of a name nor a handshake can be bounded otherwise. One
-//! that comes too late is not lost: the next call takes it.
+//! Connecting has a thread of its own, since neither name resolution nor a handshake can be bounded otherwise. A
+//! connection that comes too late is not lost: the next call takes it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -12,12 +12,12 @@ use ::redis::{Cmd, ConnectionLike as _, Value};
 use super::error::{CLUSTER, REPLICA};
 use super::{Address, Error, ErrorKind, VERSION_MIN};
 
-/// How long a thread tries to connect at most, once a name is resolved.
+/// The longest that a thread tries to connect, after the name is resolved.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// No time at all cannot be waited for.
+/// Sockets accept no timeout of zero.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// How much later than its deadline an answer may come: the socket is told of the time that is left whenever so much has
-/// passed, since telling it costs more than reading an answer.
+/// How much later than its deadline an answer may come: the socket's timeout is shortened only in steps of this length,
+/// since setting it costs more than reading an answer.
 const BOUND_STEP: Duration = Duration::from_millis(100);
 
 /// A connection to a server.
@@ -29,18 +29,18 @@ pub struct Connection {
 #[derive(Debug)]
 pub(super) struct Connecting(Receiver<Result<Connection, Error>>);
 
-/// A time by which something has to be over.
+/// The time by which something must be done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(Instant);
 
 impl Deadline {
-    /// In this time from now.
+    /// This long from now.
     #[expect(clippy::disallowed_methods, reason = "bounds how long a socket is waited for")]
     pub fn within(wait: Duration) -> Self {
         Self(Instant::now() + wait)
     }
 
-    /// How long that is from now; `None` if it has passed.
+    /// The time left; `None` if it is less than [`WAIT_MIN`].
     #[expect(clippy::disallowed_methods, reason = "bounds how long a socket is waited for")]
     fn left(self) -> Option<Duration> {
         let left = self.0.saturating_duration_since(Instant::now());
@@ -55,12 +55,12 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connecting {
-    /// Begins to connect.
+    /// Starts connecting.
     pub fn begin(address: &Address) -> Result<Self, Error> {
         let (sender, receiver) = sync_channel(1);
         let to = address.clone();
         let connect = move || {
-            // Nobody may wait for it any more.
+            // Fails if the receiver is gone.
             let _ = sender.send(Connection::open(&to, CONNECT_WAIT));
         };
         let started = thread::Builder::new().name("redis-connect".to_owned()).spawn(connect);
@@ -68,7 +68,7 @@ impl Connecting {
         Ok(Self(receiver))
     }
 
-    /// The connection, if it is there in time; `None` if it is still being made then.
+    /// The connection, if it is ready in time; `None` if it is still being made at the deadline.
     pub fn wait(&self, address: &Address, deadline: Deadline) -> Option<Result<Connection, Error>> {
         match self.0.recv_timeout(deadline.left().unwrap_or_default()) {
             Ok(connected) => Some(connected),
@@ -81,10 +81,10 @@ impl Connecting {
 }
 
 impl Connection {
-    /// Connects within a time, once the host's name is resolved, and checks what the server is.
+    /// Connects within `wait`, not counting name resolution, and checks the server's version and mode.
     ///
     /// # Errors
-    /// [`ErrorKind::Lasting`] for a server that is too old or one of a cluster, a wrong password, a missing right.
+    /// [`ErrorKind::Lasting`] for a server that is too old or in a cluster, a wrong password, or a missing right.
     pub fn open(address: &Address, wait: Duration) -> Result<Self, Error> {
         let deadline = Deadline::within(wait);
         let inner = address.client().get_connection_with_timeout(wait).map_err(|error| address.error_of(&error))?;
@@ -93,17 +93,17 @@ impl Connection {
         let hello = connection.inner.req_command(&::redis::cmd("HELLO"));
         match hello {
             Ok(hello) => check(address, &hello)?,
-            // Before 6.0 there is no such command.
+            // Before 6.0 there is no command HELLO.
             Err(error) if error.code() == Some("ERR") => return Err(too_old(address, "older than 6.0")),
             Err(error) => return Err(address.error_of(&error)),
         }
         Ok(connection)
     }
 
-    /// Sends commands, encoded one after the other, and hands over each of their answers, in their order.
+    /// Sends `count` encoded commands, and passes their answers to `each` in order.
     ///
     /// # Errors
-    /// The first answer that is an error, or whatever has become of the connection: it must not be used again.
+    /// The first answer that is an error, or a failure of the connection. The connection must not be used again.
     pub(super) fn exchange(
         &mut self,
         address: &Address,
@@ -115,7 +115,7 @@ impl Connection {
         self.inner.send_packed_command(commands).map_err(|error| address.error_of(&error))?;
         let mut bound = self.bound(address, deadline)?;
         for _ in 0..count {
-            // However slowly one answer comes after the other.
+            // Keeps to the deadline even if answers trickle in.
             if deadline.left().is_none_or(|left| left + BOUND_STEP <= bound) {
                 bound = self.bound(address, deadline)?;
             }
@@ -135,7 +135,7 @@ impl Connection {
         self.exchange(address, (&command.get_packed_command(), 1), deadline, |_| Ok(()))
     }
 
-    /// Waits for the socket no longer than this; how long that is.
+    /// Sets the socket's timeouts to the time left, and returns it.
     fn bound(&self, address: &Address, deadline: Deadline) -> Result<Duration, Error> {
         let left = deadline.left().ok_or_else(|| address.error(ErrorKind::Passing, LATE))?;
         let bounded = self.inner.set_read_timeout(Some(left)).and_then(|()| self.inner.set_write_timeout(Some(left)));
@@ -145,7 +145,7 @@ impl Connection {
 
 pub(super) const LATE: &str = "it does not answer in time";
 
-/// Checks what a server says of itself.
+/// Checks the version and the mode in a server's answer to HELLO.
 pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
     let version = text_of(hello, "version").unwrap_or_default();
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
@@ -159,7 +159,7 @@ pub(super) fn check(address: &Address, hello: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that a server says of itself that it is no replica, which takes no changes.
+/// Checks in its answer to HELLO that a server is not a replica, which accepts no changes.
 pub(super) fn check_master(address: &Address, hello: &Value) -> Result<(), Error> {
     match text_of(hello, "role").as_deref() {
         Some("replica" | "slave") => Err(address.error(ErrorKind::Passing, REPLICA)),
@@ -173,7 +173,7 @@ fn too_old(address: &Address, version: &str) -> Error {
     address.error(ErrorKind::Lasting, &message)
 }
 
-/// The text under a name in what HELLO answers.
+/// The text of a field in the answer to HELLO.
 fn text_of(hello: &Value, name: &str) -> Option<String> {
     let text = |value: &Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
@@ -194,7 +194,7 @@ fn text_of(hello: &Value, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a server that cannot do what is asked of it is refused before anything is asked.
+    //! Goal: an unsuitable server is refused before any other command is sent to it.
 
     use super::*;
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_7_0_and_later_that_stand_alone_will_do() {
+    fn only_standalone_servers_of_7_0_and_later_are_accepted() {
         let address = Address::read("redis://h").unwrap();
         for version in ["7.0.0", "7.0.15", "7.2.4", "8.4.0", "10.0.0", "255.255.255"] {
             assert_eq!(check(&address, &hello(version, "standalone")), Ok(()), "{version}");

@@ -1,4 +1,4 @@
-//! What errors mean: whether they pass, and what to do about those that do not.
+//! Classifies errors: whether they pass by themselves, and what to do about them.
 
 use ::redis::{ErrorKind as Theirs, RedisError};
 
@@ -6,7 +6,7 @@ use super::{Address, Error, ErrorKind};
 
 use ErrorKind::{Lasting, Passing};
 
-/// What codes of a server's errors mean, and what helps.
+/// The error codes of servers: their kind, and what they mean or what helps.
 const CODES: &[(&str, ErrorKind, &str)] = &[
     ("LOADING", Passing, "it is reading its data"),
     ("BUSY", Passing, "it runs somebody's script"),
@@ -25,23 +25,23 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("NOPERM", Lasting, "give the user of the url the right to it (ACL SETUSER)"),
 ];
 
-/// The code with which one that has no room refuses a change.
+/// The code with which a full server refuses a change.
 pub(super) const NO_ROOM: &str = "OOM";
 
-/// What is said of one that takes no changes.
+/// The message about a replica, which accepts no changes.
 pub(super) const REPLICA: &str = "it is a replica: name the master in the url, unless another one is taking over";
 
-/// What is said of one server out of several.
+/// The message about a server in a cluster.
 pub(super) const CLUSTER: &str = "it is one of a cluster, whose keys are on several: name a server that stands alone";
 
 impl Address {
-    /// An error of the server here.
+    /// An error of the server at this address.
     pub(super) fn error(&self, kind: ErrorKind, what: &str) -> Error {
         let message = format!("redis at {}: {}", self.shown(), self.without_secrets(what));
         Error { kind, message }
     }
 
-    /// What the crate's error means.
+    /// Translates an error of the crate `redis`.
     pub(super) fn error_of(&self, error: &RedisError) -> Error {
         if let Some(code) = error.code() {
             return self.error_of_server(code, error.detail().unwrap_or_default());
@@ -57,29 +57,29 @@ impl Address {
         }
     }
 
-    /// What a server's error means, which has this code and these words.
+    /// Translates a server's error with this code and text.
     pub(super) fn error_of_server(&self, code: &str, detail: &str) -> Error {
         let words = said(&format!("{code} {detail}"));
         match CODES.iter().find(|(known, ..)| *known == code) {
             Some((_, kind, help)) => self.error(*kind, &format!("{help} ({words})")),
-            // What it says of limits passes, and is no mistake in what it was sent.
+            // A limit on clients passes: the command itself is valid.
             None if detail.contains("max number of clients") => self.error(Passing, &words),
             None => self.error(Lasting, &words),
         }
     }
 }
 
-/// What rustls says of a certificate, of a version or cipher that are not shared, and of a server that speaks no TLS. The
-/// crate hands on its words alone.
+/// Parts of rustls' messages about an invalid certificate, about the lack of a common version or cipher, and about a
+/// server that does not speak TLS. The crate `redis` passes on only the text.
 const UNTRUSTED: &[&str] = &["invalid peer certificate", "received fatal alert", "received corrupt message"];
 
-/// Whether TLS has failed, which does not pass by itself.
+/// Whether TLS has failed for a reason that does not pass by itself.
 fn is_untrusted(error: &RedisError) -> bool {
     let words = error.to_string();
     UNTRUSTED.iter().any(|known| words.contains(known))
 }
 
-/// A foreign message as messages are: on one line, without a full stop.
+/// Reformats a foreign message as ours are: on one line, without a full stop.
 fn said(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
 }

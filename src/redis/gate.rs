@@ -4,16 +4,16 @@
 //! |---|---|
 //! | `rgate:` and 24 bytes: the identity, each byte of which is combined by XOR with that of a digest of the gate's name | the coordinates of the record that came first: `topology/topic/id/partition/offset`, the topic's id as 32 hexadecimal digits |
 //!
-//! **Keys are short** because a server has as many as a retention has records: with its header and its end a key of 30 bytes
-//! takes 32 there, one of 31 takes 48, and about a third more of the server's time to be left. So a gate's name has no room
-//! in it. Two gates share a mark only if two identities differ by just what their names' digests differ by, which nobody
-//! finds.
+//! **Keys are short** because a server holds one for each record within the retention. With header and terminator, a
+//! key of 30 bytes takes 32 bytes there; one of 31 bytes takes 48, and leaving the mark takes about a third more of the
+//! server's time. So a key has no room for the gate's name. Two gates share a mark only if two identities differ
+//! exactly as the digests of the gates' names do, which is infeasible to find.
 //!
-//! A mark is left, and the one that is there is read, by `SET key coordinates NX PX retention GET`; the marks of a batch
-//! go as one pipeline. It is taken back by a script that compares it first.
+//! `SET key coordinates NX PX retention GET` leaves a mark or reads the existing one; a batch's marks are sent as one
+//! pipeline. A script takes a mark back after comparing it.
 //!
 //! **Invariant**: a mark is never changed. It is left only if there is none, and removed only by the task that left it
-//! or at the end of its time. **Failure**: after an error the connection is dropped, and the next call makes another.
+//! or when it expires. **Failure**: after an error the connection is dropped, and the next call opens another.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use super::connection::{Connecting, Deadline, LATE};
 use super::{Address, Connection, Error, ErrorKind};
 use crate::effect::gate::{self, Answer, Asked, Gate, IDENTITY_BYTES, Identity, Place};
 
-/// How long a call may take, connecting included: a lane serves its group only in between, and its transaction may be
-/// open.
+/// The longest that a call may take, connecting included: meanwhile the lane does not serve its consumer group, and its
+/// transaction may be open.
 const WAIT: Duration = Duration::from_secs(2);
-/// What keys begin with.
+/// The prefix of keys.
 const KEY_PREFIX: &str = "rgate:";
-/// So that no other digest is that of a gate's name.
+/// Makes digests of gates' names differ from all other digests.
 const NAME_DOMAIN: &[u8] = b"ratchet gate's name 1";
-/// Takes a mark back if it is that of the one who asks.
+/// A script that takes a mark back if it is the caller's.
 const TAKE_BACK: &[u8] = b"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0";
 
-/// What a gate of this kind is made of.
+/// The settings of a gate in Redis.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the server is.
+    /// The server's address.
     pub address: Address,
     /// The gate's name.
     pub name: String,
@@ -47,14 +47,14 @@ pub struct Settings {
     pub retention_ms: i64,
 }
 
-/// A gate that is a server of Redis.
+/// A gate kept in Redis.
 #[derive(Clone, Debug)]
 pub struct Redis {
     settings: Arc<Settings>,
 }
 
 impl Redis {
-    /// A gate with these settings. Connects to nothing.
+    /// A gate with these settings. Does not connect.
     pub fn new(settings: Settings) -> Self {
         Self { settings: Arc::new(settings) }
     }
@@ -66,13 +66,13 @@ impl Gate for Redis {
     }
 }
 
-/// A lane's way to the server.
+/// A lane's session with the server.
 struct Session {
     settings: Arc<Settings>,
     encoder: Encoder,
     connection: Option<Connection>,
     connecting: Option<Connecting>,
-    /// The start of the coordinates of all records of a place.
+    /// The coordinates that all records of a place share.
     place: String,
 }
 
@@ -82,7 +82,7 @@ impl Session {
         Self { settings, encoder, connection: None, connecting: None, place: String::new() }
     }
 
-    /// Carries out what was encoded, over the connection there is or another one.
+    /// Sends the encoded commands over the existing connection or a new one.
     fn exchange(&mut self, count: usize, each: impl FnMut(Value) -> Result<(), Error>) -> Result<(), Error> {
         let deadline = Deadline::within(WAIT);
         let mut connection = self.connection(deadline)?;
@@ -92,7 +92,7 @@ impl Session {
         Ok(())
     }
 
-    /// The connection, which is to be given back unless it has failed.
+    /// Takes the connection; the caller puts it back unless it has failed.
     fn connection(&mut self, deadline: Deadline) -> Result<Connection, Error> {
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
@@ -105,7 +105,7 @@ impl Session {
         match connecting.wait(address, deadline) {
             Some(connected) => connected,
             None => {
-                // Goes on meanwhile.
+                // Connecting continues, for the next call.
                 self.connecting = Some(connecting);
                 Err(address.error(ErrorKind::Passing, LATE))
             }
@@ -153,10 +153,10 @@ impl gate::Session for Session {
     }
 }
 
-/// Writes commands as the server reads them, into memory that is used again: nothing is allocated for a record.
+/// Encodes commands for the server into reused memory: nothing is allocated per record.
 struct Encoder {
     key: KeyOf,
-    /// What follows the coordinates in SET.
+    /// The arguments of SET that follow the coordinates.
     conditions: Vec<u8>,
     commands: Vec<u8>,
 }
@@ -170,7 +170,7 @@ impl Encoder {
         Self { key: KeyOf::new(name), conditions, commands: Vec::new() }
     }
 
-    /// Leaves the marks of these records, where there are none.
+    /// Encodes commands that leave these records' marks where there are none.
     fn marks(&mut self, place: &str, asked: &[Asked]) {
         let Self { key, conditions, commands } = self;
         commands.clear();
@@ -182,7 +182,7 @@ impl Encoder {
         }
     }
 
-    /// Takes the marks of these records back.
+    /// Encodes commands that take these records' marks back.
     fn take_back(&mut self, place: &str, asked: &[Asked]) {
         let Self { key, commands, .. } = self;
         commands.clear();
@@ -227,7 +227,7 @@ fn put_mark(commands: &mut Vec<u8>, place: &str, offset: i64) {
     let _ = write!(commands, "${}\r\n{place}{offset}\r\n", place.len() + digits);
 }
 
-/// A part of a command.
+/// Writes one part of a command.
 fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     // Writing to memory does not fail.
     let _ = write!(out, "${}\r\n", bytes.len());
@@ -237,7 +237,8 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: what is encoded by hand is what the crate would send, and keys last: what is kept under others is forgotten.
+    //! Goal: the encoder writes the same bytes as the crate `redis`, and keys never change: marks under other keys
+    //! would be lost.
 
     use super::*;
 
@@ -248,7 +249,7 @@ mod tests {
     ];
 
     #[test]
-    fn commands_are_as_the_crate_encodes_them() {
+    fn commands_are_encoded_as_the_redis_crate_does() {
         let mut encoder = Encoder::new("shop", 604_800_000);
         let asked: Vec<Asked> = [0, 9, 10, 99, 100, 1_000_000, i64::MAX]
             .into_iter()
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_one_gate() {
+    fn gates_with_different_names_have_different_keys() {
         let key = |name| {
             let mut commands = Vec::new();
             KeyOf::new(name).put(&mut commands, Identity([7; IDENTITY_BYTES]));

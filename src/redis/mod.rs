@@ -1,15 +1,15 @@
-//! Redis: the only room that knows the crate `redis`.
+//! Redis: the only module that uses the crate `redis`.
 //!
-//! - [`Address`] is where a server is, with its secrets, which it never shows.
-//! - [`Connection`] speaks with it: commands go in one piece, and answers come in their order, within a time.
-//! - [`gate`] is a gate that is kept there; [`requests`] keeps what is remembered of HTTP requests.
+//! - [`Address`] is a server's address, including its secrets, which it never shows.
+//! - [`Connection`] sends commands in one piece and reads the answers in order, within a deadline.
+//! - [`gate`] is a gate kept in Redis; [`requests`] remembers HTTP requests there.
 //!
-//! A server is one of Redis 7.0 or later ([`VERSION_MIN`]), the master if there are replicas; not one of a cluster, which
-//! keeps keys on several.
+//! A server must be Redis 7.0 or later ([`VERSION_MIN`]), and the master if there are replicas. Clusters are not
+//! supported, since they spread keys over several servers.
 //!
-//! **Failure**: an [`Error`] says whether it passes ([`ErrorKind::Passing`]) or a person has to act
-//! ([`ErrorKind::Lasting`]); messages hold no secret. After an error a connection is dropped, since answers may still be
-//! under way.
+//! **Failure**: an [`Error`] either passes by itself ([`ErrorKind::Passing`]) or needs a person to act
+//! ([`ErrorKind::Lasting`]); messages contain no secrets. After an error a connection is dropped, since answers may
+//! still be on their way.
 
 mod address;
 mod connection;
@@ -21,5 +21,5 @@ pub use crate::effect::{Error, ErrorKind};
 pub use address::{Address, check_url};
 pub use connection::Connection;
 
-/// The first release that has all that is asked for: major and minor.
+/// The first release with all commands used here: major and minor.
 pub const VERSION_MIN: (u32, u32) = (7, 0);

@@ -1,4 +1,4 @@
-//! What is remembered of HTTP requests, in Redis: a [`request::Store`](Store) that processes share.
+//! Remembers HTTP requests in Redis: a [`request::Store`](Store) that several processes can share.
 //!
 //! ```no_run
 //! use ratchet::http::Idempotency;
@@ -10,17 +10,18 @@
 //! # Ok(idempotency) }
 //! ```
 //!
-//! A request is a hash under `ratchet:request:` and its id in hex digits, with the fields `token`, `fingerprint`,
-//! `lease` (until when, in milliseconds since the epoch), and once it is answered `answer` and `whole` instead of
-//! `lease`. Each change is a script, which Redis carries out alone: so what it reads of the token is still true when it
-//! writes. Leases and retention pass on the server's clock, and Redis removes by itself what is over.
+//! A request is a hash under the key `ratchet:request:` followed by its id in hex digits. Its fields are `token`,
+//! `fingerprint` and `lease` (the lease's end, in milliseconds since the Unix epoch); once it is answered, `answer` and
+//! `whole` replace `lease`. Each change is a script, which Redis runs atomically: the token cannot change between a
+//! script's check and its write. Leases and retention are measured by the server's clock, and Redis itself removes
+//! expired requests.
 //!
-//! **What it keeps.** An answer is as safe as the server: with `appendfsync always` it outlives a crash of the machine,
-//! with less it may be lost, and a replica that takes over may lack it. A server that evicts keys forgets requests: that
-//! is warned about.
+//! **Durability.** An answer is as safe as the server: with `appendfsync always` it survives a crash of the machine,
+//! with weaker settings it may be lost, and a replica that takes over may lack it. A server that evicts keys forgets
+//! requests: a warning is logged when connecting to one.
 //!
-//! **Failure.** A connection that is lost, or whose server has become a replica, is made anew by the next call; if that
-//! fails, the calls of some moments fail at once. A replica is refused.
+//! **Failure.** After a connection is lost, or its server has become a replica, the next call reconnects; if that
+//! fails, calls fail immediately for a moment. A replica is refused.
 
 use std::time::Duration;
 
@@ -37,14 +38,14 @@ use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt
 
 mod by_hand;
 
-/// How long a connection may take, and an answer.
+/// The timeouts for connecting and for an answer.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// What a replica says to a change, and one that has lost its master to any question.
+/// The error codes of a replica: for a change, and for any command while it has lost its master.
 const DEMOTED: [&str; 2] = ["READONLY", "MASTERDOWN"];
 const PREFIX: &str = "ratchet:request:";
 
-/// Answers in Redis.
+/// Requests and their answers in Redis.
 pub struct Requests {
     address: Address,
     connection: Lazy<MultiplexedConnection, Error>,
@@ -60,7 +61,7 @@ struct Scripts {
 }
 
 impl Requests {
-    /// The server at this address. Connects to nothing yet.
+    /// The store on the server at this address. Does not connect yet.
     pub fn new(address: Address) -> Self {
         let scripts = Scripts {
             reserve: Script::new(include_str!("scripts/reserve.lua")),
@@ -72,7 +73,7 @@ impl Requests {
         Self { address, connection: Lazy::default(), scripts }
     }
 
-    /// The connection, made if there is none.
+    /// The connection; connects if there is none.
     async fn open(&self) -> Result<Asked<'_, MultiplexedConnection, Error>, Error> {
         let connect = || {
             let address = self.address.clone();
@@ -81,7 +82,7 @@ impl Requests {
         self.connection.get(|_| true, connect).await
     }
 
-    /// What was said over a connection, and whether that one is of use after it.
+    /// The result of a command. Records whether its connection can still be used.
     fn said<T>(&self, open: Asked<'_, MultiplexedConnection, Error>, said: Result<T, RedisError>) -> Result<T, Error> {
         let error = match said {
             Ok(said) => {
@@ -95,7 +96,7 @@ impl Requests {
         if is_demoted || error.is_unrecoverable_error() || error.is_connection_dropped() {
             open.broken(&shown);
         } else if error.is_timeout() {
-            // As if nobody had waited for it.
+            // Counts as a caller that stopped waiting.
             drop(open);
         } else {
             open.answered();
@@ -122,7 +123,7 @@ async fn connect(address: &Address) -> Result<MultiplexedConnection, super::Erro
     let hello: Value = ::redis::cmd("HELLO").query_async(&mut open).await.map_err(|error| address.error_of(&error))?;
     check(address, &hello)?;
     check_master(address, &hello)?;
-    // Not everybody may ask.
+    // Best effort: the user may lack the right to CONFIG.
     let policy = ::redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async::<Vec<String>>(&mut open).await;
     if let Some(policy) =
         policy.ok().and_then(|policy| policy.into_iter().nth(1)).filter(|policy| policy != "noeviction")
@@ -136,13 +137,13 @@ fn key(id: Id) -> String {
     format!("{PREFIX}{}", format::hex(&id.0))
 }
 
-/// What the crate's error means to the layer.
+/// Translates an error of the crate `redis` for the HTTP layer.
 fn meaning(address: &Address, error: &RedisError) -> Error {
     let shown = address.error_of(error);
     if error.code() == Some(NO_ROOM) { Error::Full(shown.message) } else { of(shown) }
 }
 
-/// As the layer sees it.
+/// Translates an error for the HTTP layer.
 fn of(error: super::Error) -> Error {
     match error.kind {
         ErrorKind::Passing => Error::Unavailable(error.message),
@@ -203,7 +204,7 @@ impl Store for Requests {
         })
     }
 
-    /// Nothing is left to do: Redis removes by itself what is over.
+    /// Does nothing: Redis itself removes expired requests.
     fn tidy(&self) -> Reply<'_, usize> {
         Box::pin(async { Ok(0) })
     }
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_without_room_is_recognised_by_its_code() {
+    fn full_server_is_recognised_by_its_error_code() {
         let address = Address::read("redis://h").unwrap();
         let told = |line: &str| {
             let said = ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
@@ -240,7 +241,7 @@ mod tests {
         let full = told("OOM command not allowed when used memory > 'maxmemory'.");
         assert!(matches!(&full, Error::Full(words) if words.contains("raise its maxmemory")), "{full}");
         let other = told("MISCONF it is full: raise its maxmemory, or shorten the retention");
-        assert!(matches!(other, Error::Unavailable(_)), "whatever it says: {other}");
+        assert!(matches!(other, Error::Unavailable(_)), "its code counts, not its text: {other}");
         assert!(matches!(told("NOPERM this user has no permissions"), Error::Refused(_)));
     }
 }

@@ -79,7 +79,11 @@ fn swapped_state_folders_are_not_trusted() {
     let first = drain(&job, "a");
     let folder = first.state_dir().join("slot-0").join(&job.name);
     let [zero, one] = [0, 1].map(|p| folder.join(format!("{}-{p}", job.input)));
-    assert!(zero.exists() && one.exists(), "the stores are not where docs/dev/architecture.md says: {}", zero.display());
+    assert!(
+        zero.exists() && one.exists(),
+        "the stores are not where docs/dev/architecture.md says: {}",
+        zero.display()
+    );
     let aside = folder.join("aside");
     for (from, to) in [(&zero, &aside), (&one, &zero), (&aside, &one)] {
         std::fs::rename(from, to).expect("a folder can be renamed beside itself");

@@ -1,7 +1,7 @@
 //! Idempotent HTTP requests, for ratchet: a tower layer, and a store of requests in a folder.
 //!
-//! For programs: the package `ratchet` has it as `ratchet::http`. One that wants nothing else may depend on this crate, and
-//! compiles neither RocksDB nor a client of Kafka unless it has the feature `folder`.
+//! Programs get it from the package `ratchet`, as `ratchet::http`. A program that needs nothing else may depend on this
+//! crate alone: it compiles no Kafka client, and RocksDB only with the feature `folder`.
 #![deny(missing_docs)]
 // Foreign input never ends a thread: errors are returned, and `expect` names each invariant. Indices are in bounds by
 // the code around them, which the fuzzers test.
@@ -12,5 +12,5 @@ pub mod http;
 #[cfg(feature = "folder")]
 pub mod requests;
 
-// Every crate knows a room by the same path.
+// Every crate refers to a module by the same path.
 pub use ratchet_core::{dedup, folder, format, lock, logs, request};

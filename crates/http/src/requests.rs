@@ -1,30 +1,33 @@
-//! What is remembered of HTTP requests, in a folder of one process's: a [`crate::request::Store`].
+//! A [`crate::request::Store`] of HTTP requests, in a folder that one process uses.
 //!
-//! Two threads take what waits. The one that has the `Writer` applies the rules of [`crate::request::entry`] to one
-//! change after the other, and writes what comes of them as one batch. Then one of the two syncs, while the other goes on
-//! with what comes: so changes that need no sync do not wait behind one, and however many need one, they share it.
+//! Two threads take changes from a queue. The one that holds the `Writer` applies the rules of
+//! [`crate::request::entry`] to one change after the other, and writes the results as one batch. Then one thread syncs
+//! while the other goes on with new changes: so changes that need no sync do not wait for one, and all that need one
+//! share it.
 //!
-//! **An answer is given out after its sync**, and so is a reservation that is not to be taken over: to the caller that
-//! has brought it, and to those that ask for it in between (`syncs`). Other reservations are synced with the next
-//! answer: if the machine crashes before, nothing is remembered of what nobody has seen. They are on the way to the
-//! disk, so that the end of the process alone loses none of them, before the request is carried out.
+//! **An answer is given out only after its sync**, and so is a reservation that must not be taken over: this holds for
+//! the caller that wrote it, and for those that ask for it in the meantime (`syncs`). Other reservations are synced
+//! with the next answer: a crash of the machine before that loses only requests that were not answered. They are passed
+//! to the operating system before the request is carried out, so that the end of the process alone loses none of them.
 //!
-//! **At once.** Where nothing has to be waited for, a reservation is made on the caller's thread: going to another
-//! thread and back takes longer than all the rest of it. That is so as long as nobody else is at it, what is looked up is
-//! in memory, and the last writes took less than a millisecond; never where the caller's runtime has no other thread.
+//! **At once.** A reservation that need not wait for anything is made on the caller's thread: going to another thread
+//! and back takes longer than all the rest of it. That is the case if no other change waits or is being made, the entry
+//! that is looked up is in memory, and the last writes took less than a millisecond; never if the caller's runtime has
+//! only one thread.
 //!
-//! **Time** is the wall clock of when the store was opened, and goes on with the monotonic clock: a clock that is set
-//! ends no lease. The end of the process ends all of its leases: entries name the run that wrote them.
+//! **Time** is the wall clock when the store was opened plus the monotonic clock since: setting the clock ends no
+//! lease. The end of the process ends all of its leases: entries name the run that wrote them.
 //!
-//! **Unlike a task's store** this one cannot be rebuilt from anywhere, has a log that is synced, and is never removed.
+//! **Unlike a task's store**, this one cannot be rebuilt from elsewhere, syncs its log, and is never removed.
 //!
-//! **Failure.** After a write or a sync that failed nobody knows what is on the disk. The database is closed, all that
-//! waited get the error that it is not available, and it is opened again after a pause: what is then there counts.
-//! Opening it writes what the log has into a file of its own, and syncs that: nothing is found that may still be lost.
+//! **Failure.** After a failed write or sync nobody knows what is on the disk. The database is closed, all waiting
+//! callers get an error that it is not available, and it is reopened after a pause: what is on the disk then counts.
+//! Opening it writes the log's contents into a file of its own, and syncs that, so nothing that is found can still be
+//! lost.
 //!
-//! On **a full disk** the database could not be opened again. So it stays open, for reading only: it answers from what
-//! is synced, and refuses requests that would write. Answers that were written but not synced are given to nobody. Once
-//! there is room, the database is opened anew, and its contents on the disk count. If the process ends before that, the
+//! On **a full disk** the database could not be reopened. So it stays open, for reading only: it answers from what is
+//! synced, and refuses requests that would write. Answers that were written but not synced are given to nobody. Once
+//! there is room, the database is reopened, and its contents on the disk count. If the process ends before that, the
 //! next process cannot open the folder until there is room: it, too, finds nothing that could still be lost.
 
 use std::path::{Path, PathBuf};
@@ -51,12 +54,12 @@ mod writer;
 use syncs::Syncs;
 use writer::{Done, Writer};
 
-/// How many changes may wait.
+/// The most changes that may wait.
 const WAITING_MAX: usize = 4_096;
-/// How many changes are written at once, and how many bytes of answers.
+/// The most changes in one batch, and how many bytes of answers complete it earlier.
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// One that writes while the other one syncs.
+/// One writes while the other one syncs.
 const THREADS: usize = 2;
 
 /// Answers in a folder.
@@ -67,7 +70,7 @@ pub struct Requests {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What is asked for, and who waits for the answer.
+/// A change that waits, and who waits for its outcome.
 struct Waiting {
     asked: Asked,
     reply: syncs::Reply,
@@ -93,25 +96,25 @@ enum Said {
     Settled(Settled),
 }
 
-/// Whom to tell what.
+/// Outcomes, and whom to tell them.
 type Told = Vec<(syncs::Reply, Result<Said, Error>)>;
 
-/// What the threads and the callers share. A thread that takes several takes them in this order.
+/// What the threads and the callers share. A thread that takes several of the locks takes them in this order.
 struct Shared {
-    /// A thread that takes what waits has it until the writer is its own: changes are carried out in the order of
-    /// asking.
+    /// A thread holds this while it waits for a change, and until it holds the writer, so that changes are carried out
+    /// in the order of their arrival.
     turn: Mutex<()>,
     writer: Mutex<Writer>,
     syncs: Mutex<Syncs>,
-    /// The folder is another's when the database is closed.
+    /// Declared last, so that other processes can have the folder only once the database is closed.
     _lock: FileLock,
 }
 
 impl Requests {
-    /// Opens the folder `dir`, which is created if there is none.
+    /// Opens the folder `dir`, or creates it.
     ///
     /// # Errors
-    /// Another process has it open, it is not one of these folders, or it cannot be read or written.
+    /// Another process has it open, it holds files of something else, or it cannot be read or written.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let lock = folder::take(dir)?;
         room::remove_trial(dir).map_err(|error| Error::Unavailable(format!("{}: {error}", dir.display())))?;
@@ -127,7 +130,7 @@ impl Requests {
         Ok(store)
     }
 
-    /// Bounds the size of its files: beyond that it takes no new requests, and goes on with known ones.
+    /// Bounds the size of its files: beyond that it takes no new requests, but goes on with known ones.
     #[must_use]
     pub fn bytes_max(self, bytes: u64) -> Self {
         self.shared.writer().room.set_bytes_max(bytes);
@@ -139,10 +142,10 @@ impl Requests {
         room::bytes(&self.dir)
     }
 
-    /// Opens an existing folder: a missing one holds nothing to read.
+    /// Opens an existing folder; does not create one.
     ///
     /// # Errors
-    /// There is none, or as for [`Self::open`].
+    /// The folder does not exist, or as for [`Self::open`].
     pub fn open_existing(dir: &Path) -> Result<Self, Error> {
         folder::expect(dir)?;
         Self::open(dir)
@@ -165,15 +168,15 @@ impl Requests {
         }
     }
 
-    /// Reserves on this very thread, unless somebody or something would have to be waited for.
+    /// Reserves on the caller's thread; `None` if that would have to wait for somebody or something.
     fn reserve_at_once(&self, wanted: &Wanted) -> Option<Result<Found, Error>> {
-        // What waits already is written together, which takes less of the processor.
+        // Changes that already wait are written together, which takes less processor time.
         let is_idle = self.changes.as_ref().is_some_and(Sender::is_empty);
         (is_idle && is_one_of_several()).then(|| self.shared.reserve_at_once(wanted)).flatten()
     }
 }
 
-/// Whether this thread's runtime has others: a disk that hangs must not stop all of it.
+/// Whether this thread's runtime has other threads: a disk that hangs must not stop the whole runtime.
 fn is_one_of_several() -> bool {
     Handle::try_current().is_ok_and(|runtime| {
         runtime.runtime_flavor() == RuntimeFlavor::MultiThread && runtime.metrics().num_workers() > 1
@@ -189,7 +192,7 @@ fn unexpected(said: &Said) -> Error {
 }
 
 impl Drop for Requests {
-    /// Waits for what was asked for.
+    /// Waits until all changes that were asked for are made.
     fn drop(&mut self) {
         drop(self.changes.take());
         for thread in self.threads.drain(..) {
@@ -243,7 +246,7 @@ impl Store for Requests {
 impl Settle for Requests {
     fn list<'a>(&'a self, wanted: &'a Listed) -> Reply<'a, Vec<Seen>> {
         let (shared, wanted) = (Arc::clone(&self.shared), wanted.clone());
-        // It reads all there is, which must hold nobody up.
+        // It reads all entries, and must not delay other tasks.
         Box::pin(async { tokio::task::spawn_blocking(move || shared.list(&wanted)).await.map_err(|_| gone())? })
     }
 
@@ -266,7 +269,7 @@ impl Shared {
         self.syncs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some requests, as they were written when it began. An entry that is damaged is one request's trouble: it is left out.
+    /// Lists requests as they were written when the listing began. Damaged entries are left out.
     fn list(&self, wanted: &Listed) -> Result<Vec<Seen>, Error> {
         let (database, run, now_ms) = self.writer().view()?;
         let mut seen = Vec::new();
@@ -278,7 +281,7 @@ impl Shared {
         Ok(wanted.sorted(seen))
     }
 
-    /// Takes what waits until there is nobody any more who could ask.
+    /// Carries out the changes that wait, until the channel is closed.
     fn serve(&self, waiting: &Receiver<Waiting>) {
         let mut all = Vec::new();
         loop {
@@ -302,7 +305,8 @@ impl Shared {
         }
     }
 
-    /// Carries out some changes. Returns what to answer at once, and to whom; the others are answered after a sync.
+    /// Carries out some changes. Returns the callers that can be answered at once; the others are answered after a
+    /// sync.
     fn carry_out(&self, writer: &mut Writer, all: &mut Vec<Waiting>) -> Told {
         let is_late = self.syncs().is_late();
         let done = writer.carry_out(all.iter().map(|waiting| &waiting.asked), is_late);
@@ -330,7 +334,7 @@ impl Shared {
         }
     }
 
-    /// Syncs what has to be, again and again as long as there is something, unless the other one is at it.
+    /// Syncs until nothing is left to sync, unless the other thread does so.
     fn sync(&self) {
         let mut goes_on = false;
         loop {
@@ -348,7 +352,7 @@ impl Shared {
                 }
                 Err(error) => {
                     let writer = self.writer();
-                    // Otherwise a write has failed meanwhile, and all have heard of it.
+                    // Otherwise a write has failed meanwhile, and all callers were told.
                     if writer.has(&database) {
                         self.give_up(writer, &error);
                     }
@@ -357,7 +361,7 @@ impl Shared {
         }
     }
 
-    /// The log could not be written or synced: nobody knows what is on the disk.
+    /// Handles a failed write or sync of the log, after which nobody knows what is on the disk.
     fn give_up(&self, mut writer: MutexGuard<'_, Writer>, error: &Error) {
         let failed = if writer.is_only_read() || matches!(error, Error::Full(_)) {
             writer.only_read(error);
@@ -370,7 +374,7 @@ impl Shared {
         tell(failed.into_iter().map(|(reply, _)| (reply, Err(error.clone()))).collect());
     }
 
-    /// Nothing is left to be synced: says so in the log, unless somebody writes, who says it anyway.
+    /// Marks in the log that all is synced, unless somebody is writing, whose batch marks it anyway.
     fn mark(&self) {
         let Ok(mut writer) = self.writer.try_lock() else { return };
         if let Err(error) = writer.mark() {
@@ -405,7 +409,7 @@ fn tell(told: Told) {
 }
 
 impl Asked {
-    /// About how much it writes.
+    /// About how many bytes it writes.
     fn bytes(&self) -> usize {
         match self {
             Self::Complete(_, Answer { body: crate::request::AnswerBody::Whole(body), .. }, _)

@@ -5,7 +5,7 @@
 //! | not sent | again | again | no |
 //! | 2xx | done | done | yes |
 //! | 429, 421 | again | again | no |
-//! | 408, 425, 5xx, reset, time-out, what HTTP does not know | again | in doubt | yes |
+//! | 408, 425, 5xx, reset, timeout, codes that HTTP does not define | again | in doubt | yes |
 //! | 409 | in progress | in doubt | yes |
 //! | a 5xx that the provider replays | in doubt | in doubt | yes |
 //! | 401, 403, 407, 301, 307, 308 | hold | hold | no |
@@ -13,19 +13,20 @@
 //! | 400, 422 that name the key | conflict | rejected | no |
 //! | other 4xx | rejected | rejected | no |
 //! | refused for good | rejected, whatever was attempted before | the same | no |
-//! | half done for good | in doubt, whatever is done with that | the same | yes |
+//! | half done for good | in doubt, whatever `on_in_doubt` says | the same | yes |
 //!
-//! - The provider knows a request that goes again by its key. Where it honours none, only what has certainly not happened
-//!   goes again.
-//! - A wrong secret, or an address that has moved, is the topology's mistake, not a record's: it must not empty a topic
-//!   into the dead letters. If other calls succeed meanwhile, it is the record's after all: its attempts count, and once
-//!   they are exhausted the record is rejected, or in doubt if an attempt may have acted.
-//! - A 5xx that is replayed is what the first attempt was answered, for as long as the key is honoured (Stripe, for
-//!   example): another attempt would be answered the same, and nobody knows what the first has done.
-//! - 421 says that the request came to the wrong server, and that it may be sent again (RFC 9110, section 15.5.20).
+//! - The provider recognises a repeated request by its key. If it honours no keys, only requests that have certainly
+//!   not been carried out are repeated.
+//! - A wrong secret, or an address that has moved, is the topology's mistake, not the record's: it must not empty a
+//!   topic into the dead letters. If other calls succeed meanwhile, it is the record's mistake after all: its attempts
+//!   count, and once they are exhausted the record is rejected, or in doubt if an attempt may have acted.
+//! - A 5xx that is replayed is the answer to the first attempt, repeated for as long as the key is honoured (by Stripe,
+//!   for example): another attempt would get the same answer, and nobody knows what the first one has done.
+//! - 421 says that the request reached the wrong server, and that it may be sent again (RFC 9110, section 15.5.20).
 //!
-//! A topology may name the class of a code, or of a hundred codes, otherwise. That changes the class and not whether the
-//! attempt may have acted: a 404 that is to go again has still done nothing, and a 500 that counts as rejected may have.
+//! A topology may override the class of a code, or of a hundred codes. That changes the class, but not whether the
+//! attempt may have acted: after a 404 that is to be sent again, still nothing has been done, and a 500 that counts as
+//! rejected may have acted.
 
 use std::fmt;
 
@@ -34,8 +35,8 @@ use super::RetryAfter;
 /// The headers by which providers say that an answer is a replay, in lower case: Stripe's, and that of the crate
 /// axum-idempotent.
 const REPLAY_MARKERS: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
-/// What an answer about a key has in its body, if not the header's name: the IETF draft's problem types and Stripe's
-/// `idempotency_error` have it.
+/// What the body of an answer about a key contains, if not the header's name: it is in the IETF draft's problem types
+/// and in Stripe's `idempotency_error`.
 const IDEMPOTENCY: &str = "idempotency";
 
 /// An attempt's outcome.
@@ -43,20 +44,20 @@ const IDEMPOTENCY: &str = "idempotency";
 pub enum Answer {
     /// The provider has answered.
     Status(Status),
-    /// Nothing of the request was written: no name, no connection, no handshake.
+    /// Nothing of the request was written: there was no address, no connection or no handshake.
     NotSent,
-    /// The request may have arrived, and there is no answer: a reset, a time-out.
+    /// The request may have arrived, and there is no answer: a reset, a timeout.
     Lost,
-    /// Nothing was written, since the key's window would have passed before an answer.
+    /// Nothing was written, because the key's window would have passed before an answer.
     TooLate,
-    /// It will not be done, and no attempt has done it: what says so is remembered.
+    /// It will not be done, and no attempt has done it: the refusal is remembered.
     Refused,
-    /// Half of it is done, and will be neither finished nor undone: what says so is remembered, so that another attempt
-    /// would come to the same.
+    /// Half of it is done, and will be neither finished nor undone: this is remembered, so that another attempt would
+    /// end in the same way.
     HalfDone,
 }
 
-/// A provider's answer, as far as it decides anything.
+/// The parts of a provider's answer that decide anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The status code.
@@ -65,7 +66,7 @@ pub struct Status {
     pub retry_after: Option<RetryAfter>,
     /// Whether it is about the key ([`names_key`]).
     pub names_key: bool,
-    /// Whether it is a former attempt's answer ([`is_replay_marker`]).
+    /// Whether it repeats the answer to an earlier attempt ([`is_replay_marker`]).
     pub is_replayed: bool,
 }
 
@@ -120,7 +121,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// What an answer says.
+/// What an answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Its class.
@@ -134,7 +135,7 @@ pub struct Reading {
 pub enum Codes {
     /// One code, from 100 to 599.
     One(u16),
-    /// A hundred of them, by their first digit: from 1 to 5.
+    /// A hundred codes, by their first digit: from 1 to 5.
     Hundred(u16),
 }
 
@@ -159,12 +160,12 @@ impl fmt::Display for Codes {
     }
 }
 
-/// What a topology can name an answer.
+/// The classes that a topology can give an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// The provider has done it.
     Done,
-    /// To be sent again, without a key too.
+    /// To be sent again, even without a key.
     Again,
     /// The provider cannot do it for now: nothing else is sent either.
     Hold,
@@ -198,7 +199,7 @@ impl Named {
     }
 }
 
-/// Answers that cannot be named so.
+/// Why answers cannot be overridden like this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The same codes are named twice.
@@ -214,14 +215,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a topology names otherwise than the table does.
+/// A topology's overrides of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     named: Vec<(Codes, Named)>,
 }
 
 impl Answers {
-    /// These answers named otherwise. A single code counts before its hundred.
+    /// These overrides. A single code takes precedence over its hundred.
     ///
     /// # Errors
     /// The same codes twice.
@@ -233,7 +234,7 @@ impl Answers {
         }
     }
 
-    /// What an answer says, if the provider honours a key or does not.
+    /// What an answer means, depending on whether the provider honours keys.
     pub fn read(&self, answer: &Answer, has_key: bool) -> Reading {
         let reading = by_default(answer, has_key);
         let Answer::Status(Status { code, .. }) = answer else { return reading };
@@ -277,7 +278,7 @@ pub fn names_key(body: &[u8], header: &str) -> bool {
     })
 }
 
-/// Whether a header says that the answer is a replay of a former attempt's.
+/// Whether a header says that the answer is a replay of an earlier one.
 pub fn is_replay_marker(name: &str, value: &str) -> bool {
     REPLAY_MARKERS.iter().any(|marker| name.eq_ignore_ascii_case(marker)) && value.trim().eq_ignore_ascii_case("true")
 }

@@ -1,15 +1,15 @@
-//! How long to wait before a call is made again: exponential, with full jitter, by a source of random numbers that is
-//! given.
+//! How long to wait before a call is made again: exponential back-off with full jitter, from a given source of random
+//! numbers.
 //!
-//! Full jitter draws the whole wait between nothing and a ceiling that grows: calls that have failed together do not come
-//! again together (Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
+//! Full jitter draws the whole wait between zero and a growing ceiling, so that calls which have failed together are
+//! not made again together (Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 
 use std::time::Duration;
 
 /// The longest `Retry-After` that is obeyed: a provider must not be able to stop a partition for a day.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// Draws a random number between 0 and the given one, both included, each as likely as the others.
+/// Draws a uniformly distributed random number between 0 and the given one, both included.
 pub type Draw<'a> = &'a mut dyn FnMut(u64) -> u64;
 
 /// How often, and after how long, a call is made again.
@@ -30,9 +30,9 @@ pub struct Retry {
 /// How much of a wait is random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// All of it: anything between nothing and the ceiling.
+    /// All of it: the wait is anything between zero and the ceiling.
     Full,
-    /// Nothing: the ceiling.
+    /// Nothing: the wait is the ceiling.
     None,
 }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn wait_is_drawn_from_nothing_up_to_the_ceiling() {
+    fn wait_is_drawn_between_zero_and_the_ceiling() {
         let mut asked = Vec::new();
         for part in [0, 1, 2] {
             let wait = retry(2).wait(3, &mut |most| {
@@ -99,7 +99,7 @@ mod tests {
             assert_eq!(wait, Duration::from_millis(400 * part));
         }
         assert_eq!(asked, [800; 3]);
-        assert_eq!(retry(2).wait(3, &mut |_| u64::MAX), Duration::from_millis(800), "a source that errs");
+        assert_eq!(retry(2).wait(3, &mut |_| u64::MAX), Duration::from_millis(800), "a source that exceeds its bound");
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! The fingerprint of a request: whether two requests under one key are the same.
+//! The fingerprint of a request tells whether two requests under one key are the same.
 //!
-//! A record that has the identity and the version of another one, and asks for something else, is a conflict, never a
-//! duplicate. What is compared is what records contribute: method, path and query, the headers that a record has a part
-//! in, the body. Headers that come from the topology alone are left out, so that a secret can be replaced.
+//! A record with the identity and version of another one that asks for something else is a conflict, never a duplicate.
+//! The fingerprint covers what records contribute: method, path and query, the headers that depend on the record, and
+//! the body. Headers that come from the topology alone are left out, so that a secret can be replaced.
 //!
-//! A topology that is changed asks for something else for every record. So a fingerprint says what [`Form`] the request
-//! has, and two of different forms are not compared.
+//! A topology that has changed asks for something else for every record. So a fingerprint contains the [`Form`] of the
+//! request, and fingerprints of different forms are not compared.
 //!
-//! The digest is the first 16 bytes of the SHA-256 of the parts, each after its length, as big-endian numbers of eight
-//! bytes; the list of headers after their number. 128 bits tell apart whatever was not made to collide, and a
-//! producer that can do that could as well send another identity.
+//! The digest is the first 16 bytes of the SHA-256 of the parts, each preceded by its length; the list of headers is
+//! preceded by their number. Both are big-endian numbers of eight bytes. 128 bits distinguish everything that was not
+//! made to collide, and a producer that can make things collide could as well send another identity.
 
 use sha2::{Digest, Sha256};
 
@@ -19,13 +19,13 @@ pub const FINGERPRINT_BYTES: usize = 20;
 const FORM_DOMAIN: &[u8] = b"ratchet request form 1";
 const CONTENT_DOMAIN: &[u8] = b"ratchet request content 1";
 
-/// What a topology makes of its records' requests: a digest of its templates.
+/// How a topology makes requests from its records: a digest of its templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form([u8; 4]);
 
 impl Form {
-    /// The form of requests that are made by these templates, in this order: any texts that say how method, path, query,
-    /// headers and body come from a record.
+    /// The form of requests that are made by these templates, in this order: any texts that say how method, path,
+    /// query, headers and body come from a record.
     pub fn of<'a>(templates: impl IntoIterator<Item = &'a str>) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(FORM_DOMAIN);
@@ -41,7 +41,7 @@ pub struct Content<'a> {
     pub method: &'a str,
     /// Path and query.
     pub target: &'a str,
-    /// The names and values of the headers that a record has a part in, in the topology's order.
+    /// The names and values of the headers that depend on the record, in the topology's order.
     pub headers: &'a [(&'a str, &'a [u8])],
     /// The body; `None` if there is none, which is not the same as an empty one.
     pub body: Option<&'a [u8]>,
@@ -59,7 +59,7 @@ pub struct Fingerprint {
 pub enum Comparison {
     /// They are the same.
     Same,
-    /// They are not: a conflict.
+    /// They differ: a conflict.
     Different,
     /// Nothing: the topology has changed in between.
     Unknown,
@@ -81,7 +81,7 @@ impl Fingerprint {
         Self { form, digest: first_bytes(hasher) }
     }
 
-    /// What it and another say about their requests.
+    /// Compares the requests of two fingerprints.
     pub fn compare(&self, other: &Self) -> Comparison {
         match () {
             () if self.form != other.form => Comparison::Unknown,
@@ -120,7 +120,8 @@ fn first_bytes<const N: usize>(hasher: Sha256) -> [u8; N] {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: requests are the same only if everything that a record contributes is, and are compared only under one form.
+    //! Goal: requests are the same only if everything that a record contributes is the same, and are compared only if
+    //! they have the same form.
 
     use super::*;
 
@@ -162,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_bring_it_back() {
+    fn fingerprint_is_restored_from_its_bytes() {
         let fingerprint = Fingerprint::of(form(), PLAIN);
         assert_eq!(Fingerprint::from_bytes(fingerprint.to_bytes()), fingerprint);
     }
 
     #[test]
-    fn bytes_last() {
-        // Reckoned by another program.
+    fn bytes_never_change() {
+        // Computed by another program.
         let bytes = Fingerprint::of(form(), PLAIN).to_bytes();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "6bcac2ea53f4368f5ed544fef9bf1704bf74044f");

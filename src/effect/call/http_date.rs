@@ -8,14 +8,15 @@
 //! | asctime | `Sun Nov  6 08:49:37 1994` |
 //!
 //! The name of the day is not compared with the date: a provider that gets it wrong still means the date. A year of two
-//! digits is the one that lies at most fifty years in the future.
+//! digits is at most fifty years in the future.
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const LONG_DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const DAY_SECONDS: i64 = 86_400;
 
-/// The date, in seconds since the epoch; `None` if it is none. `now_s`, likewise, says what a year of two digits means.
+/// The date, in seconds since the epoch; `None` if the text is not a date. `now_s`, in the same unit, decides what a
+/// year of two digits means.
 pub fn parse(text: &str, now_s: i64) -> Option<i64> {
     let (day, rest) = text.split_once(' ')?;
     match day.strip_suffix(',') {
@@ -42,7 +43,7 @@ fn parse_rfc850(text: &str, now_s: i64) -> Option<i64> {
     let [day, month, year] = take(&mut parts)?;
     let (this_year, _, _) = civil(now_s.div_euclid(DAY_SECONDS));
     let year = number(year, 2)? + this_year - this_year.rem_euclid(100);
-    // In the century in which it is closest to now, and at most fifty years ahead.
+    // In the latest century in which it is at most fifty years ahead.
     let year = [year + 100, year, year - 100].into_iter().find(|year| *year <= this_year + 50)?;
     (zone == "GMT").then(|| seconds((year, named(month)?, number(day, 2)?), time))?
 }
@@ -77,7 +78,7 @@ fn named(month: &str) -> Option<i64> {
     (1..).zip(MONTHS).find(|(_, name)| *name == month).map(|(number, _)| number)
 }
 
-/// Seconds since the epoch of a date (year, month, day) and a time of day. A leap second is the one after it.
+/// Seconds since the epoch of a date (year, month, day) and a time of day. A leap second counts as the second after it.
 fn seconds((year, month, day): (i64, i64, i64), time: &str) -> Option<i64> {
     let mut parts = time.split(':');
     let [hour, minute, second] = take(&mut parts)?.map(|part| number(part, 2));
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_date() {
+    fn other_texts_are_not_dates() {
         let cases = [
             "",
             "120",
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn days_and_dates_are_each_others_reverse() {
+    fn days_and_dates_are_converted_back_and_forth() {
         for day in (-1_000_000..3_000_000).step_by(7) {
             let (year, month, of_month) = civil(day);
             assert_eq!(days(year, month, of_month), day);

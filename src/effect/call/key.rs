@@ -1,6 +1,6 @@
 //! The key by which a provider recognises an effect: SHA-256, as 64 hex digits.
 //!
-//! It is made of what the effect is, never of an attempt or a record's coordinates: a record that is sent again, is
+//! It is made from the effect itself, never from an attempt or a record's coordinates: a record that is sent again, is
 //! compacted, or comes from another topic causes the same effect under the same key.
 //!
 //! What is hashed, all numbers big-endian:
@@ -14,8 +14,8 @@
 //! | 1, 8 + n | `00`, or `01` and the version's bytes |
 //! | 1, 8 + n | `00`, or `01` and the name of a handler's step, or `02` and the name of one that undoes steps |
 //!
-//! Each part says how long it is, so no two lists of parts give the same bytes. The bytes must last: a key that changes
-//! with a release is a second charge.
+//! Each part is preceded by its length, so no two lists of parts give the same bytes. The bytes must never change: a
+//! key that changes with a release means a second charge.
 
 use std::fmt;
 
@@ -31,9 +31,9 @@ pub struct KeyOf<'a> {
     pub topology: &'a str,
     /// The identity: its store key.
     pub identity: &'a [u8],
-    /// The epoch's bytes; `None` if it is in none.
+    /// The epoch's bytes; `None` if there is no epoch.
     pub epoch: Option<&'a [u8]>,
-    /// The version's bytes; `None` if it has none.
+    /// The version's bytes; `None` if there is no version.
     pub version: Option<&'a [u8]>,
     /// A handler's step; `None` for the only call of a record.
     pub step: Option<StepOf<'a>>,
@@ -42,9 +42,9 @@ pub struct KeyOf<'a> {
 /// One of a handler's steps, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepOf<'a> {
-    /// One that does something.
+    /// A step that does something.
     Does(&'a str),
-    /// One that undoes what was done: it may have the name of one that does something.
+    /// A step that undoes what was done: it may have the same name as one that does something.
     Undoes(&'a str),
 }
 
@@ -102,7 +102,7 @@ impl fmt::Debug for Key {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a key is the same for the same effect for ever, and another for any other.
+    //! Goal: the same effect has the same key for ever, and different effects have different keys.
 
     use std::collections::BTreeMap;
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn bytes_are_as_documented() {
-        // Reckoned by another program: a key that changes is a second charge.
+        // Computed by another program: a key that changes means a second charge.
         let all = KeyOf { epoch: Some(b"e"), version: Some(b"\x00\x02"), step: Some(StepOf::Does("charge")), ..PLAIN };
         let undoes = KeyOf { step: Some(StepOf::Undoes("charge")), ..all };
         assert_eq!(Key::of(PLAIN).as_str(), "832ca527df291c21a3031a9868f573ea6d620114abf8bf361072b4e03c2e0c2f");

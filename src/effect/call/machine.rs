@@ -12,15 +12,15 @@
 //!      the key's window has passed, and nothing can have acted
 //! ```
 //!
-//! A call waits until a transaction has said that it may be sent: by a reservation of its own, or by a grant in the
-//! position record, which covers whole ranges of records. It is ready until its turn comes, sent until there is an
-//! answer, and decided for good.
+//! A call waits until a transaction permits it: by a reservation of its own, or by a grant in the position record,
+//! which covers whole ranges of records. It is ready until its turn comes, sent until there is an answer, and decided
+//! for good.
 //!
-//! Three rules carry the promise:
+//! Three rules keep the promise:
 //!
-//! - **Where nothing can have acted, everything starts afresh**, with a new reservation and a new window.
-//! - **Where an attempt may have acted, only the key makes another one safe.** Beyond its window, or without one, the
-//!   call is in doubt; and a rejection after it says nothing about the attempt before.
+//! - **Where nothing can have acted, everything starts again**, with a new reservation and a new window.
+//! - **Where an attempt may have acted, only the key makes another one safe.** Beyond its window, or without a key, the
+//!   call is in doubt; and a later rejection says nothing about the earlier attempt.
 //! - **A call that is given up is forgotten only if no attempt may have acted**; otherwise the time of the first one is
 //!   kept, so that a duplicate goes on under the same window ([`Call::kept`]).
 
@@ -38,17 +38,17 @@ pub use attempt::IN_PROGRESS_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     stage: Stage,
-    /// When the first attempt may have been written, by the wall clock; `None` while none may have been.
+    /// When the first attempt may have been written, by the wall clock; `None` if no attempt can have been written yet.
     first_at_ms: Option<i64>,
     /// Whether an attempt that is over may have acted.
     may_have_acted: bool,
     /// The number of the attempt that was sent last, from 1.
     attempt: u32,
-    /// How many attempts count: those that the provider's being down does not explain.
+    /// How many attempts count: those that did not fail because the provider was down.
     counted: u32,
     /// How many have failed, whether they count or not.
     failed: u32,
-    /// How often another attempt was under way.
+    /// How often an attempt found another one under way.
     in_progress: u32,
     /// Not to be sent before this, on the monotonic clock.
     not_before: Duration,
@@ -56,12 +56,12 @@ pub struct Call {
     is_reserved: bool,
 }
 
-/// How far a call is.
+/// The stage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// A transaction has to say first that it may be sent.
+    /// A transaction has to permit it first.
     Waits(Permit),
-    /// The transaction that says so is under way.
+    /// The transaction that permits it is under way.
     Writing(Permit),
     /// It may be sent.
     Ready,
@@ -71,7 +71,7 @@ pub enum Stage {
     Decided(Outcome),
 }
 
-/// What says that a call may be sent.
+/// What permits a call to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
     /// A reservation in its entry.
@@ -85,7 +85,7 @@ pub enum Permit {
 pub enum Outcome {
     /// The provider has done it.
     Done,
-    /// The provider will not do it, and no attempt has.
+    /// The provider will not do it, and no attempt has done it.
     Rejected,
     /// Its key was used for another request.
     Conflict,
@@ -100,15 +100,14 @@ pub enum Outcome {
 pub enum Kept {
     /// It is done.
     Done,
-    /// It has failed: a duplicate is a duplicate of that.
+    /// It has failed: a duplicate counts as a duplicate of that failure.
     Failed,
-    /// It was given up, and may have happened: a duplicate goes on, from this first attempt on (wall clock, in
-    /// milliseconds since the epoch).
+    /// It was given up, and may have happened: a duplicate resumes it, under the key window of this first attempt.
     GivenUp {
-        /// When the first attempt may have been written.
+        /// When the first attempt may have been written, by the wall clock, in milliseconds since the epoch.
         first_at_ms: i64,
     },
-    /// What was remembered before: nothing has happened.
+    /// What was remembered before the call: nothing has happened.
     AsBefore,
 }
 
@@ -117,39 +116,39 @@ pub enum Kept {
 pub struct Grant {
     /// Since when they may have been sent, by the writer's wall clock, in milliseconds since the epoch.
     pub since_ms: i64,
-    /// Whether it covered the record before this owner took over: then a former one may have sent the call.
+    /// Whether it covered the record before this owner took over: then a former owner may have sent the call.
     pub is_of_former: bool,
 }
 
-/// What is found of a call that a former owner, or a record before, has left behind.
+/// What is found of a call that a former owner or an earlier record has left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// When the first attempt may have been written, by the wall clock, in milliseconds since the epoch.
     pub first_at_ms: i64,
     /// How many attempts count already; 0 for a call that was given up.
     pub attempts: u32,
-    /// Whether one of them may have acted; `false` only where that is certain.
+    /// Whether one of them may have acted; `false` only if it is certain that none has.
     pub may_have_acted: bool,
 }
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// What it waits for goes into a transaction.
+    /// The permit that it waits for is written in a transaction.
     Written {
-        /// From when on its first attempt may be written, as the transaction says it: the wall clock for a reservation,
-        /// the grant's for a grant.
+        /// From when on its first attempt may be written, as the transaction records it: the present wall clock for a
+        /// reservation, the grant's time for a grant.
         since_ms: i64,
     },
     /// That transaction is committed.
     Committed,
     /// That transaction has certainly not been committed.
     Aborted,
-    /// There is room for it among those that are sent.
+    /// There is room for it among the calls that are under way.
     Dispatch,
     /// An attempt is over.
     Answered {
-        /// Which: anything but the one that is under way is passed over.
+        /// Its number. The event is ignored unless this attempt is under way.
         attempt: u32,
         /// Its outcome.
         answer: Answer,
@@ -157,15 +156,14 @@ pub enum Event {
         /// refusal, that other calls succeed; false for its first attempt.
         is_down: bool,
     },
-    /// The transaction that remembers the outcomes of the attempt's steps is committed. What acts from now
-    /// on is another step.
+    /// The transaction that remembers the outcomes of the attempt's steps is committed. From now on another step acts.
     Journaled {
-        /// From when on that step may have acted, by the wall clock: before the transaction was committed, it could not.
+        /// From when on that step may have acted, by the wall clock: it could not before the transaction was committed.
         since_ms: i64,
     },
-    /// An attempt was taken back before anything of it was written.
+    /// An attempt was withdrawn before anything of it was written.
     Withdrawn {
-        /// Which: anything but the one that is under way is passed over.
+        /// Its number. The event is ignored unless this attempt is under way.
         attempt: u32,
     },
 }
@@ -182,13 +180,13 @@ pub enum Action {
         /// Its number, from 1.
         attempt: u32,
     },
-    /// Nothing can be sent for now: dispatch it at this time, on the monotonic clock, and no other before that.
+    /// Nothing can be sent for now: dispatch it at this time, on the monotonic clock, and no other call before that.
     Hold(Duration),
     /// Settle it, in the next transaction.
     Settle(Outcome),
 }
 
-/// A call of which nothing is known but that a grant covers its record, if one does.
+/// A new call, with the grant that covers its record, if there is one.
 pub fn begin(policy: &Policy, grant: Option<Grant>, now: Now) -> (Call, Action) {
     let call = Call {
         stage: Stage::Ready,
@@ -228,17 +226,17 @@ pub fn resume(policy: &Policy, found: Found, now: Now) -> (Call, Action) {
         is_reserved: true,
     };
     match policy.key {
-        // What says so is to be replaced before anything can act.
+        // The entry that says so has to be replaced before anything can act.
         _ if !may_have_acted => call.wait_for(Permit::Reservation),
         Some(window) if window.allows(first_at_ms, now.wall_ms) => call.ready(),
         _ => call.found_too_late(policy),
     }
 }
 
-/// What becomes of a call by an event, and what is then to be done, if anything.
+/// Applies an event to a call. Returns the new call, and what is to be done, if anything.
 ///
 /// # Panics
-/// The event cannot come in this stage.
+/// The event is impossible in this stage.
 pub fn next(policy: &Policy, call: Call, event: Event, now: Now, draw: Draw<'_>) -> (Call, Option<Action>) {
     let (call, action) = match (event, call.stage) {
         (Event::Written { since_ms }, Stage::Waits(permit)) => return (call.written(permit, since_ms), None),
@@ -252,7 +250,7 @@ pub fn next(policy: &Policy, call: Call, event: Event, now: Now, draw: Draw<'_>)
             Call { not_before: now.monotonic, ..call }.ready()
         }
         (Event::Journaled { since_ms }, Stage::Sent) => return (call.journaled(since_ms), None),
-        // Of an attempt that is over.
+        // These are about an attempt that is over.
         (Event::Answered { .. } | Event::Withdrawn { .. }, _) => return (call, None),
         (event, stage) => unreachable!("{event:?} comes to a call that is {stage:?}"),
     };
@@ -260,13 +258,13 @@ pub fn next(policy: &Policy, call: Call, event: Event, now: Now, draw: Draw<'_>)
 }
 
 impl Call {
-    /// How far it is.
+    /// Its stage.
     pub fn stage(&self) -> Stage {
         self.stage
     }
 
-    /// When the first attempt may have been written, by the wall clock, in milliseconds since the epoch; `None` while
-    /// none may have been.
+    /// When the first attempt may have been written, by the wall clock, in milliseconds since the epoch; `None` if no
+    /// attempt can have been written yet.
     pub fn first_at_ms(&self) -> Option<i64> {
         self.first_at_ms
     }
@@ -286,8 +284,8 @@ impl Call {
         self.may_have_acted || self.stage == Stage::Sent
     }
 
-    /// Whether its own reservation is committed and nothing of it can have acted: a stop, or the loss of its task, takes
-    /// the reservation back, so that the next owner need not doubt it.
+    /// Whether its own reservation is committed and nothing of it can have acted: when its task stops or is lost, the
+    /// reservation is removed, so that the next owner need not treat the call as in doubt.
     pub fn may_be_released(&self) -> bool {
         let is_still = matches!(self.stage, Stage::Waits(_) | Stage::Ready);
         is_still && self.is_reserved && !self.may_have_acted
@@ -304,7 +302,7 @@ impl Call {
     }
 
     fn wait_for(self, permit: Permit) -> (Self, Action) {
-        // What cannot have acted has no first attempt: the next transaction says when that may be.
+        // A call that cannot have acted has had no first attempt: the next transaction records when that may be.
         let first_at_ms = self.first_at_ms.filter(|_| self.may_have_acted);
         (Self { stage: Stage::Waits(permit), first_at_ms, ..self }, Action::Write(permit))
     }
@@ -343,7 +341,8 @@ impl Call {
         (Self { stage: Stage::Sent, attempt, ..self }, Action::Send { attempt })
     }
 
-    /// Nothing that was done before can be done again: attempts and the key's window are the next step's.
+    /// The committed steps cannot be done again: from here on, attempts and the key's window are those of the next
+    /// step.
     fn journaled(self, since_ms: i64) -> Self {
         let (first_at_ms, may_have_acted, is_reserved) = (Some(since_ms), false, true);
         Self { first_at_ms, may_have_acted, is_reserved, counted: 0, failed: 0, in_progress: 0, ..self }
@@ -358,7 +357,7 @@ impl Call {
     fn found_too_late(self, policy: &Policy) -> (Self, Action) {
         match (policy.on_in_doubt, policy.key) {
             (OnInDoubt::DeadLetter | OnInDoubt::Fail, _) => self.decided(Outcome::InDoubt),
-            // Without a key there is no window to begin anew.
+            // Without a key there is no window to restart.
             (OnInDoubt::Retry, None) => self.ready(),
             (OnInDoubt::Retry, Some(_)) => Self { first_at_ms: None, ..self }.wait_for(Permit::Reservation),
         }

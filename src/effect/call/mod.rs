@@ -1,22 +1,22 @@
-//! One call to the outside, pure: what is to be done with it next, whatever has happened. No input or output, no clock,
-//! no threads, no random numbers of its own.
+//! One call to a provider, as pure logic: what is to be done next, after any event. It has no input or output, and no
+//! clock, threads or random numbers of its own.
 //!
 //! A sink that calls a provider reserves, acts and settles. Each change of a call's state is written in a Kafka
 //! transaction whose group generation is the fence; nobody can fence a request that is under way, so it carries a key
-//! that the provider honours for a while. What is known of a call therefore comes down to two questions: may one of its
-//! attempts have acted, and is the key of the first one still honoured.
+//! that the provider honours for a while. Two questions about a call therefore matter: may one of its attempts have
+//! acted, and is the key of the first one still honoured?
 //!
-//! - [`next`] is the state machine: a [`Call`], an [`Event`] and the time give the call and what to do
-//! - [`Answers`] says what class an [`Answer`] is of: with and without a key, and as the topology names it
-//! - [`RetryAfter`] and [`Retry`] say how long to wait: as the provider asks, and by full jitter
-//! - [`Key`] is what the provider recognises an effect by; [`KeyWindow`] is for how long
+//! - [`next`] is the state machine: from a [`Call`], an [`Event`] and the time it makes the new call and what to do
+//! - [`Answers`] says which class an [`Answer`] has: with or without a key, and as the topology overrides it
+//! - [`RetryAfter`] and [`Retry`] say how long to wait: as the provider asks, and with full jitter
+//! - [`Key`] is what the provider recognises an effect by; [`KeyWindow`] says for how long
 //! - [`Fingerprint`] tells whether two requests under one key are the same
 //!
-//! The model of the protocol (`tests/models/calls`) has the same states and steps. What is different: it knows neither
-//! back-off nor an answer 409.
+//! The model of the protocol (`tests/models/calls`) has the same states and steps, except that it knows neither
+//! back-off nor the answer 409.
 //!
-//! **Failure.** There is none: every answer of a provider is of some class, and what is not understood may have acted.
-//! An event that cannot come in the state that a call is in is a broken invariant, and panics.
+//! **Failure.** Nothing here fails: every answer of a provider has a class, and after an answer that is not understood
+//! the attempt may have acted. An event that is impossible in the call's stage is a broken invariant, and panics.
 
 use std::time::Duration;
 
@@ -43,13 +43,13 @@ pub use window::KeyWindow;
 /// How a topology's calls are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// For how long the provider honours a key; `None` if it honours none.
+    /// For how long the provider honours a key; `None` if it honours no keys.
     pub key: Option<KeyWindow>,
-    /// When a reservation is written before a call. Without a key it always is.
+    /// When a reservation is written before a call. Without a key, always.
     pub reserve: Reserve,
-    /// What becomes of a call in doubt.
+    /// What happens to a call in doubt.
     pub on_in_doubt: OnInDoubt,
-    /// What becomes of a call whose attempts are exhausted while the provider is down.
+    /// What happens to a call whose attempts are exhausted while the provider is down.
     pub on_unavailable: OnUnavailable,
     /// How often, and after how long, a call is made again.
     pub retry: Retry,
@@ -62,22 +62,22 @@ pub struct Policy {
 pub enum Reserve {
     /// Always.
     Always,
-    /// Where the position record does not say that calls may have gone.
+    /// Unless the position record already says that calls may have been sent.
     Auto,
 }
 
-/// What becomes of a call in doubt.
+/// What happens to a call in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnInDoubt {
     /// Its record goes to the dead letters, and the identity is remembered as failed.
     DeadLetter,
-    /// It is made again: at least once.
+    /// It is made again: at-least-once.
     Retry,
     /// The task stops before its record.
     Fail,
 }
 
-/// What becomes of calls while the provider is down.
+/// What happens to calls while the provider is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnUnavailable {
     /// They wait, and one at a time is tried.
@@ -88,10 +88,10 @@ pub enum OnUnavailable {
     Fail,
 }
 
-/// The time, as the engine's clock tells it.
+/// The time by the engine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// The wall clock, in milliseconds since the epoch: for what outlives the process.
+    /// The wall clock, in milliseconds since the epoch: for times that outlive the process.
     pub wall_ms: i64,
     /// The monotonic clock: for waits.
     pub monotonic: Duration,

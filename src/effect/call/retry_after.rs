@@ -19,13 +19,13 @@ impl RetryAfter {
     pub fn parse(value: &str, now_ms: i64) -> Option<Self> {
         let value = value.trim_matches([' ', '\t']);
         if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-            // More than a number can hold is as good as for ever.
+            // A number that is too large means for ever.
             return Some(Self::Seconds(value.parse().unwrap_or(u64::MAX)));
         }
         http_date::parse(value, now_ms.div_euclid(1_000)).map(Self::At)
     }
 
-    /// How long that is from now on, and at most `max`; nothing if it has passed.
+    /// How long to wait from now on: at most `max`, and zero if the time has passed.
     pub fn wait(self, now_ms: i64, max: Duration) -> Duration {
         let wait = match self {
             Self::Seconds(seconds) => Duration::from_secs(seconds),
@@ -40,7 +40,7 @@ impl RetryAfter {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: what a provider asks for is understood in both forms, and is never longer than the cap.
+    //! Goal: both forms are understood, and no wait is longer than the cap.
 
     use super::*;
 
@@ -49,7 +49,7 @@ mod tests {
     const MAX: Duration = Duration::from_secs(300);
 
     #[test]
-    fn seconds_and_dates_are_waits_up_to_the_cap() {
+    fn seconds_and_dates_become_waits_up_to_the_cap() {
         let cases = [
             ("0", 0),
             ("120", 120_000),
@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_asks_for_nothing() {
+    fn other_values_are_ignored() {
         for value in ["", " ", "-1", "+1", "1.5", "1 s", "soon", "Sun, 06 Nov 1994", "1,2"] {
             assert_eq!(RetryAfter::parse(value, NOW_MS), None, "{value}");
         }
     }
 
     #[test]
-    fn clocks_at_their_ends_do_not_overflow() {
+    fn extreme_clocks_do_not_overflow() {
         assert_eq!(RetryAfter::At(i64::MAX).wait(i64::MIN, MAX), MAX);
         assert_eq!(RetryAfter::At(i64::MIN).wait(i64::MAX, MAX), Duration::ZERO);
     }

@@ -1,8 +1,8 @@
 //! The window of a key: from the first attempt on, for as long as the provider honours it.
 //!
-//! It is measured by the wall clocks of the owners, one after the other, since it has to outlive them; records'
-//! timestamps play no part. A request counts with all the time that it may take: one that is written at the last moment
-//! arrives a whole time-out later.
+//! It is measured by the wall clocks of successive owners, since it has to outlive them; records' timestamps play no
+//! part. A request counts with all the time that it may take: one that is written at the last moment may arrive a whole
+//! timeout later.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct KeyWindow {
     timeout_ms: i64,
     /// By how much the clocks of owners and of the provider may differ.
     margin_ms: i64,
-    /// Whether it is looked at as each step of an attempt begins, and not as the attempt does.
+    /// Whether it is checked as each step of an attempt begins, and not as the attempt begins.
     is_per_step: bool,
 }
 
@@ -31,8 +31,8 @@ impl KeyWindow {
         (honoured_for_ms >= attempt_ms.saturating_mul(2)).then_some(window)
     }
 
-    /// The same for attempts that consist of steps, each with a key of its own. An attempt may begin at any time then: its
-    /// next step may need no key, or none may be left.
+    /// The same for attempts that consist of steps, each with a key of its own. An attempt may begin at any time then:
+    /// its next step may need no key, or no step may be left.
     pub fn per_step(self) -> Self {
         Self { is_per_step: true, ..self }
     }
@@ -42,9 +42,9 @@ impl KeyWindow {
         Duration::from_millis(u64::try_from(self.honoured_for_ms).unwrap_or(0))
     }
 
-    /// Whether a request may be written now, if the first one may have been at `first_at_ms`; both are wall clocks, in
-    /// milliseconds since the epoch. To be asked when it is written to the socket, by owners that have lost their task
-    /// too: nobody can stop it afterwards.
+    /// Whether a request may be written now, if the first one may have been written at `first_at_ms`; both times are by
+    /// the wall clock, in milliseconds since the epoch. To be checked when the request is written to the socket, even
+    /// by owners that have lost their task: afterwards nobody can stop it.
     pub fn allows(&self, first_at_ms: i64, now_ms: i64) -> bool {
         self.is_per_step || self.allows_step(first_at_ms, now_ms)
     }
@@ -63,7 +63,7 @@ impl KeyWindow {
         !self.is_ahead(since_ms, now_ms) && now_ms.saturating_sub(since_ms) < self.honoured_for_ms / 2
     }
 
-    /// A clock has gone back, or another one was ahead: how long ago that was is not known.
+    /// Whether a clock has gone back, or another owner's was ahead: then nobody knows how long ago that time was.
     fn is_ahead(&self, then_ms: i64, now_ms: i64) -> bool {
         then_ms > now_ms.saturating_add(self.margin_ms)
     }
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn grant_serves_for_half_of_the_window() {
+    fn grant_permits_calls_for_half_of_the_window() {
         for (after_ms, expected) in [(0, true), (49_999, true), (50_000, false), (-5_000, true), (-5_001, false)] {
             assert_eq!(window().grants(7_000, 7_000 + after_ms), expected, "{after_ms}");
         }
     }
 
     #[test]
-    fn whatever_a_grant_allows_the_window_allows() {
+    fn window_allows_whatever_a_grant_allows() {
         for honoured in [30, 31, 60, 3_600] {
             let window = KeyWindow::new(SECOND * honoured, SECOND * 10, SECOND * 5).unwrap();
             for now_ms in (-10_000..i64::from(honoured) * 1_000).step_by(100) {

@@ -1,11 +1,11 @@
-//! Why a step, or a function, has not ended well.
+//! Why a step or a function has failed.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Why a step has not ended well, and so what becomes of the record.
+/// Why a step has failed, which decides what happens to the record.
 ///
-/// Any other error becomes one of these by `?`, as [`StepError::unknown`]: what is not known may have happened.
+/// Any other error is turned into [`StepError::unknown`] by `?`: the step may have happened.
 ///
 /// ```
 /// use ratchet::StepError;
@@ -27,7 +27,7 @@ pub struct StepError {
     after: Option<Duration>,
 }
 
-/// What is known of a step that has not ended well.
+/// What is known of a failed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Rejected,
@@ -36,29 +36,29 @@ pub(super) enum Kind {
 }
 
 impl StepError {
-    /// It has not happened, and never will: the other system says no. The record is rejected (`on_rejected`), after
-    /// what undoes its steps ([`Steps::compensate`](super::Steps::compensate)).
+    /// The step has not happened and never will: the other system refuses it. The record is rejected (`on_rejected`)
+    /// after its steps are undone ([`Steps::compensate`](super::Steps::compensate)).
     pub fn rejected(message: impl Into<String>) -> Self {
         Self { kind: Kind::Rejected, message: message.into(), after: None }
     }
 
-    /// It has certainly not happened, and is to be tried again.
+    /// The step has certainly not happened, and is to be tried again.
     pub fn again(message: impl Into<String>) -> Self {
         Self { kind: Kind::Again, message: message.into(), after: None }
     }
 
-    /// It may have happened: there was no answer, or none that says so. It is tried again under its key, where that is
-    /// honoured; otherwise it is in doubt (`on_in_doubt`).
+    /// The step may have happened: there was no answer, or none that says whether it has. It is tried again under its
+    /// key if the provider honours keys; otherwise it is in doubt (`on_in_doubt`).
     pub fn unknown(message: impl Into<String>) -> Self {
         Self { kind: Kind::Unknown, message: message.into(), after: None }
     }
 
-    /// The same, not to be tried again before this time has passed: five minutes at most.
+    /// The same error, not to be tried again before this time has passed (at most five minutes).
     pub fn after(self, wait: Duration) -> Self {
         Self { after: Some(wait), ..self }
     }
 
-    /// Whether it has not happened, and never will.
+    /// Whether the step has not happened and never will.
     pub fn is_rejected(&self) -> bool {
         self.kind == Kind::Rejected
     }
@@ -84,7 +84,7 @@ impl fmt::Debug for StepError {
     }
 }
 
-/// With everything that has led to it.
+/// The message includes all causes.
 impl<E: std::error::Error> From<E> for StepError {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
@@ -102,7 +102,7 @@ impl<E: std::error::Error> From<E> for StepError {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: an error says what has led to it, and is not taken for a rejection.
+    //! Goal: an error names its causes, and is not taken for a rejection.
 
     use super::*;
 

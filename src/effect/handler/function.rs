@@ -17,7 +17,7 @@ type Ran = Pin<Box<dyn Future<Output = (Result<Reply, StepError>, Steps)>>>;
 pub struct Function(pub(super) Arc<dyn Fn(Record, Steps) -> Ran + Send + Sync>);
 
 impl Function {
-    /// The function `function`. It runs on its lane's thread, so what it does there must not block.
+    /// Wraps `function`. It runs on its lane's thread, so it must not block.
     pub fn new<F, R>(function: F) -> Self
     where
         F: AsyncFn(&Record, &mut Steps) -> Result<R, StepError> + Send + Sync + 'static,
@@ -34,7 +34,7 @@ impl Function {
     }
 }
 
-/// A handler, as all lanes of its topology share it.
+/// A topology's handler, shared by all its lanes.
 #[derive(Clone)]
 pub struct Handler {
     pub(super) function: Function,
@@ -42,7 +42,7 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// A handler that does records' work by this function. Connects to nothing.
+    /// A handler that runs this function for each record. Connects to nothing.
     pub fn new(function: Function, settings: Settings) -> Self {
         Self { function, settings: Arc::new(settings) }
     }

@@ -1,4 +1,4 @@
-//! A function's journal as it is run again: what it has recorded, in order, and where the function is in it.
+//! Replaying a function's journal: the recorded steps in order, and how far the function has come in them.
 
 use std::sync::Arc;
 
@@ -6,30 +6,30 @@ use crate::effect::provider::{OwnedHow, OwnedStep};
 use crate::format::{JOURNAL_BYTES_MAX, JournalWriter, RESULT_BYTES_MAX, Step, StepHow};
 use crate::sabotage::{self, Sabotage};
 
-/// What is next of what was recorded.
+/// What the journal holds for the step that begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The step was recorded: its outcome.
     Recorded(OwnedHow),
-    /// It was not: it acts now.
+    /// The step was not recorded: it acts now.
     Acts {
-        /// Whether its mark stands there already.
+        /// Whether its mark is already recorded.
         is_marked: bool,
     },
-    /// Another step was recorded.
+    /// A different step was recorded.
     Differs,
 }
 
-/// The name of the mark that a function has rejected its record.
+/// The name of the mark for a record that its function has rejected.
 pub(super) const REJECTED: &str = "";
 
-/// A journal, and where a function is in it.
+/// A journal, and how far a function has come in it.
 #[derive(Debug)]
 pub(super) struct Replay {
     journal: Arc<JournalWriter>,
     recorded: Vec<OwnedStep>,
     at: usize,
-    /// The steps that the function has come to in this attempt, the one that it begins included.
+    /// The names of the steps that the function has begun in this attempt.
     now: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Replay {
         Self { journal, recorded, at: 0, now: Vec::new() }
     }
 
-    /// Whether the function has come to a step of this name in this attempt.
+    /// Whether the function has begun a step of this name in this attempt.
     pub fn has(&self, name: &str) -> bool {
         self.now.iter().any(|other| other == name)
     }
@@ -61,7 +61,7 @@ impl Replay {
         Next::Acts { is_marked }
     }
 
-    /// What a step that was recorded gives.
+    /// What a recorded step gives.
     fn given(&self, how: &OwnedHow) -> OwnedHow {
         let is_done = |how: &OwnedHow| matches!(how, OwnedHow::Done(_));
         let first = || self.recorded.iter().find(|step| is_done(&step.how));
@@ -71,35 +71,35 @@ impl Replay {
         }
     }
 
-    /// Whether everything that was recorded has come.
+    /// Whether the function has passed everything that was recorded.
     pub fn is_over(&self) -> bool {
         self.at == self.recorded.len()
     }
 
-    /// Whether nothing is remembered so far.
+    /// Whether nothing is recorded so far.
     pub fn is_empty(&self) -> bool {
         self.journal.is_empty()
     }
 
-    /// Whether there is room for these steps and one that begins now, and beside it for what undoes the others.
+    /// Whether there is room for these steps, for one that begins now, and for those that undo the others.
     pub fn has_room(&self, steps: &[OwnedStep]) -> bool {
         let mut journal = (*self.journal).clone();
         let fits = steps.iter().all(|step| journal.push(step.as_step()));
         fits && journal.bytes() + 2 * RESULT_BYTES_MAX <= JOURNAL_BYTES_MAX
     }
 
-    /// Whether the next of what was recorded is that the function has rejected its record.
+    /// Whether the next recorded step is the mark that the function has rejected its record.
     pub fn is_rejected(&self) -> bool {
         self.recorded.get(self.at).is_some_and(|step| step.name == REJECTED)
     }
 
-    /// Whether a step was refused, or the record, and nothing but what undoes it was recorded since.
+    /// Whether the last recorded step was refused, or the record was rejected: only undoing follows that.
     pub fn ends_refused(&self) -> bool {
         let is_refused = |step: &OwnedStep| matches!(step.how, OwnedHow::Rejected(_));
         self.recorded.last().is_some_and(is_refused) || self.recorded.iter().any(|step| step.name == REJECTED)
     }
 
-    /// Adds these steps. `false` if there is no room for them: nothing is added then.
+    /// Adds these steps. If there is no room for all of them, adds none and returns `false`.
     pub fn push(&mut self, steps: &[OwnedStep]) -> bool {
         let mut journal = (*self.journal).clone();
         let fits = steps.iter().all(|step| journal.push(step.as_step()));
@@ -109,12 +109,12 @@ impl Replay {
         fits
     }
 
-    /// Whether a journal has room for this step, if it is the first one.
+    /// Whether an empty journal has room for this step.
     pub fn takes(step: Step<'_>) -> bool {
         JournalWriter::default().push(step)
     }
 
-    /// Both lists, for a person.
+    /// A message with both lists, for people.
     pub fn differs(&self) -> String {
         let mut recorded: Vec<&str> = Vec::new();
         for step in &self.recorded {
@@ -146,7 +146,7 @@ pub(super) fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a function that is run again meets what it has recorded, in order, and nothing else.
+    //! Goal: a function that is run again gets what it has recorded, in order, and nothing else.
 
     use super::*;
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_steps_come_in_order_and_then_new_ones_act() {
+    fn recorded_steps_are_given_in_order_before_new_ones_act() {
         let refused = OwnedHow::Rejected("no".to_owned());
         let mut replay =
             replay(&[("a", OwnedHow::Begun), ("a", done(b"1")), ("b", refused.clone()), ("c", OwnedHow::Begun)]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn other_step_is_told_with_both_lists() {
+    fn different_step_is_reported_with_both_lists() {
         let mut replay = replay(&[("a", done(b"1")), ("b", OwnedHow::Begun), ("b", done(b"2")), (REJECTED, done(b""))]);
         assert_eq!(replay.next("a"), Next::Recorded(done(b"1")));
         assert_eq!(replay.next("x"), Next::Differs);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_neither_empty_nor_too_long() {
+    fn empty_and_overlong_names_are_invalid() {
         assert!(is_name("charge") && is_name(&"n".repeat(255)));
         assert!(!is_name("") && !is_name(&"n".repeat(256)));
     }

@@ -1,22 +1,22 @@
-//! The driver for handlers: functions of the user's, run step by step as if they were a provider.
+//! The driver for handlers: the user's functions, run step by step as if they were a provider.
 //!
 //! - [`Handler`] is the [`Provider`], made of a [`Function`] and [`Settings`]. Each lane's handlers run on a thread of
-//!   their own, `calls-<n>`, with a small runtime, many at once and one at a time.
-//! - [`Steps`] is what a function does its work by; [`Record`], [`Reply`] and [`StepError`] are what goes in and comes out.
-//! - [`Attempt`] is one attempt: runs the function from the journal on, and reports its outcome. It needs no runtime
-//!   by itself, so that the simulation makes it in a time of its own.
+//!   their own, `calls-<n>`, with a small runtime: many can be in progress, and one runs at a time.
+//! - A function does its work through [`Steps`]. It is given a [`Record`], and returns a [`Reply`] or a [`StepError`].
+//! - [`Attempt`] is one attempt: it runs the function, which gets recorded outcomes from the journal, and reports the
+//!   outcome. It needs no runtime of its own, so that the simulation can run it in simulated time.
 //!
-//! **A step's outcome is committed before the next step begins.** The last one's result is left to the settlement, if
-//! the function ends well right after it; a crash in between does that step again, under its key. A function that is run
-//! again gets what was committed, and acts from there on.
+//! **A step's outcome is committed before the next step begins.** If the function succeeds right after its last step,
+//! that step's outcome is not committed on its own: the settlement follows at once. After a crash in between, the step
+//! is done again, under its key. A function that is run again gets the committed outcomes, and acts from there on.
 //!
-//! **What is certain.** An attempt that may have acted in a step of which nothing is known is
-//! [`Lost`](super::call::Answer::Lost); one that has ended between steps, or in a transaction, is
-//! [`NotSent`](super::call::Answer::NotSent): its steps so far are committed. The key's window is looked at as each step
-//! begins. Without keys a mark is committed before each call begins.
+//! **What is certain.** An attempt is [`Lost`](super::call::Answer::Lost) if it may have acted in a step whose outcome
+//! is unknown. It is [`NotSent`](super::call::Answer::NotSent) if it has ended between steps or in a transaction: its
+//! steps so far are committed. The key's window is checked as each step begins. Without keys, a mark is committed
+//! before each call begins.
 //!
-//! **Failure.** A panic of the function ends its attempt, and no other. A function whose steps differ from its journal
-//! stops its task: nothing is guessed.
+//! **Failure.** A panic of the function ends its own attempt only. A function whose steps differ from its journal stops
+//! its task: nothing is guessed.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -50,7 +50,7 @@ pub use steps::Steps;
 
 use runs::Runs;
 
-/// How many threads of a lane may be at blocking work that functions start.
+/// The most threads of a lane for blocking work that functions start.
 const BLOCKING_MAX: usize = 64;
 
 impl Provider for Handler {
@@ -111,7 +111,7 @@ impl Calls for HandlerCalls {
 
     fn journaled(&mut self, number: CallNumber, first_at_ms: i64) {
         if let Some(run) = self.runs.running().get(&number) {
-            // It cannot have ended: it waits for this.
+            // The run cannot have ended: it waits for this.
             let _ = run.committed.send(first_at_ms);
         }
     }

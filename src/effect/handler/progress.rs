@@ -23,7 +23,7 @@ pub(super) enum End {
 /// The progress of a run, for its watchers.
 pub(super) struct Progress {
     timeout: Duration,
-    /// Whether it may have acted in a way that nothing committed says.
+    /// Whether it may have acted beyond what is committed.
     acting: Cell<bool>,
     /// When it is overdue; `None` while it waits for a commit.
     deadline: Cell<Option<Instant>>,
@@ -37,22 +37,22 @@ impl Progress {
         Self { timeout, acting: Cell::new(false), deadline, changed: Notify::new() }
     }
 
-    /// It may act from now on, or has certainly not acted.
+    /// Sets whether it may act from now on; `false` if it has certainly not acted.
     pub fn is_acting(&self, is_acting: bool) {
         self.acting.set(is_acting);
     }
 
-    /// Whether it may have acted in a way that nothing committed says.
+    /// Whether it may have acted beyond what is committed.
     pub fn may_have_acted(&self) -> bool {
         self.acting.get()
     }
 
-    /// It waits for a commit, for as long as that takes.
+    /// It waits for a commit, however long that takes.
     pub fn waits(&self) {
         self.deadline.set(None);
     }
 
-    /// All that it has done is committed.
+    /// Everything that it has done is committed: its timeout starts anew.
     pub fn goes_on(&self) {
         self.acting.set(false);
         self.deadline.set(Some(Instant::now() + self.timeout));

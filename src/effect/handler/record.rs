@@ -47,7 +47,7 @@ impl Record {
         self.0.value.as_deref()
     }
 
-    /// Its headers, in their order: names, which may be there twice, and values.
+    /// Its headers, in order: names, which may repeat, and values.
     pub fn headers(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.0.headers.iter().map(|(name, value)| (name.as_slice(), value.as_deref()))
     }
@@ -55,10 +55,10 @@ impl Record {
     /// Its value, read as JSON.
     ///
     /// # Errors
-    /// A value that is no such thing, which is rejected: no further attempt would find another one.
+    /// The value cannot be read as a `T`. The error is a rejection: another attempt would read the same value.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, StepError> {
         let value = self.value().unwrap_or(b"null");
-        // Only the place: what stands there may be secret.
+        // Only the position: the text there may be secret.
         serde_json::from_slice(value).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             StepError::rejected(format!("the value is not as the handler reads it (line {line}, column {column})"))
@@ -66,12 +66,13 @@ impl Record {
     }
 }
 
-/// The result of a function's work: what the topic for results gets, and each duplicate where the topology says so.
+/// The result of a function's work. The topic for results gets it, once more for each duplicate if the topology says
+/// so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply(Option<Vec<u8>>);
 
 impl Reply {
-    /// Nothing but that it is done.
+    /// No content: only that the work is done.
     pub fn none() -> Self {
         Self(None)
     }
@@ -84,7 +85,7 @@ impl Reply {
     /// This value as JSON.
     ///
     /// # Errors
-    /// A value that cannot be JSON.
+    /// The value cannot be written as JSON.
     pub fn json<T: Serialize>(value: &T) -> Result<Self, StepError> {
         Ok(Self(Some(serde_json::to_vec(value)?)))
     }

@@ -1,4 +1,4 @@
-//! One attempt of a function's: it is run from its journal on, and its end is heard of.
+//! One attempt: a function is run with its journal, and its outcome is reported.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -41,25 +41,26 @@ pub struct Attempt {
     result_max: Option<usize>,
 }
 
-/// The outcome of an attempt, as its lane hears it.
+/// The outcome of an attempt, as reported to its lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It is over.
     Over {
         /// Its outcome.
         answer: Answer,
-        /// What its function has given back.
+        /// What its function has returned.
         body: Body,
-        /// Why it has not ended well.
+        /// Why it has failed.
         message: Option<String>,
     },
-    /// It cannot go on, and nothing but another program helps: why.
+    /// It cannot go on, for this reason, and only a different program would help.
     Stops(String),
 }
 
 impl Attempt {
-    /// An attempt whose steps have no database of their own ([`Steps::transaction_by`]), with what it waits for where it
-    /// has told of steps: since when the next one may act. `None` if it is no work of a handler.
+    /// An attempt whose steps have no database of their own ([`Steps::transaction_by`]). After it has reported steps it
+    /// waits for a message by the returned sender: from when on the next step may act. `None` if the request is not for
+    /// a handler.
     pub fn of(handler: &Handler, request: &Request, tell: &Sender<Told>) -> Option<(Self, mpsc::UnboundedSender<i64>)> {
         Self::new(handler, request, (None, tell))
     }
@@ -92,7 +93,7 @@ impl Attempt {
         Some((Self { run: Box::pin(run), progress, result_max }, tell_run))
     }
 
-    /// It has taken too long, and is dropped where it is.
+    /// Ends an attempt that has taken too long, wherever it is.
     pub fn overdue(self, timeout: Duration) -> Ended {
         let error = StepError::unknown(format!("a step has not ended within {timeout:?}"));
         self.ended(End::Failed(error))
@@ -104,7 +105,7 @@ impl Attempt {
             End::Done(reply) => (status(200), body(reply, self.result_max), None),
             End::Rejected { reason, is_certain: true } => (Answer::Refused, Body::None, Some(reason)),
             End::Rejected { reason, is_certain: false } => (status(422), Body::None, Some(reason)),
-            // As a provider says that it will not find out.
+            // Like a provider's replayed error: nobody will find out what happened.
             End::InDoubt(words) => {
                 (Answer::Status(Status { is_replayed: true, ..Status::of(500) }), Body::None, Some(words))
             }
@@ -131,7 +132,7 @@ pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit
     let made = Attempt::new(&lane.handler, &request, (lane.pool.clone(), &lane.runs.tell));
     let Some((mut attempt, tell_run)) = made else { return job.not_sent("it is no work of a handler".to_owned()) };
     let (alive, abandoned) = oneshot::channel::<()>();
-    // Before it is claimed: a lane that can no longer take it back can abandon it.
+    // Inserted before the claim, so that a lane that can no longer withdraw it can abandon it.
     lane.runs.running().insert(request.number, Running { committed: tell_run, _alive: alive });
     if !job.claim() {
         lane.runs.running().remove(&request.number);
@@ -140,7 +141,7 @@ pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit
     job.written();
     let progress = Rc::clone(&attempt.progress);
     let mut watched = poll_fn(|context| {
-        // The lane's thread reads this: no timer of this thread runs while the function has it.
+        // The lane's thread reads this: no timer of this thread fires while the function occupies it.
         *lane.runs.at_work() = Some((request.number, Instant::now()));
         let polled = Pin::new(&mut attempt).poll(context);
         *lane.runs.at_work() = None;
@@ -154,7 +155,7 @@ pub(super) async fn make(lane: Lane, mut job: Job, _permit: OwnedSemaphorePermit
         () = progress.overdue() => None,
     };
     let ended = ended.unwrap_or_else(|| attempt.overdue(lane.handler.settings.timeout));
-    // Before it is heard of: the next attempt has the same number.
+    // Removed before the end is reported: the next attempt has the same number.
     lane.runs.running().remove(&request.number);
     match ended {
         Ended::Over { answer, body, message } => job.conclude(answer, body, message),
@@ -175,7 +176,7 @@ fn panicked(panic: &(dyn Any + Send)) -> StepError {
 fn failed(error: &StepError, may_have_acted: bool) -> Answer {
     let Some(wait) = error.wait() else { return if may_have_acted { Answer::Lost } else { Answer::NotSent } };
     let retry_after = Some(RetryAfter::Seconds(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
-    // As a provider says that it may have acted, or has not.
+    // Like a provider that may have acted (408), or has not (429).
     Answer::Status(Status { retry_after, ..Status::of(if may_have_acted { 408 } else { 429 }) })
 }
 

@@ -1,4 +1,4 @@
-//! A lane's running functions, shared by its thread and the submitters of records.
+//! A lane's running functions, shared by the lane and the thread that runs them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,9 +17,9 @@ pub(super) struct Runs {
     pub tell: Sender<Told>,
 }
 
-/// A function that is running. It ends where it is once this is dropped.
+/// A running function. Dropping this ends the function where it is.
 pub(super) struct Running {
-    /// Tells it that its steps are committed, and since when the next one may act.
+    /// Tells it that its steps are committed, and from when on the next one may act.
     pub committed: mpsc::UnboundedSender<i64>,
     pub _alive: oneshot::Sender<()>,
 }

@@ -9,15 +9,15 @@ use crate::effect::postgres::steps::Database;
 /// How handlers are run.
 #[derive(Clone)]
 pub struct Settings {
-    /// How long the providers that a step calls honour its key; `None` if they honour none.
+    /// How long the providers that a step calls honour its key; `None` if they honour no keys.
     pub window: Option<KeyWindow>,
-    /// How long a step may take, and what the function does around it.
+    /// How long a step may take, together with the function's own work around it.
     pub timeout: Duration,
-    /// How many functions of a lane run at once, at most.
+    /// The most functions of a lane that run at once.
     pub in_flight: usize,
-    /// How many functions of a lane begin in a second, at most; a tenth of that at once.
+    /// The most functions of a lane that begin in a second, and at most a tenth of that at once.
     pub rate: Option<f64>,
-    /// Up to how many bytes of a reply are kept; `None` if nobody wants it.
+    /// The most bytes of a reply that are kept; `None` if replies are not wanted.
     pub result_max: Option<usize>,
     /// The database of steps' transactions; `None` if steps have no transactions.
     pub database: Option<Database>,

@@ -1,8 +1,8 @@
-//! What a function does its work by: steps, each of which is done once.
+//! The steps through which a function does its work, each of which is done once.
 //!
-//! - here: a step is looked up in the journal, or acts once what was before it is committed
-//! - `halt`: why no further step begins, and what a step that has failed makes of the attempt
-//! - `undoing`: what undoes the work, and the end of a record that is rejected
+//! - here: a step is looked up in the journal, or acts once everything before it is committed
+//! - `halt`: why no further step begins, and how a failed step ends the attempt
+//! - `undoing`: undoing the work of a record that is rejected
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,26 +33,26 @@ const TOO_MUCH: &str =
 
 /// The steps of a function's work on one record.
 ///
-/// A step's outcome is remembered before the next one begins: after a crash the function is run again, and steps
-/// that are done give what they gave, without doing anything. So
+/// A step's outcome is remembered before the next one begins: after a crash the function is run again, and steps that
+/// are done return the same result as before without acting. Therefore:
 ///
-/// - everything that has an effect is in a step; what is around them may be run any number of times
-/// - a function comes to the same steps in the same order, whenever it is run for a record: no clock, no random number and
-///   nothing that changes decides about them, unless it is a step's result
-/// - each step has a name of its own within the function, at most 255 bytes
+/// - everything that has an effect must be in a step; the code around the steps may run any number of times
+/// - a function must reach the same steps in the same order each time it is run for a record: clocks, random numbers
+///   and anything else that changes must not decide which, unless they come from a step's result
+/// - each step must have a name of its own within the function, of at most 255 bytes
 ///
-/// Once a step has failed, no other begins: `?` hands its error on, and the attempt ends.
+/// Once a step has failed other than by a rejection, no other begins: `?` passes its error on, and the attempt ends.
 pub struct Steps {
     work: Arc<Work>,
     request: Request,
     replay: Replay,
-    /// Outcomes of steps that are not committed: the last one's.
+    /// Outcomes of steps that are not committed yet: those of the last one.
     pending: Vec<OwnedStep>,
     undo: Vec<(String, Undo)>,
-    /// Whether the record is rejected: the steps are those that undo what was done.
+    /// Whether the record is rejected: the steps now undo what was done.
     is_undoing: bool,
     halt: Option<Halt>,
-    /// The step that has begun and not ended. One whose future was dropped stays here.
+    /// The step that has begun and not ended. A step whose future was dropped stays here.
     within: Option<String>,
     settings: Arc<Settings>,
     pool: Option<Rc<Pool>>,
@@ -61,7 +61,7 @@ pub struct Steps {
     committed: mpsc::UnboundedReceiver<i64>,
 }
 
-/// What a run is made of.
+/// The parts of a run.
 pub(super) struct Parts {
     pub work: Arc<Work>,
     pub request: Request,
@@ -94,11 +94,12 @@ impl Steps {
         }
     }
 
-    /// Does something elsewhere that cannot be taken back, with a key by which a repetition is recognised: the same
-    /// for this record and step, however often it is tried. What it gives is remembered as JSON, up to 64 KiB.
+    /// Does something irrevocable in another system, with a key by which that system recognises a repetition: the key
+    /// is the same for this record and step, however often it is tried. The result is remembered as JSON, up to 64 KiB.
     ///
     /// # Errors
-    /// What `act` returns: [`StepError`] says what becomes of it. A step that was rejected before is rejected again.
+    /// The error that `act` returns; [`StepError`] says what follows from it. A step that was rejected before is
+    /// rejected again.
     pub async fn call<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
@@ -129,7 +130,7 @@ impl Steps {
         match act(self.key_of(name)).await {
             Ok(value) => {
                 let result = self.written(name, &value)?;
-                // A run after this one reads it.
+                // A later run has to be able to read it.
                 self.read::<T>(name, &result)?;
                 self.pending.push(OwnedStep { name: name.to_owned(), how: OwnedHow::Done(result) });
                 Ok(value)
@@ -138,14 +139,14 @@ impl Steps {
         }
     }
 
-    /// Carries statements out in one transaction of the worker's database ([`crate::Worker::postgres`]): **exactly once**,
-    /// whatever happens, because the transaction also leaves the step's key there. What it gives is remembered as JSON, up
+    /// Executes statements in one transaction of the worker's database ([`crate::Worker::postgres`]): **exactly once**,
+    /// whatever happens, because the transaction also stores the step's key there. The result is remembered as JSON, up
     /// to 64 KiB.
     ///
     /// The transaction is committed if `act` returns `Ok`, and only then.
     ///
     /// # Errors
-    /// What `act` returns, where nothing has happened then; and a database that cannot do it now.
+    /// The error that `act` returns, in which case nothing has happened; or the database cannot do it now.
     pub async fn transaction<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
@@ -180,12 +181,12 @@ impl Steps {
                 Err(error) => Err(error),
             })
             .await;
-        // A commit that was not answered is found by its key.
+        // If a commit was not answered, the next attempt finds out by the key.
         self.carried_out(name, carried_out.unwrap_or_else(|error| Err(StepError::again(error.message))))
     }
 
-    /// The same wherever the transactions are: `carry_out` carries the step out under its key, unless it was, and gives
-    /// what it came to.
+    /// Like [`Steps::transaction`], for any database: `carry_out` carries the step out under its key, unless that was
+    /// done before, and returns its outcome.
     ///
     /// # Errors
     /// As for [`Steps::transaction`].
@@ -209,7 +210,7 @@ impl Steps {
         self.carried_out(name, came)
     }
 
-    /// The outcome of a step's transaction.
+    /// Ends a step with the outcome of its transaction.
     fn carried_out<T: Serialize + DeserializeOwned>(
         &mut self,
         name: &str,
@@ -217,7 +218,7 @@ impl Steps {
     ) -> Result<T, StepError> {
         match came {
             Ok(Came::Rejected(reason)) => {
-                // Nothing has happened, whatever was attempted before.
+                // This is certain even after attempts that may have acted: nothing has happened.
                 self.request.may_have_acted = false;
                 Err(self.failed(name, StepError::rejected(reason)))
             }
@@ -230,7 +231,7 @@ impl Steps {
         }
     }
 
-    /// The key of the step of this name that begins.
+    /// The key of the step of this name.
     fn key_of(&self, name: &str) -> Key {
         if sabotage::is_on(Sabotage::StepKeyOfAttempt) {
             return self.work.key_of(StepOf::Does(&format!("{name} {}", self.request.attempt)));
@@ -238,7 +239,7 @@ impl Steps {
         self.work.key_of(if self.is_undoing { StepOf::Undoes(name) } else { StepOf::Does(name) })
     }
 
-    /// The function's outcome, once what it has reported is committed.
+    /// The function's outcome, once the steps that it has reported are committed.
     pub(super) async fn finish(mut self, came: Result<Reply, StepError>) -> End {
         let halted = match (self.halted(), came) {
             (Some(halt), _) => halt,
@@ -250,7 +251,7 @@ impl Steps {
             },
             (None, Err(error)) => Halt::Failed(error),
         };
-        // What is done stays done, whatever comes after it.
+        // Steps that are done are committed, whatever follows.
         let halted = match self.commit().await {
             Ok(()) => halted,
             Err(_) => self.halted().unwrap_or(halted),
@@ -264,7 +265,7 @@ impl Steps {
         }
     }
 
-    /// Has a step act, unless it was recorded: then it gives what it gave.
+    /// Lets a step act, or returns its outcome if that was recorded.
     async fn step<T, F>(&mut self, name: &str, act: F) -> Result<T, StepError>
     where
         T: DeserializeOwned,
@@ -280,12 +281,12 @@ impl Steps {
         came
     }
 
-    /// Begins a step. Gives what was recorded of it, or that it acts.
+    /// Begins a step. Returns its recorded outcome, or that it is to act.
     fn begin(&mut self, name: &str) -> Result<Next, StepError> {
         if let Some(halt) = self.halted() {
             return Err(halt.error());
         }
-        // Those that undo were looked at when they were named.
+        // The names of steps that undo were checked when they were registered.
         if !self.is_undoing
             && let Some(words) = wrong_name(name, self.replay.has(name), "steps")
         {
@@ -300,7 +301,7 @@ impl Steps {
         }
     }
 
-    /// What was recorded of a step.
+    /// The recorded outcome of a step.
     fn recorded<T: DeserializeOwned>(&mut self, name: &str, next: Next) -> Result<T, StepError> {
         match next {
             Next::Recorded(OwnedHow::Done(result)) => self.read(name, &result),
@@ -339,7 +340,7 @@ impl Steps {
         )))
     }
 
-    /// Requires room for another step, and for what undoes the others, before it acts.
+    /// Requires room for another step, and for those that undo the others, before it acts.
     fn make_room(&mut self) -> Result<(), StepError> {
         if self.replay.has_room(&self.pending) {
             return Ok(());
@@ -357,7 +358,7 @@ impl Steps {
             return Err(self.halt(Halt::Stops(TOO_MUCH.to_owned())));
         }
         let Request { number, attempt, .. } = self.request;
-        // The receiver is gone if this run was abandoned.
+        // The receiver is gone if the lane is gone.
         let _ = self.tell.send(Told::Steps { number, attempt, steps });
         self.progress.waits();
         let Some(first_at_ms) = self.committed.recv().await else { return std::future::pending().await };
@@ -367,7 +368,7 @@ impl Steps {
     }
 }
 
-/// What is wrong with the name of another one of these, if something is.
+/// What is wrong with the name of a further step, if anything.
 fn wrong_name(name: &str, is_taken: bool, of: &str) -> Option<String> {
     match is_name(name) {
         false => Some(format!("a step's name has from 1 to 255 bytes, and one has {}", name.len())),

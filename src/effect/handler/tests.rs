@@ -1,5 +1,5 @@
-//! Goal: steps act once, in order, each only once the one before it is committed; what a function comes to is told as it
-//! is.
+//! Goal: steps act once, in order, each only after the previous one is committed; a function's outcome is reported
+//! truthfully.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ fn rejected(name: &str, reason: &str) -> OwnedStep {
     OwnedStep { name: name.to_owned(), how: OwnedHow::Rejected(reason.to_owned()) }
 }
 
-/// A lane that plays the engine.
+/// A lane, driven by the test in place of the engine.
 struct Engine {
     calls: Box<dyn Calls>,
     journal: Vec<OwnedStep>,
@@ -72,7 +72,7 @@ struct Engine {
     first_at_ms: i64,
 }
 
-/// What an engine hears next.
+/// What the engine hears next.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Steps(Vec<OwnedStep>),
@@ -120,12 +120,12 @@ impl Engine {
                 (None, None) => {}
                 other => panic!("{other:?}"),
             }
-            assert!(since.elapsed() < PATIENCE, "nothing is heard");
+            assert!(since.elapsed() < PATIENCE, "no event arrived");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Commits what is told, until the attempt is over.
+    /// Commits the reported steps, until the attempt is over.
     fn carry_through(&mut self) -> Next {
         loop {
             match self.next() {
@@ -149,7 +149,7 @@ fn ok(body: &str) -> Next {
 }
 
 #[test]
-fn each_step_begins_once_the_one_before_is_committed() {
+fn each_step_begins_after_the_previous_one_is_committed() {
     static BEGAN: AtomicUsize = AtomicUsize::new(0);
     let mut engine = Engine::of(keyed(), async |record: &Record, steps: &mut Steps| {
         assert_eq!((record.topic(), record.partition(), record.offset(), record.timestamp()), ("in", 3, 7, Some(5)));
@@ -170,13 +170,13 @@ fn each_step_begins_once_the_one_before_is_committed() {
     assert_eq!(engine.next(), Next::Steps(vec![done("two", "2")]));
     assert_eq!(BEGAN.load(Ordering::SeqCst), 2);
     engine.calls.journaled(1, 1_000_000);
-    // The last one's result is left to the settlement.
+    // The last step's result is not committed on its own: the settlement follows.
     assert_eq!(engine.next(), ok("3"));
     assert_eq!(engine.calls.in_flight(), 0);
 }
 
 #[test]
-fn steps_that_are_recorded_do_not_act_again() {
+fn recorded_steps_do_not_act_again() {
     static ACTS: AtomicUsize = AtomicUsize::new(0);
     let function = async |_: &Record, steps: &mut Steps| {
         let one: String = steps
@@ -193,7 +193,7 @@ fn steps_that_are_recorded_do_not_act_again() {
     engine.journal = vec![done("one", "\"recorded\"")];
     let Next::Over(_, Body::Whole(again), _) = engine.attempt() else { panic!("{first:?}") };
     let again = String::from_utf8(again).unwrap();
-    // The same key at each attempt, and for no other step.
+    // The key is the same in each attempt, and no other step has it.
     let key = work("{\"id\":1}").key_of(StepOf::Does("two"));
     assert_eq!((first, again), (ok(&format!("first {key}")), format!("recorded {key}")));
     assert_ne!(key, work("{\"id\":1}").key_of(StepOf::Does("one")));
@@ -212,13 +212,13 @@ fn without_keys_a_mark_is_committed_before_each_call() {
     assert_eq!(engine.next(), Next::Steps(vec![done("one", "1"), begun("two")]));
     engine.calls.journaled(1, 0);
     assert_eq!(engine.next(), Next::Over(Answer::Status(Status::of(200)), Body::None, None));
-    // A mark that stands there is not committed again.
+    // A mark that is already recorded is not committed again.
     engine.journal = vec![begun("one")];
     engine.submit();
     assert_eq!(engine.next(), Next::Steps(vec![done("one", "1"), begun("two")]));
 }
 
-/// What an attempt answers whose only step ends like this.
+/// The outcome of an attempt whose only step fails with this error.
 fn answered(may_have_acted: bool, error: fn() -> StepError) -> (Next, Vec<OwnedStep>) {
     let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
         steps.call("pay", async move |_| Err::<(), _>(error())).await
@@ -228,7 +228,7 @@ fn answered(may_have_acted: bool, error: fn() -> StepError) -> (Next, Vec<OwnedS
 }
 
 #[test]
-fn errors_say_what_is_certain() {
+fn answers_to_errors_say_what_is_certain() {
     let over = |answer, words: &str| Next::Over(answer, Body::None, Some(words.to_owned()));
     let unknown = answered(false, || StepError::unknown("no answer"));
     assert_eq!(unknown, (over(Answer::Lost, "no answer"), vec![]));
@@ -242,7 +242,7 @@ fn errors_say_what_is_certain() {
         refused,
         (over(Answer::Refused, "declined"), vec![rejected("pay", "declined"), rejected("", "declined")])
     );
-    // It says nothing about the attempt before.
+    // The refusal says nothing about the earlier attempt.
     let (doubted, journal) = answered(true, || StepError::rejected("declined"));
     let in_doubt = Answer::Status(Status { is_replayed: true, ..Status::of(500) });
     let words = "the step `pay` was refused, and an attempt before may have done it: declined";
@@ -250,7 +250,7 @@ fn errors_say_what_is_certain() {
 }
 
 #[test]
-fn what_was_done_stays_done_when_a_later_step_fails() {
+fn finished_steps_are_committed_when_a_later_one_fails() {
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("one", async |_| Ok(1)).await.map(|_: u32| ())?;
         Err::<(), _>(StepError::again("not now"))
@@ -270,19 +270,19 @@ fn no_step_begins_after_one_that_failed() {
 }
 
 #[test]
-fn work_without_room_for_another_step_stops_before_it() {
+fn full_journal_stops_the_task_before_the_next_step() {
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         for number in 0..20 {
             steps.call(&format!("{number}"), async |_| Ok("x".repeat(60_000))).await?;
         }
         Ok(())
     });
-    let Next::Stops(reason) = engine.attempt() else { panic!("it is too much") };
+    let Next::Stops(reason) = engine.attempt() else { panic!("there is no room, and it does not stop") };
     assert!(reason.contains("768 KiB") && engine.journal.len() == 11, "{reason} {}", engine.journal.len());
 }
 
 #[test]
-fn step_that_is_refused_may_be_followed_by_another_way() {
+fn refused_step_may_be_followed_by_an_alternative() {
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         match steps.call("card", async |_| Err::<(), _>(StepError::rejected("declined"))).await {
             Err(error) if error.is_rejected() => steps.call("invoice", async |_| Ok("by mail".to_owned())).await,
@@ -291,12 +291,12 @@ fn step_that_is_refused_may_be_followed_by_another_way() {
     });
     assert_eq!(engine.attempt(), ok("by mail"));
     assert_eq!(engine.journal, [rejected("card", "declined")]);
-    // It is refused again without being asked.
+    // The recorded refusal is returned without another call.
     assert_eq!(engine.attempt(), ok("by mail"));
 }
 
 #[test]
-fn other_steps_than_those_recorded_stop_the_task() {
+fn steps_that_differ_from_the_journal_stop_the_task() {
     let two = async |_: &Record, steps: &mut Steps| {
         steps.call("one", async |_| Ok(1)).await?;
         steps.call("two", async |_| Ok(2)).await.map(|_: u32| ())
@@ -337,6 +337,6 @@ fn mistakes_of_the_program_stop_the_task() {
     stops(|_| vec!["long".to_owned()], "has 70002 bytes as JSON");
     let mut engine =
         Engine::of(keyed(), async |_: &Record, steps: &mut Steps| steps.transaction("db", async |_| Ok(())).await);
-    let Next::Stops(reason) = engine.attempt() else { panic!("there is no database") };
+    let Next::Stops(reason) = engine.attempt() else { panic!("there is no database, and it does not stop") };
     assert!(reason.contains("`Worker::postgres`"), "{reason}");
 }

@@ -1,4 +1,4 @@
-//! What comes back: a status, what its headers say, and as much of its body as anybody wants.
+//! Reading an answer: the status, what the headers say, and as much of the body as is wanted.
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -15,12 +15,12 @@ use crate::effect::call::{RetryAfter, Status, is_replay_marker, names_key};
 use crate::effect::provider::Body;
 use crate::words::said;
 
-/// How much of a body that is about the key is read for that.
+/// How much of a body is searched for signs that it is about the key.
 const NAMED_MAX: usize = 16 << 10;
-/// How much of a body that nobody wants is read, so that the connection can be used again.
+/// How much of an unwanted body is read, so that the connection can be used again.
 const DRAINED_MAX: usize = 64 << 10;
 
-/// A body as it comes.
+/// A body as it arrives.
 pub(super) enum Stream {
     One(Incoming),
     Two(RecvStream),
@@ -31,7 +31,7 @@ impl Stream {
         match self {
             Self::One(body) => loop {
                 match body.frame().await? {
-                    // Trailers say nothing here.
+                    // Trailers are ignored.
                     Ok(frame) => match frame.into_data() {
                         Ok(data) => return Some(Ok(data)),
                         Err(_) => continue,
@@ -54,7 +54,7 @@ impl Stream {
 pub(super) struct Read {
     pub status: Status,
     pub body: Body,
-    /// What was wrong with the body, if somebody wants it.
+    /// What was wrong with the body, if the body is wanted.
     pub message: Option<String>,
     /// Whether the body was read to its end.
     pub is_whole: bool,
@@ -85,10 +85,10 @@ fn read_head(code: u16, headers: &HeaderMap, now_ms: i64) -> Status {
 /// What was read of a body so far.
 struct Reading {
     result_max: Option<usize>,
-    /// The beginning, up to this many bytes.
+    /// How many bytes of the beginning are kept.
     kept_max: usize,
     kept: Vec<u8>,
-    /// Once there are more than `result_max`.
+    /// Set once there are more than `result_max` bytes.
     hasher: Option<Sha256>,
     bytes: usize,
     most: usize,
@@ -102,7 +102,7 @@ impl Reading {
         Self { result_max, kept_max, kept: Vec::new(), hasher: None, bytes: 0, most }
     }
 
-    /// Takes a body to its end.
+    /// Reads a body to its end.
     async fn take(&mut self, stream: &mut Stream) -> Result<(), String> {
         while let Some(chunk) = stream.next().await {
             self.add(&chunk?);
@@ -116,7 +116,7 @@ impl Reading {
     fn add(&mut self, chunk: &[u8]) {
         let bytes = self.bytes.saturating_add(chunk.len());
         if self.hasher.is_none() && self.result_max.is_some_and(|max| bytes > max) {
-            // Everything before is kept: it was not more than that.
+            // Everything so far is in `kept`: it was not more than `result_max`.
             self.hasher = Some(Sha256::new_with_prefix(&self.kept));
         }
         if let Some(hasher) = &mut self.hasher {
@@ -142,7 +142,8 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a body is kept up to the byte that is asked for, and its digest is that of all of it, however it came.
+    //! Goal: a body is kept up to exactly the wanted length, and a digest covers all of it, however it was split into
+    //! chunks.
 
     use super::*;
 
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_is_there_for_what_names_the_key_only() {
+    fn beginning_is_read_only_if_the_answer_may_name_the_key() {
         let long = vec![b'a'; NAMED_MAX + 1];
         assert_eq!(read(None, true, &[&long, b"b"]).beginning(), &long[1..]);
         assert_eq!(read(Some(3), true, &[b"ab", b"cde"]).beginning(), b"abcde");

@@ -1,4 +1,5 @@
-//! One attempt: a connection, the last look at everything that could stop it, the request, its answer.
+//! One attempt: gets a connection, checks for the last time whether anything stops it, sends the request, and reads the
+//! answer.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,36 +22,36 @@ use crate::effect::job::Job;
 use crate::effect::provider::{self, Asks, Body};
 use crate::words::said;
 
-/// How many connections may give a request back, one after the other.
+/// How many connections in a row may give a request back.
 const GIVEN_BACK_MAX: usize = 3;
-/// How long a connection may take to be ready again once an answer was read. One that has not even read the request to
-/// its end is not worth waiting for.
+/// How long a connection may take to be ready again after an answer was read. If the server has not even read the whole
+/// request, longer waiting is not worthwhile.
 const READY_WAIT: Duration = Duration::from_millis(100);
 
-/// A request as a connection takes it.
+/// A request in the form that its connection takes.
 enum Outgoing {
     One(Request<Full<Bytes>>),
     Two(Request<()>, Option<Bytes>),
 }
 
-/// What has become of a request that was given to a connection.
+/// The outcome of a request that was given to a connection.
 enum Sent {
     /// It was answered.
     Answered(Box<Parts>, Stream),
-    /// The connection has ended before, and has not begun to write it.
+    /// The connection ended before it began to write the request.
     GivenBack(String),
     /// There is no answer.
     Lost(String),
 }
 
-/// Makes an attempt. The permit is given up once the connection can be used again, or is closed.
+/// Makes an attempt. The permit is released once the connection can be used again or is closed.
 pub(super) async fn make(pool: Rc<Pool>, mut job: Job, _permit: OwnedSemaphorePermit) {
     let shared = &pool.shared;
     let mut trouble = String::new();
     for _ in 0..GIVEN_BACK_MAX {
         let mut lease = match prepare(&pool, &job).await {
             Ok((lease, outgoing)) => {
-                // From here on nothing waits until the connection has it.
+                // From here on nothing awaits until the connection has the request.
                 if !job.claim() {
                     return;
                 }
@@ -79,7 +80,7 @@ pub(super) async fn make(pool: Rc<Pool>, mut job: Job, _permit: OwnedSemaphorePe
     job.not_sent(trouble);
 }
 
-/// A connection, and the request as it takes it.
+/// A connection, and the request in the form that it takes.
 async fn prepare(pool: &Pool, job: &Job) -> Result<(Lease, Outgoing), String> {
     let Asks::Http(rendered) = &job.request().asks else { return Err("it is no request by HTTP".to_owned()) };
     let message = Message::of(&pool.shared, rendered)?;
@@ -93,7 +94,7 @@ async fn prepare(pool: &Pool, job: &Job) -> Result<(Lease, Outgoing), String> {
     Ok((lease, outgoing))
 }
 
-/// Whether the key's window forbids to write a request now.
+/// Whether the key's window forbids writing a request now.
 fn is_too_late(shared: &Shared, request: &provider::Request) -> bool {
     let window = shared.window.as_ref().filter(|_| request.asks.key().is_some());
     window.is_some_and(|window| !window.allows(request.first_at_ms, (shared.clock)()))
@@ -131,7 +132,7 @@ async fn send_by_two(mut two: h2::client::SendRequest<Bytes>, request: Request<(
     loop {
         tokio::select! {
             biased;
-            // It may come before all of the body was sent. The rest is not sent then.
+            // The answer may come before the whole body was sent. The rest is not sent then.
             answered = &mut answer => return match answered {
                 Ok(response) => {
                     let (head, body) = response.into_parts();
@@ -144,7 +145,7 @@ async fn send_by_two(mut two: h2::client::SendRequest<Bytes>, request: Request<(
     }
 }
 
-/// Sends a body, as fast as it is read. What goes wrong is heard in place of the answer.
+/// Sends a body as fast as the other side takes it. Errors are reported in place of the answer.
 async fn send_body(mut stream: SendStream<Bytes>, body: Option<Bytes>) {
     let Some(mut body) = body else { return };
     while !body.is_empty() {
@@ -157,7 +158,7 @@ async fn send_body(mut stream: SendStream<Bytes>, body: Option<Bytes>) {
     }
 }
 
-/// Hears an answer to its end, and puts the connection back if it can be used again.
+/// Reads an answer to its end, and puts the connection back if it can be used again.
 async fn hear(shared: &Shared, mut job: Job, mut lease: Lease, answer: (&Parts, Stream), deadline: Instant) {
     let (head, stream) = answer;
     let read = read(shared, head, stream, deadline).await;

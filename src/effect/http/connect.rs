@@ -1,4 +1,4 @@
-//! Making a connection: the name, TCP, a proxy, TLS, and HTTP's own beginning. Nothing of a request is sent here.
+//! Making a connection: name lookup, TCP, a proxy, TLS, and the HTTP handshake. Nothing of a request is sent here.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -26,16 +26,16 @@ use crate::words::said;
 const HEAD_MAX: usize = 64 << 10;
 /// The longest head of a proxy's answer to CONNECT.
 const PROXY_HEAD_MAX: usize = 8 << 10;
-/// How much of a body may be on its way over HTTP/2, for one answer and for all of a connection.
+/// The HTTP/2 windows: how many bytes of bodies may be in transit for one answer, and for all answers of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// A byte stream, whatever is beneath.
+/// A byte stream, whatever carries it.
 trait Wire: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Wire for T {}
 type Io = Box<dyn Wire>;
 
-/// A connection by HTTP/1.1, for one request at a time. Its socket is closed with it.
+/// An HTTP/1.1 connection, for one request at a time. Dropping it closes its socket.
 pub(super) struct One {
     pub sender: http1::SendRequest<Full<Bytes>>,
     pub unfinished: Unfinished,
@@ -48,7 +48,7 @@ impl Drop for One {
     }
 }
 
-/// A connection by HTTP/2. Its socket is closed with it.
+/// An HTTP/2 connection. Dropping it closes its socket.
 pub(super) struct Two {
     sender: SendRequest<Bytes>,
     pub unfinished: Unfinished,
@@ -93,7 +93,7 @@ impl Made {
     }
 }
 
-/// What an error of HTTP/2 says: not what it may quote of the other side.
+/// The message of an HTTP/2 error, without what it may quote from the other side.
 pub(super) fn said_by_two(error: &h2::Error) -> String {
     match (error.get_io(), error.reason()) {
         (Some(error), _) => said(error),
@@ -137,14 +137,14 @@ async fn connect_now(shared: &Shared, origin: &Origin) -> Result<Made, String> {
     if is_two { two(stream, unfinished, origin).await } else { one(stream, unfinished).await }
 }
 
-/// Connects to a host within so long, to one of its addresses after the other.
+/// Connects to a host within `wait`, trying its addresses one after the other.
 ///
 /// # Errors
 /// Why there is no connection.
 pub async fn dial(host: &str, port: u16, wait: Duration) -> Result<TcpStream, String> {
     let found = lookup_host((host, port)).await.map_err(|error| format!("no address of {host}: {}", said(&error)))?;
     let found: Vec<SocketAddr> = found.collect();
-    // One that does not answer leaves time for the others.
+    // An address that does not answer leaves time for the others.
     let share = wait / u32::try_from(found.len().clamp(1, 4)).unwrap_or(1);
     let mut trouble = format!("no address of {host}");
     for address in found {
@@ -178,7 +178,7 @@ async fn to_proxy(
     }
 }
 
-/// Has a proxy pass on what follows.
+/// Has a proxy tunnel all that follows to the origin.
 async fn tunnel(mut stream: Io, origin: &Origin, user: Option<&HeaderValue>) -> Result<Io, String> {
     let mut asked = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n").into_bytes();
     if let Some(user) = user {
@@ -190,7 +190,7 @@ async fn tunnel(mut stream: Io, origin: &Origin, user: Option<&HeaderValue>) -> 
     stream.flush().await.map_err(lost)?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        // Byte by byte: what comes after the head is not HTTP any more.
+        // Byte by byte: what follows the head belongs to the tunnel.
         let byte = stream.read_u8().await.map_err(lost)?;
         head.push(byte);
         if head.len() > PROXY_HEAD_MAX {
@@ -209,7 +209,7 @@ async fn tunnel(mut stream: Io, origin: &Origin, user: Option<&HeaderValue>) -> 
 async fn one(stream: Io, unfinished: Unfinished) -> Result<Made, String> {
     let begun = http1::Builder::new().max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = begun.map_err(|error| said(&error))?;
-    // How a connection has ended is heard by the request that was on it.
+    // The request on a connection is told how the connection ended.
     let task = tokio::task::spawn_local(async move { drop(connection.await) }).abort_handle();
     sender.ready().await.map_err(|error| said(&error))?;
     Ok(Made::One(One { sender, unfinished, task }))
@@ -233,7 +233,7 @@ async fn two(stream: Io, unfinished: Unfinished, origin: &Origin) -> Result<Made
         closed.set(true);
     });
     let two = Two { sender, unfinished, is_closed, task: task.abort_handle() };
-    // The other side says first how many requests it allows at once: with an answer to a ping that is known.
+    // The other side says how many requests it allows at once before it answers a ping.
     if let Some(mut ping) = ping {
         ping.ping(h2::Ping::opaque()).await.map_err(failed)?;
     }

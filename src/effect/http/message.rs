@@ -1,4 +1,4 @@
-//! What is sent: a request's address, headers and body, as HTTP/1.1 and HTTP/2 want them.
+//! The request to be sent: address, headers and body, in the forms of HTTP/1.1 and HTTP/2.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::effect::provider::Rendered;
 const AGENT: HeaderValue = HeaderValue::from_static("ratchet");
 const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 
-/// Whom a connection is to.
+/// The server that a connection is to.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub is_tls: bool,
@@ -30,7 +30,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// As an address. A name in brackets is IPv6.
+    /// As a URI, with IPv6 addresses in brackets.
     pub fn uri(&self) -> Option<Uri> {
         let scheme = if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
         Uri::builder().scheme(scheme).authority(self.to_string()).path_and_query("/").build().ok()
@@ -44,16 +44,16 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A request, before it is known which way it goes.
+/// A request, before it is known which version of HTTP it is sent by.
 pub(super) struct Message {
     pub origin: Origin,
     method: Method,
-    /// Without a user.
+    /// Without a user and password.
     authority: Authority,
     path: PathAndQuery,
     headers: HeaderMap,
     body: Option<Bytes>,
-    /// The whole address is written where a proxy passes the request on without TLS.
+    /// Whether a proxy passes the request on without TLS: the whole address is then written.
     is_forwarded: bool,
 }
 
@@ -61,7 +61,7 @@ impl Message {
     /// The message of a request.
     ///
     /// # Errors
-    /// What cannot be sent, and why: never quotes an address or a value.
+    /// Why the request cannot be sent; never quotes an address or a value.
     pub fn of(shared: &Shared, rendered: &Arc<Rendered>) -> Result<Self, String> {
         let (origin, authority, path, user) = read_address(&rendered.url)?;
         let mut headers = read_headers(shared, rendered)?;
@@ -82,7 +82,7 @@ impl Message {
         Ok(Self { origin, method, authority, path, headers, body, is_forwarded: proxy.is_some() })
     }
 
-    /// As HTTP/1.1 has it.
+    /// In the form of HTTP/1.1.
     pub fn into_one(mut self) -> Result<Request<Full<Bytes>>, String> {
         let host = HeaderValue::from_str(self.authority.as_str()).map_err(|_| UNREADABLE)?;
         self.headers.insert(HOST, host);
@@ -92,7 +92,7 @@ impl Message {
         Ok(request)
     }
 
-    /// As HTTP/2 has it: the body apart.
+    /// In the form of HTTP/2, with the body separate.
     pub fn into_two(self) -> Result<(Request<()>, Option<Bytes>), String> {
         let uri = self.whole(Scheme::HTTPS)?;
         let mut request = Request::new(());
@@ -110,7 +110,7 @@ impl Message {
     }
 }
 
-/// The body of a request that stays where it is.
+/// The body of a request, shared without a copy.
 struct BodyOf(Arc<Rendered>);
 
 impl AsRef<[u8]> for BodyOf {
@@ -142,7 +142,7 @@ fn read_address(url: &str) -> Result<Address, String> {
     }
     let usual = if is_tls { 443 } else { 80 };
     let port = place.port_u16();
-    // A port that is no number is none for the parser.
+    // The parser treats an invalid port as no port.
     if port.is_none() && !place.as_str().ends_with(place.host()) {
         return Err(UNREADABLE.to_owned());
     }
@@ -152,7 +152,7 @@ fn read_address(url: &str) -> Result<Address, String> {
     Ok((origin, authority, path, user))
 }
 
-/// A user and a password of an address, as a header has them.
+/// The user and password of an address, as a header's value.
 fn basic(user: &str) -> Result<HeaderValue, String> {
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
     let [name, password] = [name, password].map(|part| percent_decode_str(part).collect::<Vec<u8>>());
@@ -177,7 +177,7 @@ fn read_headers(shared: &Shared, rendered: &Rendered) -> Result<HeaderMap, Strin
         }
         let value = HeaderValue::from_bytes(value)
             .map_err(|_| format!("the value of the header {header} holds a line break or another control character"))?;
-        // The key's own value counts.
+        // The key replaces the topology's own value of its header.
         if key.as_ref().is_none_or(|(own, _)| **own != header) {
             headers.append(header, value);
         }

@@ -1,28 +1,29 @@
 //! The driver for HTTP: the only module that knows how calls travel.
 //!
-//! - [`Http`] is the [`Provider`], made of [`Settings`] (`settings`). Each lane's way has a thread of its own, `calls-<n>`, with a
-//!   small runtime: it goes on with what is queued while the lane commits.
-//! - `attempt` makes one attempt: `message` is what is sent, `answer` reads what comes back.
+//! - [`Http`] is the [`Provider`], made of [`Settings`] (`settings`). Each lane has a thread of its own, `calls-<n>`,
+//!   with a small runtime, which makes the queued calls while the lane commits.
+//! - `attempt` makes one attempt: `message` is the request, `answer` reads the answer.
 //! - `pool` keeps connections and hands them out in order; `connect` makes them: names, TCP (`socket`), proxies, TLS
 //!   (`secured`).
 //!
-//! **What is certain.** An attempt that was [`NotSent`](super::call::Answer::NotSent) has failed before anything of it
-//! was given to a connection: its name, TCP, TLS, or a proxy's CONNECT; or it was given back by a connection that had not
-//! begun to write it. Whatever happens later without a status is [`Lost`](super::call::Answer::Lost), a pooled
-//! connection that dies while a request is written included. Nothing is made again here.
+//! **What is certain.** An attempt is [`NotSent`](super::call::Answer::NotSent) if it failed before anything of it was
+//! given to a connection (in name lookup, TCP, TLS or a proxy's CONNECT), or if the connection gave it back before
+//! writing any of it. Any later failure without a status is [`Lost`](super::call::Answer::Lost), including a pooled
+//! connection that dies while a request is written. No request that was written is sent again here.
 //!
-//! Between the last look at the key's window and the hand-over to a connection nothing waits. HTTP/2 could hold a
+//! Nothing awaits between the last check of the key's window and the hand-over to a connection. HTTP/2 could hold a
 //! request back within a connection, until the other side allows another stream; so the driver counts the streams
-//! itself, and opens a further connection instead. An attempt that has timed out is not written any more: its stream or
-//! its connection is reset, and the system throws away what it has not sent.
+//! itself, and opens another connection instead. An attempt that has timed out is not written any further: its stream
+//! or its connection is reset, and the operating system discards what it has not sent.
 //!
-//! **Answers.** A status counts as soon as it is there, whatever becomes of the body: a 2xx whose body was cut is done,
-//! without a body. A body is read for as long as the attempt may take. It is kept up to [`Settings::result_max`], beyond
-//! it only hashed, up to [`HASHED_MAX`]; then the connection is dropped. Redirects are answers like others. There are
-//! no cookies, and nothing is decompressed: no encoding is asked for.
+//! **Answers.** A status counts as soon as it arrives, whatever happens to the body: a 2xx whose body was cut off is
+//! done, without a body. A body is read for as long as the attempt may take. It is kept if it has at most
+//! [`Settings::result_max`] bytes; a longer one is only hashed, up to [`HASHED_MAX`], and beyond that the connection is
+//! dropped. Redirects are not followed: they are answers like any other. There are no cookies, and nothing is
+//! decompressed: no encoding is requested.
 //!
-//! **Failure.** A panic in the thread ends it: what was written is lost, what was not is not sent, and the next request
-//! starts another. No message holds a path, a query, a header, a body or a user of an address.
+//! **Failure.** A panic ends the thread: requests that were written are lost, the others are not sent, and the next
+//! request starts another thread. No message contains a path, a query, a header, a body or a user of an address.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -53,14 +54,14 @@ pub use settings::{HASHED_MAX, Settings, is_own_header};
 use pool::Pool;
 use settings::Shared;
 
-/// How often connections that nobody uses are looked at.
+/// How often idle connections are checked.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How many names are looked up at once, each on a thread.
 const LOOK_UPS_MAX: usize = 4;
 /// A provider that speaks HTTP.
 ///
-/// Proxies are those of the usual variables (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`, or in lower case), as
-/// they are when it is made.
+/// Proxies are taken from the usual environment variables (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`, or in
+/// lower case) when the provider is made.
 #[derive(Clone)]
 pub struct Http {
     shared: Arc<Shared>,
@@ -70,12 +71,12 @@ impl Http {
     /// A provider with these settings. Connects to nothing and opens no file.
     ///
     /// # Errors
-    /// Settings that cannot be, [`ErrorKind::Lasting`].
+    /// Invalid settings, as [`ErrorKind::Lasting`].
     pub fn new(settings: Settings) -> Result<Self, Error> {
         Self::with_clock(settings, system_clock())
     }
 
-    /// The same by another wall clock.
+    /// The same with another wall clock.
     ///
     /// # Errors
     /// As [`Http::new`].

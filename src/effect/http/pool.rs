@@ -1,11 +1,12 @@
-//! Connections, handed out in the order in which they were asked for.
+//! Connections, handed out in the order in which they were requested.
 //!
-//! Requests wait in line, and connections are made for those that wait: by HTTP/1.1 one for each, by HTTP/2 one
-//! for as many requests as the other side allows at once. What becomes free goes to the first in line, even if it
-//! was made for another. Until it is known what an origin speaks, one connection is made.
+//! Requests wait in line, and connections are made for those that wait: for HTTP/1.1 one for each request, for HTTP/2
+//! one for as many requests as the other side allows at once. A connection that becomes free goes to the first in line,
+//! even if it was made for another request. Until it is known which version an origin speaks, only one connection is
+//! made.
 //!
 //! **Bounds.** Only requests with a permit wait, so there are at most `in_flight` connections in use, and as many being
-//! made; at most `in_flight` that nobody uses are kept for each origin, for [`IDLE_MAX`].
+//! made; at most `in_flight` idle ones are kept for each origin, for [`IDLE_MAX`].
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -21,8 +22,8 @@ use super::message::Origin;
 use super::settings::Shared;
 use crate::effect::thread::Tasks;
 
-/// How long a connection is kept that nobody uses. Servers close theirs after 5 s and more; a request that crosses with
-/// that is lost, and without a key in doubt.
+/// How long an idle connection is kept. Servers close theirs after 5 s or more; a request that crosses with the close
+/// is lost, and without a key it is in doubt.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
 /// The connections of a lane.
@@ -40,7 +41,7 @@ struct Place {
     line: RefCell<Line>,
 }
 
-/// Connections, each with the time since when nobody has used it.
+/// Connections, each with the time when it was last used.
 type Kept<T> = Vec<(T, Instant)>;
 
 #[derive(Default)]
@@ -49,18 +50,18 @@ struct Line {
     idle: Kept<One>,
     two: Kept<Rc<TwoInUse>>,
     connecting: usize,
-    /// Whether the last connection was by HTTP/1.1.
+    /// Whether the last connection spoke HTTP/1.1.
     is_one: bool,
 }
 
-/// A connection by HTTP/2 with the requests on it.
+/// An HTTP/2 connection, with the number of requests on it.
 struct TwoInUse {
     two: Two,
     used: std::cell::Cell<usize>,
 }
 
-/// A connection that one request may use. When it is dropped, one by HTTP/1.1 is closed if something was sent on it,
-/// unless it can be used again.
+/// A connection that one request may use. Dropping it closes an HTTP/1.1 connection if something was sent on it, unless
+/// it can be used again.
 pub(super) struct Lease {
     place: Rc<Place>,
     way: Option<Way>,
@@ -72,7 +73,7 @@ enum Way {
     Two(Rc<TwoInUse>),
 }
 
-/// What a request is given to.
+/// The part of a connection that takes a request.
 pub(super) enum Sender<'a> {
     One(&'a mut One),
     Two(h2::client::SendRequest<bytes::Bytes>),
@@ -83,7 +84,7 @@ impl Pool {
         Self { shared, tasks, places: RefCell::default() }
     }
 
-    /// A connection to an origin, when it is one's turn.
+    /// A connection to an origin, when the request's turn has come.
     ///
     /// # Errors
     /// Why there is none.
@@ -108,11 +109,11 @@ impl Pool {
         Rc::clone(place)
     }
 
-    /// Closes connections that nobody uses any more, again and again.
+    /// Closes idle connections periodically.
     pub async fn sweep(self: Rc<Self>, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
-            // What is closed is dropped outside of the borrow.
+            // Closed connections are dropped outside of the borrow.
             let mut closed = Vec::new();
             self.places.borrow_mut().retain(|_, place| {
                 let line = &mut *place.line.borrow_mut();
@@ -140,7 +141,7 @@ impl Line {
             two.used.set(two.used.get() + 1);
             return Some(Way::Two(two));
         }
-        // The one that was used last: the others can be closed.
+        // The most recently used one, so that the others can be closed.
         while let Some((one, since)) = self.idle.pop() {
             if one.sender.is_ready() && since.elapsed() <= IDLE_MAX {
                 return Some(Way::One(one));
@@ -151,7 +152,7 @@ impl Line {
 }
 
 impl Place {
-    /// Hands out what is free, and has connections made for those that still wait.
+    /// Hands out free connections, and has others made for the requests that still wait.
     fn tend(self: &Rc<Self>) {
         loop {
             let (tell, way) = {
@@ -165,7 +166,7 @@ impl Place {
             };
             let lease = Lease { place: Rc::clone(self), way: Some(way), is_used: false };
             if let Some(tell) = tell {
-                // Nobody can have gone since.
+                // The request cannot have gone since the check above.
                 drop(tell.send(Ok(lease)));
             }
         }
@@ -194,14 +195,14 @@ impl Place {
                     line.two.push((Rc::new(TwoInUse { two, used: 0.into() }), Instant::now()));
                 }
                 Err(why) => {
-                    // Where one was made for all, all hear of it.
+                    // If the connection was made for all that wait, all of them get the error.
                     let heard = if line.is_one { 1 } else { line.waiting.len() };
                     failed.extend(line.waiting.drain(..heard.min(line.waiting.len())).map(|tell| (tell, why.clone())));
                 }
             }
         }
         for (tell, why) in failed {
-            // A caller that has stopped waiting needs no connection.
+            // A caller that has stopped waiting needs no error.
             drop(tell.send(Err(why)));
         }
         self.tend();
@@ -216,7 +217,7 @@ impl Place {
 }
 
 impl Lease {
-    /// What the request is given to.
+    /// The part of the connection that takes the request.
     pub fn sender(&mut self) -> Option<Sender<'_>> {
         self.is_used = true;
         match self.way.as_mut()? {
@@ -228,7 +229,8 @@ impl Lease {
         }
     }
 
-    /// Gives up a connection that does not answer: by HTTP/2 for new requests only, those that it has go on.
+    /// Gives up a connection that does not answer. On an HTTP/2 connection the other requests go on; it takes no new
+    /// ones.
     pub fn retire(mut self) {
         self.is_used = true;
         if let Some(Way::Two(two)) = &self.way {
@@ -237,7 +239,7 @@ impl Lease {
         }
     }
 
-    /// Says that the request is over, and that the connection is ready for another one.
+    /// Records that the request is over, and that the connection is ready for another one.
     pub fn can_be_used_again(&mut self) {
         self.is_used = false;
         if let Some(Way::One(one)) = &self.way {

@@ -11,7 +11,7 @@ use super::settings::Shared;
 use crate::tls::{ONE, TWO};
 use crate::words::said;
 
-/// Speaks TLS with a host. Says whether HTTP/2 was agreed upon, which `may_be_two` asks for.
+/// Performs the TLS handshake with a host. Returns whether HTTP/2 was agreed upon, which is offered if `may_be_two`.
 pub(super) async fn handshake<T: AsyncRead + AsyncWrite + Unpin>(
     shared: &Shared,
     stream: T,

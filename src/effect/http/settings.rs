@@ -12,30 +12,30 @@ use super::clock::WallClock;
 use crate::effect::call::KeyWindow;
 use crate::tls::{self, ONE, Renewed, TWO};
 
-/// Up to this many bytes of a body that is not kept are hashed. Beyond them the connection is dropped.
+/// The most bytes that are hashed of a body that is too long to be kept. Beyond them the connection is dropped.
 pub const HASHED_MAX: usize = 8 << 20;
-/// How long a name, TCP, a proxy and TLS may take together, if an attempt may take that long.
+/// How long name lookup, TCP, a proxy and TLS may take together, unless the timeout of an attempt is shorter.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
-/// How a topology's calls travel.
+/// The settings of a topology's HTTP calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The method of all of them.
+    /// The method of all calls.
     pub method: String,
-    /// The header that the key is sent in; `None` if the provider honours none.
+    /// The header that the key is sent in; `None` if the provider honours no keys.
     pub key_header: Option<String>,
-    /// For how long the provider honours a key, which is looked at as a request is written; `None` if it honours none.
+    /// For how long the provider honours a key, checked as a request is written; `None` if it honours no keys.
     pub window: Option<KeyWindow>,
-    /// How long an attempt may take, from its first byte to the last one of its answer. Connecting comes before that,
-    /// and may take as long, but 5 s at most.
+    /// How long an attempt may take, from the request's first byte to the answer's last one. Connecting comes before
+    /// that, and may take just as long, but 5 s at most.
     pub timeout: Duration,
-    /// How many requests of a lane are on the wire at once, at most.
+    /// The most requests of a lane that are on the wire at once.
     pub in_flight: usize,
-    /// How many requests of a lane are written in a second, at most; a tenth of that at once.
+    /// The most requests of a lane that are written in a second, and at most a tenth of that at once.
     pub rate: Option<f64>,
-    /// Up to how many bytes an answer's body is kept; `None` if nobody wants it.
+    /// The most bytes of an answer's body that are kept; `None` if the body is not wanted.
     pub result_max: Option<usize>,
-    /// A file of certificates of authorities, in place of the system's.
+    /// A file with certificates of authorities, in place of the system's.
     pub authorities: Option<PathBuf>,
 }
 
@@ -81,8 +81,8 @@ impl Shared {
     }
 }
 
-/// Whether a header is the driver's own: what says where a message goes and where it ends. A request that brings one is
-/// not sent.
+/// Whether only the driver may set this header, because it says where a message goes or where it ends. A request that
+/// sets one is not sent.
 pub fn is_own_header(name: &str) -> bool {
     const OWN: [&str; 12] = [
         "connection",

@@ -1,8 +1,8 @@
-//! A socket that does not send on what nobody waits for any more.
+//! A socket that stops sending a request that nobody waits for any more.
 //!
-//! When a socket is closed, the system goes on sending what it has taken, for minutes where the other side does not
-//! read. A request whose attempt has ended must not arrive then, so its connection is reset: what was not sent is
-//! thrown away.
+//! When a socket is closed, the operating system goes on sending what it has buffered, for minutes if the other side
+//! does not read. A request whose attempt has ended must not arrive after all, so its connection is reset: unsent bytes
+//! are discarded.
 
 use std::cell::Cell;
 use std::io::{IoSlice, Result};
@@ -13,12 +13,12 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Whether a connection has a request that may not be sent on by the system.
+/// Whether a connection has a request that the operating system must not go on sending.
 #[derive(Clone, Default)]
 pub(super) struct Unfinished(Rc<Cell<bool>>);
 
 impl Unfinished {
-    /// Says whether it has one.
+    /// Sets whether it has one.
     pub fn set(&self, is_unfinished: bool) {
         self.0.set(is_unfinished);
     }
@@ -43,7 +43,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.unfinished.0.get() {
-            // One that is closed already has nothing left to send.
+            // If this fails, the socket is already closed and has nothing left to send.
             let _ = self.stream.set_zero_linger();
         }
     }

@@ -1,5 +1,5 @@
-//! Watches the thread on which a lane's handlers run. A function that blocks it stops all handlers and their timeouts, its
-//! own included, since timeouts run on the same thread. No timeout can end it, so it is reported.
+//! Watches the thread on which a lane's handlers run. A function that blocks it stops all handlers and their timeouts,
+//! its own included, since timeouts run on the same thread. No timeout can end it, so it is reported.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const BLOCKED_MIN: Duration = Duration::from_secs(5);
 /// How often it is reported again.
 const SAY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What was reported of a blocked thread.
+/// The last report of a blocked thread.
 #[derive(Debug, Default)]
 pub struct Blocked {
     /// The call that blocks it, and when that was last reported, on the monotonic clock.
@@ -48,7 +48,7 @@ impl Blocked {
 }
 
 impl Calling {
-    /// Reports a handler that blocks the lane's handlers, and its end.
+    /// Reports when a handler blocks the lane's handlers, and when that is over.
     pub(super) fn watch(&mut self, context: &Context, windows: &mut impl Windows) {
         let blocked = self.calls.blocked().filter(|(_, since)| *since >= BLOCKED_MIN);
         self.metrics.blocked(blocked.is_some());
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocked_thread_is_reported_at_intervals_and_so_is_its_end() {
+    fn blocked_thread_is_reported_at_intervals_and_once_when_it_is_free_again() {
         let mut blocked = Blocked::default();
         let second = Duration::from_secs;
         let looks = [

@@ -13,7 +13,7 @@ use super::window::{Called, HeardLast, Slot, SlotStage, Steps, Window};
 use super::{Calling, Windows};
 
 impl Calling {
-    /// Takes what was heard to the records that it is about. Says whether there was anything.
+    /// Passes events to their records. Returns whether there were any.
     pub fn hear(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) -> bool {
         let mut has_heard = self.listen(windows);
         while let Some(heard) = self.next_heard(windows) {
@@ -33,7 +33,7 @@ impl Calling {
                 self.answered(context, terms, called, heard, now);
                 crash::point(crash::Point::AfterAnswer);
             }
-            // At once: while answers come, the driver would go on with what is queued for it.
+            // At once: otherwise the driver would go on sending queued calls while further answers are handled.
             if self.health.is_held() && !was_held {
                 self.withdraw_all(context, terms, windows);
             }
@@ -47,16 +47,15 @@ impl Calling {
         has_heard
     }
 
-    /// The next attempt that is over. What it has told was told before its end, and may have come only now: it is taken in
-    /// first, since whatever comes after it is about the next attempt, which has the same number.
+    /// The next attempt that is over. Progress that it reported before its end may have arrived only now: it is handled
+    /// first, since later progress belongs to the next attempt, which has the same call number.
     fn next_heard(&mut self, windows: &mut impl Windows) -> Option<Heard> {
         let heard = self.calls.take()?;
         self.listen(windows);
         Some(heard)
     }
 
-    /// Hands the progress that handlers report during an attempt to the records that it is about. Says whether there
-    /// was anything.
+    /// Passes the progress that handlers report during an attempt to their records. Returns whether there was any.
     fn listen(&mut self, windows: &mut impl Windows) -> bool {
         let mut has_heard = false;
         while let Some(told) = self.calls.told() {
@@ -64,7 +63,7 @@ impl Calling {
             let (Told::Steps { number, attempt, .. } | Told::Stops { number, attempt, .. }) = &told;
             let (number, attempt) = (*number, *attempt);
             let Some(slot) = self.telling(windows, number, attempt) else {
-                // Nobody will ever answer it.
+                // The commit that it waits for will never come.
                 self.calls.abandon(number);
                 self.forget(number);
                 continue;
@@ -97,8 +96,8 @@ impl Calling {
         is_it.then(|| window.slot_mut(at))
     }
 
-    /// Has the handlers of a window that wait for a commit go no further: their outcomes are written all the same,
-    /// and the next owner goes on from there.
+    /// Stops a window's handlers that wait for a commit. The outcomes of their steps are still written, and the next
+    /// owner goes on from there.
     pub fn stop_handlers(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
         let now = Self::now(context);
         for at in 0..window.len() {
@@ -118,7 +117,7 @@ impl Calling {
         }
     }
 
-    /// Counts an attempt, whether anybody waits for it or not.
+    /// Counts an attempt, even if its record no longer waits for it.
     fn count(&self, policy: &Policy, heard: &Heard) {
         let class = policy.answers.read(&heard.answer, policy.key.is_some()).class;
         let is_sent = matches!(heard.answer, Answer::Status(_) | Answer::Refused | Answer::HalfDone | Answer::Lost);
@@ -134,14 +133,14 @@ impl Calling {
         // `Retry-After` applies to all calls.
         let is_refused = class == Class::Hold && !matches!(answer, Answer::Status(Status { retry_after: Some(_), .. }));
         called.ended_at = Some(now.monotonic);
-        // Its thread has ended during the attempt: the step is done again, under its key.
+        // The handler's thread ended during the attempt: the step is repeated, under the same key.
         called.steps.take_if(|steps| steps.written_ms.is_none());
         let random = &mut self.random;
         let event = Event::Answered { attempt, answer, is_down };
         let action = called.happen(&terms.policy, event, now, &mut |most| random.up_to(most));
         let status = match (answer, &called.asks) {
             (Answer::Status(status), Asks::Http(_)) => Some(status.code),
-            // A handler's are the driver's own.
+            // The driver makes up the status codes of handlers.
             _ => None,
         };
         let (body, is_hidden) = self.secrets.hide(body);
@@ -157,7 +156,7 @@ impl Calling {
                 let reason = called.heard.as_ref().and_then(HeardLast::words).unwrap_or_default();
                 self.hold(context, terms, (until, is_refused), reason, now.monotonic);
             }
-            // It was the one that was tried.
+            // If calls are held, the next try waits as well.
             Some(Action::SendAt(at)) => {
                 let until = if is_refused { self.refused_until(terms, at, now.monotonic) } else { at };
                 self.health.put_off(until);
@@ -195,7 +194,7 @@ impl Calling {
     }
 }
 
-/// For a sabotage: what is repeated, as if it were what was done.
+/// For a sabotage: treats a replayed answer as a success.
 fn as_result(answer: Answer) -> Answer {
     match answer {
         Answer::Status(status) if status.is_replayed => Answer::Status(Status { code: 201, ..status }),
@@ -204,7 +203,7 @@ fn as_result(answer: Answer) -> Answer {
 }
 
 impl HeardLast {
-    /// What it says about the provider, in words.
+    /// The answer in words; `None` if there is nothing to say.
     pub fn words(&self) -> Option<String> {
         match (self.status, &self.message) {
             (Some(status), Some(message)) => Some(format!("it answered {status}: {message}")),
@@ -216,7 +215,7 @@ impl HeardLast {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: what an attempt has told comes before its end, however late its lane looks.
+    //! Goal: an attempt's progress is handled before its end, however late its lane looks.
 
     use std::collections::HashMap;
 
@@ -234,7 +233,7 @@ mod tests {
     use crate::observe::Metrics;
     use crate::rendering::work::Asker;
 
-    /// A driver whose handler tells of a step, and ends, after its lane has listened and before it takes what is over.
+    /// A driver whose handler reports a step and ends after the lane has called `told` and before it calls `take`.
     struct Quick {
         tells: Option<Told>,
         told: Option<Told>,
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_comes_before_the_end() {
+    fn progress_of_an_attempt_is_handled_before_its_end() {
         let mut window = window(&[], 0..1);
         handled(&mut window, 0);
         let steps = vec![OwnedStep { name: "charge".to_owned(), how: OwnedHow::Done(b"1".to_vec()) }];
@@ -309,7 +308,7 @@ mod tests {
         let mut windows = One(window);
         assert!(!calling.listen(&mut windows));
         assert!(calling.next_heard(&mut windows).is_some());
-        let SlotStage::Called(called) = &windows.0.slot(0).stage else { panic!("it is called") };
+        let SlotStage::Called(called) = &windows.0.slot(0).stage else { panic!("the slot holds no call") };
         assert_eq!(called.steps, Some(Steps { steps, written_ms: None }));
     }
 }

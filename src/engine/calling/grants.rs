@@ -1,9 +1,9 @@
-//! Grants: the position record says up to which offset calls may go without reservations of their own, and since when.
+//! Grants: the position record says up to which offset calls need no reservations of their own, and since when.
 //!
-//! After a restore whatever lies before that offset and is not settled counts as called: a refusal says nothing about
-//! the attempt before it, and is in doubt. So a grant reaches no further than it has to: about as far as the next
-//! transactions come, and after a stop in order to the last call that is still open. What former owners were granted
-//! stays in any case: they may have called there, and one that is frozen still may.
+//! After a restore, every unsettled record before that offset counts as called: a refusal then says nothing about an
+//! earlier attempt, so the call is in doubt. So a grant reaches no further than necessary: about as far as the next
+//! transactions will come and, after an orderly stop, only to the last call that is still open. Grants of former owners
+//! always stay: those owners may have called under them, and a frozen one still may.
 
 use crate::effect::call::{KeyWindow, Policy, Reserve};
 use crate::engine::share::Position;
@@ -11,11 +11,11 @@ use crate::format::Called as Granted;
 
 use super::window::{Called, Slot, SlotStage, Window};
 
-/// The grant that the next transaction writes: one that reaches to `end`, if it may. `position` is as of that
-/// transaction; `None` where the topology reserves each call.
+/// The grant that the next transaction writes: up to `end`, if it may be extended; `None` if the topology reserves each
+/// call. `position` is as of that transaction.
 ///
-/// The time of grants is renewed only where nobody can have called under them: neither this owner nor a former one. Once
-/// it is too old to let anything go, the grant is not extended either, so that the settled prefix reaches its end.
+/// The time of a grant is renewed only if neither this owner nor a former one can have called under it. Once it is too
+/// old to authorise calls, the grant is not extended either, so that the settled prefix reaches its end.
 pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wall_ms: i64) -> Option<Granted> {
     let key = key(policy)?;
     let Some(former) = position.calls.called.last().copied() else {
@@ -23,11 +23,11 @@ pub fn next(policy: &Policy, window: &Window, position: &Position, end: i64, wal
     };
     let has_begun = |slot: &Slot| match &slot.stage {
         SlotStage::Called(called) => called.call.first_at_ms().is_some(),
-        // It may have been called before: see [`end_of_open`].
+        // Its call may have been sent: see [`end_of_open`].
         SlotStage::Stops(_) => true,
         SlotStage::Unjudged | SlotStage::Judged(_) | SlotStage::Settled => false,
     };
-    // Nobody before this owner can have called beyond its settled prefix.
+    // All grants of former owners end within the settled prefix, and no open call has been sent.
     let is_idle = || position.next >= window.former_to() && !window.slots().any(has_begun);
     let to = former.to.max(end);
     Some(match () {
@@ -41,8 +41,8 @@ fn key(policy: &Policy) -> Option<KeyWindow> {
     policy.key.filter(|_| policy.reserve == Reserve::Auto)
 }
 
-/// Where the grants of a task that leaves may end: behind the last call that may have been sent and is not settled. One at
-/// which its task stops is among them: the transaction that was to say so of it may have been aborted.
+/// Where the grants of a leaving task may end: after the last unsettled call that may have been sent. A record at which
+/// the task stops counts as well: the transaction with its reservation may have been aborted.
 pub fn end_of_open(window: &Window, position: &Position) -> Option<i64> {
     let granted = position.calls.called.last()?;
     let is_open = |called: &Called| called.call.attempt() > 0 && called.call.may_have_acted() && !called.is_written;

@@ -1,44 +1,44 @@
-//! Whether a provider is there, as a lane's answers say it.
+//! Tracks whether a provider is up, by the answers that a lane gets.
 //!
-//! **Down is not poison.** A provider that is down, or refuses the lane's credentials, is tried with one call at a time,
-//! and nothing else is sent before that one is answered. The waits between them grow, whichever call it is: each call has
-//! waits of its own, and a window of calls that have hardly waited yet would knock at the door all the time. A record
-//! whose attempts fail while others succeed is its own trouble.
+//! **An outage is no record's fault.** A provider that is down, or refuses the lane's credentials, is tried with one
+//! call at a time, and nothing else is sent before that call is answered. The waits between tries grow, whichever call
+//! is tried: calls also have waits of their own, but a window of calls that have hardly waited yet would hammer the
+//! provider. A record whose attempts fail while others succeed is itself at fault.
 //!
-//! A refusal like 401 ([`Class::Hold`]) may be about its record alone. So the next call is tried at once, and the lane waits
-//! only after a few refusals in a row.
+//! A refusal like 401 ([`Class::Hold`]) may be about its record alone. So the next call is tried at once, later ones
+//! after short waits, and only after a few refusals in a row does the lane wait as long as the refused call.
 
 use std::time::Duration;
 
 use crate::effect::call::{Answer, Class, Policy};
 use crate::effect::provider::CallNumber;
 
-/// After how many refusals in a row the lane waits as long as each of the refused calls.
+/// After this many refused tries in a row, the lane waits as long as the refused call.
 const REFUSED_MAX: u32 = 3;
 
-/// What is known of the provider.
+/// What is known about the provider.
 #[derive(Debug, Default)]
 pub struct Health {
-    /// When it last answered as one that is there, on the monotonic clock.
+    /// When an answer last showed that it is up, on the monotonic clock.
     alive_at: Option<Duration>,
     /// When a call last succeeded, on the monotonic clock.
     done_at: Option<Duration>,
     held: Option<Held>,
 }
 
-/// The provider is not there.
+/// The provider is down or refuses calls.
 #[derive(Debug)]
 struct Held {
     /// When the next call may be tried, on the monotonic clock.
     until: Duration,
     /// The call that is being tried.
     probe: Option<CallNumber>,
-    /// How many were tried in vain.
+    /// How many tries have failed.
     failed: u32,
 }
 
 impl Health {
-    /// Whether calls wait for the provider.
+    /// Whether calls are held.
     pub fn is_held(&self) -> bool {
         self.held.is_some()
     }
@@ -48,7 +48,7 @@ impl Health {
         self.held.as_ref().is_none_or(|held| held.probe.is_none() && now >= held.until)
     }
 
-    /// When the next call may be tried, on the monotonic clock; `None` if nothing is in its way, or one is being tried.
+    /// When the next call may be tried, on the monotonic clock; `None` if calls are not held, or one is being tried.
     pub fn tries_at(&self) -> Option<Duration> {
         self.held.as_ref().filter(|held| held.probe.is_none()).map(|held| held.until)
     }
@@ -58,7 +58,7 @@ impl Health {
         self.held.as_ref().is_some_and(|held| held.probe == Some(number))
     }
 
-    /// How many calls were tried in vain since the provider is down.
+    /// How many tries have failed since the hold began; 0 if calls are not held.
     pub fn failed(&self) -> u32 {
         self.held.as_ref().map_or(0, |held| held.failed)
     }
@@ -70,21 +70,20 @@ impl Health {
         }
     }
 
-    /// A call is taken back, or nobody waits for it any more.
+    /// A call is withdrawn, or its record no longer waits for it.
     pub fn dropped(&mut self, number: CallNumber) {
         if let Some(held) = &mut self.held {
             held.probe = held.probe.filter(|probe| *probe != number);
         }
     }
 
-    /// A call is answered. Says whether that ends a hold.
+    /// A call is answered. Returns whether that ends a hold.
     pub fn answered(&mut self, policy: &Policy, number: CallNumber, answer: &Answer, now: Duration) -> bool {
         let was_probe = self.is_probe(number);
         self.dropped(number);
         let class = policy.answers.read(answer, policy.key.is_some()).class;
         let is_answer = match answer {
-            // What was answered before is repeated by somebody who is there; and a handler says so of a refusal, which only
-            // somebody who is there gives.
+            // Only a provider that is up replays an earlier answer, or refuses a handler's step.
             Answer::HalfDone => true,
             Answer::Status(status) if status.is_replayed => true,
             Answer::Status(_) | Answer::Refused => {
@@ -103,15 +102,15 @@ impl Health {
         self.held.take().is_some()
     }
 
-    /// Whether nothing since then shows that the provider is alive, or, for a refusal, that other calls succeed: a provider
-    /// may reject an invalid request before it checks the secret.
+    /// Whether no answer since `since` shows that the provider is alive or, for a refusal, that other calls succeed: a
+    /// provider may reject an invalid request before it checks the secret.
     pub fn is_down_since(&self, since: Duration, class: Class) -> bool {
         let seen_at = if class == Class::Hold { self.done_at } else { self.alive_at };
         seen_at.is_none_or(|seen_at| seen_at < since)
     }
 
-    /// Until when the other calls wait for a refused call, which itself waits until `until`. `wait` gives the wait after a
-    /// number of failures.
+    /// Until when the other calls wait for a refused call, which itself waits until `until`. `wait` gives the wait
+    /// after this many failures.
     pub fn refused_until(&self, until: Duration, now: Duration, wait: impl FnOnce(u32) -> Duration) -> Duration {
         match self.failed() {
             0 => now,
@@ -120,7 +119,7 @@ impl Health {
         }
     }
 
-    /// Nothing can be sent before then. Says whether that is news.
+    /// Holds calls until `until`. Returns whether they were not held before.
     pub fn hold(&mut self, until: Duration) -> bool {
         match &mut self.held {
             Some(held) => {
@@ -134,7 +133,7 @@ impl Health {
         }
     }
 
-    /// The call that was tried is to be tried again then.
+    /// Puts off the next try until `until`, if calls are held.
     pub fn put_off(&mut self, until: Duration) {
         if let Some(held) = &mut self.held {
             held.until = held.until.max(until);
@@ -163,17 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn one_call_at_a_time_while_it_is_down() {
+    fn provider_that_is_down_is_tried_with_one_call_at_a_time() {
         let mut health = Health::default();
         assert!(health.may_send(SECOND) && health.hold(SECOND * 5) && !health.hold(SECOND * 4));
         assert!(!health.may_send(SECOND * 4) && health.may_send(SECOND * 5));
         assert_eq!(health.tries_at(), Some(SECOND * 5));
         health.sent(7);
         assert!(!health.may_send(SECOND * 9) && health.tries_at().is_none());
-        // Nothing was answered: it is tried again.
+        // The try gets no answer.
         assert!(health.is_probe(7) && health.failed() == 0);
         assert!(!health.answered(&policy(), 7, &Answer::Lost, SECOND * 9));
-        // What was under way before it was held says nothing more.
+        // A call sent before the hold is not a try.
         assert!(!health.answered(&policy(), 6, &Answer::Lost, SECOND * 9));
         assert!(!health.is_probe(7) && health.failed() == 1);
         health.put_off(SECOND * 12);
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_of_its_own_shows_that_it_is_alive() {
+    fn only_definite_or_replayed_answers_show_that_the_provider_is_alive() {
         let mut health = Health::default();
         assert!(health.is_down_since(SECOND, Class::Again));
         let answers = [(201, true), (404, true), (422, true), (500, false), (503, false), (401, false)];
@@ -192,7 +191,7 @@ mod tests {
             health.answered(&policy(), 1, &Answer::Status(Status::of(code)), SECOND * at);
             assert_eq!(!health.is_down_since(SECOND * at, Class::Again), is_alive, "{code}");
         }
-        // It repeats what it has answered before: alone in its lane, the call would be held for ever otherwise.
+        // A replayed answer shows it, too: otherwise a call that is alone in its lane would be held for ever.
         let repeated = Status { is_replayed: true, ..Status::of(500) };
         health.answered(&policy(), 1, &Answer::Status(repeated), SECOND * 100);
         assert!(!health.is_down_since(SECOND * 100, Class::Again));
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn call_that_is_gone_does_not_hold_up_the_next() {
+    fn dropped_call_does_not_hold_up_the_next() {
         let mut health = Health::default();
         health.hold(SECOND);
         health.sent(3);

@@ -1,28 +1,29 @@
-//! Judges the records of a window: which of them call, and what becomes of the others.
+//! Judges the records of a window: decides which of them call the provider, and what happens to the others.
 //!
-//! In input order, and none before everything of its own identity is settled: what it is judged against would be known
-//! to nobody. One that starts a scope or empties a table concerns records of other identities, too. It is judged when it
-//! is the first of its window, and nothing behind it is before it is settled: scopes are numbered in the position
-//! record, which is that of the prefix's end. Where a topology has epochs or tables, nothing overtakes a record that
-//! waits for its identity, as it might be such a one.
+//! Records are judged in input order, and none before all earlier records of its identity are settled, or decided in
+//! the same round without a call: until then, the entry to judge it against is not known. A record that starts a scope
+//! or empties a table concerns other identities, too. It is judged only as the first of its window, and the records
+//! behind it only once it is settled: scopes are numbered in the position record, which describes the end of the
+//! settled prefix. Where a topology has epochs, or records that empty tables, no record overtakes one that waits for
+//! its identity, since the waiting one might be of that kind.
 //!
-//! How far a scope has come decides about records of other identities as well. So where there are epochs, what is judged
-//! and not settled counts as seen for whatever is behind it, and records are settled in input order
-//! ([`Window::in_order`]): a task that judges one again, after a restart, knows exactly what came before it.
+//! The version that a scope has reached decides about records of other identities as well. So where there are epochs, a
+//! record that is judged but not settled counts as seen for the records behind it, and records are settled in input
+//! order ([`Window::in_order`]): a task that judges a record again, after a restart, knows exactly what came before it.
 //!
-//! What a record meets, in order:
+//! What happens to a record, by the first row that fits. Equal records are duplicates by the rules.
 //!
-//! | what is remembered of its identity | what it does |
+//! | remembered of its identity | outcome |
 //! |---|---|
 //! | its own reservation | goes on with the call |
-//! | another's reservation, of which nothing is in the window | newer: calls; the same: goes on with that call; older: stale |
-//! | it was itself settled | nothing |
-//! | the same was given up | goes on with that call |
-//! | the same has asked for something else | conflict |
-//! | the same was settled | duplicate |
+//! | the reservation of a record outside the window | newer: calls; equal: goes on with that call; older: stale |
+//! | its own settlement | nothing is done |
+//! | the call of an equal record, given up | goes on with that call |
+//! | an equal record that asked for something else | conflict |
+//! | an equal record, settled | duplicate |
 //! | anything else | as the rules say |
 //!
-//! - here: in which order; `known_identity`: one record; `stages`: its stage after that
+//! This module decides the order, `known_identity` judges one record, `stages` makes its stage.
 
 use std::collections::{HashMap, HashSet};
 
@@ -50,7 +51,7 @@ mod stages;
 
 pub use stages::amended;
 
-/// What judging needs of its lane, besides the window.
+/// What judging needs from its lane, besides the window.
 pub struct Bench<'a> {
     /// What all lanes share.
     pub context: &'a Context,
@@ -58,7 +59,7 @@ pub struct Bench<'a> {
     pub terms: &'a Terms,
     /// Reads and judges.
     pub judge: &'a mut Judge,
-    /// Says what records ask for.
+    /// Renders requests, or a handler's work, from records.
     pub asker: &'a mut Asker,
     /// Numbers calls.
     pub numbers: &'a mut Numbers,
@@ -66,29 +67,30 @@ pub struct Bench<'a> {
     pub now: Now,
 }
 
-/// Memory for one round.
+/// Buffers for one round.
 #[derive(Default)]
 pub struct Round {
-    /// The task's progress, at the prefix's end; stream time and horizon are those of the slot that is judged.
+    /// The task's progress at the end of the settled prefix, but with stream time and horizon of the slot that is
+    /// judged.
     progress: Progress,
-    /// What is decided in this round and makes no call.
+    /// The entries of records that are decided in this round without a call.
     drafts: Overlay,
-    /// The slots to judge, by their numbers.
+    /// The numbers of the slots to judge.
     due: Vec<usize>,
     /// The bytes of the entry to judge against.
     entry: Vec<u8>,
 }
 
-/// Whose records a key's earlier slots are waiting for, in one round.
+/// The state of an identity's last slot in one round.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
-    /// It is decided in this round, without a call.
+    /// It is decided, without a call.
     Decided,
     /// It calls, or waits itself.
     Waits,
 }
 
-/// Judges every slot of the window that can be judged. `grants` says what grant covers an offset.
+/// Judges every slot of the window that can be judged. `grants` returns the grant that covers an offset.
 pub fn judge<C: Cluster>(
     bench: &mut Bench<'_>,
     round: &mut Round,
@@ -121,7 +123,7 @@ pub fn judge<C: Cluster>(
             window.slot_mut(at).stage = SlotStage::Stops(reason);
             break;
         }
-        // Something before it in this round calls, and so it waits.
+        // It waits for an earlier record of its identity, which calls or waits itself.
         let waits = |key: &Vec<u8>| open.get(key) == Some(&Open::Waits) && !sabotage::is_on(Sabotage::TwoOfIdentity);
         if slot.key.as_ref().is_some_and(waits) {
             match is_in_order(bench.context) {
@@ -133,7 +135,7 @@ pub fn judge<C: Cluster>(
         let is_behind_decided = slot.key.as_ref().is_some_and(|key| open.contains_key(key));
         let judged = known_identity::one(bench, round, (id, work), (number, slot), &grants)?;
         let calls = matches!(judged, SlotStage::Called(_));
-        // What it would call upon is not committed yet.
+        // The entry that its call would be based on is not committed yet.
         let waits = calls && is_behind_decided;
         let concerns_others = concerns_others(&judged);
         if concerns_others && at > 0 {
@@ -155,14 +157,14 @@ pub fn judge<C: Cluster>(
     Ok(())
 }
 
-/// What a record that is not settled yet leaves behind has been seen all the same by those behind it.
+/// Counts a record that is judged but not settled as seen, for the records behind it.
 fn note(round: &mut Round, slot: &Slot) {
     let kept = match &slot.stage {
         SlotStage::Judged(judged) => &judged.kept,
         SlotStage::Called(called) => &called.kept,
         SlotStage::Unjudged | SlotStage::Stops(_) | SlotStage::Settled => return,
     };
-    // What it starts is noted by its settlement, before anything behind it is judged.
+    // A new scope is reported when its record is settled, before anything behind it is judged.
     let _ = kept.note(&mut round.progress, slot.offset());
 }
 
@@ -179,17 +181,17 @@ fn is_in_order(context: &Context) -> bool {
     context.rules.epoch.is_some() || context.rules.kinds.as_ref().is_some_and(|kinds| !kinds.truncate.is_empty())
 }
 
-/// Finds the slots that nothing keeps from being judged.
+/// Finds the slots that can be judged now.
 fn find_due(round: &mut Round, window: &Window, is_in_order: bool) {
     round.due.clear();
-    // Most rounds only hear and settle.
+    // Most rounds have nothing to judge.
     if !window.slots().any(|slot| matches!(slot.stage, SlotStage::Unjudged)) {
         return;
     }
     let mut open: HashSet<&[u8]> = HashSet::new();
     for (at, slot) in window.slots().enumerate() {
         match &slot.stage {
-            // Only the cluster can tell, and it is asked once everything before is settled.
+            // Only the cluster can confirm its timestamp, and is asked once everything before is settled.
             _ if slot.is_doubted() => break,
             SlotStage::Settled => continue,
             SlotStage::Stops(_) => break,
@@ -214,7 +216,7 @@ impl Bench<'_> {
         self.asker.ask(record, rows, arena)
     }
 
-    /// Whether a handler would get other work than that with this fingerprint.
+    /// Whether this record would give a handler other work than that with the `known` fingerprint.
     fn is_other_work(&mut self, number: usize, record: &Record<'_>, known: Option<[u8; FINGERPRINT_BYTES]>) -> bool {
         let known = known.map(Fingerprint::from_bytes);
         let asks = self.render(number, record);
@@ -223,7 +225,7 @@ impl Bench<'_> {
         both.is_some_and(|(known, work)| known.compare(work.fingerprint()) == Comparison::Different)
     }
 
-    /// Whether the record that was read as this number makes a call.
+    /// Whether the record with this number makes a call.
     fn calls(&self, number: usize) -> bool {
         let (rows, _) = self.judge.rows(number);
         rows.first().is_some_and(|row| Terms::is_called_by(row.kind))

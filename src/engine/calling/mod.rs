@@ -1,21 +1,21 @@
-//! Calls to a provider: a lane's part in what a record's call goes through.
+//! Calls to a provider: the lane's part in them.
 //!
-//! - [`window`] holds a task's records that were read and are not settled
-//! - [`judging`] finds out which of them call
-//! - [`grants`] says up to where calls may go without reservations of their own
+//! - [`window`] holds the records that a task has read and not settled
+//! - [`judging`] decides which of them call the provider
+//! - [`grants`] decides up to which offset calls need no reservations of their own
 //! - [`writing`] puts reservations, grants and settlements into the task's share of the open transaction
-//! - [`results`] writes what was answered, and [`secrets`] keeps answers back that repeat one
-//! - `sending` sends what may go and takes it back, `events` takes in what is said to it; calls have `numbers`
-//! - [`health`] knows whether the provider is there, `blocked` whether a handler holds up the others
+//! - [`results`] writes the provider's answers, [`secrets`] withholds the bodies of answers that contain a secret
+//! - `sending` sends and withdraws calls, `events` handles what the provider reports, `numbers` numbers calls
+//! - [`health`] tracks whether the provider is up, `blocked` reports a handler that blocks the others
 //!
-//! What becomes of a call is decided by [`crate::effect::call`]; what is on the wire is the provider's driver's. A lane
-//! goes round ([`super::lane`]): it takes in what was read, hears answers, judges, writes and commits all that is due in
-//! one transaction, and then sends what that has let go. No transaction is open while it waits for an answer, and while
-//! one is being committed the lane goes on with whatever needs none.
+//! [`crate::effect::call`] decides what happens to a call; the provider's driver handles what is on the wire. In each
+//! round ([`super::lane`]) a lane takes in new records, handles answers, judges, writes and commits all that is due in
+//! one transaction, and then sends the calls that this transaction has authorised. No transaction is open while the
+//! lane waits for an answer, and during a commit it goes on with whatever needs no transaction.
 //!
-//! **Failure**: after a clean abort everything is as it was before the transaction, and nothing is read again. Any other
-//! end of a transaction sends its tasks through their restore, with new windows: what is still on the wire then is heard
-//! by nobody, and its reservation says that it may have happened.
+//! **Failure**: after a clean abort everything is as it was before the transaction, and nothing is read again. Any
+//! other failure of a transaction sends its tasks through their restore, with new windows: answers to calls that are
+//! still on the wire are ignored, and the reservations of these calls say that they may have happened.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -54,24 +54,23 @@ use numbers::Random;
 use secrets::Secrets;
 use window::Window;
 
-/// How long after the last transaction the next one begins while calls wait for their turn: several commits' time.
+/// While calls are queued, the next transaction begins this long after the last one: the time of several commits.
 const BATCH_WAIT: Duration = Duration::from_millis(20);
 
 /// A lane's calls.
 pub struct Calling {
     calls: Box<dyn Calls>,
-    /// Whose they are: task and offset.
+    /// The task and offset of each call that is under way.
     under_way: HashMap<CallNumber, (TaskId, i64)>,
     random: Random,
     health: Health,
     blocked: Blocked,
     secrets: Secrets,
     has_hidden: bool,
-    /// Whether there were enough calls when some were sent last.
+    /// Whether there were enough unsent calls when calls were last sent.
     has_enough: bool,
-    /// When the last transaction of what is due here has ended; `None` while one is open.
+    /// When the last transaction of this lane's windows ended; `None` while one is open.
     pub(super) committed_at: Option<Duration>,
-    /// Where counts go.
     pub(super) metrics: CallMetrics,
     pub(super) said: Said,
     pub(super) numbers: Numbers,
@@ -81,7 +80,7 @@ pub struct Calling {
 
 /// The windows of a lane's tasks.
 pub trait Windows {
-    /// A task's window, if it is at work.
+    /// The window of a task, if the task is at work.
     fn window(&mut self, id: TaskId) -> Option<&mut Window>;
 
     /// The tasks at work, in order.
@@ -89,7 +88,7 @@ pub trait Windows {
 }
 
 impl Calling {
-    /// A lane's way to its topology's provider; `random` is the start of its random numbers.
+    /// A lane's calls to its topology's provider; `random` seeds its random numbers.
     pub fn new(context: &Context, provider: &dyn Provider, random: u64) -> Self {
         Self {
             calls: provider.calls(),
@@ -118,13 +117,13 @@ impl Calling {
         Now { wall_ms: context.clock.wall_ms(), monotonic: context.clock.monotonic() }
     }
 
-    /// How many calls are under way, or wait for their turn in the driver.
+    /// How many calls are under way or queued in the driver.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// For how long a transaction is worth waiting with: while calls wait for their turn, sooner ends none of them sooner,
-    /// and a larger transaction costs little more than a small one.
+    /// How long to delay the next transaction: while calls are queued, an earlier one would not end any of them
+    /// earlier, and a large transaction costs little more than a small one.
     pub fn writes_in(&self, terms: &Terms, now: Duration) -> Duration {
         match self.committed_at {
             Some(committed_at) if self.under_way.len() > terms.in_flight => {
@@ -134,12 +133,12 @@ impl Calling {
         }
     }
 
-    /// Whether calls wait for the provider.
+    /// Whether calls are held: the provider is down or refuses them.
     pub fn is_held(&self) -> bool {
         self.health.is_held()
     }
 
-    /// What the open transaction has become for a window: committed, or certainly not.
+    /// Tells a window whether the open transaction was committed or certainly not. After a commit, handlers go on.
     pub fn ended(&mut self, context: &Context, policy: &Policy, window: &mut Window, is_committed: bool) {
         let (now, random) = (Self::now(context), &mut self.random);
         let mut draw = |most| random.up_to(most);

@@ -14,7 +14,7 @@ impl Numbers {
     }
 }
 
-/// Random numbers for waits (SplitMix64): nothing depends on them but when calls that failed together come again.
+/// Random numbers for waits (SplitMix64): they only decide when calls that failed together are repeated.
 #[derive(Debug)]
 pub struct Random(pub u64);
 

@@ -1,5 +1,5 @@
-//! Writes what calls were answered to the topic for results: once when a record is settled, and again for each duplicate
-//! that is to be answered.
+//! Writes the answers of calls to the results topic: once when a record is settled, and again for each duplicate that
+//! is to be answered.
 
 use crate::cluster::{Cluster, Message};
 use crate::effect::provider::Body;
@@ -13,7 +13,7 @@ use super::window::{Called, HeardLast};
 use super::writing::Pen;
 
 impl<C: Cluster> Pen<'_, '_, C> {
-    /// Writes what was answered; without its body if Kafka has `refused` it, with that message.
+    /// Writes the answer of a call. If Kafka has `refused` it, with this message, the body is left out.
     pub(super) fn result(
         &mut self,
         record: &Record<'_>,
@@ -26,7 +26,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Answers a duplicate with what is remembered.
+    /// Answers a duplicate with the remembered result.
     pub(super) fn answer(&mut self, record: &Record<'_>, former: &[u8], refused: Option<&str>) -> Result<(), Failure> {
         let settled = Remembered::decode(former).expect("it was judged against").settled;
         match settled.filter(|settled| settled.result.is_some()) {
@@ -134,7 +134,7 @@ fn digest(result: ResultRef<'_>) -> ResultRef<'_> {
     }
 }
 
-/// What is remembered of what was answered.
+/// The result that is remembered of a call's last answer.
 pub(super) fn result_of(called: &Called) -> Option<ResultRef<'_>> {
     let HeardLast { status, body, .. } = called.heard.as_ref()?;
     let status = status.unwrap_or_default();

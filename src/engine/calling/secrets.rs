@@ -1,27 +1,27 @@
-//! Answers that repeat a secret: what a provider says is remembered in the changelog and written to the topic for results,
-//! which others can read. A body that holds a secret of the topology's headers is kept as its digest.
+//! Keeps secrets out of stored answers: a provider's answers go to the changelog and to the results topic, which others
+//! can read. If a body contains a secret of the topology's headers, only its digest is kept.
 
 use sha2::{Digest, Sha256};
 
 use crate::effect::provider::Body;
 use crate::topology::sink::http::Http;
 
-/// What is shorter than this is no secret that could be told from other words.
+/// Shorter secrets are not searched for: they could not be told from ordinary words.
 const SECRET_BYTES_MIN: usize = 8;
 
-/// What no answer may repeat.
+/// The secrets that no stored answer may contain.
 #[derive(Default)]
 pub struct Secrets(Vec<memchr::memmem::Finder<'static>>);
 
 impl Secrets {
-    /// Those of this provider's headers.
+    /// The secrets in this provider's headers.
     pub fn of(http: &Http) -> Self {
         let all = http.headers.iter().flat_map(|(_, value)| value.substituted());
         let long = all.map(|secret| secret.reveal()).filter(|secret| secret.len() >= SECRET_BYTES_MIN);
         Self(long.map(|secret| memchr::memmem::Finder::new(secret.as_bytes()).into_owned()).collect())
     }
 
-    /// A body, as it may be kept. Says whether it holds a secret.
+    /// Returns a body as it may be kept, and whether it contains a secret.
     pub fn hide(&self, body: Body) -> (Body, bool) {
         match body {
             Body::Whole(bytes) if self.0.iter().any(|secret| secret.find(&bytes).is_some()) => {
@@ -34,12 +34,12 @@ impl Secrets {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: no secret leaves in an answer, and no other answer is held back.
+    //! Goal: no secret is stored with an answer, and every other answer is kept whole.
 
     use super::*;
 
     #[test]
-    fn body_with_a_secret_is_its_digest() {
+    fn body_with_a_secret_is_kept_as_its_digest() {
         let secrets = Secrets(vec![memchr::memmem::Finder::new(b"s3cret-token").into_owned()]);
         let whole = |text: &str| Body::Whole(text.as_bytes().to_vec());
         for harmless in ["", "s3cret", "{\"id\":1}", "S3CRET-TOKEN"] {

@@ -1,4 +1,4 @@
-//! What a lane sends to its provider, and takes back.
+//! Sends calls to the provider, and withdraws them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,27 @@ use super::health::Health;
 use super::window::{Called, SlotStage, Window};
 use super::{Calling, Windows};
 
-/// How many calls may wait for their turn in the driver for each that may be under way: it goes on with them while the
-/// lane does something else, for some milliseconds. More of them, and a call that is made again would wait behind all
-/// that came before it.
+/// The most calls that the driver may queue per call that may be under way. They keep it busy for the milliseconds in
+/// which the lane does something else. Behind a longer queue, a repeated call would wait too long.
 const QUEUED_PER_CALL: usize = 2;
-/// How many may wait in any case.
+/// The driver may always queue this many.
 const QUEUED_MIN: usize = 64;
-/// How many calls are to be there that were not sent, for each that may be under way: while there are so many, nothing
-/// more is read. A transaction that lets them go takes 10 ms and more, in which a fast provider does hundreds.
+/// How many unsent calls are enough, per call that may be under way: with that many, nothing more is read. A
+/// transaction that authorises calls takes 10 ms or more, in which a fast provider handles hundreds.
 const UNSENT_PER_CALL: usize = 16;
-/// How many are to be there in any case.
+/// Fewer unsent calls than this are never enough.
 const UNSENT_MIN: usize = 64;
 
 impl Calling {
-    /// How many records are worth reading now: none while there are enough calls, so that no window has to be paused,
-    /// which has records read twice, and rounds look at few slots.
+    /// How many records are worth reading now: none while there are enough calls. So no window has to be paused, which
+    /// would have records read twice, and rounds have few slots to look at.
     pub fn reads_max(&self, terms: &Terms, records_max: usize) -> usize {
         if self.has_enough { 0 } else { records_max.min(unsent_max(terms)) }
     }
 
-    /// Takes back whatever is not on the wire yet, but for the call that is being tried.
+    /// Withdraws all calls that are not on the wire yet, except the one that is being tried.
     pub(super) fn withdraw_all(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
-        // It is all that is under way most of the time, and windows are long.
+        // Usually no other call is under way, and windows are long.
         if self.under_way.keys().all(|number| self.health.is_probe(*number)) {
             return;
         }
@@ -46,7 +45,7 @@ impl Calling {
         }
     }
 
-    /// Takes back the calls of a window that are not on the wire yet.
+    /// Withdraws the calls of a window that are not on the wire yet.
     pub fn withdraw(&mut self, context: &Context, terms: &Terms, window: &mut Window) {
         self.withdraw_if(context, terms, window, |_, _| true);
     }
@@ -80,13 +79,13 @@ impl Calling {
         self.health.dropped(number);
     }
 
-    /// Nobody waits for the calls of this window any more: what is not on the wire is taken back.
+    /// Gives up the calls of a window: withdraws those that are not on the wire, and abandons the others.
     pub fn drop_window(&mut self, window: &Window) {
         for slot in window.slots() {
             if let SlotStage::Called(called) = &slot.stage
                 && called.call.stage() == Stage::Sent
             {
-                // Either way nobody hears of it.
+                // Either way its answer is ignored.
                 if !self.calls.withdraw(called.number) {
                     self.calls.abandon(called.number);
                 }
@@ -95,7 +94,7 @@ impl Calling {
         }
     }
 
-    /// Sends what is ready, as much as there is room for.
+    /// Sends the calls that are ready, as many as there is room for.
     pub fn send(&mut self, context: &Context, terms: &Terms, windows: &mut impl Windows) {
         let now = Self::now(context);
         self.has_enough = false;
@@ -109,7 +108,7 @@ impl Calling {
                 let slot = window.slot(at);
                 let SlotStage::Called(called) = &slot.stage else { continue };
                 match called.call.stage() {
-                    // What its handler has told is not committed yet, or it is not time.
+                    // Its handler's progress is not committed yet, or its time has not come.
                     Stage::Ready if !is_ready(called) || called.send_at > now.monotonic => continue,
                     Stage::Ready if self.under_way.len() < under_way_max => {}
                     Stage::Ready | Stage::Waits(_) | Stage::Writing(_) => {
@@ -126,8 +125,8 @@ impl Calling {
         self.has_enough = unsent >= unsent_max(terms);
     }
 
-    /// While the provider is down: sends the call that has waited longest, so that one which fails for reasons of its own
-    /// does not keep the others from finding it alive.
+    /// While calls are held: sends the one that has waited longest, so that a call that fails for reasons of its own
+    /// does not keep the others from finding the provider alive.
     fn send_one(&mut self, terms: &Terms, windows: &mut impl Windows, now: Now) {
         if !self.health.may_send(now.monotonic) {
             return;
@@ -175,7 +174,7 @@ impl Calling {
         self.calls.submit(Request { number, attempt, first_at_ms, may_have_acted, asks, journal });
     }
 
-    /// When something is to be sent, on the monotonic clock, if anything waits for that.
+    /// When the next call is to be sent, on the monotonic clock; `ready` is when the first one is ready, if any is.
     pub fn next_send(&self, ready: Option<Duration>) -> Option<Duration> {
         match (ready, self.health.is_held()) {
             (Some(ready), true) => self.health.tries_at().map(|tries_at| tries_at.max(ready)),
@@ -189,17 +188,17 @@ fn is_ready(called: &Called) -> bool {
     called.is_ready() || sabotage::is_on(Sabotage::RunAgainInCommit)
 }
 
-/// How many calls may wait for their turn in the driver.
+/// The most calls that the driver may queue.
 fn queued_max(terms: &Terms) -> usize {
     (terms.in_flight * QUEUED_PER_CALL).max(QUEUED_MIN)
 }
 
-/// How many calls are to be there that were not sent.
+/// How many unsent calls are enough.
 fn unsent_max(terms: &Terms) -> usize {
     (terms.in_flight * UNSENT_PER_CALL).max(UNSENT_MIN)
 }
 
-/// For a sabotage: another key, of this one and a number.
+/// For a sabotage: another key, made from this one and a number.
 fn other_key(key: &Key, number: i64) -> Key {
     let of = KeyOf { topology: key.as_str(), identity: &number.to_be_bytes(), epoch: None, version: None, step: None };
     Key::of(of)

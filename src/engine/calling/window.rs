@@ -1,14 +1,15 @@
-//! The window: a task's records that were read and are not settled, in input order.
+//! The window: the records that a task has read and not settled, in input order.
 //!
-//! A record waits in its slot until it is judged, is called if it is new, and is settled by a transaction. The **settled
-//! prefix** ends before the first slot that is not settled; the group's offset is its end, and so are stream time and
-//! horizon in the position record. What is settled beyond it is listed there, so that a restart passes it over.
+//! A record waits in its slot until it is judged; if it is new, the provider is called; then a transaction settles it.
+//! The **settled prefix** ends before the first slot that is not settled. Its end is the group's committed offset. The
+//! position record holds stream time and horizon at that end, and lists the ranges settled beyond it, so that a restart
+//! skips them.
 //!
-//! Stream time moves as records are read, in input order, and each slot keeps what it was after its record: when it is
-//! judged does not matter.
+//! Stream time moves as records are read, in input order, and each slot keeps the stream time after its record. So it
+//! does not matter when the record is judged.
 //!
-//! Nothing here waits or writes. A transaction takes [`Window::ahead`] with what its slots have put into it, and
-//! [`Window::committed`] or [`Window::aborted`] says what has become of it.
+//! Nothing here waits or writes. A transaction contains [`Window::ahead`] and what its slots have put into it. Its end
+//! is reported by [`Window::committed`] or [`Window::aborted`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,13 +32,13 @@ mod slot;
 use reach::Reach;
 pub use slot::{Called, HeardLast, Judged, Owned, Slot, SlotStage, Steps, Time, Times, Trouble};
 
-/// What a transaction lets go once it is committed.
+/// What a transaction releases once it is committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetGo {
     /// Whether there are calls that may be sent.
     pub calls: bool,
-    /// The handlers that go on with their next step, which may act from that time on (wall clock, in milliseconds since
-    /// the epoch).
+    /// The handlers that go on with their next step, and from when on it may act (wall clock, in milliseconds since the
+    /// epoch).
     pub handlers: Vec<(CallNumber, i64)>,
 }
 
@@ -61,7 +62,7 @@ impl Ahead {
     }
 }
 
-/// A task's records that were read and are not settled.
+/// The records that a task has read and not settled.
 #[derive(Debug)]
 pub struct Window {
     slots: VecDeque<Slot>,
@@ -69,24 +70,24 @@ pub struct Window {
     /// The end of the settled prefix, and stream time and horizon there.
     next: i64,
     times: Times,
-    /// What was read up to, and stream time and horizon there.
+    /// The next offset to read, and stream time and horizon there.
     read_to: i64,
     tail: Progress,
-    /// What former owners have settled at offsets that were not read yet.
+    /// The ranges that former owners have settled and that are not read yet.
     beyond: VecDeque<(i64, i64)>,
-    /// The end of the grants of owners before this one.
+    /// The end of the grants of former owners.
     former_to: i64,
     /// How far the next grant reaches.
     reach: Reach,
     /// Whether records are settled in input order: see [`Window::in_order`].
     is_in_order: bool,
-    /// Whether Kafka has refused what settles a record, and that is not over.
+    /// Whether Kafka has refused a record's settlement, and that is not resolved yet.
     is_in_trouble: bool,
     /// How many suspects a transaction may settle, while Kafka refuses one of them.
     bisect: Bisect,
-    /// Whether its partition is paused because it is full.
+    /// Whether its partition is paused because the window is full.
     pub is_paused: bool,
-    /// Whether something has happened since it was last looked at.
+    /// Whether it has changed since the lane last looked at it.
     pub is_touched: bool,
     /// How far its task has come with commands.
     pub commands: CommandProgress,
@@ -117,14 +118,15 @@ impl Window {
         }
     }
 
-    /// The same, with records that are settled in input order: none before all that precede it. What scopes have reached
-    /// decides about records of other identities, so the position record must say what they had reached at the prefix's
-    /// end, and nothing of what came later.
+    /// The same, with records settled in input order if `is_in_order`. The versions that scopes have reached decide
+    /// about records of other identities, so the position record must hold those as of the settled prefix's end, and
+    /// none that came later.
     pub fn in_order(self, is_in_order: bool) -> Self {
         Self { is_in_order, ..self }
     }
 
-    /// How many slots may be settled by now, as far as their order is concerned: all before this one, and this one.
+    /// The number of the last slot that may be settled now, as far as order is concerned: the first that is not settled
+    /// yet.
     pub fn reach_of_order(&self) -> usize {
         match self.is_in_order {
             true => self.slots.iter().take_while(|slot| slot.is_ahead()).count(),
@@ -152,7 +154,7 @@ impl Window {
         self.bytes
     }
 
-    /// The end of the grants of owners before this one: calls of records before it may have gone.
+    /// The end of the grants of former owners: calls of records before it may have been sent.
     pub fn former_to(&self) -> i64 {
         self.former_to
     }
@@ -162,7 +164,7 @@ impl Window {
         self.reach.end(self.read_to)
     }
 
-    /// Whether a call of it is on the wire, or on its way there.
+    /// Whether one of its calls is on the wire, or on its way there.
     pub fn is_calling(&self) -> bool {
         let is_sent =
             |slot: &Slot| matches!(&slot.stage, SlotStage::Called(called) if called.call.stage() == Stage::Sent);
@@ -195,8 +197,8 @@ impl Window {
         self.slots.binary_search_by_key(&offset, Slot::offset).ok()
     }
 
-    /// Takes in the next record. `key` gives its identity's; `is_certain` says whether it is from the future by every
-    /// clock, if it is by this host's.
+    /// Takes in the next record. `key` returns the key of its identity; `is_certain` says whether a record that is from
+    /// the future by this host's clock is so by every clock.
     pub fn take(
         &mut self,
         (record, topic): (&Record<'_>, &Arc<str>),
@@ -213,7 +215,7 @@ impl Window {
             None => Time::Believed,
             Some(rejection) if is_certain() => Time::Future(rejection),
             Some(rejection) if is_settled && sabotage::is_on(Sabotage::SettledNotDoubted) => Time::Future(rejection),
-            // The owner that settled it may have believed it, by a clock that was right: stream time depends on that.
+            // A former owner with the right time may have believed and settled it, and then stream time includes it.
             Some(_) => Time::Doubted,
         };
         if time == Time::Believed && !is_replayed {
@@ -234,7 +236,7 @@ impl Window {
         self.pop();
     }
 
-    /// Whether a former owner has settled the record at this offset; forgets what lies before it.
+    /// Whether a former owner has settled the record at this offset; forgets the ranges before it.
     fn passes(&mut self, offset: i64) -> bool {
         while self.beyond.front().is_some_and(|&(_, to)| to <= offset) {
             self.beyond.pop_front();
@@ -256,7 +258,7 @@ impl Window {
             let (from, to) = (slot.offset(), slot.offset() + 1);
             if slot.is_ahead() {
                 match beyond.last_mut() {
-                    // Between the two lies nothing that will ever be read.
+                    // No record lies, or ever will, between the two.
                     Some((_, end)) if *end == before => *end = to,
                     _ => beyond.push((from, to)),
                 }
@@ -298,7 +300,7 @@ impl Window {
         let_go
     }
 
-    /// For a sabotage: the handlers whose steps the open transaction has taken, and since when.
+    /// For a sabotage: the handlers whose steps are in the open transaction, and since when.
     pub fn written_steps(&self) -> Vec<(CallNumber, i64)> {
         let written = |slot: &Slot| match &slot.stage {
             SlotStage::Called(called) => Some((called.number, called.steps.as_ref()?.written_ms?)),
@@ -307,16 +309,16 @@ impl Window {
         self.slots.iter().filter_map(written).collect()
     }
 
-    /// The open transaction was certainly not committed: everything is as it was before it.
+    /// After a certain abort: puts everything back to what it was before the transaction.
     pub fn aborted(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) {
         self.is_touched = true;
         for slot in &mut self.slots {
             match &mut slot.stage {
-                // What it was judged against may have been in that transaction.
+                // The entry it was judged against may have been in that transaction.
                 SlotStage::Judged(_) => slot.stage = SlotStage::Unjudged,
                 SlotStage::Called(called) => {
                     called.is_written = false;
-                    // Of one that was committed before, this is written once more.
+                    // A release that an earlier transaction committed is written once more.
                     called.is_released = false;
                     called.steps.iter_mut().for_each(|steps| steps.written_ms = None);
                     if matches!(called.call.stage(), Stage::Writing(_)) {
@@ -328,7 +330,7 @@ impl Window {
         }
     }
 
-    /// Lets go of the settled prefix.
+    /// Removes the settled prefix.
     fn pop(&mut self) {
         let is_over = |slot: &mut Slot| matches!(slot.stage, SlotStage::Settled) && slot.may_be_passed();
         while let Some(slot) = self.slots.pop_front_if(is_over) {
@@ -340,7 +342,7 @@ impl Window {
         }
     }
 
-    /// Everything before this offset is read, and nothing more will be found there.
+    /// Moves on to this offset: everything before it is read.
     pub fn pass_to(&mut self, offset: i64) {
         self.read_to = self.read_to.max(offset);
         self.pop();

@@ -1,8 +1,9 @@
 //! Writes the outcomes in a window's slots into their task's share of the open transaction.
 //!
-//! **A reservation never replaces a settlement**: what was settled last stays beside it, and so does another record's
-//! reservation, as given up: its call may have happened, whatever becomes of this one. A settlement ends whatever is
-//! reserved; one that is forgotten leaves everything as it was before its reservation.
+//! **A reservation never replaces a settlement**: the last settlement stays beside it. If it replaces another record's
+//! reservation, that becomes the last settlement, as given up, or as in doubt if some of its steps are done: that call
+//! may have happened, whatever the outcome of this one. A settlement ends every reservation. A call that is forgotten
+//! takes only its own reservation away.
 //!
 //! - `portion` says what is due, `reserving` and `settling` write reservations and settlements
 
@@ -27,7 +28,7 @@ mod settling;
 
 pub use portion::Portion;
 
-/// What writing needs of its lane.
+/// What writing needs from its lane.
 pub(in crate::engine) struct Pen<'a, 'o, C: Cluster> {
     /// Where the records go, and the task's share.
     pub outlet: &'a mut Outlet<'o, C>,
@@ -37,8 +38,7 @@ pub(in crate::engine) struct Pen<'a, 'o, C: Cluster> {
     pub now: Now,
 }
 
-/// Puts everything that is due into the share, as long as `has_room` says so, and brings the task's position to where it
-/// is then.
+/// Puts everything that is due into the share, as long as `has_room` allows it, and updates the task's position.
 pub(in crate::engine) fn write<C: Cluster>(
     pen: &mut Pen<'_, '_, C>,
     window: &mut Window,
@@ -72,7 +72,7 @@ pub(in crate::engine) fn write<C: Cluster>(
     let position = &mut pen.outlet.share.position;
     window.ahead().put(position);
     match portion {
-        // It costs nothing, and what is read next need not wait for it.
+        // It costs nothing, and saves the records that are read next a wait.
         Portion::All => pen.put_grant(grant),
         Portion::Releases => pen.end_grant(window),
         Portion::Settlements => {}
@@ -93,7 +93,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Takes back what nobody can have called under.
+    /// Takes back the part of the grant under which no call can have been made.
     fn end_grant(&mut self, window: &Window) {
         let position = &mut self.outlet.share.position;
         if let Some(to) = grants::end_of_open(window, position)
@@ -110,7 +110,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             Trouble::None | Trouble::Suspect => None,
         };
         let record = record.record();
-        // A topic may refuse it for its timestamp.
+        // The topic may have refused it for its timestamp.
         let record = Record { timestamp: record.timestamp.filter(|_| refused.is_none()), ..record };
         match stage {
             SlotStage::Judged(judged) => {
@@ -143,7 +143,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
                         }
                         None => match self.settle(&record, key, called, outcome, refused) {
                             Ok(()) => called.is_written = true,
-                            // Nothing of it is written.
+                            // Nothing of its settlement is written.
                             Err(Failure { cause: Cause::RefusedAt(_, reason), .. }) => {
                                 *stage = SlotStage::Stops(reason.to_string());
                             }
@@ -172,7 +172,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Puts what is remembered of an identity into the share; nothing, if neither part is there.
+    /// Puts what is remembered of an identity into the share; if neither part is left, its deletion.
     fn put(&mut self, key: &[u8], remembered: Remembered<'_>) {
         let overlay = &mut self.outlet.share.overlay;
         if remembered.settled.is_none() && remembered.under_way.is_none() {
@@ -203,7 +203,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// A record that makes no call.
+    /// Settles a record that makes no call.
     fn judged(
         &mut self,
         record: &Record<'_>,

@@ -1,7 +1,8 @@
-//! `ratchet settle`: gives a command, and waits for what the tasks say to it.
+//! `ratchet settle`: gives a command, and waits for the tasks' answers.
 //!
-//! **Failure**: a command that was given stays, whether anybody waits for it or not: the tasks that have not answered
-//! carry it out once they are at work. Whether one was given whose writing failed is not known, unless it was refused.
+//! **Failure**: a command that was given stays given, whether anybody waits for it or not: tasks that have not answered
+//! carry it out once they are at work. If its writing failed, it is not known whether it was given, unless it was
+//! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub enum Error {
     /// The command may have been given all the same.
     #[error("it is not known whether the command was given: {0}")]
     Unsure(cluster::Error),
-    /// There is nobody to whom it could be given.
+    /// There is no topic through which it could be given.
     #[error("topic {0:?} does not exist: no instance of this topology has run yet that obeys commands")]
     NoTopic(String),
     /// The topology makes no calls.
@@ -37,20 +38,20 @@ pub enum Error {
     NoCalls(String),
 }
 
-/// What the tasks have said.
+/// The tasks' answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
     /// The command.
     pub id: CommandId,
-    /// By task; an error where that is of a later release.
+    /// By task; an error if a later release wrote the answer.
     pub said: BTreeMap<TopicPartition, Result<Acknowledgement, format::Error>>,
-    /// The tasks that have said nothing yet.
+    /// The tasks that have not answered yet.
     pub silent: BTreeSet<TopicPartition>,
-    /// Whether anybody can answer while this program has the cluster.
+    /// Whether tasks can answer while this program has the cluster open.
     pub can_answer: bool,
 }
 
-/// Has the identity with this key settled by hand, and waits for at most `wait`.
+/// Gives the command to settle the identity with this key by hand, and waits at most `wait` for the answers.
 pub fn settle(
     config: &Config,
     topology: &Topology,
@@ -69,7 +70,7 @@ pub fn settle(
     }
 }
 
-/// The same on a given cluster.
+/// Like [`settle`], on a given cluster.
 pub fn settle_on<C: Cluster>(
     cluster: &C,
     topology: &Topology,
@@ -118,7 +119,7 @@ fn tasks<C: Cluster>(cluster: &C, topology: &Topology) -> Result<BTreeSet<TopicP
     Ok(tasks)
 }
 
-/// Reads answers until all tasks have given theirs, or there is no more time.
+/// Reads answers until all tasks have answered, or time is up.
 fn listen<R: Reader>(mut reader: R, answers: &mut Answers, has_time: impl Fn() -> bool) -> Result<(), cluster::Error> {
     let mut batch = R::Batch::default();
     while !answers.silent.is_empty() && has_time() {

@@ -1,9 +1,9 @@
-//! `ratchet effects`: what the changelogs say about calls that are not plainly done.
+//! `ratchet effects`: lists, from the changelogs, the calls that are not simply done.
 //!
-//! It reads what is committed, whether instances are at work or not, and changes nothing. Calls that go under a grant
-//! have no entries of their own until they are settled, so they are not listed while they are under way.
+//! It reads committed records, whether instances are at work or not, and changes nothing. Calls made under a grant have
+//! no entries of their own until they are settled, so they are not listed while they are under way.
 //!
-//! **Failure**: an entry of a later release ends it with the reason.
+//! **Failure**: an entry of a later release ends the listing with an error.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use super::settling::word;
 /// How long one read waits.
 const READ_WAIT: Duration = Duration::from_millis(20);
 const READ_RECORDS_MAX: usize = 2_048;
-/// How long a changelog may deliver nothing before its end: what is behind an open transaction is not committed.
+/// How long a changelog may deliver nothing before its end: records behind an open transaction cannot be read.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// Why it cannot be listed.
+/// Why the calls cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A cluster operation failed.
@@ -42,7 +42,7 @@ pub enum Error {
     },
 }
 
-/// What is known of an identity whose call is not plainly done.
+/// An identity whose call is not simply done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
     /// The task.
@@ -51,20 +51,20 @@ pub struct Effect {
     pub key: Vec<u8>,
     /// `under_way`, or how it was settled.
     pub state: &'static str,
-    /// How many attempts counted when it was reserved; `None` if it is settled.
+    /// The number of attempts that its reservation counts; `None` if it is settled.
     pub attempts: Option<u32>,
-    /// When its first attempt may have been made, or, of what is settled, when it was last seen by its record's time:
-    /// milliseconds since the epoch.
+    /// When its first attempt may have been made, if it is under way or given up; otherwise when the identity was last
+    /// seen, by record time. In milliseconds since the epoch.
     pub since_ms: Option<i64>,
     /// The record's offset; `None` if it was settled by hand.
     pub offset: Option<i64>,
-    /// What was said about it.
+    /// The remembered reason.
     pub reason: Option<String>,
-    /// Whether it may have happened, and nobody is going to find out by itself.
+    /// Whether the call may have happened, and stays in doubt until somebody decides.
     pub is_in_doubt: bool,
 }
 
-/// Calls `each` for each of them, partition by partition.
+/// Calls `each` for each effect, partition by partition.
 pub fn list(config: &Config, topology: &Topology, each: impl FnMut(Effect)) -> Result<(), Error> {
     match &config.cluster {
         ClusterKind::Kafka => {
@@ -76,7 +76,7 @@ pub fn list(config: &Config, topology: &Topology, each: impl FnMut(Effect)) -> R
     }
 }
 
-/// The same on a given cluster.
+/// Like [`list`], on a given cluster.
 pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut each: impl FnMut(Effect)) -> Result<(), Error> {
     for input in feeding::inputs(cluster, topology)? {
         let changelog = topology.changelog(&input);
@@ -91,7 +91,7 @@ pub fn list_on<C: Cluster>(cluster: &C, topology: &Topology, mut each: impl FnMu
     Ok(())
 }
 
-/// By their keys.
+/// Effects, by their keys.
 type Effects = BTreeMap<Vec<u8>, Effect>;
 
 fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &TopicPartition) -> Result<Effects, Error> {
@@ -128,7 +128,7 @@ fn of_partition<C: Cluster>(cluster: &C, task: &TopicPartition, changelog: &Topi
     Ok(effects)
 }
 
-/// What is said of an identity; `None` if it is plainly done.
+/// What is listed of an identity; `None` if its call is simply done.
 fn effect(task: &TopicPartition, key: &[u8], remembered: &Remembered<'_>) -> Option<Effect> {
     let of = Effect {
         task: task.clone(),

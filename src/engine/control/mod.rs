@@ -1,22 +1,23 @@
-//! Commands to a topology's tasks, which somebody gives through its control topic (`ratchet settle`).
+//! Commands to a topology's tasks, given through its control topic (`ratchet settle`).
 //!
-//! - here: a thread of its own looks how far the topic reaches, and nobody waits for it
-//! - [`orders`]: a lane reads the commands that its tasks have not passed; [`super::lane`] has them carried out
-//! - [`settling`]: what a command makes of an entry
-//! - [`give`]: gives a command and waits for what the tasks say to it; [`list`]: what there is to be decided
+//! - here: a separate thread looks up how far the topic reaches; nothing waits for it
+//! - [`orders`]: a lane reads the commands that its tasks have not passed; [`super::lane`] carries them out
+//! - [`settling`]: how a command changes an entry
+//! - [`give`]: gives a command and waits for the tasks' acknowledgements; [`list`]: lists the calls that may need a
+//!   decision
 //!
-//! **Every task passes every command, once**, in the topic's order: it carries it out, acknowledges it, and notes in its
-//! position record that it has, all in one transaction of its owner, which the group's generation fences. What its owner
-//! dies with is carried out by the heir, and what was committed is passed over by it. A task that has noted nothing yet
-//! begins with the topic's first record, and so does one whose note is of another topic: where it knows nothing of an
-//! identity, a command changes nothing.
+//! **Every task passes every command once**, in the topic's order: it carries the command out, acknowledges it and
+//! notes that in its position record, all in one transaction of its owner, which the group's generation fences. If the
+//! owner dies, the next one skips the commands that were committed and carries out the others. A task that has noted
+//! nothing yet begins with the topic's first record, and so does a task whose note is of another topic: a command about
+//! an unknown identity changes nothing.
 //!
-//! **A command waits** for a call of its identity that is open, and for a reservation whose record is still to be read:
-//! that record goes on with its call. Commands behind it wait as well.
+//! **A command waits** for an open call of its identity, and for a reservation whose record is still to be read, since
+//! that record will go on with its call. Commands behind it wait as well.
 //!
-//! **Failure**: a control topic that cannot be read or written holds up commands, and nothing else. One that is deleted
-//! and created again is another topic; a command names the topic that it was given in, so that it is never carried out
-//! from a copy of it, nor twice.
+//! **Failure**: a control topic that cannot be read or written holds up commands, and nothing else. A topic that is
+//! deleted and created again is another topic: a command names the topic that it was given in, so that it is never
+//! carried out from a copy of that topic, nor twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -47,11 +48,11 @@ pub fn keep<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     }
 }
 
-/// Looks how far the topic reaches, until the run ends.
+/// Keeps looking up how far the topic reaches, until the run ends.
 fn look<C: Cluster>(cluster: &C, context: &Context, stop: &AtomicBool) {
     let topic = context.topology.control();
     while !stop.load(Ordering::Relaxed) {
-        // As of before: what is given from then on may not be seen.
+        // Taken before the look: commands given after it may not be seen.
         let now = context.clock.monotonic();
         match View::ask(cluster, &topic, now) {
             Ok(Some(view)) => context.commands.put(view),

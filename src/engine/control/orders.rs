@@ -1,11 +1,11 @@
-//! A lane's commands: those that one of its tasks has not passed yet.
+//! A lane's commands: those that at least one of its tasks has not passed yet.
 //!
-//! They are read by the lane itself, outside of the group, and only while there is something to read: what commands
-//! nothing is passed over in memory, and the reader is dropped at the end of the topic.
+//! The lane reads them itself, outside the group, and only while there is something to read. Passing a record that is
+//! no command is noted in memory only, and the reader is dropped at the end of the topic.
 //!
-//! **Failure**: a reader that fails is opened again after a pause; so is everything that is known, where the topic was
-//! recreated or a task comes that is further back. A transaction whose acknowledgement could not be delivered holds up
-//! the next one for longer each time.
+//! **Failure**: a reader that fails is opened again after a pause. If the topic was recreated, or a task comes that is
+//! further back, everything is read again. After an acknowledgement that could not be delivered, the next one waits,
+//! longer each time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,15 +20,15 @@ use super::View;
 
 /// How often a lane looks for commands.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// How many commands are kept at once; the others are read when these are passed.
+/// From this many kept commands on, the others are read only when some of these are passed.
 const KEPT_MAX: usize = 1_000;
 /// How many records are read in one look.
 const READ_RECORDS_MAX: usize = 500;
 
-/// How much longer than others pauses after a failure are: a minute at most.
+/// The factor by which the pauses after a failure exceed the usual backoff: they reach a minute at most.
 const PAUSES: u32 = 6;
 
-/// The number of acknowledgements in delivery reports: no task's.
+/// The number of acknowledgements in delivery reports, which no task has.
 pub const ACKNOWLEDGEMENT: u64 = (1 << 62) - 1;
 
 /// A command as it was read.
@@ -38,9 +38,9 @@ pub struct Given {
     pub offset: i64,
     /// Its id.
     pub id: CommandId,
-    /// What it says; or why that cannot be read.
+    /// Its content, or why that cannot be read.
     pub command: Result<Command, format::Error>,
-    /// The last look at the topic before it was read.
+    /// When the topic was last looked up before the command was read, on the monotonic clock.
     pub seen_at: Duration,
 }
 
@@ -51,16 +51,16 @@ pub struct CarriedOut {
     pub task: TaskId,
     /// The command's offset.
     pub offset: i64,
-    /// The key of the identity that it has changed, if it has.
+    /// The key of the identity that it has changed, if any.
     pub identity: Option<Vec<u8>>,
-    /// What has become of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
 /// A lane's commands.
 pub struct Orders<C: Cluster> {
     topic: TopicPartition,
-    /// The topic that everything here is of.
+    /// The id of the topic that everything here was read from.
     id: TopicId,
     /// The commands at `from` or beyond that were read, in order.
     given: VecDeque<Given>,
@@ -73,12 +73,12 @@ pub struct Orders<C: Cluster> {
     look_at: Duration,
     failures: u32,
     failed_at: Option<Duration>,
-    /// What is passed in the open transaction.
+    /// The commands passed in the open transaction.
     pub carried_out: Vec<CarriedOut>,
 }
 
 impl<C: Cluster> Orders<C> {
-    /// Those in this topic.
+    /// The commands in this topic.
     pub fn new(topic: &str) -> Self {
         Self {
             topic: super::partition_of(topic),
@@ -105,8 +105,8 @@ impl<C: Cluster> Orders<C> {
         self.look_at
     }
 
-    /// Whether it is time to look again. After a failure the topic has to be seen first: a partition without a leader
-    /// would hold up each transaction that an acknowledgement is in.
+    /// Whether it is time to look again. After a failure the topic has to be seen again first: a partition without a
+    /// leader would hold up each transaction with an acknowledgement.
     pub fn is_due(&mut self, view: &View, now: Duration) -> bool {
         let is_due = now >= self.look_at && self.failed_at.is_none_or(|failed_at| view.asked_at > failed_at);
         if is_due {
@@ -160,7 +160,7 @@ impl<C: Cluster> Orders<C> {
         !self.carried_out.is_empty()
     }
 
-    /// What was written or read has come through.
+    /// A commit with commands has succeeded: the next failure starts with a short pause again.
     pub fn succeeded(&mut self) {
         (self.failures, self.failed_at) = (0, None);
     }
@@ -171,7 +171,7 @@ impl<C: Cluster> Orders<C> {
         self.given.range(first..)
     }
 
-    /// Whether there is none from this offset on, by what was read.
+    /// Whether no command was read from this offset on.
     pub fn is_empty_from(&self, next: i64) -> bool {
         self.given.back().is_none_or(|given| given.offset < next)
     }
@@ -181,7 +181,7 @@ impl<C: Cluster> Orders<C> {
         self.read_to
     }
 
-    /// Looks again after a pause, longer each time until something has come through.
+    /// Looks again after a pause, longer each time until a commit with commands succeeds.
     pub fn put_off(&mut self, now: Duration) {
         self.reader = None;
         (self.look_at, self.failed_at) = (now + backoff(self.failures) * PAUSES, Some(now));

@@ -1,36 +1,37 @@
-//! What `ratchet settle` makes of an entry.
+//! How `ratchet settle` changes an entry.
 //!
-//! | of the identity is known | `done`, `drop` | `retry` |
+//! | what is known of the identity | `done`, `drop` | `retry` |
 //! |---|---|---|
-//! | nothing | nothing | nothing |
-//! | that it is done, and nothing is under way | nothing | forgotten |
-//! | that it was dropped, and nothing is under way | `done`: settled as done; `drop`: nothing | forgotten |
-//! | anything else | settled so, and nothing is under way any more | forgotten |
+//! | nothing | no change | no change |
+//! | it is done, and nothing is under way | no change | forgotten |
+//! | it was dropped, and nothing is under way | `done`: settled as done; `drop`: no change | forgotten |
+//! | anything else | settled accordingly, with nothing under way any more | forgotten |
 //!
-//! `retry` is refused where a handler is the sink: without its journal it would begin at its first step. What was done
-//! would be done again beyond its key's window, and within it answered as it was, although it may be undone since.
+//! `retry` is refused if the sink is a handler: without its journal it would begin at its first step. Steps already
+//! done would be done again after their key's window, and within it be answered as before, although they may have been
+//! undone since.
 //!
-//! What is settled by hand has no record of its own and no result: every record of its identity and version that comes
-//! from then on is a duplicate of it. What is forgotten is new: its next record calls.
+//! An identity settled by hand has no record of its own and no result: every later record of that identity and version
+//! is a duplicate. A forgotten identity is new: its next record calls.
 
 use crate::format::{Acknowledgement, ByHand, EntryRef, Error, How, Outcome, Remembered, ResultRef, Settled};
 
-/// The reason that is remembered of what was dropped by hand.
+/// The reason that is remembered of a call dropped by hand.
 const DROPPED: &str = "somebody has decided that it will not be done";
 
-/// What becomes of an entry.
+/// How an entry changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It stays as it is.
     Nothing,
     /// Nothing is remembered any more.
     Forget,
-    /// These are its bytes.
+    /// These are its new bytes.
     Put(Vec<u8>),
 }
 
-/// What `by_hand` makes of what is remembered, at this stream time; and what is acknowledged. Where `has_steps`, the sink
-/// is a handler.
+/// How `by_hand` changes the entry `former` at this stream time, and the acknowledgement. `has_steps`: the sink is a
+/// handler.
 pub fn settle(
     former: Option<&[u8]>,
     (by_hand, has_steps): (ByHand, bool),
@@ -51,7 +52,7 @@ pub fn settle(
     if former.under_way.is_none() && former.settled.is_some_and(is_so) {
         return Ok((Change::Nothing, said(Outcome::Already, was)));
     }
-    // What is under way is newer than what was settled, or the same.
+    // The reserved version is newer than the settled one, or the same.
     let of_reserved = former.under_way.map(|under_way| (under_way.entry, under_way.fingerprint));
     let of_settled = former.settled.map(|settled| (settled.entry, settled.fingerprint));
     let (entry, fingerprint) = of_reserved.or(of_settled).expect("one of the two is there");
@@ -62,7 +63,7 @@ pub fn settle(
     Ok((Change::Put(bytes), said(Outcome::Settled, was)))
 }
 
-/// What is remembered, in a word.
+/// The state of an entry, in a word.
 pub fn word(remembered: &Remembered<'_>) -> &'static str {
     match (remembered.under_way, remembered.settled) {
         (Some(_), _) => "under_way",
@@ -72,7 +73,7 @@ pub fn word(remembered: &Remembered<'_>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a command settles what is open, and nothing else; what is done stays done.
+    //! Goal: a command settles open calls, and nothing else; done calls stay done.
 
     use super::*;
     use crate::format::{Journal, NO_TIME, Place, UnderWay};
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_settled_as_it_is_said() {
+    fn command_settles_an_open_call_as_it_says() {
         let given_up = How::GivenUp { first_at_ms: 1 };
         let open = [How::Rejected, How::Conflict, How::InDoubt, given_up];
         for how in open {
@@ -148,28 +149,28 @@ mod tests {
         assert_eq!(
             (settled.entry.version, settled.fingerprint),
             (Some(&[0x81, 9][..]), Some([7; 20])),
-            "the newer one"
+            "the newer version is kept"
         );
         assert_eq!(settled.result, Some(ResultRef::Reason(DROPPED)));
     }
 
     #[test]
-    fn what_is_done_stays_done() {
+    fn done_call_stays_done() {
         for by_hand in [ByHand::Done, ByHand::Drop] {
             let (change, outcome, was) = told(&of(Some(settled(How::Done)), None), by_hand);
             assert_eq!((change, outcome, was.as_deref()), (Change::Nothing, Outcome::Already, Some("done")));
         }
         let dropped = of(Some(settled(How::Dropped)), None);
         assert_eq!(told(&dropped, ByHand::Drop).1, Outcome::Already);
-        assert_eq!(told(&dropped, ByHand::Done).1, Outcome::Settled, "somebody knows better");
-        // An entry of format 1 is done.
+        assert_eq!(told(&dropped, ByHand::Done).1, Outcome::Settled, "`done` overrules a drop");
+        // An entry of format 1 counts as done.
         let mut old = Vec::new();
         entry(&[0x81, 7]).encode(&mut old);
         assert_eq!(told(&old, ByHand::Drop).1, Outcome::Already);
     }
 
     #[test]
-    fn what_is_to_be_called_again_is_forgotten() {
+    fn retry_forgets_the_entry() {
         for former in [of(Some(settled(How::Done)), None), of(None, Some(under_way()))] {
             let (change, outcome, _) = told(&former, ByHand::Retry);
             assert_eq!((change, outcome), (Change::Forget, Outcome::Forgotten));
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_a_handler_are_not_forgotten() {
+    fn retry_does_not_forget_the_steps_of_a_handler() {
         let all = [How::Done, How::Rejected, How::InDoubt].map(|how| of(Some(settled(how)), None));
         for former in all.into_iter().chain([of(None, Some(under_way()))]) {
             let (change, Acknowledgement { outcome, was }) = settle(Some(&former), (ByHand::Retry, true), 60).unwrap();
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_of_nothing() {
+    fn command_about_an_unknown_identity_changes_nothing() {
         for by_hand in ByHand::ALL {
             let nothing = settle(None, (by_hand, true), NO_TIME).unwrap();
             assert_eq!(nothing, (Change::Nothing, Acknowledgement { outcome: Outcome::Unknown, was: None }));

@@ -1,5 +1,5 @@
-//! Goal: a lane reads each command that one of its tasks has not passed, and nothing of another topic; a topic that cannot
-//! be read is left alone for longer each time.
+//! Goal: a lane reads each command that one of its tasks has not passed, and nothing of another topic; a topic that
+//! cannot be read is left alone, longer each time.
 
 use super::orders::Orders;
 use super::*;
@@ -48,20 +48,20 @@ fn offsets(orders: &Orders<Embedded>, next: i64) -> Vec<i64> {
 }
 
 #[test]
-fn commands_are_read_from_where_the_last_task_is() {
+fn commands_are_read_from_the_position_of_the_task_furthest_back() {
     let (_folder, cluster) = cluster();
     let all: Vec<i64> = (0..3).map(|number| command(&cluster, number)).collect();
     acknowledgement(&cluster, 0);
     append(&cluster, "something else", b"");
     let mut orders = Orders::new(TOPIC);
     orders.read(&cluster, &view(&cluster, SECOND), 1, SECOND);
-    assert_eq!(offsets(&orders, 0), all[1..], "the first one is passed by all");
+    assert_eq!(offsets(&orders, 0), all[1..], "all tasks have passed the first command");
     assert_eq!((offsets(&orders, 2), orders.read_to()), (all[2..].to_vec(), 5));
     assert!(orders.is_empty_from(3) && !orders.is_empty_from(2));
     // A task comes that is further back.
     orders.read(&cluster, &view(&cluster, SECOND), 0, SECOND);
     assert_eq!(offsets(&orders, 0), all);
-    // All have passed all, and there is one more.
+    // All tasks have passed all of them, and another one is given.
     let another = command(&cluster, 3);
     orders.read(&cluster, &view(&cluster, SECOND), 3, SECOND);
     assert_eq!(offsets(&orders, 0), [another]);
@@ -69,7 +69,7 @@ fn commands_are_read_from_where_the_last_task_is() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_command_all_the_same() {
+fn unreadable_command_is_kept_as_a_command() {
     let (_folder, cluster) = cluster();
     append(&cluster, &CommandId(7).key(), br#"{"format":2}"#);
     let mut orders = Orders::new(TOPIC);
@@ -79,7 +79,7 @@ fn what_cannot_be_read_is_a_command_all_the_same() {
 }
 
 #[test]
-fn recreated_topic_is_another_one() {
+fn recreated_control_topic_is_another_topic() {
     let (_folder, cluster) = cluster();
     (0..3).for_each(|number| _ = command(&cluster, number));
     let mut orders = Orders::new(TOPIC);
@@ -96,7 +96,7 @@ fn recreated_topic_is_another_one() {
 }
 
 #[test]
-fn what_the_topic_has_lost_is_not_waited_for() {
+fn commands_that_the_topic_has_lost_are_not_waited_for() {
     let (_folder, cluster) = cluster();
     (0..3).for_each(|number| _ = command(&cluster, number));
     cluster.delete_records(TOPIC, 0, 2).unwrap();
@@ -108,14 +108,14 @@ fn what_the_topic_has_lost_is_not_waited_for() {
 }
 
 #[test]
-fn trouble_is_waited_out_until_the_topic_is_seen_again() {
+fn after_trouble_a_lane_waits_until_the_topic_is_seen_again() {
     let (_folder, cluster) = cluster();
     command(&cluster, 0);
     let mut orders: Orders<Embedded> = Orders::new(TOPIC);
     let before = view(&cluster, SECOND);
-    assert!(orders.is_due(&before, SECOND) && !orders.is_due(&before, SECOND), "now and then");
+    assert!(orders.is_due(&before, SECOND) && !orders.is_due(&before, SECOND), "only at intervals");
     orders.put_off(SECOND * 2);
-    assert!(!orders.is_due(&before, SECOND * 1000), "nobody has seen the topic since");
+    assert!(!orders.is_due(&before, SECOND * 1000), "the topic was not seen since");
     let since = view(&cluster, SECOND * 3);
     assert!(orders.is_due(&since, SECOND * 1000));
     // Longer each time, a minute at most.
@@ -141,10 +141,10 @@ fn task_that_would_stop_looks_for_commands_first() {
     let noted = Some(Control { topic_id: late.id.0, next: 1 });
     let may_have_more = |view: Option<&View>, noted, at| progress.may_have_more(view, noted, SECOND * at);
     assert!(may_have_more(None, noted, 11), "the topic was not seen yet");
-    assert!(may_have_more(Some(&early), noted, 11), "not since it began");
+    assert!(may_have_more(Some(&early), noted, 11), "the topic was not seen since the task began");
     assert!(may_have_more(Some(&late), None, 11), "there is a command");
-    assert!(!may_have_more(Some(&late), noted, 11), "which is passed");
+    assert!(!may_have_more(Some(&late), noted, 11), "the task has passed the command");
     let passed = CommandProgress { passed: noted, ..progress };
-    assert!(!passed.may_have_more(Some(&late), None, SECOND * 11), "or is none");
-    assert!(!may_have_more(None, None, 20), "it does not wait for ever");
+    assert!(!passed.may_have_more(Some(&late), None, SECOND * 11), "what was read holds no further command");
+    assert!(!may_have_more(None, None, 20), "the task does not wait for ever");
 }

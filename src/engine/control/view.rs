@@ -1,4 +1,4 @@
-//! The control topic as lanes see it, and how far a task has come with its commands.
+//! The control topic as lanes see it, and how far a task has got with its commands.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::cluster::{self, Cluster, TopicId};
 use crate::format::Control;
 use crate::record::TopicPartition;
 
-/// How long a task that would stop waits for commands that might settle why.
+/// How long a task that would stop waits for commands that might settle the reason.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// The partition of a control topic that commands and acknowledgements are in.
+/// The partition of a control topic that holds commands and acknowledgements.
 pub fn partition_of(topic: &str) -> TopicPartition {
     TopicPartition::new(topic, 0)
 }
@@ -24,19 +24,19 @@ pub struct View {
     pub start: i64,
     /// Its end, open transactions included.
     pub end: i64,
-    /// When that was asked, on the monotonic clock.
+    /// When that was looked up, on the monotonic clock.
     pub asked_at: Duration,
 }
 
 impl View {
-    /// Looks at it; `None` if it does not exist, or has no id.
+    /// Looks the topic up; `None` if it does not exist, or has no id.
     pub fn ask<C: Cluster>(cluster: &C, topic: &str, now: Duration) -> Result<Option<Self>, cluster::Error> {
         let Some(found) = cluster.outline_topic(topic)?.filter(|found| found.id.is_known()) else { return Ok(None) };
         let (start, end) = cluster.bounds(&partition_of(topic))?;
         Ok(Some(Self { id: found.id, start, end, asked_at: now }))
     }
 
-    /// The next offset for a task that has noted this.
+    /// The next offset for a task whose position record notes `control`.
     pub fn next_after(&self, control: Option<Control>) -> i64 {
         let next = control.filter(|control| control.topic_id == self.id.0).map_or(0, |control| control.next);
         next.max(self.start)
@@ -48,7 +48,7 @@ impl View {
 pub struct Seen(Mutex<Option<View>>);
 
 impl Seen {
-    /// How it was last seen; `None` before that.
+    /// The latest view; `None` before the first.
     pub fn view(&self) -> Option<View> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,22 +59,23 @@ impl Seen {
     }
 }
 
-/// How far a task at work has come with commands, beside what it has noted in its position record.
+/// How far a task at work has got with commands, beyond the note in its position record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandProgress {
     /// When it began to work, on the monotonic clock.
     pub began_at: Duration,
-    /// Before this there is no command that it has not passed, by what was read.
+    /// The task has passed all commands before this, as far as they were read.
     pub passed: Option<Control>,
 }
 
 impl CommandProgress {
-    /// The next offset of the control topic for a task that has noted this.
+    /// The next offset of the control topic for a task whose position record notes `noted`.
     pub fn next(&self, view: &View, noted: Option<Control>) -> i64 {
         view.next_after(noted).max(view.next_after(self.passed))
     }
 
-    /// Whether there may be a command that settles why the task would stop: then it looks first, for a while.
+    /// Whether there may be a command that settles the reason for a stop: then the task waits for it first, for a
+    /// while.
     pub fn may_have_more(&self, view: Option<&View>, noted: Option<Control>, now: Duration) -> bool {
         let knows_all = |view: &View| view.asked_at >= self.began_at && self.next(view, noted) >= view.end;
         now.saturating_sub(self.began_at) < LOOK_MAX && !view.is_some_and(knows_all)

@@ -34,8 +34,8 @@ impl Quarantine {
         Self { until, bisect, unsendable: None, attempts: 0, retry_at: Duration::ZERO }
     }
 
-    /// The cluster has refused some of the `tried` records, the `last` of them with this message. One that was alone is
-    /// found; otherwise half as many are tried next.
+    /// The cluster has refused some of the `tried` records; `last` holds the offset of the last one and the cluster's
+    /// message. A record that was tried alone is found; otherwise half as many are tried next.
     pub(super) fn refused(&mut self, tried: usize, last: (i64, String)) {
         match tried {
             1 => self.unsendable = Some(last),
@@ -59,8 +59,9 @@ pub struct Isolated<C: Cluster> {
     pub(super) transactor: Transactor<C>,
     pub(super) reader: C::Reader,
     pub(super) batch: C::Batch,
-    /// How many of the batch's records were processed, and how many of those in the last transaction.
+    /// How many of the batch's records were processed.
     pub(super) taken: usize,
+    /// How many of those are in the last transaction.
     pub(super) tried: usize,
     /// Since when there has been nothing to read.
     pub(super) idle_since: Option<Duration>,
@@ -95,12 +96,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn search_goes_on_with_as_many_records_once_one_is_found() {
+    fn search_keeps_its_size_once_a_record_is_found() {
         let mut quarantine =
             Quarantine { until: 0, bisect: Bisect::new(500), unsendable: None, attempts: 0, retry_at: Duration::ZERO };
         quarantine.refused(80, (79, "too large".to_owned()));
         assert_eq!((quarantine.bisect.records_max(), &quarantine.unsendable), (40, &None));
-        // The reader had no more than one.
+        // The reader returned only one record.
         quarantine.refused(1, (12, "too large".to_owned()));
         assert_eq!((quarantine.bisect.records_max(), quarantine.unsendable), (40, Some((12, "too large".to_owned()))));
     }

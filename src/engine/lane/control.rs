@@ -1,4 +1,5 @@
-//! Has a lane's tasks carry out commands: each in the open transaction, acknowledged and noted there.
+//! Lets a lane's tasks carry out commands. The open transaction holds a command's change, its acknowledgement, and the
+//! note that the task has passed it.
 
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ use crate::topology::sink::Sink;
 use super::Lane;
 use super::ending::{CallsEnding, Ending};
 
-/// How many commands a task carries out in one look.
+/// The most commands that a task carries out in one round.
 const CARRIED_OUT_MAX: usize = 100;
 
-/// What becomes of the next command.
+/// What happens to the next command.
 enum Next {
     /// It is carried out in the open transaction.
     Done,
@@ -34,8 +35,8 @@ enum Next {
 }
 
 impl<C: Cluster> Lane<C> {
-    /// Has the tasks at work carry out their commands. To be called once the windows have been judged: a record that
-    /// was judged in this round is settled before a command about it is carried out.
+    /// Lets the tasks at work carry out their commands. To be called after the windows were judged: a record judged in
+    /// this round is settled before a command about it is carried out.
     pub(super) fn apply_commands(&mut self) {
         let Self { context, tasks, ending: Ending::Calls(calls), cluster, .. } = self else { return };
         let CallsEnding { calling, orders, .. } = &mut **calls;
@@ -61,7 +62,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Has a task carry out its commands. Says whether the next one has to wait.
+    /// Lets a task carry out its commands. Returns whether the next one has to wait.
     fn apply_commands_of(&mut self, id: TaskId, view: &View, now: Duration) -> Result<bool, Failure> {
         for _ in 0..CARRIED_OUT_MAX {
             let Self { tasks, transactor, ending: Ending::Calls(calls), .. } = self else { return Ok(false) };
@@ -71,7 +72,7 @@ impl<C: Cluster> Lane<C> {
             let noted = transactor.share(id).and_then(|share| share.position.calls.control);
             let next = committed.max(view.next_after(noted));
             let Some(given) = orders.from(next).next().cloned() else {
-                // What the open transaction has passed counts once it is committed.
+                // Commands passed in the open transaction count only once it is committed.
                 if let Some(window) = task.ending.window_mut().filter(|_| orders.is_empty_from(committed)) {
                     let next = orders.read_to().max(committed);
                     window.commands.passed = Some(Control { topic_id: view.id.0, next });
@@ -96,7 +97,7 @@ impl<C: Cluster> Lane<C> {
     fn carry_out(&mut self, id: TaskId, view: &View, given: &Given) -> Result<Next, Failure> {
         let told = match &given.command {
             Err(error) => Err((Outcome::NotUnderstood, error.to_string())),
-            // Its topic may have been created after the look that has found it.
+            // The control topic may have been recreated since it was last looked up.
             Ok(Command { topic_id, .. }) if *topic_id != view.id.0 && view.asked_at <= given.seen_at => {
                 return Ok(Next::Waits);
             }
@@ -162,7 +163,8 @@ impl<C: Cluster> Lane<C> {
         Ok(Next::Done)
     }
 
-    /// What is remembered of an identity, the open transaction included; `None` while a command about it has to wait.
+    /// An identity's entry, the open transaction's writes included; the outer `None` while a command about it has to
+    /// wait.
     fn former(&self, id: TaskId, identity: &[u8]) -> Result<Option<Option<Vec<u8>>>, Failure> {
         let Some(work) = self.tasks.get(&id).and_then(Task::work) else { return Ok(None) };
         let Some(window) = work.task.ending.window() else { return Ok(None) };
@@ -180,7 +182,8 @@ impl<C: Cluster> Lane<C> {
         Ok((!is_to_come).then_some(former))
     }
 
-    /// After a commit: records before which their tasks would stop are judged once more where somebody has settled them.
+    /// After a commit: counts its commands, and has records judged once more that would stop their tasks, if a command
+    /// has settled their identity.
     pub(super) fn ack_commands(&mut self) {
         let Self { tasks, ending: Ending::Calls(calls), transactor, .. } = self else { return };
         let CallsEnding { calling, orders, .. } = &mut **calls;
@@ -201,7 +204,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Whether a task that would stop waits for commands first: one may settle why it would.
+    /// Whether a task that would stop waits for commands first: one of them may settle the reason.
     pub(super) fn awaits_commands(&self, id: TaskId) -> bool {
         let now = self.context.clock.monotonic();
         let Some(task) = self.tasks.get(&id) else { return false };
@@ -216,7 +219,7 @@ fn next_of<C: Cluster>(task: &Task<C>, view: &View) -> Option<i64> {
     Some(window.commands.next(view, task.committed.calls.control))
 }
 
-/// What is acknowledged of a command that is not carried out.
+/// No change, and the acknowledgement of a command that is not carried out.
 fn not_done(outcome: Outcome, reason: &str, given: &Given) -> (Change, Acknowledgement) {
     tracing::warn!(command = given.id.key(), reason, "a command is not understood");
     (Change::Nothing, Acknowledgement { outcome, was: None })

@@ -1,7 +1,7 @@
 //! Where a lane's surviving records go: to a topic, into a sink, or to a provider.
 //!
-//! An ending owns what only it needs, for the lane here and for each task in [`crate::engine::task::TaskEnding`]. Where the
-//! lane's steps differ is decided in `hooks`, or by a question to the ending here.
+//! An ending owns the state that only it needs: a lane's part is here, a task's in [`crate::engine::task::TaskEnding`].
+//! Where the lane's steps differ, `hooks` decides, or one of the predicates here.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ pub(super) struct CallsEnding<C: Cluster> {
 }
 
 impl<C: Cluster> Ending<C> {
-    /// The ending of the context's topology; `random` is the start of its random numbers, `now` the monotonic clock.
+    /// The ending of the context's topology; `random` seeds its random numbers, `now` is the time on the monotonic
+    /// clock.
     pub fn of(context: &Context, random: u64, now: Duration) -> Self {
         if let Some(sink) = &context.sink {
             return Self::Sink(Box::new(OpenSink::of(context, sink.as_ref(), now)));
@@ -44,7 +45,7 @@ impl<C: Cluster> Ending<C> {
         Self::Calls(Box::new(CallsEnding { terms, calling, orders: Orders::new(&context.topology.control()) }))
     }
 
-    /// The way into the topology's sink, if it has one.
+    /// Access to the topology's sink, if it has one.
     pub fn sink_mut(&mut self) -> Option<&mut OpenSink> {
         if let Self::Sink(sink) = self { Some(sink) } else { None }
     }
@@ -59,18 +60,19 @@ impl<C: Cluster> Ending<C> {
         if let Self::Calls(calls) = self { Some(calls) } else { None }
     }
 
-    /// How many records are worth reading now, if at most `records_max` are.
+    /// How many records are worth reading now, at most `records_max`.
     pub fn reads_max(&self, records_max: usize) -> usize {
         self.calls().map_or(records_max, |calls| calls.calling.reads_max(&calls.terms, records_max))
     }
 
-    /// Whether a transaction may stay open until more records have come. One with a sink ends with its batch, and calls and
-    /// answers wait for a commit.
+    /// Whether a transaction may stay open until more records have come. With a sink, it ends with its batch; with a
+    /// provider, calls and answers wait for its commit.
     pub fn waits_for_records(&self) -> bool {
         matches!(self, Self::Topic)
     }
 
-    /// Whether a transaction ends with its batch: the sink may refuse some of its records, and the others are still there.
+    /// Whether a transaction ends with its batch: the sink may refuse some of its records, and the batch still holds
+    /// the others.
     pub fn commits_each_batch(&self) -> bool {
         matches!(self, Self::Sink(_))
     }
@@ -85,17 +87,17 @@ impl<C: Cluster> Ending<C> {
         matches!(self, Self::Sink(sink) if sink.is_tidying)
     }
 
-    /// Whether an aborted transaction leaves the tasks that were in it at work, as they were before.
+    /// Whether tasks stay at work, unchanged, when their transaction is aborted.
     pub fn outlives_aborts(&self) -> bool {
         matches!(self, Self::Calls(_))
     }
 
-    /// Whether a task that its output fails goes on in transactions of its own.
+    /// Whether a task whose output fails goes on in transactions of its own.
     pub fn isolates(&self) -> bool {
         !matches!(self, Self::Calls(_))
     }
 
-    /// When there will be something to do, on the monotonic clock, if nothing happens before.
+    /// When there is something to do next, on the monotonic clock, if nothing happens before.
     pub fn next_look(&self) -> Duration {
         self.calls().map_or(Duration::MAX, |calls| calls.orders.look_at())
     }

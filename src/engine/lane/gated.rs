@@ -1,7 +1,7 @@
 //! Tasks that wait for their topology's gate: it does not answer, and `on_unavailable` is `hold`.
 //!
-//! Such a task has committed everything before the first record that would have to be asked about. It reads nothing
-//! meanwhile, while its lane goes on polling; once the gate can be reached, it reads on from there.
+//! Such a task has committed everything before the first record that the gate has to be asked about. It reads nothing,
+//! while its lane goes on polling; once the gate can be reached, it reads on from that record.
 
 use crate::cluster::{self, Cluster, ErrorKind, Member};
 use crate::engine::restore;
@@ -24,7 +24,7 @@ impl<C: Cluster> Lane<C> {
         self.count_gated();
     }
 
-    /// Has a task that waits for the gate go on, if it can be reached.
+    /// Lets a task that waits for the gate go on, if the gate can be reached.
     pub(super) fn step_gated(&mut self, id: TaskId) -> Result<(), cluster::Error> {
         let is_reached = self.scratch.gate().is_none_or(|gate| gate.is_reached(&self.context));
         if !is_reached {
@@ -43,7 +43,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Counts the lane among those that wait, if any of its tasks does.
+    /// Reports the lane as waiting for the gate if any of its tasks does.
     pub(super) fn count_gated(&mut self) {
         let waits = self.tasks.values().any(|task: &Task<C>| matches!(task.phase, Phase::Gated));
         if let Some(gate) = self.scratch.gate() {

@@ -1,4 +1,4 @@
-//! A lane's membership of its group: partitions come and go, and reading fails.
+//! A lane's membership of its group: partitions that come and go, and failures to read.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl<C: Cluster> Lane<C> {
                 // If a topic was given more partitions, all members rebalance, not only the one that gets the new ones.
                 self.context.look_now.store(true, Ordering::Relaxed);
                 self.set_joined(true);
-                // It is known again who has what.
+                // The partitions' owners are known again: no series have to be kept.
                 self.reports.status.keep(Vec::new());
                 Ok(())
             }
@@ -66,8 +66,8 @@ impl<C: Cluster> Lane<C> {
         self.context.health.lane_joined(&self.context.topology.name, self.names.index, joined);
     }
 
-    /// Has the tasks' series stay as they are when the tasks go, until the lane has joined again: while no broker answers,
-    /// nobody else has these partitions, and series that end look like partitions without a lag.
+    /// Keeps the tasks' metric series when the tasks go, until the lane has joined again: while no broker answers,
+    /// nobody else has these partitions, and series that end look like partitions without lag.
     pub(super) fn keep_lag(&mut self) {
         let kept: Vec<KeptSeries> = self.tasks.values().map(|task| task.report.metrics.keep()).collect();
         if !kept.is_empty() {
@@ -81,7 +81,7 @@ impl<C: Cluster> Lane<C> {
                 tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading failed; trying again");
                 Ok(())
             }
-            // Something cannot be read at its position: the restore finds out what, task by task.
+            // Some partition cannot be read at its position: the tasks' restores find out which.
             ErrorKind::Refused => {
                 tracing::warn!(topology = self.context.topology.name, reason = %error.message, "reading is refused");
                 let of_task = |id: &TaskId| error.partition.as_ref().is_none_or(|of| self.tasks[id].input == *of);
@@ -123,7 +123,7 @@ impl<C: Cluster> Lane<C> {
         self.member.subscribe(&self.context.topics.names())
     }
 
-    /// Sends all tasks at work through their restore, once, after a topic was found to be recreated.
+    /// Sends all tasks at work through their restore, once, after a topic was found to have been recreated.
     pub(super) fn recheck(&mut self) {
         let recreated = self.context.recreated.load(Ordering::Relaxed);
         if self.topics.rechecked == recreated {
@@ -168,7 +168,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// A record that cannot be read is tried a few more times; then its task stops, and no other.
+    /// Tries an unreadable record a few more times; then stops its task, and no other.
     pub(super) fn on_unreadable(&mut self, id: TaskId, error: &cluster::Error) {
         self.restart(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
@@ -181,7 +181,7 @@ impl<C: Cluster> Lane<C> {
 
     pub(super) fn take_over(&mut self, partition: TopicPartition) -> Result<(), cluster::Error> {
         let Some(topic) = self.context.topics.get(&partition.topic) else {
-            // The topic was removed since: a new member does not subscribe to it.
+            // The topic was removed meanwhile: a new member does not subscribe to it.
             return Err(cluster::Error::new(
                 ErrorKind::Fenced,
                 format!("{partition} was assigned but is no longer read"),
@@ -211,11 +211,11 @@ impl<C: Cluster> Lane<C> {
         self.tasks.iter().filter(|(_, task)| partitions.contains(&task.input)).map(|(id, _)| *id).collect()
     }
 
-    /// Records in the group that nothing of these tasks is open, so that the next owner need not fence anybody.
+    /// Records in the group that these tasks have nothing open, so that the next owner need not fence anybody.
     pub(super) fn hand_over(&mut self, mut ids: Vec<TaskId>) {
         let Self { context, cluster, tasks, transactor, member, names, metrics, .. } = self;
         ids.retain(|id| {
-            // On its way back after a clean abort, as happens when the group moves on.
+            // Includes tasks that restore after a clean abort, as happens when the group's generation changes.
             let phase = &tasks[id].phase;
             let idle = matches!(
                 phase,

@@ -5,14 +5,14 @@
 //! |---|---|---|---|
 //! | [`Lane::idle_wait`] | until something is due | until something is due | until a call or an answer is due |
 //! | [`Lane::admit`] | process, fill the transaction | process, commit the batch | put into windows |
-//! | [`Lane::attend`] | | | hear, judge, write; commands; send |
+//! | [`Lane::attend`] | | | handle answers, judge, write; commands; send |
 //! | [`Lane::tidy`] | | tidy up | |
 //! | [`Lane::end_transaction`] | if it is due | if it is due | each time, going on meanwhile |
 //! | [`Lane::go_on`] | | | acknowledge commands, send, resume reading, stop |
 //! | [`Lane::opened`] | | claim the row | |
 //! | [`Lane::begun`] | | | open a window |
 //! | [`Lane::closed`] | | | drop the window |
-//! | [`Lane::aborted`] | isolate what was not delivered | isolate what was not delivered | go on, search for what is refused |
+//! | [`Lane::aborted`] | isolate a failing task | isolate a failing task | go on, search for the refused record |
 //! | [`Lane::drain`] | | | wait for calls, release reservations |
 //! | [`Lane::tend`] | | look at rows | |
 
@@ -45,17 +45,17 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Does what is due before the transaction ends, and sends what waits for no transaction.
+    /// Does what is due before the transaction ends, and sends the calls that wait for no transaction.
     pub(super) fn attend(&mut self) {
         if let Ending::Calls(_) = self.ending {
             self.attend_to_calls();
             self.apply_commands();
-            // What waits for no transaction need not wait for this one's commit.
+            // Calls that wait for no transaction need not wait for this one's commit.
             self.send_calls();
         }
     }
 
-    /// Ends the open transaction, unless it is not due and may go on.
+    /// Ends the open transaction, unless it is not due and may stay open.
     pub(super) fn end_transaction(&mut self, is_due: bool) -> Result<(), cluster::Error> {
         match self.ending {
             Ending::Calls(_) => return self.commit_and_go_on(),
@@ -65,7 +65,7 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Goes on with what waited for the end of the transaction.
+    /// Resumes the work that waited for the end of the transaction.
     pub(super) fn go_on(&mut self) {
         if let Ending::Calls(_) = self.ending {
             self.ack_commands();
@@ -106,8 +106,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The open transaction was aborted; the task had one of `shares` in it, and perhaps a record that was not delivered.
-    /// Says whether the task goes on as before; `may_go_on` says whether it may. Otherwise it restores.
+    /// The open transaction was aborted; the task had one of `shares` in it, and perhaps an undelivered record. Returns
+    /// whether the task goes on as before, which `may_go_on` allows; otherwise it restores.
     pub(super) fn aborted(
         &mut self,
         id: TaskId,
@@ -136,7 +136,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Checks what the ending keeps outside Kafka, if that is due.
+    /// Checks the ending's state outside Kafka, if that is due.
     pub(super) fn tend(&mut self, now: Duration) {
         if let Ending::Sink(_) = self.ending {
             self.look_at_rows(now);

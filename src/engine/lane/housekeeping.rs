@@ -1,4 +1,4 @@
-//! What a lane does from time to time, whatever its records are: gauges, flushes and reports.
+//! A lane's periodic work, independent of its records: gauges, flushes and reports.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ impl<C: Cluster> Lane<C> {
         self.flush(now);
     }
 
-    /// Updates the gauges, and logs what has waited to be logged.
+    /// Updates the gauges, and writes the log events that are due.
     fn gauge(&mut self, now: Duration) {
         let wall_ms = self.context.clock.wall_ms();
-        // Otherwise slow calls keep all tasks from reading.
+        // If not, slow calls keep all tasks from reading.
         let reads = self.records_max() > 0;
         for task in self.tasks.values_mut() {
             let end = self.member.end(&task.input);
-            // Of a partition that cannot be read at all, only its restore knows an end.
+            // For a partition that cannot be read at all, only its restore knows an end.
             let stuck_at = stuck_at(task, end.or(Some(task.topics.input_end))).filter(|_| reads);
             let is_starved = self.context.held_up.note(&task.input, stuck_at, now);
             let heard_ago = self.member.end_heard_ago(&task.input);
@@ -77,7 +77,7 @@ impl<C: Cluster> Lane<C> {
     /// Reports the tasks' states to the supervisor.
     fn report(&mut self) {
         let open = self.transactor.is_open();
-        // Commands that were given before are carried out before a run ends.
+        // A run ends only after the commands given before are carried out.
         let commands = self.ending.calls().map(|_| (self.context.commands.view(), self.context.clock.monotonic()));
         let awaits_commands = |task: &Task<C>| {
             let (Some((view, now)), Some(window)) = (&commands, task.ending.window()) else { return false };
@@ -108,10 +108,10 @@ impl<C: Cluster> Lane<C> {
     }
 }
 
-/// The offset at which a task at work waits for records that exist and do not arrive.
+/// The offset at which a task at work waits for records that exist but do not arrive.
 fn stuck_at<C: Cluster>(task: &Task<C>, end: Option<i64>) -> Option<i64> {
     let next = task.committed.next;
-    // What it has read and not settled waits for its calls.
+    // Records that it has read and not settled wait for their calls.
     let is_waiting = task.ending.window().is_none_or(Window::is_empty);
     end.filter(|end| matches!(task.phase, Phase::Running) && is_waiting && *end > next).map(|_| next)
 }

@@ -19,8 +19,8 @@ use super::round::{Deferred, Round};
 use super::sorting::share_out;
 
 impl<C: Cluster> Lane<C> {
-    /// Sorts the batch by task and takes each task's records through it. With a sink, the transaction ends with the batch:
-    /// while the sink refuses some of its records, the others are taken through it again, and need not be read again.
+    /// Sorts the batch by task and takes each task's records through it. With a sink, the transaction ends with the
+    /// batch: if the sink refuses some of its records, the others are processed again without being read again.
     pub(super) fn process_batch(&mut self) {
         let began = self.context.clock.monotonic();
         self.share_out();
@@ -46,8 +46,8 @@ impl<C: Cluster> Lane<C> {
         ended
     }
 
-    /// Whether the other records can be taken through their tasks again: without those that the sink has named, or with
-    /// fewer at once, so that it can name them.
+    /// Whether the other records can be processed again: without those that the sink has named, or fewer at once, so
+    /// that it can name them.
     fn may_go_on_without(&mut self, failed: &Failed) -> bool {
         match failed {
             Failed::Rejected(_) => true,
@@ -56,8 +56,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Prepares for taking the batch through its tasks again, where the sink has only refused some of its records. Any
-    /// other failure is returned.
+    /// Prepares the batch to be processed again if the sink has only refused some of its records. Returns any other
+    /// failure.
     fn without_refused(&mut self, failure: Failure) -> Option<Failure> {
         match failure.cause {
             Cause::Sink(undone) if self.may_go_on_without(&undone.failed) => {
@@ -120,8 +120,8 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Processes as many of the first records as the open transaction is sure to have room for, or some more; returns
-    /// how many. There may be room left afterwards, since dropped records take none.
+    /// Processes the first records, as many as the open transaction is sure to have room for or a few more; returns how
+    /// many. There may be room left afterwards, since dropped records take none.
     fn process_part(&mut self, id: TaskId, indices: &[usize]) -> Result<usize, Failure> {
         self.claim(id)?;
         let Self { context, transactor, tasks, batch, scratch, member, .. } = self;
@@ -195,12 +195,13 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Commits what is open; recovery is up to the caller.
+    /// Commits the open transaction; recovery is up to the caller.
     fn finish(&mut self) -> Result<(), Failure> {
         self.finish_while(None)
     }
 
-    /// The same. Meanwhile the lane goes on with its calls, if `deferred` takes what is to be seen to afterwards.
+    /// Like `finish`. If there is a `deferred` to collect what has to be handled afterwards, the lane goes on with its
+    /// calls meanwhile.
     pub(super) fn finish_while(&mut self, deferred: Option<&mut Deferred>) -> Result<(), Failure> {
         if !self.transactor.is_open() {
             return Ok(());
@@ -236,7 +237,7 @@ impl<C: Cluster> Lane<C> {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.work().is_some()) else { return };
         match stop {
             Stop::Refused(reason) => {
-                // A panic may have had a cause that passes.
+                // The cause of a panic may be gone at a later start.
                 let may_pass = task.trouble.panics.are_too_many();
                 task.fail(&reason, may_pass);
             }

@@ -1,4 +1,4 @@
-//! A lane's way back: aborted transactions, restores, isolated tasks.
+//! A lane's recovery: aborted transactions, restores, isolated tasks.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::sabotage::{self, Sabotage};
 use super::{DISK_SLICE, Lane};
 
 impl<C: Cluster> Lane<C> {
-    /// Aborts the open transaction and sends its tasks through their restore, or has them read their records again where
-    /// the sink has certainly not committed it.
+    /// Aborts the open transaction and sends its tasks through their restore. If it certainly has no effect, tasks with
+    /// a sink may read their records again instead, and tasks with calls go on.
     pub(super) fn abort_and_restore(&mut self, failure: Failure) {
         if let Cause::Sink(undone) = failure.cause {
             return self.on_undone(undone);
@@ -42,7 +42,7 @@ impl<C: Cluster> Lane<C> {
                 "transaction aborted; its tasks restore"
             ),
         }
-        // At once, while the tasks settle.
+        // Prepared at once, while the tasks settle.
         if let Err(error) = self.transactor.prepare(&self.cluster) {
             tracing::debug!(reason = %error.message, "no producer yet");
         }
@@ -93,11 +93,11 @@ impl<C: Cluster> Lane<C> {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         match failure.cause {
             Cause::Refused(refusal) => task.fail(&refusal.to_string(), false),
-            // What comes before it was in the transaction that was aborted.
+            // The records before it were in the aborted transaction, and are processed first.
             Cause::RefusedAt(at, reason) => task.trouble.refused_at = Some((at, reason)),
             Cause::State(error) => restore::set_back(&self.context, task, &error.into()),
             Cause::Cluster(error) => restore::set_back(&self.context, task, &error.into()),
-            // Its own transaction is undone: it is on its way back.
+            // Its own transaction is undone, and it already restores.
             Cause::Sink(undone) => {
                 self.note_undone(&undone);
                 self.note_rejected(undone.rejected);
@@ -106,8 +106,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// A task has panicked while working on this: it is recreated, and with it everything it may have changed, and
-    /// tries again, or stops if this was once too often. Its transaction was aborted before.
+    /// Recreates a task that has panicked while working on `at`, and with it everything it may have changed. The task
+    /// tries again, or stops if it has panicked too often. Its transaction was aborted before.
     fn on_panic(&mut self, id: TaskId, at: InProgress, panic: &Panic) {
         self.scratch = Scratch::new(&self.context);
         (self.batch, self.restore_batch) = (C::Batch::default(), C::Batch::default());
@@ -123,7 +123,7 @@ impl<C: Cluster> Lane<C> {
         );
         let held = former.state.held.take();
         let mut task = former.recreated(&self.context, until);
-        // A record that is to blame is not processed, but what comes before it is.
+        // A record that is to blame is not processed, but the records before it are.
         if task.trouble.panics.are_too_many() && task.trouble.panics.stop_before().is_none_or(|_| at.record().is_none())
         {
             let reason = format!("{}: {}", task.input, task.trouble.panics);
@@ -149,7 +149,7 @@ impl<C: Cluster> Lane<C> {
         );
         self.closed(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        // One whose means a panic has taken is recreated, and waits for as long as its panics say.
+        // A task that lost its means in a panic is recreated instead, and waits as long as its panics require.
         if matches!(task.phase, Phase::Failed | Phase::Isolated(None)) {
             return;
         }
@@ -279,8 +279,8 @@ impl<C: Cluster> Lane<C> {
         Ok(())
     }
 
-    /// Gives queued tasks the means to work alone: those that have waited longest, as many as may be at work at once,
-    /// since clients have threads and memory of their own. Says whether others wait for a turn.
+    /// Gives the queued tasks that have waited longest the means to work alone. Only a few may work alone at once,
+    /// since clients have threads and memory of their own. Returns whether others wait for a turn.
     fn isolate_queued(&mut self) -> bool {
         let queue = self.queue();
         let at_work = self.tasks_in(|phase| matches!(phase, Phase::Isolated(_))).len();
@@ -307,7 +307,8 @@ impl<C: Cluster> Lane<C> {
         queue.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// A transactor apart from the lane's, with ids and tokens of its own each time: see the transactor's renewals.
+    /// A new transactor beside the lane's, each time with a transactional id and tokens of its own: see
+    /// `Transactor::renewals`.
     pub(super) fn transactor_apart(&mut self) -> Transactor<C> {
         self.names.isolations += 1;
         let transactional_id = format!("{}-i{}", self.names.transactional_id, self.names.isolations);
@@ -337,7 +338,7 @@ impl<C: Cluster> Lane<C> {
             match stepped {
                 Outcome::Waiting | Outcome::Worked => {}
                 Outcome::Stopped(stop) => self.on_stop(id, stop),
-                // Nobody knows when there will be more to read: it gets another turn. It has not failed.
+                // Nobody knows when there will be more to read, so it queues for another turn. It has not failed.
                 Outcome::Idle if others_wait => {
                     self.tasks.get_mut(&id).expect("stepped above").trouble.attempts = 0;
                     self.restart(id);

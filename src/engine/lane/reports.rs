@@ -11,7 +11,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// How often gauges are updated.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is reported of a lane.
+/// A lane's reports.
 pub(super) struct Reports {
     /// The supervisor's view.
     pub status: Arc<LaneStatus>,

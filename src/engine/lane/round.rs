@@ -1,9 +1,9 @@
-//! What a lane that calls a provider does with its records apart from its transaction: it takes in what was read, hears
-//! answers, judges, and sends what may go.
+//! The work of a lane with a provider outside its transaction: it takes in the records that were read, handles answers,
+//! judges, and sends the calls that may go.
 //!
-//! None of it waits for the end of the open transaction: while that is being committed, the lane goes on ([`Deferred`]). A
-//! record of an identity that the transaction settles is not judged before it has ended, since its slot is not settled;
-//! and a call goes only by what was committed before.
+//! None of it waits for the open transaction: the lane goes on while that is being committed ([`Deferred`]). If the
+//! transaction settles an identity, later records of that identity are judged only once it has ended, since the slot
+//! before them is not settled until then; and a call is sent only if an earlier commit authorised it.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -35,26 +35,28 @@ pub(super) struct Round<'a, C: Cluster> {
     pub member: &'a mut C::Member,
 }
 
-/// What has happened while a transaction was being committed, and is to be seen to afterwards.
+/// What happened during a commit and has to be handled after it.
 #[derive(Default)]
 pub(super) struct Deferred {
-    /// What became of reading, where that is more than records. Nothing more is read before it is seen to.
+    /// The event or error that ended reading. Nothing more is read before it is handled.
     pub polled: Option<Result<GroupEvent, cluster::Error>>,
-    /// What has failed, each time a single task.
+    /// Failures of single tasks.
     pub failures: Vec<Failure>,
 }
 
 impl Deferred {
-    /// Whether there is nothing to be seen to, so that reading and calling go on.
+    /// Whether there is nothing to handle, so that reading and calling go on.
     fn is_empty(&self) -> bool {
         self.polled.is_none() && self.failures.is_empty()
     }
 }
 
 impl<C: Cluster> Round<'_, C> {
-    /// Takes the batch into the windows of the tasks at work, and pauses those that are full. Returns what has failed.
+    /// Puts the batch into the windows of the tasks at work, and pauses the partitions of full windows. Returns the
+    /// failures.
     ///
-    /// Also where the open transaction stops a task: if that is aborted, the window goes on, and must miss no record.
+    /// This includes tasks that the open transaction stops: if it is aborted, their windows go on, and must miss no
+    /// record.
     pub fn enqueue(&mut self) -> Vec<Failure> {
         share_out(self.batch, self.shares, self.tasks, |_, task| task.is_running());
         let (shares, mut failures) = (std::mem::take(self.shares), Vec::new());
@@ -69,7 +71,7 @@ impl<C: Cluster> Round<'_, C> {
     fn enqueue_share(&mut self, id: TaskId, indices: &[usize]) -> Result<(), Failure> {
         let Self { context, tasks, batch, scratch, member, .. } = self;
         let Some(task) = tasks.get_mut(&id) else { return Ok(()) };
-        // Whatever panics, the window stays: its calls are to be taken back.
+        // The window is put back even after a panic: its calls have to be withdrawn.
         let Some(mut window) = task.ending.take_window() else { return Ok(()) };
         let taken = caught(|| {
             let Some(work) = task.work() else { return };
@@ -95,7 +97,7 @@ impl<C: Cluster> Round<'_, C> {
         taken.map_err(|panic| Failure::panicked(id, scratch.in_progress(), panic))
     }
 
-    /// Judges what can be judged of a task's window.
+    /// Judges the records of a task's window that can be judged.
     pub fn judge(&mut self, id: TaskId) -> Result<(), Failure> {
         let Self { context, terms, calling, tasks, scratch, .. } = self;
         let Some(mut window) = tasks.get_mut(&id).and_then(|task| task.ending.take_window()) else { return Ok(()) };
@@ -118,13 +120,13 @@ impl<C: Cluster> Round<'_, C> {
         judged.unwrap_or_else(|panic| Err(Failure::panicked(id, scratch.in_progress(), panic)))
     }
 
-    /// Sends what is ready: what is committed lets it go, whatever becomes of the open transaction.
+    /// Sends the calls that are ready: an earlier commit authorised them, whatever the outcome of the open transaction.
     pub fn send(&mut self) {
         self.calling.send(self.context, self.terms, self.tasks);
     }
 
-    /// Goes on for at most `wait` if there is nothing to do, without the transaction that is being committed. The next one
-    /// writes what is due.
+    /// Goes on with records and calls during a commit, for at most `wait` if there is nothing to do. The next
+    /// transaction writes what falls due.
     pub fn go_on(&mut self, deferred: &mut Deferred, wait: Duration) {
         let records_max = self.calling.reads_max(self.terms, self.context.limits.poll_records_max);
         let can_read = deferred.is_empty();
@@ -138,13 +140,14 @@ impl<C: Cluster> Round<'_, C> {
             self.context.clock.wait(wait, &AtomicBool::new(false));
         }
         self.calling.hear(self.context, self.terms, self.tasks);
-        // Where partitions are about to leave, or are gone, or a task has failed, no call begins.
+        // No call begins once partitions are about to leave, or are gone, or a task has failed.
         if deferred.is_empty() {
             self.send();
         }
     }
 
-    /// Nothing but a new record can be judged now that could not be before: nothing else is settled.
+    /// Takes in the batch, and judges its tasks' windows. In the others nothing more can be judged: nothing is settled
+    /// during a commit.
     fn enqueue_meanwhile(&mut self, deferred: &mut Deferred) {
         deferred.failures.extend(self.enqueue());
         let has_records = |(id, indices): &(TaskId, Vec<usize>)| (!indices.is_empty()).then_some(*id);

@@ -1,5 +1,5 @@
-//! A lane's work with its topology's sink, apart from the commit itself: claiming rows, playing redos, and what follows
-//! from a transaction that the sink has not committed.
+//! A lane's work with its topology's sink, apart from the commit itself: claiming rows, playing redos, and recovering
+//! from transactions that the sink has not committed.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use crate::sabotage::{self, Sabotage};
 use super::Lane;
 use super::ending::Ending;
 
-/// How often the rows of idle tasks are looked at, so that a database that went back is noticed.
+/// How often the rows of idle tasks are checked, to notice a database that went back in time.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long to wait at most before a row is claimed again: its owner may be gone by then.
+/// The longest wait before a row is claimed again: its owner may be gone by then.
 const CLAIM_WAIT_MAX: Duration = Duration::from_secs(2);
-/// What a row that does not exist says.
+/// The mark of a row that does not exist.
 const NO_ROW: Mark = Mark { epoch: 0, token: None };
 
 impl<C: Cluster> Lane<C> {
-    /// Claims the row of a task whose store is current, and compares it with the changelog's position record. Says
-    /// whether the task can work; if not, it is on its way.
+    /// Claims the row of a task whose store is current, and compares it with the changelog's position record. Returns
+    /// whether the task can work; if not, the next step towards that is under way.
     pub(super) fn claim_row(&mut self, id: TaskId) -> Result<bool, Setback> {
         let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return Ok(true) };
         let task = tasks.get_mut(&id).expect("listed by the caller");
@@ -82,7 +82,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// A row could not be claimed: that is tried again, and said unless it was a short while ago.
+    /// A row could not be claimed: tries again later, and logs trouble that lasts, unless it was logged recently.
     fn on_unclaimed(&mut self, id: TaskId, error: &Error) {
         let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return };
         let task = tasks.get_mut(&id).expect("listed by the caller");
@@ -107,8 +107,8 @@ impl<C: Cluster> Lane<C> {
         sink.count_waits(tasks);
     }
 
-    /// The row and Kafka differ by more than a redo; `None` where there is no row at all. Seen twice without anybody
-    /// claiming the row in between, that is refused.
+    /// The row and Kafka differ by more than a redo; `claimed` is `None` if there is no row at all. If that is seen
+    /// twice without anybody claiming the row in between, the task must not continue.
     fn on_difference(&mut self, id: TaskId, claimed: Option<Claimed>) -> Result<bool, Setback> {
         let task = self.tasks.get_mut(&id).expect("listed by the caller");
         let doubted = task.ending.sink().and_then(|own| own.doubted_row.as_ref());
@@ -138,7 +138,7 @@ impl<C: Cluster> Lane<C> {
         Ok(false)
     }
 
-    /// Plays a redo on; once Kafka has committed it, the task restores.
+    /// Takes a redo one step further; once Kafka has committed it, the task restores.
     pub(super) fn step_redo(&mut self, id: TaskId) {
         let Self { context, cluster, tasks, member, scratch, metrics, ending, .. } = self;
         let means = &mut Means { context, cluster, tasks, member, scratch, metrics, sink: ending.sink_mut() };
@@ -157,8 +157,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The sink refuses some of the open transaction's records, and nothing has happened. Its tasks go on with the same
-    /// records, except that `on_rejected` applies to those that the sink has named.
+    /// The sink refuses some of the open transaction's records, and has committed nothing. Its tasks go on with the
+    /// same records, except that `on_rejected` applies to those that the sink has named.
     pub(super) fn on_refused(&mut self, undone: Undone) {
         let Undone { failed, rejected, .. } = undone;
         tracing::debug!(topology = self.context.topology.name, reason = %failed, "transaction undone; trying without");
@@ -176,8 +176,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// The sink has not committed the open transaction, or has not said so. Unless it may have, nothing has changed
-    /// anywhere, and the tasks read their records again.
+    /// The sink has not committed the open transaction, or its answer was lost. If nothing has changed for a task and
+    /// the trouble may pass, it reads its records again; otherwise it restores.
     pub(super) fn on_undone(&mut self, undone: Undone) {
         self.note_undone(&undone);
         let Undone { failed, tasks: of_steps, rejected } = undone;
@@ -187,7 +187,7 @@ impl<C: Cluster> Lane<C> {
             _ => Vec::new(),
         };
         if is_lasting {
-            // Whether a record is to blame may show beside others.
+            // Beside other records it may show whether a record is to blame.
             self.transactor.unite();
         }
         let aborted = self.abort_undone(failed.clone());
@@ -200,7 +200,7 @@ impl<C: Cluster> Lane<C> {
             let may_read_again = match &failed {
                 Failed::Rejected(_) | Failed::Refused(_) => false,
                 Failed::Fenced(_) => !fenced.contains(&id),
-                // Once; whatever lasts longer is waited for.
+                // Once; if it fails again, the task restores after a pause.
                 Failed::Held(_) => !is_lasting && task.trouble.attempts == 0,
                 Failed::Unknown(_) => false,
             };
@@ -213,8 +213,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Logs why the sink has not committed a transaction, unless it was logged a short while ago, and notes whose work
-    /// waits for the sink.
+    /// Logs why the sink has not committed a transaction, unless that was logged recently, and notes which tasks wait
+    /// for the sink.
     pub(super) fn note_undone(&mut self, undone: &Undone) {
         let Self { context, tasks, ending: Ending::Sink(sink), .. } = self else { return };
         let (topology, failed) = (&context.topology.name, &undone.failed);
@@ -244,7 +244,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Aborts Kafka's half of a transaction, of which nothing has been sent.
+    /// Aborts Kafka's half of a transaction, before any of it was sent.
     fn abort_undone(&mut self, failed: Failed) -> Aborted {
         let cause = Cause::Sink(Undone { failed, tasks: Vec::new(), rejected: Vec::new() });
         self.transactor.abort(&self.cluster, &cause, &self.metrics)
@@ -259,7 +259,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Has a task at work read on from what is committed: nothing of what it has read since has changed anything.
+    /// Lets a task at work read again from its committed position: nothing that it has read since has changed anything.
     pub(super) fn read_again(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| matches!(task.phase, Phase::Running)) else { return };
         task.sweep.reset();
@@ -269,7 +269,8 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Looks at the rows of idle tasks from time to time: a database that went back while nothing happens is noticed.
+    /// Checks the rows of idle tasks from time to time, to notice a database that goes back in time while nothing
+    /// happens.
     pub(super) fn look_at_rows(&mut self, now: Duration) {
         let Self { tasks, transactor, ending: Ending::Sink(sink), .. } = self else { return };
         if transactor.is_open() || now.saturating_sub(sink.looked_at) < LOOK_INTERVAL {
@@ -296,7 +297,7 @@ impl<C: Cluster> Lane<C> {
         }
     }
 
-    /// Has the sink remove a slice of what it no longer needs.
+    /// Lets the sink remove some of the data that it no longer needs.
     pub(super) fn tidy(&mut self) {
         let Some(sink) = self.ending.sink_mut().filter(|sink| sink.is_tidying) else { return };
         sink.is_tidying = sink.session.tidy().unwrap_or_else(|error| {

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, RecordBatch};
 use crate::engine::share::TaskId;
 use crate::engine::task::{Task, Tasks};
 
-/// Sorts the batch by task: those that take their records.
+/// Sorts the batch by task, for the tasks that `takes` accepts.
 pub(super) fn share_out<C: Cluster>(
     batch: &C::Batch,
     shares: &mut Vec<(TaskId, Vec<usize>)>,

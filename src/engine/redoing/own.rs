@@ -20,7 +20,7 @@ use crate::format::{
 pub struct Own<'a> {
     /// The topics that its transactions write to beside the changelog, and how many partitions each has.
     pub topics: Vec<(&'a str, i32)>,
-    /// The transaction that the row is of.
+    /// The transaction that the row names.
     pub token: Token,
     /// The input topic's id, and the input partition.
     pub input: (TopicId, i32),
@@ -108,7 +108,7 @@ impl<'a> Own<'a> {
         if end != Some(redo.next) || redo.began > redo.next {
             return foreign(format!("its offsets, {} to {}, are not its position record's", redo.began, redo.next));
         }
-        // What the changelog would be refused for once this is in it.
+        // The task would refuse to restore from a changelog with such a record.
         if position.rules_digest != *self.rules_digest {
             let [found, ours] = [&position.rules_digest, self.rules_digest].map(OffsetMetadata::short_digest);
             return Err(Refusal::OtherRules { found, ours });
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn redo_that_writes_to_a_topic_of_others_is_refused() {
+    fn redo_that_writes_to_a_foreign_topic_is_refused() {
         for topic in ["payments", "ratchet.shop.orders.changelog", "ratchet.shop.control", "shop.dead_letter2", ""] {
             let reason = reason(check(&[to("shop.results", 0), to(topic, 0)], &position()));
             assert!(reason.contains(&format!("{topic:?}")), "{reason}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_that_were_added_since_the_start_are_asked_for_once_they_are_named() {
+    fn partition_count_is_asked_for_again_once_a_redo_names_an_unknown_partition() {
         let mut writer = RedoWriter::default();
         writer.begin();
         [to("shop.results", 3), to("shop.results", 5), to("payments", 9)].iter().for_each(|to| writer.push(*to));
@@ -215,7 +215,7 @@ mod tests {
                 Ok(count)
             });
             assert!(learnt.is_ok() && asked.iter().all(|topic| topic == "shop.results"), "{asked:?}");
-            // The topic of others is refused in any case, but the partition is looked at first.
+            // The foreign topic is refused in any case, but the partition is checked first.
             assert_eq!(reason(own.check(&redo)).contains("shop.results"), names_it, "{count:?}");
         }
     }

@@ -10,7 +10,7 @@ use crate::observe::LaneMetrics;
 pub struct Redoing<C: Cluster> {
     pub(super) transactor: Transactor<C>,
     pub(super) redo: Vec<u8>,
-    /// The transaction that it is the Kafka half of.
+    /// The transaction whose Kafka half it is.
     pub(super) token: Token,
     /// Whether its records have been handed to the producer.
     pub(super) sent: bool,

@@ -1,9 +1,9 @@
-//! The end of a transaction, in the order that is the promise.
+//! The end of a transaction, in the order that exactly-once depends on.
 //!
 //! First come the forwarded records, then each task's changelog writes (the last one per identity) with its position
-//! record as the very last, then the offsets of every task touched, then the commit; only after Kafka has confirmed it do
-//! overlay and position go into each task's store. With a sink, all that goes to Kafka is kept as redos until the sink has
-//! committed them together with the effects: see `sink`.
+//! record as the very last, then the offsets of every task touched, then the commit; only after Kafka has confirmed it
+//! do overlay and position go into each task's store. With a sink, everything that goes to Kafka is kept as redos until
+//! the sink has committed them together with the effects: see `sink`.
 
 use std::time::Duration;
 
@@ -25,13 +25,12 @@ use super::outcome::Committed;
 use super::sink::{self, OpenSink};
 use super::{Transactor, as_outcome, delivered, send};
 
-/// What a lane does while a transaction is being committed, again and again: it should return within the time that it is
-/// given.
+/// What a lane does during a commit: called again and again, it should return within the time that it is given.
 pub type Meanwhile<'a, C> = &'a mut dyn FnMut(&mut Tasks<C>, Duration);
 
 impl<C: Cluster> Transactor<C> {
-    /// Sends the changelog writes of every task in it, each task's position record last. Where there is a sink, it
-    /// commits first, and nothing was sent before.
+    /// Sends the changelog writes of every task in it, each task's position record last. If there is a sink, it commits
+    /// first, and nothing is sent before that.
     pub fn seal(
         &mut self,
         context: &Context,
@@ -59,7 +58,7 @@ impl<C: Cluster> Transactor<C> {
             if !PositionRecord::is_readable(&position) {
                 return Err(Failure::refused(id, Refusal::PositionUnreadable { bytes: position.len() }));
             }
-            // At or beyond everything the store has applied; otherwise records there were lost.
+            // At or beyond everything the store has applied; otherwise the changelog has lost records.
             let held = task.state.held.as_ref().expect("a task at work holds its store");
             producer.expect_from(id, held.applied.next.0);
             if through.is_some() {
@@ -79,7 +78,7 @@ impl<C: Cluster> Transactor<C> {
             share.overlay.put(POSITION_KEY, Some(&position));
         }
         if let Some(through) = through {
-            // As of before: a lane that has lost the partition since must not commit.
+            // Taken before the sink commits: a lane that loses the partition after that must not commit.
             open.membership = Some(member.metadata().map_err(Failure::cluster)?);
             sink::commit(context, &mut open.shares, tasks, through)?;
             crash::point(crash::Point::AfterSink);
@@ -96,7 +95,7 @@ impl<C: Cluster> Transactor<C> {
     }
 
     /// Commits a sealed transaction and applies it to the stores. After a cluster error nothing was applied, and
-    /// [`Transactor::abort`] must follow. A store's error is its task's alone and is part of the result, since the
+    /// [`Transactor::abort`] must follow. A store's error concerns its task alone and is part of the result, since the
     /// transaction is committed.
     pub fn commit(
         &mut self,
@@ -153,7 +152,7 @@ impl<C: Cluster> Transactor<C> {
     }
 }
 
-/// Sabotage: writes to the stores what is not committed yet.
+/// Sabotage: writes shares to the stores before they are committed.
 fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Share]) {
     for share in shares {
         let Some(task) = tasks.get_mut(&share.task) else { continue };
@@ -163,7 +162,7 @@ fn write_early<C: Cluster>(context: &Context, tasks: &mut Tasks<C>, shares: &[Sh
     }
 }
 
-/// What the open transaction commits for a task.
+/// The offset and the text that the open transaction commits for a task.
 fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
     let metadata = OffsetMetadata {
         token: share.token.expect("the transaction is sealed"),
@@ -173,9 +172,9 @@ fn commitment(context: &Context, share: &Share, owner: &str) -> Commitment {
     Commitment { offset: share.position.next, metadata }
 }
 
-/// Applies what Kafka has committed to the task's store. `delivered` holds the changelog offsets of its first and its
-/// last record, which is the position record. If one report is missing, the store does not know where that is; if both
-/// are, it keeps its former position, from which it can be restored just as well.
+/// Applies a committed share to the task's store. `delivered` holds the changelog offsets of its first and its last
+/// record, which is the position record. If one report is missing, the store does not know where the position record
+/// is; if both are, it keeps its former position, from which it can be restored just as well.
 fn apply<C: Cluster>(
     context: &Context,
     task: &mut Task<C>,

@@ -1,4 +1,4 @@
-//! What became of a transaction.
+//! The outcome of a transaction.
 
 use crate::cluster::DeliveryFailure;
 use crate::engine::failure::Failure;
@@ -9,15 +9,15 @@ use crate::observe::Settled;
 /// What a commit means for individual tasks.
 #[derive(Debug, Default)]
 pub struct Committed {
-    /// Of tasks whose stores have failed; the transaction is committed nevertheless.
+    /// The failures of tasks' stores; the transaction is committed nevertheless.
     pub failures: Vec<Failure>,
     /// The tasks that have stopped before a record.
     pub stops: Vec<(TaskId, Stop)>,
-    /// Where the topology calls a provider: what became of its records.
+    /// For a topology that calls a provider: how its records were settled.
     pub settled: Settled,
 }
 
-/// What became of a transaction that could not be finished.
+/// The outcome of a transaction that could not be finished.
 pub struct Aborted {
     /// What it would have changed.
     pub shares: Vec<Share>,

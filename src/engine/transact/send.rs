@@ -1,4 +1,4 @@
-//! Sends what goes to a task's changelog.
+//! Sends the records of a task's changelog and of redos.
 
 use crate::cluster::{self, Message, Producer, Ticket};
 use crate::engine::share::TaskId;
@@ -27,8 +27,8 @@ pub(super) fn changelog<P: Producer>(
     producer.send_all(id, changelog, entries)
 }
 
-/// Sends what a redo holds. The offsets of its first changelog record and of the position record are reported under
-/// `number`, as those of every transaction are.
+/// Sends a redo's records. The offsets of its first changelog record and of the position record are reported under
+/// `number`, as in every transaction.
 pub(super) fn redo<P: Producer>(
     producer: &mut P,
     number: TaskId,

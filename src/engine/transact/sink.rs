@@ -1,8 +1,8 @@
 //! The part of a transaction that a sink commits, before Kafka does.
 //!
-//! What the transaction writes to Kafka for a task is its redo. The sink keeps it in the task's row, in the transaction
-//! that carries out the effects, and only once that is committed is the same redo sent to Kafka. So an owner that finds
-//! the row one transaction ahead of Kafka plays exactly what was decided.
+//! A task's redo is everything that the transaction writes to Kafka for it. The sink stores the redo in the task's row,
+//! in the same transaction that carries out the effects, and only once that is committed is the redo sent to Kafka. So
+//! an owner that finds the row one transaction ahead of Kafka plays exactly what was decided.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::observe::{Outcomes, SinkMetrics};
 use crate::record::Headers;
 use crate::sabotage::{self, Sabotage};
 
-/// A lane's way into its topology's sink.
+/// A lane's access to its topology's sink.
 pub struct OpenSink {
     /// Its session.
     pub session: Box<dyn Session>,
     /// Where counts go.
     pub metrics: SinkMetrics,
-    /// What was said about its trouble.
+    /// What was logged about its trouble.
     pub said: Said,
     /// When the rows of idle tasks were last looked at, on the monotonic clock.
     pub looked_at: Duration,
@@ -35,20 +35,20 @@ pub struct OpenSink {
 }
 
 impl OpenSink {
-    /// A way into `sink`, opened `now` by the monotonic clock.
+    /// Access to `sink`, opened `now` by the monotonic clock.
     pub fn of(context: &Context, sink: &dyn Sink, now: Duration) -> Self {
         let metrics = context.metrics.sink(&context.topology.name, sink.kind());
         Self { session: sink.session(), metrics, said: Said::default(), looked_at: now, is_tidying: false }
     }
 
-    /// Counts the lane among those that wait, if any of its tasks does. Returns whether nobody waits any more.
+    /// Reports the lane as waiting for the sink if any of its tasks does. Returns whether none does.
     pub fn count_waits<C: Cluster>(&mut self, tasks: &Tasks<C>) -> bool {
         let waits = tasks.values().any(|task| task.ending.waits());
         self.metrics.held(waits);
         !waits
     }
 
-    /// Something has worked: where it was the last thing that was waited for, that is said.
+    /// An operation has succeeded: if no task waits for the sink any more, logs that it works again.
     pub fn worked<C: Cluster>(&mut self, context: &Context, tasks: &Tasks<C>) {
         if self.count_waits(tasks) && self.said.forget() {
             tracing::info!(topology = context.topology.name, "the sink works again");
@@ -56,7 +56,7 @@ impl OpenSink {
     }
 }
 
-/// Has the sink commit what these shares cause, with their rows and redos. Nothing of it has been sent to Kafka yet.
+/// Lets the sink commit these shares' effects, with their rows and redos. Nothing of them has been sent to Kafka yet.
 pub(super) fn commit<C: Cluster>(
     context: &Context,
     shares: &mut [Share],
@@ -90,7 +90,7 @@ pub(super) fn commit<C: Cluster>(
         return Err(Failure { task: None, cause: Cause::Sink(undone) });
     }
     let took = context.clock.monotonic().saturating_sub(began);
-    // With the transaction that decides on them: one that is undone finds them again.
+    // Counted once committed: if the transaction is undone, the next one rejects them again.
     let rejected = shares.iter().map(|share| share.tally.count(Reason::Rejected)).sum();
     through.metrics.committed(took, Outcomes { done: records - in_inbox, in_inbox, rejected });
     for share in shares.iter() {
@@ -166,7 +166,7 @@ fn without_letters(redo: &[u8]) -> Vec<u8> {
     writer.finish(redo.began, redo.next).to_vec()
 }
 
-/// Adds what follows from a record's answer to what the transaction writes to Kafka, if there is a topic for it.
+/// Adds to the share's redo what follows from the sink's answer about a record, if there is a topic for it.
 fn write(share: &mut Share, asked: &Asked, (topic, partition): (Option<&str>, i32), value: &[u8]) {
     let Some(topic) = topic else { return };
     let (headers, timestamp) = (Headers::default(), asked.timestamp);

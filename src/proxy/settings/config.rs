@@ -1,4 +1,4 @@
-//! A proxy's settings, as they are read.
+//! A proxy's settings, as read from its file.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::proxy::upstream::Origin;
 use crate::tls::Renewed;
 use crate::yaml::Mistake;
 
-/// How a proxy is set.
+/// A proxy's settings.
 #[derive(Debug)]
 pub struct Config {
     /// The address that it listens on.
     pub listen: SocketAddr,
-    /// The service behind.
+    /// The service behind the proxy.
     pub upstream: Origin,
     /// Where requests are remembered.
     pub store: StoreConfig,
-    /// Whose requests they are, where several services share the store; empty if nothing is said.
+    /// The service's name, where several services share the store; empty if not set.
     pub scope: String,
     /// TLS with clients.
     pub tls: Option<Renewed<ServerConfig>>,
@@ -32,25 +32,25 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// Whether the service gets its own name as `Host`, not the client's.
     pub sets_host: bool,
-    /// Whether clients say truly for whom they ask.
+    /// Whether clients are trusted to say for whom they send requests.
     pub trusts_forwarded: bool,
-    /// What clients may take.
+    /// The bounds on clients.
     pub bounds: Bounds,
     /// How long the store may take.
     pub store_wait: Duration,
     /// How long a stop may take.
     pub stop_wait: Duration,
-    /// How lines of the log are written.
+    /// The format of log lines.
     pub log_format: logs::Format,
-    /// What is logged.
+    /// The log's level or filter.
     pub log_level: String,
-    /// Rules, of which the first that fits counts; the last one fits every request.
+    /// The routes: the first that fits a request counts; the last one fits every request.
     pub routes: Vec<Route>,
-    /// What is odd about all this.
+    /// Warnings about the file.
     pub warnings: Vec<Mistake>,
 }
 
-/// What clients may take.
+/// The bounds on clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Open connections.
@@ -69,7 +69,7 @@ pub struct Bounds {
     pub head_bytes_max: usize,
     /// How long a head may take.
     pub head_wait: Duration,
-    /// How long a connection may be silent, or take nothing of what is written to it.
+    /// How long a client may send nothing, or read nothing of what is written to it.
     pub idle_wait: Duration,
 }
 
@@ -78,33 +78,33 @@ pub struct Bounds {
 pub struct Route {
     /// Its paths; `None`: all.
     pub path: Option<Pattern>,
-    /// Its methods; none: all.
+    /// Its methods; empty: all.
     pub methods: Vec<Method>,
-    /// What it says.
+    /// Its rule.
     pub rule: Rule,
 }
 
 /// Whether requests have keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
-    /// Those that may change something must.
+    /// Requests that may change something must have one.
     Required,
-    /// They may.
+    /// Requests may have one.
     Optional,
-    /// Keys mean nothing.
+    /// Keys are ignored.
     Off,
 }
 
-/// What a rule says.
+/// A rule for requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether there are keys.
+    /// Whether requests have keys.
     pub key: KeyUse,
-    /// Their header.
+    /// The header of keys.
     pub header: HeaderName,
-    /// The header that tells callers apart; `None`: all are one.
+    /// The header that tells callers apart; `None`: all clients are one caller.
     pub caller: Option<HeaderName>,
-    /// Whether a request under a key has to have it.
+    /// Whether a request under a key must have that header.
     pub caller_required: bool,
     /// How long answers are remembered.
     pub retention: Duration,
@@ -112,19 +112,19 @@ pub struct Rule {
     pub wait: Duration,
     /// How long a reservation is good for.
     pub lease: Duration,
-    /// How long a request stays reserved whose service was given up.
+    /// How long a request stays reserved after the proxy has stopped waiting for the service.
     pub grace: Duration,
-    /// What becomes of what may have been carried out.
+    /// What is done with a request that may have been carried out.
     pub on_in_doubt: OnInDoubt,
     /// Statuses by which the service says that it has done nothing.
     pub released: Vec<StatusCode>,
     /// What is done while the store is down.
     pub on_store_down: OnStoreDown,
-    /// Headers that count as part of a request.
+    /// Headers that count when requests are compared.
     pub fingerprint_headers: Vec<HeaderName>,
-    /// Fields of JSON that do not.
+    /// Fields of JSON bodies that do not count.
     pub fingerprint_except: Vec<String>,
-    /// Headers that are remembered; `None`: those that the layer remembers by itself.
+    /// Headers of answers that are remembered; `None`: those that the layer remembers by default.
     pub remember: Option<Vec<HeaderName>>,
     /// The largest body of a request under a key.
     pub request_bytes_max: usize,
@@ -137,7 +137,7 @@ pub struct Rule {
 }
 
 impl Route {
-    /// What it is called in metrics and logs.
+    /// Its name in metrics and logs.
     pub fn name(&self) -> &str {
         self.path.as_ref().map_or("default", Pattern::text)
     }

@@ -10,7 +10,7 @@ const HEADER_NAME: Type = Type::Text("a header's name");
 const HEADER_NAMES: Type = Type::ListOrNone("a list of headers' names", &HEADER_NAME);
 const CALLERS: Type = Type::AnyOf("a header's name, `none`, or a mapping", &[HEADER_NAME, Type::mapping(&CALLER_OF)]);
 const FILE: Type = Type::Text("a file's path");
-/// A type of a few words.
+/// A type that allows a few words.
 macro_rules! words {
     ($($word:literal),+) => { Type::Words(|| [$($word),+].map(str::to_owned).to_vec()) };
 }
@@ -20,7 +20,7 @@ const STATUS: Type = Type::AnyOf(
     &[Type::Integer("a status from 400 to 599", 400, 599), words!["4xx"]],
 );
 
-/// Some keys, and after them those of a rule.
+/// These keys, followed by those of a rule.
 macro_rules! with_rule {
     ($($own:expr,)*) => {
         &[
@@ -204,7 +204,7 @@ pub static ROUTE: Mapping = Mapping::of(with_rule![
     .or(Omitted::Words("all")),
 ]);
 
-/// What a rule says, at the top or of a route.
+/// The keys of a rule, at the top or in a route.
 #[cfg(test)]
 pub static RULE: Mapping = Mapping::of(with_rule![]);
 
@@ -320,7 +320,7 @@ const RESERVATION_HEADER: Key = Key::optional(
     "the header in which the service is told its reservation, as `ID.TOKEN` in hexadecimal digits",
 );
 
-/// `caller`, where it says more than a header.
+/// `caller` as a mapping.
 pub static CALLER_OF: Mapping = Mapping::of(&[
     Key::optional("header", HEADER_NAME, "header: X-Tenant", "the header by which callers are told apart")
         .or(Omitted::Words("the one from the top, or `Authorization`")),
@@ -366,6 +366,6 @@ pub static FINGERPRINT: Mapping = Mapping::of(&[
 pub static REMEMBER: Mapping =
     Mapping::of(&[Key::required("headers", HEADER_NAMES, "headers: [content-type]", "headers that are remembered")]);
 
-/// All of these, for the tests of the tables.
+/// All mappings, for the tests of the tables.
 #[cfg(test)]
 pub static ALL: &[&Mapping] = &[&TOP, &ROUTE, &RULE, &CALLER_OF, &TLS, &LOG, &FINGERPRINT, &REMEMBER];

@@ -1,6 +1,6 @@
-//! A proxy's file: read as topologies are, all mistakes at once, each with its place.
+//! Reads a proxy's file in the same way as topologies: reports all mistakes at once, each with its place.
 //!
-//! What is given on the command line instead is written as such a file first, so that both are read by the same code.
+//! Settings given on the command line are first written as such a file, so that the same code reads both.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub fn load(path: &Path, environment: &dyn Environment) -> Result<Config, Diagno
     }
 }
 
-/// Reads the text of a proxy's file, which is called by this name.
+/// Reads the text of a proxy's file; messages show it under this name.
 ///
 /// # Errors
 /// All mistakes in it.
@@ -41,7 +41,7 @@ pub fn load_text(name: &str, text: &str, environment: &dyn Environment) -> Resul
 }
 
 fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report) -> Result<Config, Diagnostics> {
-    // A mistake beside a password can be shown.
+    // Passwords are masked, so that a mistake beside one can be shown.
     let shown = Arc::new(secrets::masked(&file));
     let mut reader = Reader { file: shown, environment, report: &mut report };
     let config = reader.parse_text(file.text()).and_then(|tree| {
@@ -58,7 +58,7 @@ fn load_file(file: Arc<File>, environment: &dyn Environment, mut report: Report)
     report.finish(config).map(|(config, warnings)| Config { warnings, ..config })
 }
 
-/// Where a file that is no proxy's says what `ratchet run` does.
+/// The place of a topology's key in a file that has none of a proxy's keys.
 fn topologys_key(tree: &Node) -> Option<Place> {
     let Value::Mapping(entries) = &tree.value else { return None };
     let find = |keys: &[&str]| entries.iter().find(|entry| keys.contains(&entry.key.as_str()));

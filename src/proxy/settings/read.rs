@@ -1,4 +1,4 @@
-//! Reads a proxy's tree.
+//! Reads the parsed YAML of a proxy's file.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::yaml::read::clipped;
 use crate::yaml::{Field, Fields, Node, Placed, Reader, Shape, Text};
 
 const HEAD_BYTES: (u64, u64) = (8 << 10, 1 << 20);
-/// Of connections, and of requests at work.
+/// The largest bound on connections and on requests.
 const COUNT_MAX: usize = 1_000_000;
 const BODIES_BYTES: u64 = 64 << 30;
 const BODY_RATE: u64 = 1 << 20;
@@ -159,7 +159,7 @@ fn log(top: &Fields<'_>, reader: &mut Reader<'_>) -> (logs::Format, String) {
     (format.unwrap_or_default(), level.unwrap_or_else(|| "info".to_owned()))
 }
 
-/// The routes, and after them what is for all other requests.
+/// The routes, followed by the one for all other requests.
 fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut Reader<'_>) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     let no_items = Vec::new();
@@ -173,7 +173,7 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
         },
         None => (&no_items, None),
     };
-    // Whether any rule takes it as given how callers are told apart.
+    // Whether any rule with keys relies on `caller` from the top.
     let mut is_taken_as_given = base.key != KeyUse::Off;
     for item in items.0 {
         let Some(field) = items.1.map(|field| field.item(item).described("a mapping")) else { continue };
@@ -206,13 +206,14 @@ fn routes(top: &Fields<'_>, (base, store): (&Rule, Option<&str>), reader: &mut R
     routes
 }
 
-/// Where all that fails is carried out again, a list of failures says nothing.
+/// Whether `released` has an effect: a list of failures has none where every failed request is carried out again
+/// anyway.
 fn uses_statuses(rule: &Rule) -> bool {
     let has_others = rule.released.iter().any(|status| !is_failure(*status));
     rule.key != KeyUse::Off && (rule.on_in_doubt == OnInDoubt::Refuse || has_others)
 }
 
-/// What is written in a rule, and used by none.
+/// Warns of a `released` that no rule uses.
 fn warn_of_unused_statuses(fields: &Fields<'_>, is_used: bool, reader: &mut Reader<'_>) {
     let Some(place) = fields.get("released").map(Field::place).filter(|_| !is_used) else { return };
     let message =
@@ -221,7 +222,7 @@ fn warn_of_unused_statuses(fields: &Fields<'_>, is_used: bool, reader: &mut Read
     reader.report.warning((&reader.file, place), message.to_owned(), "not used", help);
 }
 
-/// Who a caller is decides who gets whose answers: the author of a file has to have looked at it.
+/// Warns of a missing `caller`: it decides who gets whose answers, so the file's author has to have considered it.
 fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
     let Some(place) = top.get("upstream").map(Field::place) else { return };
     let message = "nothing tells callers apart: all clients that send no `Authorization` count as one caller, and get each other's answers";
@@ -235,14 +236,14 @@ fn warn_of_unsaid_callers(top: &Fields<'_>, reader: &mut Reader<'_>) {
     reader.report.warning((&reader.file, place), message.to_owned(), "the service that they call", help);
 }
 
-/// Whether every request of a route is one of another's that comes before it.
+/// Whether every request of a route falls under an earlier route.
 fn hides(before: &Route, route: &Route) -> bool {
     let methods = before.methods.is_empty()
         || !route.methods.is_empty() && route.methods.iter().all(|method| before.methods.contains(method));
     methods && before.path.iter().zip(&route.path).all(|(before, path)| before.covers(path))
 }
 
-/// A method, in the letters that it is sent in.
+/// A method, in upper case as it is sent.
 fn method(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Method> {
     let read = |text: &str| {
         let is_letter = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
@@ -258,7 +259,7 @@ fn method(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Method> {
     None
 }
 
-/// An address to listen on. It is no name: what that stands for may change, or be several.
+/// An address to listen on. Names are refused: they may have several addresses, or change them.
 fn address(field: &Field<'_>, text: &Placed<Text>, reader: &mut Reader<'_>) -> Option<Placed<SocketAddr>> {
     let word = text.value.reveal();
     let port = word.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());

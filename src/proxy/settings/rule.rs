@@ -1,4 +1,4 @@
-//! Reads a rule, at the top or of a route: what is written there, and for the rest what stands above it.
+//! Reads a rule, at the top or in a route. A route inherits omitted keys from the top, and the top from the defaults.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::yaml::{Field, Fields, Place, Placed, Reader, Value, units};
 
 /// The shortest lease: it is extended three times before it ends.
 const LEASE_MS_MIN: i64 = 1_000;
-/// What says that all clients are one caller.
+/// The value of `caller` for which all clients are one caller.
 const NOBODY: &str = "none";
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// The rule where nothing is written.
+/// The defaults of a rule.
 pub fn defaults() -> Rule {
     Rule {
         key: KeyUse::Optional,
@@ -44,8 +44,7 @@ pub fn defaults() -> Rule {
     }
 }
 
-/// A rule: what is written here, and for the rest what `base` says; with the kind of store that it is used with, if that
-/// could be read.
+/// Reads a rule; omitted keys are those of `base`. `store` is the kind of store, if it could be read.
 pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut Reader<'_>) -> Rule {
     let keys = [("required", KeyUse::Required), ("optional", KeyUse::Optional), ("off", KeyUse::Off)];
     let doubt = [("run", OnInDoubt::Run), ("refuse", OnInDoubt::Refuse)];
@@ -93,7 +92,7 @@ pub fn rule(fields: &Fields<'_>, base: &Rule, store: Option<&str>, reader: &mut 
     rule
 }
 
-/// Who a caller is, the header or nobody in particular, and whether it has to be there.
+/// The header that identifies callers, if any, and whether it is required.
 fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Option<HeaderName>, bool)> {
     if let Value::Mapping(_) = &field.node.value {
         let fields = reader.fields(field, &keys::CALLER_OF)?;
@@ -117,7 +116,7 @@ fn caller(field: &Field<'_>, base: &Rule, reader: &mut Reader<'_>) -> Option<(Op
     Some((name, required))
 }
 
-/// A header that is no secret gives the answers to every client that sends it.
+/// Warns of a header that is not secret: any client that sends another's value and key gets that client's answers.
 fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_>) {
     if *name == http::header::AUTHORIZATION {
         return;
@@ -130,7 +129,7 @@ fn warn_of_named_callers(name: &HeaderName, place: Place, reader: &mut Reader<'_
     reader.report.warning((&reader.file, place), message, "not `Authorization`", help);
 }
 
-/// What a store that is down leaves unprotected, and what only one kind of store can do.
+/// Warns of requests that are unprotected while the store is down, and of a key that needs another kind of store.
 fn warn_of_store(fields: &Fields<'_>, rule: &Rule, store: Option<&str>, reader: &mut Reader<'_>) {
     let at = |key: &str| fields.get(key).map(Field::place);
     if rule.on_store_down == OnStoreDown::Pass
@@ -168,8 +167,8 @@ fn check_together(fields: &Fields<'_>, rule: &Rule, reader: &mut Reader<'_>) {
     }
 }
 
-/// A status by which a service may say that it has done nothing, or all that are errors of the client's. A time-out, 408, is
-/// one of these only if it is named: a service may have acted before it.
+/// A status by which a service may say that it has done nothing, or with `4xx` all client errors but 408. A timeout
+/// (408) has to be named: a service may have acted before it.
 fn statuses(text: &str) -> Option<Vec<StatusCode>> {
     if text == "4xx" {
         let all = (400..500).filter_map(|status| StatusCode::from_u16(status).ok());

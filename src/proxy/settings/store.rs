@@ -9,10 +9,10 @@ use crate::yaml::keys::{Key, Mapping, Omitted, Type};
 use crate::yaml::read::listed;
 use crate::yaml::{Field, Placed, Reader, Text, secrets};
 
-/// The kinds, as they are called.
+/// The names of the kinds.
 pub const KINDS: &[&str] = &["embedded", "postgres", "redis"];
 const SCHEMA: &str = "ratchet";
-/// Less is taken by the log alone.
+/// The range of `store_bytes_max`: the store's log alone would fill less than the minimum.
 const STORE_BYTES: (u64, u64) = (128 << 20, 16 << 40);
 
 /// `store`.
@@ -60,14 +60,14 @@ static POSTGRES: Mapping = Mapping::of(&[
 static REDIS: Mapping =
     Mapping::of(&[Key::required("url", Type::Text("an address"), "url: ${env:REDIS_URL}", "the server's address")]);
 
-/// All of these, for the tests of the tables.
+/// All mappings, for the tests of the tables.
 #[cfg(test)]
 pub static ALL: &[&Mapping] = &[&STORE, &EMBEDDED, &POSTGRES, &REDIS];
 
 /// A kind of store, and what it needs to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreConfig {
-    /// A folder of one process's.
+    /// A folder that one process has open.
     Embedded {
         /// The folder.
         dir: PathBuf,
@@ -89,13 +89,13 @@ pub enum StoreConfig {
 }
 
 impl StoreConfig {
-    /// What it is and where, in words, without what is secret.
+    /// Describes its kind and its address in words, without secrets.
     pub fn describe(&self) -> String {
         match self {
             Self::Embedded { dir, .. } => format!("embedded, in {}", dir.display()),
             Self::Postgres { url, schema } => {
                 let table = format!("postgres, in the table {schema}.request");
-                // It was read before.
+                // Does not fail: the url was checked when the settings were read.
                 postgres::shown_url(url.reveal()).map_or(table.clone(), |database| format!("{table} of {database}"))
             }
             Self::Redis { url } => match redis::Address::read(url.reveal()) {
@@ -159,7 +159,7 @@ pub fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<StoreConfig> {
     }
 }
 
-/// An address of such a thing, which looks like this example. Its password must not stand in the file.
+/// An address of `what`, such as `example`. Its password must not be written in the file.
 fn address(
     field: &Field<'_>,
     (what, example): (&str, &str),

@@ -19,7 +19,7 @@ fn loaded(text: &str) -> Config {
     load_text("proxy.yaml", text, &Fake::default()).unwrap_or_else(|all| panic!("{text}\n{}", all.render(false)))
 }
 
-/// What is wrong with a text: each mistake's line and message.
+/// The mistakes in a text: each one's line and message.
 #[track_caller]
 fn mistakes(text: &str) -> Vec<(usize, String)> {
     let all = load_text("proxy.yaml", text, &Fake::default()).expect_err("it has mistakes");
@@ -32,7 +32,7 @@ fn repository() -> PathBuf {
 }
 
 #[test]
-fn routes_have_what_they_say_and_the_rest_from_the_top() {
+fn routes_inherit_omitted_keys_from_the_top() {
     let text = format!(
         "{SMALL}retention: 2h\nkey: required\ncaller: none\nroutes:\n  - path: /charges/*\n    methods: [POST, PATCH]\n    \
          on_in_doubt: refuse\n    fingerprint: {{headers: [Api-Version], except: [sent_at, meta.attempt]}}\n    \
@@ -82,7 +82,7 @@ fn refused(more: &str, words: &str) {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn senseless_settings_are_refused() {
     refused("routes: [{path: '/*'}, {path: /charges}]\n", "the route `/charges` is never used");
     refused("routes: [{path: /a, methods: [PUT]}, {path: /a, methods: [PUT]}]\n", "never used");
     loaded(&format!("{SMALL}routes: [{{path: /a, methods: [PUT]}}, {{path: /a}}]\n"));
@@ -94,11 +94,11 @@ fn what_cannot_be_meant_is_refused() {
     refused("tls: {certificate: nowhere.pem, key: nowhere.key}\n", "the certificate in nowhere.pem cannot be used");
     refused("tls: {certificate: nowhere.pem}\n", "`tls.key` is missing");
     assert_eq!(mistakes("").len(), 1);
-    let absent = load("nowhere.yaml".as_ref(), &Fake::default()).expect_err("there is none");
+    let absent = load("nowhere.yaml".as_ref(), &Fake::default()).expect_err("the file does not exist");
     assert!(absent.mistakes()[0].message().contains("nowhere.yaml"));
 }
 
-/// What is odd about a text: each warning's line and message.
+/// The warnings about a text: each one's line and message.
 #[track_caller]
 fn warned(more: &str) -> Vec<(usize, String)> {
     let config = loaded(&format!("{SMALL}{more}"));
@@ -107,7 +107,7 @@ fn warned(more: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn how_callers_are_told_apart_is_to_be_said() {
+fn missing_caller_is_warned_about() {
     let unsaid = |more: &str| match &warned(more)[..] {
         [] => false,
         [(2, message)] => message.starts_with("nothing tells callers apart"),
@@ -151,7 +151,7 @@ fn callers_header_may_be_required() {
         [(tenant.clone(), true), (other, true), (tenant.clone(), false), (None, false), (tenant, true)]
     );
     let places: Vec<usize> = config.warnings.iter().map(|odd| odd.position().map_or(0, |(_, line, _)| line)).collect();
-    assert_eq!(places, [4, 7], "each header that is written, and may be made up: {:?}", config.warnings);
+    assert_eq!(places, [4, 7], "each named header that clients may make up: {:?}", config.warnings);
     let plain = loaded(&format!("{SMALL}caller: {{required: true}}\n"));
     let rule = &plain.routes[0].rule;
     assert_eq!((rule.caller.clone(), rule.caller_required), (Some(http::header::AUTHORIZATION), true));
@@ -177,7 +177,7 @@ fn embedded_store_may_be_bounded() {
 }
 
 #[test]
-fn what_is_left_unprotected_or_of_no_use_is_warned_about() {
+fn unprotected_requests_and_a_useless_header_are_warned_about() {
     let down = "while the store does not answer, requests are passed on unprotected";
     for (more, line) in [("on_store_down: pass\n", 4), ("routes:\n  - {path: /a, on_store_down: pass}\n", 5)] {
         let all = warned(&format!("{more}caller: none\n"));
@@ -192,9 +192,9 @@ fn what_is_left_unprotected_or_of_no_use_is_warned_about() {
     assert!(loaded(&format!("{postgres}reservation_header: x-r\ncaller: none\n")).warnings.is_empty());
 }
 
-/// An answer of these says that the service has failed, and some services fail only before they have done anything.
+/// These statuses say that the service has failed; some services fail only before they have done anything.
 #[test]
-fn statuses_that_release_a_request_are_those_of_errors() {
+fn only_error_statuses_release_a_request() {
     let text = format!(
         "{SMALL}caller: none\non_in_doubt: refuse\nreleased: [503, 408]\nroutes:\n  - {{path: /a, released: []}}\n  - {{path: /b}}\n"
     );
@@ -217,11 +217,11 @@ fn statuses_that_release_a_request_are_those_of_errors() {
         "a service may have acted before 408"
     );
     refused("on_in_doubt: refuse\nreleased: 503\n", "`released` must be a list of statuses");
-    assert!(loaded(SMALL).routes[0].rule.released.is_empty(), "none if nothing is said");
+    assert!(loaded(SMALL).routes[0].rule.released.is_empty(), "none by default");
 }
 
 #[test]
-fn statuses_that_release_nothing_more_are_warned_of() {
+fn useless_released_statuses_are_warned_about() {
     for (more, line) in [
         ("released: [503]\n", Some(4)),
         ("released: [503, 422]\n", None),
@@ -237,7 +237,7 @@ fn statuses_that_release_nothing_more_are_warned_of() {
     }
 }
 
-/// What the message says to write instead.
+/// Checks that the message contains these words.
 #[track_caller]
 fn told(text: &str, words: &[&str]) {
     let shown = load_text("proxy.yaml", text, &Fake::default()).expect_err(text).render(false);
@@ -246,7 +246,7 @@ fn told(text: &str, words: &[&str]) {
 }
 
 #[test]
-fn address_to_listen_on_is_no_name() {
+fn host_name_to_listen_on_is_refused() {
     let with = |listen: &str| SMALL.replace("127.0.0.1:8080", listen);
     for listen in ["localhost:8080", "8080", "':8080'", "shop.example:8080"] {
         told(
@@ -267,7 +267,7 @@ fn address_to_listen_on_is_no_name() {
 }
 
 #[test]
-fn method_is_written_as_it_is_sent() {
+fn method_in_lower_case_is_refused() {
     told(
         &format!("{SMALL}routes: [{{path: /a, methods: [POST, patch]}}]\n"),
         &["`routes.methods`: methods are written in upper-case letters", "write `PATCH`", "1 mistake"],
@@ -281,12 +281,12 @@ fn topology_is_recognised() {
         "name: payments\ninput: {topics: [payments]}\nidentity: value.id\noutput: {topic: payments.unique}\n";
     assert_eq!(mistakes(topology), [(1, "this is a topology, no proxy's file".to_owned())]);
     told(topology, &["check it with `ratchet check proxy.yaml`, run it with `ratchet run proxy.yaml`"]);
-    // A proxy's file into which such a key has strayed is still one.
+    // A proxy's file with a stray key of a topology is still a proxy's file.
     assert_eq!(mistakes(&format!("{SMALL}name: payments\ncaller: none\n")), [(4, "unknown key `name`".to_owned())]);
 }
 
 #[test]
-fn stores_are_one_of_their_kinds() {
+fn proxy_has_exactly_one_valid_store() {
     let with = |store: &str| SMALL.replace("{embedded: {dir: requests}}", store);
     let environment =
         Fake::default().with_variable("DB", "postgres://ann:hunter2@db/shop").with_variable("R", "redis://:hunter2@r");
@@ -296,7 +296,7 @@ fn stores_are_one_of_their_kinds() {
         (config.store.kind(), config.store.describe().as_str()),
         ("postgres", "postgres, in the table api.request of database \"shop\" at db:5432 as user \"ann\"")
     );
-    assert!(!format!("{config:?}").contains("hunter2"), "an address is shown");
+    assert!(!format!("{config:?}").contains("hunter2"), "the password is shown");
     let config = read("{redis: {url: '${env:R}'}}").unwrap();
     assert_eq!((config.store.kind(), config.store.describe().as_str()), ("redis", "redis, at r:6379"));
     for (store, words) in [
@@ -320,19 +320,19 @@ fn given(upstream: &str, caller: Option<&str>, store: (&str, &str, Option<&str>)
 }
 
 #[test]
-fn what_the_command_line_says_reads_as_it_was_meant() {
+fn command_line_is_read_as_given() {
     let text = given("http://[::1]:3000", Some("Authorization"), ("embedded", "a \"folder\": #1", None));
     let config = loaded(&text);
     assert_eq!(config.store, StoreConfig::Embedded { dir: PathBuf::from("a \"folder\": #1"), bytes_max: None });
     assert_eq!((config.listen.port(), config.http, config.upstream.url().as_str()), (0, None, "http://[::1]:3000"));
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     let text = given("b", Some("none"), ("postgres", "d", Some("${env:NONE}")));
-    let all = load_text(COMMAND_LINE, &text, &Fake::default()).expect_err("two are wrong");
+    let all = load_text(COMMAND_LINE, &text, &Fake::default()).expect_err("two settings are wrong");
     assert_eq!(all.mistakes().len(), 2, "{}", all.render(false));
 }
 
 #[test]
-fn callers_that_a_command_line_says_nothing_of_are_warned_of_as_in_a_file() {
+fn missing_caller_on_the_command_line_is_warned_about_as_in_a_file() {
     let help = |text: &str, name: &str| {
         let config = load_text(name, text, &Fake::default()).unwrap_or_else(|all| panic!("{}", all.render(false)));
         let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
@@ -375,7 +375,7 @@ fn example_of_the_documentation_has_no_mistakes() {
 }
 
 #[test]
-fn every_key_is_described_in_one_clause_or_more() {
+fn every_key_has_a_description_and_an_example() {
     let all = keys::ALL.iter().chain(super::store::ALL);
     for key in all.clone().flat_map(|mapping| mapping.keys) {
         assert!(!key.about.is_empty() && !key.about.ends_with('.'), "{}: {}", key.name, key.about);

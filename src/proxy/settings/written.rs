@@ -1,6 +1,6 @@
 //! Writes the options of the command line as a proxy's file.
 
-/// A text as YAML has it in quotes.
+/// A text in quotes, as YAML reads it.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -13,9 +13,9 @@ pub const COMMAND_LINE: &str = "the command line";
 pub struct Given<'a> {
     /// Where the proxy listens.
     pub listen: &'a str,
-    /// The service behind.
+    /// The service's address.
     pub upstream: &'a str,
-    /// Where metrics are.
+    /// The address of metrics and health.
     pub http: &'a str,
     /// The header that identifies a caller, or `none`, if given.
     pub caller: Option<&'a str>,
@@ -23,7 +23,7 @@ pub struct Given<'a> {
     pub store: (&'a str, &'a str, Option<&'a str>),
 }
 
-/// A proxy's file for what is given on the command line.
+/// A proxy's file with what is given on the command line.
 pub fn written(given: &Given<'_>) -> String {
     let Given { listen, upstream, http, caller, store: (kind, dir, url) } = *given;
     let line = |key: &str, value: &str| format!("{key}: {}\n", quoted(value));
@@ -32,7 +32,7 @@ pub fn written(given: &Given<'_>) -> String {
     line("listen", listen) + &line("upstream", upstream) + &line("http", http) + &caller + &store
 }
 
-/// A store as it is written in a file, for what is given on the command line: its kind, its folder or its address.
+/// The line `store` of the file: the store's kind, and its folder or address.
 fn store(kind: &str, dir: &str, url: Option<&str>) -> String {
     let below = match (kind, url) {
         ("embedded", _) => format!("dir: {}", quoted(dir)),

@@ -1,5 +1,5 @@
-//! What people see of the hashes, and decide about them. Looking at them goes through all keys of the database, some at a
-//! time: it holds nobody up, and what changes meanwhile may be seen as it was or as it is.
+//! Lists requests and settles them for an operator. Listing scans all keys of the database, in batches that delay
+//! nobody; a request that changes meanwhile may be listed in its old or its new state.
 
 use ::redis::Pipeline;
 
@@ -7,14 +7,14 @@ use super::{PREFIX, Requests, key};
 use crate::request::by_hand::{Decision, Listed, Seen, SeenAs, Settle, Settled};
 use crate::request::{Error, Id, Reply, Token};
 
-/// About how many keys are looked at with one command.
+/// About how many keys one SCAN looks at, and how many hashes are read at once.
 const SCANNED: usize = 1_000;
 
-/// What a hash says: its lease, whether it has an answer, and when Redis removes it, in milliseconds since the epoch.
+/// A hash: its lease, whether it has an answer, and when Redis removes it; times in milliseconds since the Unix epoch.
 type Hash = (Option<i64>, bool, i64);
 
 impl Requests {
-    /// The ids of all requests, some of them twice.
+    /// All ids that begin with these digits; some may be there twice.
     async fn ids(&self, begins: &str) -> Result<Vec<Id>, Error> {
         let (mut cursor, mut ids) = (0_u64, Vec::new());
         loop {
@@ -31,7 +31,7 @@ impl Requests {
         }
     }
 
-    /// What some hashes say, and the server's time in milliseconds since the epoch.
+    /// The server's time in milliseconds since the Unix epoch, and the hashes of these requests.
     async fn hashes(&self, ids: &[Id]) -> Result<(i64, Vec<Hash>), Error> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("TIME");
@@ -56,13 +56,13 @@ impl Requests {
     }
 }
 
-/// The id that a key is of.
+/// The id in a key.
 fn id(key: &str) -> Option<Id> {
     let digits = key.strip_prefix(PREFIX)?;
     Id::read(digits)
 }
 
-/// What a hash is of a request; `None` if it is gone.
+/// The request in a hash; `None` if it is gone.
 fn seen(id: Id, (lease_until_ms, is_answered, removed_ms): Hash, now_ms: i64) -> Option<Seen> {
     let state = match (is_answered, lease_until_ms) {
         (true, _) => SeenAs::Answered,
@@ -71,7 +71,7 @@ fn seen(id: Id, (lease_until_ms, is_answered, removed_ms): Hash, now_ms: i64) ->
         (false, None) => return None,
     };
     let lease_until_ms = lease_until_ms.filter(|_| !is_answered);
-    // A key that Redis does not remove by itself is no request's, or somebody has seen to that.
+    // Keys of requests expire: this one is not ours, or somebody has removed its expiry.
     let until_ms = if removed_ms < 0 { i64::MAX } else { removed_ms };
     Some(Seen { id, state, lease_until_ms, until_ms })
 }

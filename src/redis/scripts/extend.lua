@@ -1,4 +1,5 @@
--- Extends a lease, by the rules of crates/core/src/request/entry.rs. KEYS: the request. ARGV: token, lease in milliseconds.
+-- Extends a lease, by the rules of crates/core/src/request/entry.rs.
+-- KEYS: the request. ARGV: token, lease in milliseconds.
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
 if redis.call('HEXISTS', KEYS[1], 'lease') == 1 then
   local time = redis.call('TIME')

@@ -1,5 +1,5 @@
 -- Settles a request by hand, by the rules of crates/core/src/request/entry.rs.
--- KEYS: the request. ARGV: a token of its own and an answer; none: it is forgotten.
+-- KEYS: the request. ARGV: a new token and an answer, or nothing to forget the request.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local entry = redis.call('HMGET', KEYS[1], 'token', 'lease', 'answer')
@@ -12,7 +12,7 @@ if not ARGV[2] then
   return {answer and 'answered' or 'in_doubt', '0'}
 end
 if answer then return {'already', '0'} end
--- First what a full server refuses: after another command it would let the script go on.
+-- HSET must be the first write: a full server refuses that one, but after another write it would let HSET pass.
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'answer', ARGV[2], 'whole', '1')
 redis.call('HDEL', KEYS[1], 'lease')
 return {'settled', '0'}

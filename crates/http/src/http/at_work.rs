@@ -1,4 +1,4 @@
-//! What is at work in this process: counted for a graceful stop and for its bounds, and by id for those who wait for it.
+//! Work in progress in this process: counted for its bounds and for a graceful stop, and found by id to be waited for.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -10,50 +10,50 @@ use tokio::sync::Notify;
 use super::shares::{Limit, Peer, Share, Shares};
 use crate::request::Id;
 
-/// How much is at work; all clones count together.
+/// How much is at work; all clones share one count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtWork(Arc<All>);
 
 #[derive(Debug, Default)]
 struct All {
-    /// Requests that are carried out, or wait to be.
+    /// Requests that are being carried out, or wait to be.
     requests: Arc<Shares>,
     /// Bytes of bodies.
     bodies: Arc<Shares>,
-    /// Answers whose digest is still to be remembered; that they were given is.
+    /// The number of answers whose digest is not remembered yet (that they were given already is).
     digests: AtomicUsize,
-    /// Tells those who wait for it that nothing is at work.
+    /// Notifies when nothing is at work.
     none: Notify,
 }
 
-/// A request at work, or a digest that is to be remembered, until this is dropped.
+/// Counts a request at work, or a digest that is to be remembered, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Counted {
-    /// The request's; `None` for a digest.
+    /// The request's share; `None` for a digest.
     request: Option<Share>,
     all: AtWork,
 }
 
 impl AtWork {
-    /// One request more, unless there are so many, or its client has its share of them.
+    /// Counts one more request; `None` if there are already `max`, or its client has its share of them.
     pub fn begin(&self, peer: Option<Peer>, max: usize) -> Option<Counted> {
         let mut share = self.0.requests.begin(peer);
         let fits = share.grow(1, Limit { all: max, least: 1 });
         fits.then(|| Counted { request: Some(share), all: self.clone() })
     }
 
-    /// One digest more.
+    /// Counts one more digest.
     pub fn begin_digest(&self) -> Counted {
         self.0.digests.fetch_add(1, Ordering::SeqCst);
         Counted { request: None, all: self.clone() }
     }
 
-    /// Nothing of a body yet.
+    /// Begins to count a body, with no bytes yet.
     pub fn begin_body(&self, peer: Option<Peer>) -> Share {
         self.0.bodies.begin(peer)
     }
 
-    /// How many requests there are.
+    /// How many requests are at work.
     pub fn requests(&self) -> usize {
         self.0.requests.used()
     }
@@ -63,10 +63,10 @@ impl AtWork {
         [&self.0.requests, &self.0.bodies]
     }
 
-    /// Waits until there is nothing.
+    /// Waits until nothing is at work.
     pub async fn none(&self) {
         loop {
-            // Before it is looked at: an end in between is not missed.
+            // Enabled before the check, so that an end in between is not missed.
             let mut none = pin!(self.0.none.notified());
             none.as_mut().enable();
             if self.is_none() {
@@ -77,7 +77,7 @@ impl AtWork {
     }
 
     fn is_none(&self) -> bool {
-        // In this order: a request's digest begins before the request ends.
+        // Checked in this order: a request's digest is counted before the request ends.
         self.requests() == 0 && self.0.digests.load(Ordering::SeqCst) == 0
     }
 }
@@ -94,7 +94,7 @@ impl Drop for Counted {
     }
 }
 
-/// Those who wait for a request that is at work in this very process: they need not ask the store again and again.
+/// Notifies those who wait for a request at work in this process, so that they need not keep asking the store.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Mutex<HashMap<Id, Arc<Notify>>>);
 
@@ -103,14 +103,14 @@ impl Waiters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request begins; until what is returned is dropped, others can wait for it.
+    /// Begins a request: others can wait for it until the returned guard is dropped.
     pub fn begin(self: &Arc<Self>, id: Id) -> Waited {
         let done = Arc::new(Notify::new());
         self.lock().insert(id, Arc::clone(&done));
         Waited { waiters: Arc::clone(self), id, done }
     }
 
-    /// The end of a request, if it is at work here.
+    /// Notifies of the end of a request; `None` if it is not at work here.
     pub fn end_of(&self, id: Id) -> Option<Arc<Notify>> {
         self.lock().get(&id).cloned()
     }
@@ -127,7 +127,7 @@ pub(super) struct Waited {
 impl Drop for Waited {
     fn drop(&mut self) {
         let mut all = self.waiters.lock();
-        // One that has taken over has its own.
+        // A request that has taken over has its own entry.
         if all.get(&self.id).is_some_and(|done| Arc::ptr_eq(done, &self.done)) {
             all.remove(&self.id);
         }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_at_work_is_bounded_and_counted_until_it_ends() {
+    fn requests_at_work_are_bounded_and_counted_until_they_end() {
         let all = AtWork::default();
         let one = all.begin(None, 2).unwrap();
         let other = all.clone().begin(None, 2).unwrap();
@@ -149,7 +149,7 @@ mod tests {
         drop(one);
         assert_eq!(all.requests(), 1);
         let digest = all.begin_digest();
-        assert!(all.begin(None, 2).is_some(), "a digest takes nobody's place");
+        assert!(all.begin(None, 2).is_some(), "a digest does not count as a request");
         drop(other);
         let none = || futures_util::FutureExt::now_or_never(all.none());
         assert_eq!((all.requests(), none()), (0, None));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_bounded_together() {
+    fn bodies_share_one_bound() {
         let all = AtWork::default();
         let limit = Limit { all: 100, least: 0 };
         let (mut one, mut other) = (all.begin_body(None), all.begin_body(None));

@@ -1,4 +1,4 @@
-//! The bodies that the layer takes and gives.
+//! The bodies of requests and answers that pass through the layer.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,26 +11,26 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 
-/// What goes wrong while a body is read or written.
+/// An error while a body is read or written.
 pub type BodyError = Box<dyn StdError + Send + Sync>;
 
-/// The body of a request to the service, or of its answer: whole, or a stream that is passed on as it comes.
+/// The body of a request to the service, or of its answer: whole, or a stream that is passed on as it arrives.
 #[derive(Default)]
 pub struct Body {
-    /// What is there already.
+    /// The bytes that are there already.
     ready: Bytes,
     trailers: Option<HeaderMap>,
-    /// What comes after it.
+    /// The part that follows them.
     rest: Option<UnsyncBoxBody<Bytes, BodyError>>,
 }
 
 impl Body {
-    /// A body that is there.
+    /// A complete body.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         Self { ready: bytes.into(), trailers: None, rest: None }
     }
 
-    /// A body that comes.
+    /// A body that is still arriving.
     pub fn stream<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -39,7 +39,7 @@ impl Body {
         Self { ready: Bytes::new(), trailers: None, rest: Some(body.map_err(Into::into).boxed_unsync()) }
     }
 
-    /// A body of which some is there.
+    /// A body whose first part is there, and the trailers or the rest that follow.
     pub(super) fn begun(ready: Bytes, trailers: Option<HeaderMap>, rest: Option<Self>) -> Self {
         Self { ready, trailers, rest: rest.map(|rest| rest.boxed_unsync()) }
     }
@@ -78,7 +78,7 @@ impl http_body::Body for Body {
         let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(ready));
-        // HTTP/1.1 has trailers only after pieces: with a length they would be left out.
+        // HTTP/1.1 has trailers only after a chunked body: with a length they would be left out.
         if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(ready))
             && self.trailers.is_none()
         {

@@ -1,4 +1,4 @@
-//! Work that goes on when nobody waits for it any more.
+//! Work that goes on after its caller stops waiting for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 
-/// Work that becomes a task of its own when this is dropped before its end. It is none from the beginning: to start one,
-/// and to be woken by it, takes a good part of a short request's time.
+/// Work that becomes a task of its own if it is dropped before its end. It is not a task from the start: spawning one,
+/// and being woken by it, takes a good part of a short request's time.
 pub(super) struct Detached<F: Future<Output: Send> + Send + 'static> {
     /// `None` after its end.
     work: Option<Pin<Box<F>>>,
@@ -15,10 +15,10 @@ pub(super) struct Detached<F: Future<Output: Send> + Send + 'static> {
 }
 
 impl<F: Future<Output: Send> + Send + 'static> Detached<F> {
-    /// This work, which goes on in this runtime.
+    /// Wraps work that continues in the current runtime.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Outside a Tokio runtime.
     pub fn new(work: F) -> Self {
         Self { work: Some(Box::pin(work)), runtime: Handle::current() }
     }
@@ -28,7 +28,7 @@ impl<F: Future<Output: Send> + Send + 'static> Future for Detached<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // Taken: what has panicked does not go on.
+        // Taken out first, so that work that panics does not go on.
         let Some(mut work) = self.work.take() else { return Poll::Pending };
         let polled = work.as_mut().poll(context);
         if polled.is_pending() {
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_was_not_begun_is_done() {
+    async fn work_dropped_before_its_first_poll_is_done() {
         let has = Arc::new(Notify::new());
         let told = Arc::clone(&has);
         drop(Detached::new(async move { told.notify_one() }));
         has.notified().await;
     }
 
-    /// Counted by polls: an `async` block that has ended or panicked is not begun again when it is polled.
+    /// Counts polls, since polling an `async` block that has ended or panicked does not begin it again.
     #[tokio::test]
     async fn work_that_has_ended_or_panicked_is_not_polled_again() {
         for panics in [false, true] {

@@ -1,10 +1,10 @@
-//! What a request asks for, and by what name: its id and its fingerprint.
+//! The id of a request, by which it is found, and its fingerprint, which says what it asks for.
 //!
-//! The **id** is the SHA-256 of the scope, the host if that counts, the caller, the method, the path and the key: a key is
-//! its caller's, on one resource of one service. Without scope and host it is digested as if there were no such things.
-//! The **fingerprint** is the SHA-256 of the method, the path with its query, chosen headers and the body. JSON is taken by
-//! its meaning: the order of fields and blanks do not matter, and chosen fields are left out; any other body counts byte
-//! by byte.
+//! The **id** is the SHA-256 of the scope, the host if it counts, the caller, the method, the path and the key: a key
+//! belongs to its caller, on one resource of one service. Without a scope and a host, neither is part of the digest.
+//! The **fingerprint** is the SHA-256 of the method, the path with its query, chosen headers and the body. JSON is
+//! compared by its meaning: the order of fields and whitespace do not matter, and chosen fields are left out; any other
+//! body is compared byte by byte.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,9 +15,9 @@ use sha2::{Digest, Sha256};
 use crate::dedup::Fingerprinter;
 use crate::request::{Fingerprint, Id};
 
-/// How deep the JSON of a request may nest to be taken by its meaning.
+/// How deep the JSON of a request may nest to be compared by its meaning.
 const DEPTH_MAX: usize = 128;
-/// Begins what is digested, so that ids of another kind are never the same.
+/// These begin the digests, so that digests of different kinds are never equal.
 const ID: &[u8] = b"ratchet request 1";
 const SCOPED_ID: &[u8] = b"ratchet request in a scope 1";
 const FINGERPRINT: &[u8] = b"ratchet request's fingerprint 1";
@@ -27,12 +27,12 @@ const FINGERPRINT: &[u8] = b"ratchet request's fingerprint 1";
 pub(super) struct Fingerprints {
     headers: Vec<HeaderName>,
     except: Vec<Vec<String>>,
-    /// What can be used again, of those that are not at work.
+    /// Fingerprinters that are not in use, to be used again.
     idle: Mutex<Vec<Fingerprinter>>,
 }
 
 impl Fingerprints {
-    /// With these headers, and without the places in JSON that these steps lead to.
+    /// Covers these headers, and leaves out the JSON fields at these paths.
     pub fn new(headers: Vec<HeaderName>, except: Vec<Vec<String>>) -> Self {
         Self { headers, except, idle: Mutex::default() }
     }
@@ -65,23 +65,23 @@ impl Fingerprints {
     }
 }
 
-/// `application/json`, and whatever says that it is written as JSON.
+/// Whether the media type is `application/json`, or an `application/` type that ends with `+json`.
 fn is_json(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-/// Whose keys they are: those of this service, on this host, of this caller.
+/// Whom a key belongs to: a service, a host and a caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Of<'a> {
     pub scope: &'a str,
-    /// `None` where it does not count.
+    /// `None` if it does not count.
     pub host: Option<&'a [u8]>,
     pub caller: Option<&'a [u8]>,
 }
 
-/// The host that a request is for, as it says: in its address, or by `Host`.
+/// The host that a request names: in its URI, or else in `Host`.
 pub(super) fn host(parts: &Parts) -> Option<Vec<u8>> {
     let host = match parts.uri.authority() {
         Some(authority) => authority.as_str().as_bytes(),
@@ -107,7 +107,7 @@ pub(super) fn id(of: Of<'_>, parts: &Parts, key: &str) -> Id {
     Id(digest.end())
 }
 
-/// Digests values one after the other, each with its length, so that they cannot run into each other.
+/// Digests values one after the other, each after its length, so that their boundaries are unambiguous.
 struct Lengths(Sha256);
 
 impl Lengths {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_their_callers_own_on_one_resource() {
+    fn same_key_of_another_caller_method_or_path_has_another_id() {
         let charge = parts("POST", "/charges?a=1", &[]);
         let by = |caller| Of { caller, ..Of::default() };
         let known = id(by(Some(b"alice")), &charge, "k");
@@ -164,13 +164,13 @@ mod tests {
             id(by(Some(b"alice")), &charge, "K"),
         ];
         assert!(others.iter().all(|other| *other != known), "{others:?}");
-        assert_ne!(others[1], others[2], "nobody is not somebody without a name");
+        assert_ne!(others[1], others[2], "a missing caller is not a caller with an empty name");
     }
 
-    /// The digests are a part of the format: stores remember requests by them. Those without a scope and a host are in
-    /// tests/fixtures.
+    /// The digests are part of the format: stores remember requests by them. tests/fixtures has those without a scope
+    /// and a host.
     #[test]
-    fn keys_are_those_of_one_service_and_host() {
+    fn same_key_in_another_scope_or_on_another_host_has_another_id() {
         let charge = parts("POST", "/charges", &[]);
         let of = |scope, host, caller| Of { scope, host, caller };
         let all = [
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn host_is_that_of_the_address_before_that_of_the_head() {
+    fn host_of_the_uri_precedes_the_host_header() {
         let of = |uri: &str, headers: &[(&str, &str)]| host(&parts("POST", uri, headers));
         assert_eq!(of("/a", &[("host", "Shop.Example:80")]), Some(b"shop.example:80".to_vec()));
         assert_eq!(of("http://Api.Example/a", &[("host", "shop.example")]), Some(b"api.example".to_vec()));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn json_counts_by_its_meaning_and_other_bodies_by_their_bytes() {
+    fn json_is_compared_by_meaning_and_other_bodies_by_bytes() {
         let prints = Fingerprints::new(vec![], vec![except("sent_at"), except("meta.attempt")]);
         let json = parts("POST", "/", &[("content-type", "application/json; charset=utf-8")]);
         let of = |body: &str| prints.of(&json, body.as_bytes());
@@ -207,12 +207,12 @@ mod tests {
         assert_ne!(of(r#"{"amount": 10, "to": "b", "meta": {"by": 2}}"#), known);
         let text = parts("POST", "/", &[("content-type", "text/plain")]);
         assert_ne!(prints.of(&text, b"{}"), prints.of(&text, b"{ }"));
-        assert_eq!(of("{"), of("{"), "what is not JSON counts byte by byte");
+        assert_eq!(of("{"), of("{"), "a body that is not JSON is compared byte by byte");
         assert_ne!(of("{"), of("{ "));
     }
 
     #[test]
-    fn method_path_query_and_chosen_headers_count() {
+    fn fingerprint_covers_method_path_query_and_chosen_headers() {
         let prints = Fingerprints::new(vec![HeaderName::from_static("api-version")], vec![]);
         let of = |parts: Parts| prints.of(&parts, b"x");
         let known = of(parts("POST", "/a?b=1", &[("api-version", "1"), ("date", "now")]));

@@ -1,15 +1,15 @@
-//! What an answer of gRPC says of its call. Its HTTP status is 200 whatever has happened: `grpc-status` says what,
-//! among its trailers, or among its headers where it has no body.
+//! The status of a gRPC answer. Its HTTP status is always 200: whether the call succeeded is in `grpc-status`, among
+//! the trailers, or among the headers if there is no body.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// The headers of an answer without a body and trailers: without them it is not an answer of gRPC.
+/// The gRPC headers of an answer without a body and trailers: without them it is not a gRPC answer.
 pub(super) static HEADERS: [HeaderName; 3] =
     [STATUS, HeaderName::from_static("grpc-message"), HeaderName::from_static("grpc-status-details-bin")];
 
-/// The status of HTTP that says the same as `grpc-status`, if that is there and no success. A call that was cancelled, or whose
-/// status is not known, may have done something: it counts as a failure of the service.
+/// The HTTP status that corresponds to `grpc-status`; `None` without one, or if the call succeeded. A call that was
+/// cancelled, or whose status is unknown, may have done something: it counts as a failure of the service.
 pub(super) fn status(said: &HeaderMap) -> Option<StatusCode> {
     Some(match said.get(STATUS).map(HeaderValue::as_bytes)? {
         b"0" => return None,

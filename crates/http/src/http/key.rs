@@ -1,14 +1,14 @@
-//! The key of a request: what a client names it by, so that it may repeat it.
+//! The key of a request: the client's name for it, which allows the client to repeat it.
 //!
-//! By the draft of the IETF it is a structured field's string, in quotes; most clients write it without. Both are the
-//! same key. A comma outside quotes is refused: several fields are joined by it on their way.
+//! In the IETF draft the key is a structured field string, in quotes; most clients send it without quotes. Both are the
+//! same key. A comma outside quotes is refused: intermediaries join repeated header fields with a comma.
 
 use http::header::{HeaderMap, HeaderName};
 
-/// The greatest length of a key, in bytes.
+/// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
 
-/// Why what a client has sent is no key.
+/// Why a key is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
     #[error("it is empty")]
@@ -23,7 +23,7 @@ pub(super) enum Error {
     Quotes,
 }
 
-/// The key in these headers; `None` if there is none.
+/// The key in these headers, if they have one.
 pub(super) fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Error> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -44,7 +44,7 @@ pub(super) fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Stri
     }
 }
 
-/// What follows an opening quote, by RFC 8941, 3.3.3.
+/// Parses what follows an opening quote (RFC 8941, section 3.3.3).
 fn unquote(quoted: &[u8]) -> Result<Vec<u8>, Error> {
     let mut key = Vec::with_capacity(quoted.len());
     let mut bytes = quoted.iter();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn invalid_keys_are_refused() {
         let long = "k".repeat(256);
         let quoted = format!("\"{}\"", "k".repeat(255));
         assert_eq!(read_all(&[&quoted]).unwrap().map(|key| key.len()), Some(255));

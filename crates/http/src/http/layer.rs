@@ -1,4 +1,4 @@
-//! The layer, as tower has them.
+//! The tower layer, and the methods that configure it.
 
 use std::future::Future;
 use std::mem;
@@ -24,14 +24,14 @@ use super::time::{Machine, Surroundings};
 use crate::dedup::{Path, path};
 use crate::request::{OnInDoubt, Store};
 
-/// Carries requests out once for each key: see the [module](super).
+/// Carries out one request for each key: see the [module](super).
 #[derive(Clone)]
 pub struct Idempotency {
     settings: Settings,
     store: Arc<dyn Store>,
     surroundings: Arc<dyn Surroundings>,
     at_work: AtWork,
-    /// Whether the store is tidied already, by this one or one that was set from the same.
+    /// Whether this layer, or a clone of it, already tidies the store.
     is_tidying: Arc<AtomicBool>,
 }
 
@@ -41,23 +41,24 @@ impl Idempotency {
         Self::shared(Arc::new(store))
     }
 
-    /// Keeps answers in a store that others use as well.
+    /// Keeps answers in a store that others use, too.
     pub fn shared(store: Arc<dyn Store>) -> Self {
         let surroundings = Arc::new(Machine::new());
         let (settings, at_work, is_tidying) = (Settings::default(), AtWork::default(), Arc::default());
         Self { settings, store, surroundings, at_work, is_tidying }
     }
 
-    /// The name of the service, where others keep their answers in the same store: keys are those of one service. Two
-    /// layers within one program need names of their own as well where both get the same paths, as those below two
-    /// places of a router do. None if nothing is said.
+    /// The name of the service, if several services share the store: a key belongs to one service. Two layers in one
+    /// program also need different names if both see the same paths, as layers nested at two places of a router do.
+    /// Empty by default.
     pub fn scope(mut self, name: impl Into<String>) -> Self {
         self.settings.scope = name.into();
         self
     }
 
-    /// Whether keys are also those of one host, by its name in the request: for a service that is several, by their
-    /// hosts. They are not if nothing is said, so that a client may repeat a request by another of the service's names.
+    /// Whether a key also belongs to one host, the one that the request names: for several services that are told apart
+    /// by their hosts. `false` by default, so that a client may repeat a request under another of the service's host
+    /// names.
     pub fn by_host(mut self, counts: bool) -> Self {
         self.settings.by_host = counts;
         self
@@ -69,50 +70,50 @@ impl Idempotency {
         self
     }
 
-    /// Whether requests that may change something must have a key; they need not if nothing is said.
+    /// Whether requests that may change something must have a key; `false` by default.
     pub fn required(mut self, required: bool) -> Self {
         self.settings.required = required;
         self
     }
 
-    /// Takes those for one caller who send the same values of this header, instead of `Authorization`. Keys are their
-    /// caller's own; all who do not send it are one caller.
+    /// Tells callers apart by the values of this header, instead of `Authorization`. A key belongs to its caller; all
+    /// clients that do not send the header are one caller.
     ///
     /// A repeated request is answered without running the service, which therefore does not authenticate its sender
-    /// again: a client that sends this header's value and a used key gets the answer. `Authorization` is a secret by
-    /// itself. Any other header, such as a tenant's name, has to be set by what has authenticated the client, before
-    /// this layer.
+    /// again: a client that sends this header's value and a used key gets the answer. `Authorization` is itself a
+    /// secret. Any other header, such as a tenant's name, has to be set before this layer, by whatever authenticates
+    /// the client.
     pub fn caller_header(mut self, name: HeaderName) -> Self {
         self.settings.caller = by_header(name.clone());
         self.settings.caller_header = Some(name);
         self
     }
 
-    /// Whether a request under a key has to say who its caller is; it need not if nothing is said, and all who do not are
-    /// one caller. One that does not is refused with 400: nobody gets another's answer by saying nothing.
+    /// Whether a request under a key must say who its caller is: without a caller it is refused with 400, so that no
+    /// client gets another's answer by omitting it. By default it need not, and all clients that do not are one caller.
     pub fn caller_required(mut self, required: bool) -> Self {
         self.settings.caller_required = required;
         self
     }
 
-    /// Asks this function who the caller is. `None`: nobody in particular, which is one caller for all of these: with
-    /// cookies, keys of an API or certificates of clients, this says whose they are.
+    /// Asks this function who the caller is, for example by a cookie, an API key or a client certificate. All requests
+    /// for which it returns `None` have the same caller.
     pub fn caller(mut self, caller: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.settings.caller = Arc::new(caller);
         self.settings.caller_header = None;
         self
     }
 
-    /// Headers that are part of what a request asks for, beside method, path, query and body.
+    /// Headers that are part of the fingerprint, in addition to method, path, query and body.
     pub fn fingerprint_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.settings.fingerprint_headers = names.into_iter().collect();
         self
     }
 
-    /// Fields of JSON bodies that are not part of what a request asks for, such as `sent_at` or `meta.attempt`.
+    /// Fields of JSON bodies that are not part of the fingerprint, such as `sent_at` or `meta.attempt`.
     ///
     /// # Errors
-    /// One that is not written like this.
+    /// A field is not written like these.
     pub fn fingerprint_except<'a>(mut self, fields: impl IntoIterator<Item = &'a str>) -> Result<Self, path::Error> {
         let steps = |field: &str| Path::parse(&format!("value.{field}")).map(|path| path.steps);
         self.settings.fingerprint_except = fields.into_iter().map(steps).collect::<Result<_, _>>()?;
@@ -120,114 +121,114 @@ impl Idempotency {
     }
 
     /// The headers of answers that are remembered, instead of `Content-Type`, `Content-Encoding`, `Content-Language`,
-    /// `ETag`, `Link` and `Location`.
+    /// `ETag`, `Link`, `Location`, `Access-Control-Allow-Credentials`, `Access-Control-Allow-Origin` and
+    /// `Access-Control-Expose-Headers`.
     pub fn remembered_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.settings.remembered_headers = names.into_iter().collect();
         self
     }
 
-    /// Tells the service its reservation in this header, as `ID.TOKEN` in hex digits, so that it can remember its answer
-    /// in its own transaction: docs/http-idempotency.md. Whatever a client sends in it is removed.
+    /// Passes the reservation to the service in this header, as `ID.TOKEN` in hex digits, so that the service can
+    /// remember its answer in its own transaction: docs/http-idempotency.md. A value that the client sends is removed.
     pub fn reservation_header(mut self, name: HeaderName) -> Self {
         self.settings.reservation_header = Some(name);
         self
     }
 
-    /// How long answers are remembered; a day if nothing is said.
+    /// How long answers are remembered; a day by default.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = retention;
         self
     }
 
-    /// How long the holder of a request's reservation may be silent before another may take over; 30 s if nothing is
-    /// said. It is extended three times as often while the service is at work, however long that takes.
+    /// How long the holder of a request's reservation may be silent before another may take over; 30 s by default.
+    /// While the service is at work, the lease is extended every third of this time, for as long as needed.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How long a request stays reserved whose service was [given up](super::GivenUp); 60 s if nothing is said. The service
-    /// may still be at work: meanwhile requests under its key are answered as while it is. After that the request is in
-    /// doubt.
+    /// How long a request stays reserved after its service was [given up](super::GivenUp); 60 s by default. The service
+    /// may still be at work, so requests under the key are answered as if it were. After that the request is in doubt.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self
     }
 
-    /// How long a request waits for the first one under its key before it is answered 409; not at all if nothing is said.
+    /// How long a request waits for the first one under its key before it is answered 409; not at all by default.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = wait;
         self
     }
 
-    /// How long the store may take for an answer, and how long it is tried to remember one; 5 s if nothing is said.
+    /// How long the store may take to reply, and for how long remembering an answer is retried; 5 s by default.
     pub fn store_wait(mut self, wait: Duration) -> Self {
         self.settings.store_wait = wait;
         self
     }
 
-    /// The greatest body of a request under a key; 1 MiB if nothing is said. A larger one is refused with 413.
+    /// The largest body of a request under a key; 1 MiB by default. A larger one is refused with 413.
     pub fn request_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.request_bytes_max = bytes;
         self
     }
 
-    /// The greatest body of an answer that is remembered; 1 MiB if nothing is said. Of a larger one its digest is.
+    /// The largest body of an answer that is remembered; 1 MiB by default. Of a larger one, only the digest is
+    /// remembered.
     pub fn answer_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.answer_bytes_max = bytes;
         self
     }
 
-    /// How many requests under a key may be at work at once, in this layer and in clones of it: 1024 if nothing is said.
-    /// More are refused with 503. A request goes on when its client is gone, so the bound on connections is none on these.
-    /// If a request has a [`Peer`](super::Peer) among its extensions, its client gets at most as much of this bound, and of
-    /// [`bodies_bytes_max`](Self::bodies_bytes_max), as is left for all others.
+    /// How many requests under a key may be at work at once, in this layer and its clones: 1024 by default. More are
+    /// refused with 503. A request goes on when its client is gone, so a bound on connections does not bound requests.
+    /// If a request has a [`Peer`](super::Peer) among its extensions, its client gets at most as much of this bound,
+    /// and of [`bodies_bytes_max`](Self::bodies_bytes_max), as is left for all others.
     pub fn at_work_max(mut self, requests: usize) -> Self {
         self.settings.at_work_max = requests;
         self
     }
 
-    /// How much the bodies of all requests under a key may take together while they come and while they are at work, and
-    /// those of their answers until they are sent, in this layer and in clones of it: 256 MiB if nothing is said, and
-    /// never less than one request's body may. Requests and replays take three quarters of it at most. A
-    /// request or a replay that does not fit is refused with 503; a first answer that does not fit is passed on, and only its
-    /// digest is remembered, as if it were larger than
-    /// [`answer_bytes_max`](Self::answer_bytes_max).
+    /// The most bytes that the bodies of all requests under a key may take together, from their arrival to the end of
+    /// their work, and those of their answers until they are sent, in this layer and its clones: 256 MiB by default,
+    /// and at least [`request_bytes_max`](Self::request_bytes_max). Requests and replays take three quarters of it at
+    /// most. A request or a replay that does not fit is refused with 503; a first answer that does not fit is passed
+    /// on, and only its digest is remembered, as if it were larger than [`answer_bytes_max`](Self::answer_bytes_max).
     pub fn bodies_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.bodies_bytes_max = bytes;
         self
     }
 
-    /// What is done with requests while the store does not answer; they are refused if nothing is said.
+    /// What to do with requests while the store does not answer; by default they are refused.
     pub fn on_store_down(mut self, choice: OnStoreDown) -> Self {
         self.settings.on_store_down = choice;
         self
     }
 
-    /// What becomes of a request that may have been carried out; it is carried out again if nothing is said. With
-    /// [`OnInDoubt::Refuse`] that is also one that the service has answered with 408, or with 500 or more: it may have done
-    /// its work before it has failed.
+    /// What to do with a request that may have been carried out; by default it is carried out again. With
+    /// [`OnInDoubt::Refuse`], an answer of 408, or of 500 or more, leaves a request in doubt as well: the service may
+    /// have done its work before it failed.
     pub fn on_in_doubt(mut self, choice: OnInDoubt) -> Self {
         self.settings.on_in_doubt = choice;
         self
     }
 
-    /// Statuses of 400 and more by which the service says that it has done nothing: these answers are not remembered, and the
-    /// next request is carried out, also with [`OnInDoubt::Refuse`]. None if nothing is said; others change nothing. An
+    /// Statuses by which the service says that it has done nothing: these answers are not remembered, and the next
+    /// request is carried out, even with [`OnInDoubt::Refuse`]. None by default; statuses below 400 are ignored. An
     /// answer that has [`NotRun`](super::NotRun) among its extensions needs no such status.
     pub fn released(mut self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         self.settings.released = statuses.into_iter().collect();
         self
     }
 
-    /// Time and tokens from elsewhere, for a simulation.
+    /// Replaces the source of time and tokens, for a simulation.
     #[doc(hidden)]
     pub fn surroundings(mut self, surroundings: Arc<dyn Surroundings>) -> Self {
         self.surroundings = surroundings;
         self
     }
 
-    /// How many requests under a key are at work, in this layer and in clones of it: what is cut off now may be in doubt.
+    /// How many requests under a key are at work, in this layer and its clones: those cut off now may be in doubt.
     pub fn at_work(&self) -> usize {
         self.at_work.requests()
     }
@@ -237,8 +238,8 @@ impl Idempotency {
         self.at_work.shares()
     }
 
-    /// Waits until no request under a key is at work, and until large answers that are on their way to their clients
-    /// have ended: for a graceful stop, after no more are accepted. Requests go on when their clients are gone.
+    /// Waits until no request under a key is at work and no large answer is still being sent: for a graceful stop, once
+    /// no more requests are accepted. Requests go on when their clients are gone.
     pub async fn idle(&self) {
         self.at_work.none().await;
     }
@@ -287,7 +288,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was asked whether it is ready is used.
+        // `poll_ready` was called on this instance, so this one is used, not its clone.
         let next = self.inner.clone();
         let inner = mem::replace(&mut self.inner, next);
         Box::pin(serve(Arc::clone(&self.shared), inner, request))

@@ -1,4 +1,4 @@
-//! Limits the log lines that clients can cause: they may do so as often as they like.
+//! Limits the log lines that clients can cause, which they could do as often as they like.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,8 @@ const PAUSE: Duration = Duration::from_secs(30);
 pub struct LogLimit(Mutex<(Option<Duration>, u64)>);
 
 impl LogLimit {
-    /// It has happened once more, at this time since a fixed moment. If it is time for a line: how often since the last one.
+    /// Counts one more event, at this time since a fixed moment. Returns how many there were since the last line, if it
+    /// is time for another line.
     pub fn tell(&self, now: Duration) -> Option<u64> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.1 += 1;

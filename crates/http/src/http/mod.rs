@@ -1,8 +1,8 @@
 //! Idempotent HTTP requests: a client that repeats one gets the first answer, and the service behind is not run again.
 //!
-//! [`Idempotency`] is a [tower](https://docs.rs/tower) layer, for axum or any other service; `ratchet proxy` is the same
-//! in front of a service in any language. A client names what it wants done by a key, in the header `Idempotency-Key`,
-//! and repeats a request with the same key. The layer reserves the key before the service is run, and remembers the
+//! [`Idempotency`] is a [tower](https://docs.rs/tower) layer, for axum or any other service; `ratchet proxy` is the
+//! same in front of a service in any language. A client gives each request a key, in the header `Idempotency-Key`, and
+//! repeats the request with the same key. The layer reserves the key before the service is run, and remembers the
 //! answer before the client gets it.
 //!
 //! ```no_run
@@ -17,15 +17,15 @@
 //! # Ok(app) }
 //! ```
 //!
-//! [`Requests`] keeps answers in a folder of one process's. Stores in PostgreSQL and in Redis, which several processes
-//! share, are beside the other drivers of these servers, each with its example.
+//! [`Requests`] keeps answers in a folder that one process uses. The stores that several processes share, in PostgreSQL
+//! and in Redis, are in the modules of these servers' other drivers, each with an example.
 //!
 //! | a request | is answered |
 //! |---|---|
 //! | by `GET`, `HEAD`, `OPTIONS`, `TRACE` or `CONNECT`, or without a key | by the service: the layer does not look at it |
 //! | without a key, where one is [required](Idempotency::required) | 400 |
-//! | with a key that is none | 400 |
-//! | under a key, where it is not said who the caller is and has to be ([`caller_required`](Idempotency::caller_required)) | 400 |
+//! | with an invalid key | 400 |
+//! | under a key, without a caller where one is required ([`caller_required`](Idempotency::caller_required)) | 400 |
 //! | the first one under its key | by the service |
 //! | again, after that | as the first one was, with the header `Idempotent-Replayed: true` |
 //! | again, while the first one is at work | 409 and `Retry-After`, or after a [wait](Idempotency::wait) as the first one |
@@ -33,21 +33,22 @@
 //! | while the store is down | 503, and the service is not run |
 //! | while a bound is reached ([requests](Idempotency::at_work_max), [bodies](Idempotency::bodies_bytes_max)) | 503, and the service is not run |
 //!
-//! What the service answers is remembered, whether it is a success or an error of the client's. An answer of 401, 425 or 429
-//! is not: the request is released, and the next one is carried out. The same goes for the statuses that are
-//! [listed](Idempotency::released). After one of 408, or of 500 or more, the next one is carried out as well, unless requests
-//! must not run twice: then it is [in doubt](Idempotency::on_in_doubt). The request that is carried out has a
-//! reservation, with a token and a lease, which is extended while it works. When it is frozen for longer and another
-//! one takes over, what it would remember is refused.
+//! The service's answer is remembered, whether it is a success or a client error. An answer of 401, 425 or 429 is not:
+//! the request is released, and the next one is carried out. The same goes for the statuses that are
+//! [listed](Idempotency::released). After an answer of 408, or of 500 or more, the next one is carried out as well,
+//! unless requests must not run twice: then the request is [in doubt](Idempotency::on_in_doubt). While the service
+//! carries a request out, the layer holds a reservation, with a token and a lease, which it extends. If its process is
+//! frozen for longer than the lease and another one takes over, the store refuses its late answer.
 //!
-//! **What is promised.** While the store keeps its data, a request under a key is not carried out again once it
-//! was answered, and not by two at once as long as each extends its lease. A crash while the service is at work leaves
-//! the question open: the next request is carried out, so at least once, or [refused](Idempotency::on_in_doubt), so at
-//! most once. The same goes for a process that is frozen, for longer than its lease, in the very moment between its
-//! reservation and the service's start. Exactly once needs the service's own transaction: docs/http-idempotency.md.
+//! **What is promised.** While the store keeps its data, a request under a key is not carried out again once it was
+//! answered, and not by two processes at once as long as each extends its lease. After a crash while the service is at
+//! work, nobody knows whether the request was carried out: the next one is carried out (at least once), or
+//! [refused](Idempotency::on_in_doubt) (at most once). The same goes for a process that is frozen, for longer than its
+//! lease, between its reservation and the service's start. Exactly once needs the service's own transaction:
+//! docs/http-idempotency.md.
 //!
-//! **Failure.** If an answer cannot be remembered, the client gets it all the same: it is true. An error says so in the
-//! log, and a repeated request is one in doubt.
+//! **Failure.** If an answer cannot be remembered, the client still gets it, because it is true. An error is logged,
+//! and a repeated request is in doubt.
 
 mod at_work;
 mod body;
@@ -73,7 +74,7 @@ pub use settings::OnStoreDown;
 pub use shares::Peer;
 pub use time::Surroundings;
 
-/// What the proxy needs besides.
+/// What the proxy needs in addition.
 #[doc(hidden)]
 pub mod proxying {
     pub use super::log_limit::LogLimit;

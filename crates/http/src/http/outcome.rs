@@ -1,15 +1,15 @@
-//! The outcome of a request, for metrics; and what an answer says of the service behind it.
+//! The outcome of a request, for metrics; and markers of answers that say whether the service was run.
 
-/// What has become of a request; every answer has it among its extensions.
+/// The outcome of a request; every answer has it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// It was not looked at: it has no key, or needs none.
+    /// It was passed to the service as it came: it has no key, or needs none.
     Passed,
-    /// It was carried out without being looked at, since the store does not answer.
+    /// It was carried out unprotected, because the store does not answer.
     Unprotected,
     /// It was carried out, and its answer is remembered.
     Done,
-    /// It was carried out, or not, and is forgotten: the next one under its key is carried out.
+    /// It is forgotten, whether it was carried out or not: the next one under its key is carried out.
     Released,
     /// It was carried out, and its answer could not be remembered.
     NotRemembered,
@@ -21,24 +21,24 @@ pub enum Outcome {
     OtherRequest,
     /// It has no key.
     KeyMissing,
-    /// Its key is none.
+    /// Its key is invalid.
     KeyInvalid,
     /// It does not say who its caller is.
     CallerMissing,
     /// Its body is too large, or ended early.
     BodyRefused,
-    /// Nobody knows whether it was carried out.
+    /// It is not known whether it was carried out.
     InDoubt,
     /// The store does not answer.
     StoreDown,
     /// The store has no room for it.
     StoreFull,
-    /// As many as may be are at work.
+    /// Too many requests are at work, or their bodies take too much memory.
     TooMany,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 16] = [
         Self::Passed,
         Self::Unprotected,
@@ -58,7 +58,7 @@ impl Outcome {
         Self::TooMany,
     ];
 
-    /// Its word in metrics.
+    /// Its name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -81,24 +81,24 @@ impl Outcome {
     }
 }
 
-/// Says of an answer that it is not the service's own, and that the service may have been run: a proxy puts it among the
-/// extensions of an answer that it gives in place of one that was lost. Such a request is in doubt.
+/// Marks an answer that is not the service's own although the service may have been run: a proxy puts it among the
+/// extensions of an answer that replaces a lost one. The request is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MayHaveRun;
 
-/// Says that nobody waits for the service any more, which may still be at work: a proxy puts it among the extensions of an
-/// answer that it gives in place of one that is late, or ends an answer's body with it. Such a request is in doubt, and
-/// stays reserved for a [grace](super::Idempotency::grace).
+/// Says that nobody waits for the service any more, which may still be at work: a proxy puts it among the extensions of
+/// an answer that replaces a late one, or ends an answer's body with this error. The request is in doubt, and stays
+/// reserved for a [grace period](super::Idempotency::grace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing came in time")]
 pub struct GivenUp;
 
-/// Says of an answer that the service was not run, whatever its status: a proxy puts it among the extensions of an answer
-/// that it gives because it could not reach the service. Such a request is released.
+/// Marks an answer, of any status, that was given without running the service: a proxy puts it among the extensions of
+/// its answer when it could not reach the service. The request is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotRun;
 
-/// Says of an answer that it is neither the service's nor one that was remembered: the layer itself says why a request was
-/// not carried out, or was not answered.
+/// Marks an answer that is neither the service's nor a remembered one: in it the layer itself says why a request was
+/// not carried out, or why its answer is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own;

@@ -1,4 +1,4 @@
-//! What the layer answers by itself: problems, as `application/problem+json` (RFC 9457).
+//! The layer's own answers: problems, as `application/problem+json` (RFC 9457).
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -10,26 +10,26 @@ use super::{Outcome, Own, key};
 use crate::format;
 use crate::request::Id;
 
-/// How long a client is asked to wait where nobody knows, in seconds.
+/// `Retry-After` when it is not known how long the client should wait, in seconds.
 const RETRY_S: HeaderValue = HeaderValue::from_static("1");
 
 /// The media type of problems.
 pub(super) const KIND: &str = "application/problem+json";
-/// Begins the name of a request, before its id.
+/// Precedes a request's id in a problem's `instance`.
 pub const INSTANCE: &str = "urn:ratchet:request:";
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// It has to have a key, and has none.
+    /// It must have a key in this header, and has none.
     KeyMissing(String),
-    /// Its key is none.
+    /// Its key, in this header, is invalid.
     KeyInvalid(String, key::Error),
-    /// It has to say who its caller is, in this header if it is one, and does not.
+    /// It must say who its caller is, and does not; contains the header for that, if there is one.
     CallerMissing(Option<String>),
     /// Its body could not be read.
     BodyUnread,
-    /// Its body is larger than the layer takes.
+    /// Its body is larger than this many bytes.
     BodyTooLarge(usize),
     /// Its key stands for another request.
     OtherRequest,
@@ -37,15 +37,15 @@ pub(super) enum Problem {
     InProgress,
     /// The first one under its key may have been carried out, or not.
     InDoubt(Id),
-    /// Somebody has decided that it is not carried out.
+    /// An operator has decided that it must not be carried out.
     Dropped,
-    /// The service has begun, and its answer is lost.
+    /// The service was run, and its answer is lost.
     AnswerLost,
     /// The store does not answer.
     StoreDown,
     /// The store has no room for a request that it does not know.
     StoreFull,
-    /// As many as may be are at work.
+    /// Too many requests are at work, or their bodies take too much memory.
     TooMany,
 }
 
@@ -55,13 +55,13 @@ struct Text<'a> {
     title: &'a str,
     status: u16,
     detail: String,
-    /// Which request it is: what somebody settles by hand.
+    /// Names the request, so that an operator can settle it by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
 }
 
 impl Problem {
-    /// What has become of the request.
+    /// The outcome of the request.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::KeyMissing(_) => Outcome::KeyMissing,
@@ -176,7 +176,7 @@ impl Problem {
         Text { r#type: kind, title, status: status.as_u16(), detail, instance }
     }
 
-    /// Its body.
+    /// The body of the answer.
     pub fn body(&self) -> Bytes {
         serde_json::to_vec(&self.text()).map(Bytes::from).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Answers as they are remembered, and as they are given again.
+//! Remembered answers, and their replays.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use super::shares::Share;
 use crate::format;
 use crate::request::{Answer, AnswerBody, Held};
 
-/// Says of an answer that it was given before; Stripe's name for it.
+/// Marks a replayed answer; the name is Stripe's.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// What describes a body, and is not true of what stands in its place.
+/// Headers that describe a body, and do not fit the note that replaces it.
 const OF_BODIES: [HeaderName; 5] =
     [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_LENGTH, header::ETAG];
 
-/// What stands in place of a body that was not remembered.
+/// The note that replaces a body that was not remembered.
 #[derive(Serialize)]
 struct NotKept {
-    /// Says so in words.
+    /// The explanation.
     idempotency: &'static str,
     bytes: Option<u64>,
     sha256: Option<String>,
 }
 
-/// The answer as it is given again; its body holds this share.
+/// The replay of an answer; its body holds this share.
 pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(answer.headers.len() + 2);
     let instead = match &answer.body {
@@ -74,7 +74,7 @@ pub(super) fn replay(answer: &Answer, share: Share) -> Response<Body> {
     replayed
 }
 
-/// The answer of a request of which somebody says that it was carried out: with this body and its type, or with a note.
+/// The answer of a request that an operator has recorded as carried out: with this body and media type, or with a note.
 pub fn done_by_hand(status: u16, body: Option<(Bytes, String)>) -> Answer {
     let (body, kind) = body.unwrap_or_else(|| {
         let note = NotKept {
@@ -88,19 +88,20 @@ pub fn done_by_hand(status: u16, body: Option<(Bytes, String)>) -> Answer {
     Answer { status, headers, body: AnswerBody::Whole(body) }
 }
 
-/// The answer of a request of which somebody says that it was not carried out, and is not to be.
+/// The answer of a request that an operator has recorded as not carried out, and not to be.
 pub fn dropped_by_hand() -> Answer {
     let headers = vec![(header::CONTENT_TYPE.as_str().to_owned(), Bytes::from_static(problem::KIND.as_bytes()))];
     let status = StatusCode::CONFLICT.as_u16();
     Answer { status, headers, body: AnswerBody::Whole(problem::Problem::Dropped.body()) }
 }
 
-/// A body that is too large to be remembered, on its way to the client: its digest is remembered when it has ended.
+/// A body that is too large to be remembered, or a stream, on its way to the client: at its end its digest is
+/// remembered.
 pub(super) struct Digested {
     body: Body,
     digest: Sha256,
     length: u64,
-    /// What is to be remembered at the end.
+    /// The answer to remember at the end; `None` once that has begun, or if the body broke off.
     end: Option<(Answer, Held, Arc<Shared>, Counted)>,
 }
 

@@ -1,7 +1,7 @@
-//! A request's way through the layer, up to the service and after it.
+//! A request's path through the layer, up to the service and after it.
 //!
-//! From the moment its body is there, a request that is guarded goes on to its end: a client that goes away must not stop
-//! half of it. Without its client it is a task of its own.
+//! Once its body is complete, a guarded request goes on to its end: a client that goes away must not interrupt it. If
+//! the client is gone, the request becomes a task of its own.
 
 use std::fmt;
 use std::pin::pin;
@@ -29,10 +29,10 @@ use super::{key, remembering};
 use crate::format;
 use crate::request::{Answer, AnswerBody, Error, Fingerprint, Found, Held, Id, Store, Wanted};
 
-/// How soon a request that waits for another process asks the store again, at first and at last.
+/// The first and the longest pause before a request that waits for another process asks the store again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(500);
-/// How often is looked whether answers have been remembered for long enough, and the pause between two slices.
+/// The interval between removals of expired answers, and the pause between two batches of one removal.
 const TIDY: Duration = Duration::from_secs(10);
 const TIDY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -45,7 +45,7 @@ pub(super) struct Shared {
     pub waiters: Arc<Waiters>,
     fingerprints: Fingerprints,
     is_tidying: Arc<AtomicBool>,
-    /// Requests that a full store has refused.
+    /// Limits the log lines about requests that a full store has refused.
     full: LogLimit,
 }
 
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// A store's answer, if it comes in time.
+    /// A store's reply, or an error if it takes longer than `store_wait`.
     pub async fn in_time<T>(&self, reply: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
         let wait = self.settings.store_wait;
         tokio::select! {
@@ -88,25 +88,25 @@ impl Shared {
         }
     }
 
-    /// How much all bodies may take together: one request's body always fits.
+    /// How much all bodies may take together: at least one request's body.
     pub fn bodies(&self) -> Limit {
         let least = self.settings.request_bytes_max;
         Limit { all: self.settings.bodies_bytes_max.max(least), least }
     }
 
-    /// The part of that for requests and replays, of which a client can have any number. The rest is kept for first answers,
-    /// so that nobody can prevent others' answers from being remembered.
+    /// The part of [`Self::bodies`] for requests and replays, of which a client can have any number. The rest is kept
+    /// for first answers, so that no client can prevent others' answers from being remembered.
     fn wanted_bodies(&self) -> Limit {
         let Limit { all, least } = self.bodies();
         Limit { all: (all / 4 * 3).max(least), least }
     }
 
-    /// The answer as a replay, if there is room for its body.
+    /// Replays the answer, if there is room for its body.
     pub fn replay(&self, answer: &Answer, peer: Option<Peer>) -> Result<Response<Body>, Problem> {
         let mut share = self.at_work.begin_body(peer);
         if let AnswerBody::Whole(body) = &answer.body {
             let Limit { all, least } = self.wanted_bodies();
-            // An answer larger than the bound, which was remembered under a larger bound, is replayed alone.
+            // An answer that exceeds the bound, since it was remembered under a larger one, is replayed alone.
             let limit = Limit { all: all.max(body.len()), least: least.max(body.len()) };
             if !share.grow(body.len(), limit) {
                 return Err(Problem::TooMany);
@@ -115,15 +115,15 @@ impl Shared {
         Ok(remembering::replay(answer, share))
     }
 
-    /// A request was refused because the store has no room for it. A client that fills the store must not fill the log
-    /// as well.
+    /// Logs that the store has no room for a request, within a limit: a client that fills the store must not fill the
+    /// log as well.
     fn store_full(&self, error: &Error) {
         if let Some(count) = self.full.tell(self.surroundings.now()) {
             tracing::warn!(%error, count, "requests could not be reserved");
         }
     }
 
-    /// The whole body of a request, counted until what is returned with it is dropped.
+    /// Reads the whole body of a request, which is counted until the returned share is dropped.
     async fn take<B>(&self, body: B, peer: Option<Peer>) -> Result<(Bytes, Share), Problem>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -132,7 +132,7 @@ impl Shared {
         let bytes_max = self.settings.request_bytes_max;
         let limit = self.wanted_bodies();
         let (mut body, mut counted) = (pin!(body), self.at_work.begin_body(peer));
-        // Put together at once: a body of many small pieces would take far more than its bytes.
+        // Joined as the pieces arrive: a body kept as many small pieces would take far more memory than its bytes.
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return Err(Problem::BodyUnread) };
@@ -148,7 +148,7 @@ impl Shared {
         Ok((whole.freeze(), counted))
     }
 
-    /// Has answers removed when their time has come, as long as anybody uses the layer.
+    /// Starts the removal of expired answers, which goes on as long as the layer is in use.
     fn tidy_from_now_on(self: &Arc<Self>) {
         if self.is_tidying.swap(true, Ordering::Relaxed) {
             return;
@@ -174,7 +174,7 @@ impl Shared {
     }
 }
 
-/// Takes a request to the service, or to its answer.
+/// Passes a request to the service, or answers it.
 pub(super) async fn serve<S, B, R>(
     shared: Arc<Shared>,
     mut inner: S,
@@ -224,14 +224,14 @@ where
     Detached::new(work).await
 }
 
-/// A request whose body is there: it was sent in pieces, or not, and is whole now.
+/// A request with its complete body, whether it was sent in chunks or not.
 fn whole(mut parts: Parts, body: Bytes) -> Request<Body> {
     parts.headers.remove(header::TRANSFER_ENCODING);
     parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     Request::from_parts(parts, Body::whole(body))
 }
 
-/// Passes a request on, and its answer, as they come.
+/// Passes on a request, and its answer, as they arrive.
 async fn pass<S, R>(inner: &mut S, request: Request<Body>, outcome: Outcome) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<R>>,
@@ -239,7 +239,7 @@ where
     R::Error: Into<BodyError>,
 {
     let mut answer = inner.call(request).await?.map(Body::stream);
-    // A service that knows better says so.
+    // The service may have set a more accurate outcome.
     if answer.extensions().get::<Outcome>().is_none() {
         answer.extensions_mut().insert(outcome);
     }
@@ -251,17 +251,17 @@ pub(super) struct Guarded {
     pub shared: Arc<Shared>,
     pub id: Id,
     fingerprint: Fingerprint,
-    /// The client whose share of the bounds it takes.
+    /// The client whose share of the bounds it uses.
     pub peer: Option<Peer>,
 }
 
-/// What is said to a request that is not carried out now.
+/// What to do with a request, by the reply of the store.
 enum Next {
-    /// It is this holder's.
+    /// Carry it out, under this reservation.
     CarryOut(Held),
-    /// It is answered.
+    /// Give this answer.
     Answer(Box<Response<Body>>),
-    /// The store is down, and that is no matter.
+    /// Pass it to the service although the store is down.
     Pass,
 }
 
@@ -298,7 +298,7 @@ impl Guarded {
         }
     }
 
-    /// Reserves it, or finds its answer, or waits until it can do one of the two.
+    /// Reserves the request or finds its answer, and waits for that if another one is at work.
     async fn reserve(&self) -> Next {
         let held = Held { id: self.id, token: self.shared.surroundings.token() };
         let problem = match self.find(held).await {
@@ -320,20 +320,20 @@ impl Guarded {
         Next::Answer(Box::new(problem.answer()))
     }
 
-    /// What the store says of it, when somebody else is not at work any more, or the wait is over.
+    /// What the store says of the request, once nobody else is at work on it or the wait is over.
     pub async fn find(&self, held: Held) -> Result<Found, Error> {
         let Shared { settings, surroundings, .. } = &*self.shared;
         let until = surroundings.now() + settings.wait;
         let mut pause = LOOK_AGAIN;
         let mut was_late = false;
         loop {
-            // Before the store is asked: an end in between is not missed.
+            // Taken before the store is asked, so that an end in between is not missed.
             let end = self.shared.waiters.end_of(self.id);
             let ended = end.as_ref().map(|end| end.notified());
             let asked_at = surroundings.now();
             match self.shared.in_time(self.shared.store.reserve(&self.wanted(held))).await? {
-                // This process was frozen, or the answer was slow: another may have taken over, and be done. If it has
-                // not, the reservation is still this one's, and its lease begins anew.
+                // This process was frozen, or the store was slow: another may have taken over, and even be done. So the
+                // store is asked again: if nobody has, the reservation is still this one's, and its lease begins anew.
                 Found::Reserved { .. } if surroundings.now().saturating_sub(asked_at) >= settings.lease / 2 => {
                     if was_late {
                         return Err(Error::Unavailable("it takes longer than half a lease".to_owned()));
@@ -361,20 +361,20 @@ impl Guarded {
         }
     }
 
-    /// What the store is asked for.
+    /// The reservation to ask the store for.
     pub fn wanted(&self, held: Held) -> Wanted {
         let Settings { lease, retention, on_in_doubt, .. } = self.shared.settings;
         Wanted { held, fingerprint: self.fingerprint, lease, retention, on_in_doubt }
     }
 
-    /// The store did not say that it has reserved the request.
+    /// Handles a failed reservation.
     fn store_down(&self, held: Held, error: &Error) -> Next {
         match error {
             Error::Full(_) => self.shared.store_full(error),
             _ => tracing::warn!(request = %self.id.short(), %error, "a request could not be reserved"),
         }
         let shared = Arc::clone(&self.shared);
-        // It may have: then nobody is at work under it. If that fails too, its lease ends.
+        // The store may have reserved the request all the same. If the release fails too, the lease expires.
         tokio::spawn(async move { shared.release(held).await });
         match self.shared.settings.on_store_down {
             OnStoreDown::Refuse => {
@@ -386,7 +386,7 @@ impl Guarded {
         }
     }
 
-    /// Tells the service the reservation.
+    /// Passes the reservation to the service.
     fn tell(&self, held: Held, request: &mut Request<Body>) {
         request.extensions_mut().insert(held);
         if let Some(name) = &self.shared.settings.reservation_header {

@@ -1,4 +1,4 @@
-//! How the layer is set.
+//! The layer's settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use http::{HeaderValue, Method, StatusCode};
 
 use crate::request::OnInDoubt;
 
-/// How long answers are remembered if nothing is said.
+/// How long answers are remembered by default.
 pub const RETENTION: Duration = Duration::from_secs(24 * 3_600);
-/// How long a lease is if nothing is said.
+/// How long a lease is by default.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// How long a request stays reserved whose service was given up, if nothing is said.
+/// How long a request stays reserved after its service was given up, by default.
 pub const GRACE: Duration = Duration::from_secs(60);
-/// The greatest body of a request, and of an answer that is remembered, if nothing is said.
+/// The largest body of a request, and of an answer that is remembered, by default.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// How many requests are at work at most if nothing is said, and how much their bodies take together.
+/// How many requests may be at work at once, by default.
 pub const AT_WORK_MAX: usize = 1_024;
-/// How many bytes the bodies of all requests at work may have together.
+/// How many bytes the bodies of all requests at work, and of their answers, may have together, by default.
 pub const BODIES_BYTES_MAX: usize = 256 << 20;
 
-/// Whose key it is: what a function makes of a request's head.
+/// Finds out who the caller is from a request's head.
 pub(super) type Caller = Arc<dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync>;
 
-/// What is done with a request while the store does not answer.
+/// What to do with a request while the store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreDown {
     /// It is refused with 503, and the service is not run.
@@ -37,18 +37,18 @@ pub enum OnStoreDown {
     Pass,
 }
 
-/// How the layer is set.
+/// The layer's settings.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub scope: String,
-    /// Whether keys are those of one host.
+    /// Whether a key belongs to one host.
     pub by_host: bool,
     pub header: HeaderName,
     pub required: bool,
     pub caller: Caller,
-    /// The header that says who the caller is, if it is one.
+    /// The header that says who the caller is, if a header does.
     pub caller_header: Option<HeaderName>,
-    /// Whether a request under a key has to say who its caller is.
+    /// Whether a request under a key must say who its caller is.
     pub caller_required: bool,
     pub fingerprint_headers: Vec<HeaderName>,
     pub fingerprint_except: Vec<Vec<String>>,
@@ -69,7 +69,7 @@ pub(super) struct Settings {
     pub released: Vec<StatusCode>,
 }
 
-/// What becomes of a request that was answered by the service itself.
+/// What becomes of a request that the service itself has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Becomes {
     /// Its answer is remembered.
@@ -80,13 +80,13 @@ pub(super) enum Becomes {
     InDoubt,
 }
 
-/// Whether a list of statuses after which requests are released may have this one: no success, and nothing that comes before
-/// an answer.
+/// Whether a list of statuses after which requests are released may contain this one: only client and server errors are
+/// allowed.
 pub fn may_be_released(status: StatusCode) -> bool {
     status.is_client_error() || status.is_server_error()
 }
 
-/// Whether this status says that the service has failed, and not whether it has done something before.
+/// Whether this status says that the service has failed, but not whether it had done something before.
 pub fn is_failure(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT
 }
@@ -146,14 +146,14 @@ impl Settings {
         !method.is_safe() && *method != Method::CONNECT
     }
 
-    /// Whether a caller is missing who has to be there. One who is named by nothing but blanks is nobody.
+    /// Whether a required caller is missing. A caller that consists only of whitespace counts as missing.
     pub fn lacks(&self, caller: Option<&[u8]>) -> bool {
         self.caller_required && caller.is_none_or(|caller| caller.trim_ascii().is_empty())
     }
 
-    /// What an answer of this status makes of its request. Some say that nothing was looked at yet, and ask for the same
-    /// request again. Others say that the service has failed: it may have done its work before that, so they are in doubt
-    /// where nothing may run twice.
+    /// What becomes of a request after an answer of this status. Some statuses say that nothing was done yet, and ask
+    /// for the same request again. Others say that the service has failed: it may have done its work before that, so
+    /// the request is in doubt if nothing may run twice.
     pub fn becomes(&self, status: StatusCode) -> Becomes {
         const NOT_YET: [StatusCode; 3] =
             [StatusCode::UNAUTHORIZED, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
@@ -170,11 +170,12 @@ impl Settings {
     }
 }
 
-/// Requests with the same values of a header come from one caller; all requests without the header share another caller.
+/// Requests with the same values of a header come from one caller; all requests without the header share another
+/// caller.
 pub(super) fn by_header(name: HeaderName) -> Caller {
     Arc::new(move |parts| {
         let values: Vec<&[u8]> = parts.headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
-        // No value has a line's end in it.
+        // No header value contains a newline.
         (!values.is_empty()).then(|| values.join(&b'\n'))
     })
 }

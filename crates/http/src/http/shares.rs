@@ -1,8 +1,8 @@
-//! Bounds that all clients share. A client gets at most as much of a bound as is left for all others.
+//! Bounds that all clients share. One client gets at most as much of a bound as is left for all others.
 //!
-//! A single client gets half of a bound, the next one half of the rest, and so on: there is always room for another client.
-//! Clients are told apart by their addresses, which they cannot invent. Requests without an address have no shares: only
-//! their total is bounded.
+//! A single client gets half of a bound, the next one half of the rest, and so on: there is always room for another
+//! client. Clients are told apart by their addresses, which they cannot invent. Requests without an address have no
+//! shares: only their total is bounded.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// A request's client, among its extensions: then one client cannot take the whole bound on
+/// The client of a request, to be put among the request's extensions. One client then cannot take the whole bound on
 /// [requests](super::Idempotency::at_work_max) and their [bodies](super::Idempotency::bodies_bytes_max).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(IpAddr);
 
 impl Peer {
-    /// The client at this address. By IPv6 a client has a whole network of 64 bits.
+    /// The client at this address. All addresses of an IPv6 /64 network are one client.
     pub fn new(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -43,7 +43,7 @@ impl fmt::Display for Peer {
 pub struct Limit {
     /// For all clients together.
     pub all: usize,
-    /// A client may have this much whenever there is room for it.
+    /// What one client may always have while there is room for it, however little is left for others.
     pub least: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct Limit {
 pub enum Full {
     /// The whole bound is taken.
     All,
-    /// The client has its share.
+    /// The client has its whole share.
     Share,
 }
 
@@ -97,7 +97,7 @@ impl Shares {
         Share { shares: Arc::clone(self), peer, amount: 0 }
     }
 
-    /// One more for this client, if there is room for it.
+    /// A share of one for this client, if there is room for it.
     pub fn take(self: &Arc<Self>, peer: Option<Peer>, limit: Limit) -> Result<Share, Full> {
         let mut share = self.begin(peer);
         share.try_grow(1, limit).map(|()| share)
@@ -113,7 +113,7 @@ impl Shares {
         self.state().used
     }
 
-    /// How it is used.
+    /// The use of the bound.
     pub fn usage(&self) -> Usage {
         let state = self.state();
         let largest = state.by.iter().max_by_key(|(_, amount)| **amount).map(|(peer, amount)| (*peer, *amount));
@@ -149,7 +149,7 @@ impl Share {
         Ok(())
     }
 
-    /// These bytes, which hold the share until the last of them is dropped.
+    /// Ties the share to these bytes: it is given back when the last of them is dropped.
     pub fn hold(self, bytes: Bytes) -> Bytes {
         if bytes.is_empty() { bytes } else { Bytes::from_owner(Held { bytes, _share: self }) }
     }
@@ -192,7 +192,7 @@ mod tests {
         Some(Peer::new(IpAddr::from([192, 0, 2, last])))
     }
 
-    /// All shares of one that this client gets.
+    /// Takes shares of one for this client until it is refused.
     fn all_of(shares: &Arc<Shares>, peer: Option<Peer>, all: usize) -> Vec<Share> {
         std::iter::from_fn(|| shares.take(peer, Limit { all, least: 1 }).ok()).collect()
     }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_anything_is_always_given_while_there_is_room() {
+    fn client_without_a_share_gets_one_while_there_is_room() {
         let shares: Arc<Shares> = Arc::default();
         let one = shares.take(peer(1), Limit { all: 2, least: 1 });
         let limit = Limit { all: 2, least: 1 };
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_held_until_the_last_of_them_is_gone() {
+    fn share_is_held_until_the_last_of_its_bytes_is_dropped() {
         let shares: Arc<Shares> = Arc::default();
         let mut share = shares.begin(peer(1));
         assert!(share.grow(4, Limit { all: 10, least: 0 }) && !share.grow(4, Limit { all: 10, least: 0 }));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn network_of_ipv6_is_one_client() {
+    fn ipv6_network_is_one_client() {
         let of = |text: &str| Peer::new(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));

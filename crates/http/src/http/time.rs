@@ -1,4 +1,4 @@
-//! What the layer needs from its surroundings: time to pass, and tokens that nobody else has.
+//! What the layer needs from its surroundings: a clock, and unique tokens.
 
 use std::time::{Duration, Instant};
 
@@ -6,17 +6,17 @@ use futures_util::future::BoxFuture;
 
 use crate::request::Token;
 
-/// Time and chance, injected: a simulation sets both.
+/// Time and randomness, injected so that a simulation can control both.
 pub trait Surroundings: Send + Sync {
-    /// Time since some fixed moment; never goes back.
+    /// Time since some fixed moment; it never goes back.
     fn now(&self) -> Duration;
-    /// Is ready after so long.
+    /// Completes after `length`.
     fn sleep(&self, length: Duration) -> BoxFuture<'static, ()>;
-    /// A token that was never drawn before.
+    /// A token that was never used before.
     fn token(&self) -> Token;
 }
 
-/// The machine's clock, and its random numbers.
+/// The machine's clock and random numbers.
 #[derive(Debug)]
 pub(super) struct Machine(Instant);
 

@@ -1,4 +1,4 @@
-//! Carrying a request out: the service at work, its lease extended meanwhile, and what it says remembered.
+//! Carries a request out: runs the service, extends the lease meanwhile, and remembers the answer.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -28,28 +28,28 @@ use super::settings::Becomes;
 use super::shares::{Limit, Peer, Share};
 use crate::request::{Answer, AnswerBody, Error, Found, Held, Id, Kept, OnInDoubt, Reply};
 
-/// A lease is extended so many times before it would end.
+/// The lease is extended every `lease / EXTENSIONS`.
 const EXTENSIONS: u32 = 3;
-/// The pause before an answer is tried to be remembered again, or a reservation to be released, at first and at last.
+/// The first and the longest pause before remembering an answer, or releasing a reservation, is retried.
 const AGAIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(1);
 
-/// What the service has made of a request.
+/// How the service's run of a request ended.
 enum Ran<E> {
-    /// An answer that is to be remembered, all of it.
+    /// With an answer that is to be remembered whole.
     Whole(Parts, Taken, Option<HeaderMap>),
-    /// One whose body is too large for that, or streams.
+    /// With an answer whose body is too large for that, or is a stream.
     Large(Parts, Taken, Body),
-    /// One that is not remembered: the next request is carried out.
+    /// With an answer that is not remembered: the next request is carried out.
     Released(Response<Body>),
-    /// It may have run, and gave nothing that could be remembered.
+    /// It may have run, without an answer that can be remembered.
     InDoubt(Unknown<E>, Service),
 }
 
-/// What is known of a service that gave nothing that could be remembered.
+/// Whether a service that gave no answer to remember is still at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
-    /// It is at work no more.
+    /// It is not at work any more.
     Ended,
     /// It may still be at work: nobody waits for it any more.
     GivenUp,
@@ -57,14 +57,14 @@ enum Service {
 
 /// The body of an answer so far, counted among all bodies until it is sent or dropped.
 struct Taken {
-    /// Put together at once, as a request's.
+    /// Joined as the pieces arrive, like a request's body.
     bytes: BytesMut,
     counted: Share,
 }
 
 impl Taken {
-    /// Takes a piece more; says whether all of it may still be remembered, with at most so many bytes, and among all
-    /// bodies so many.
+    /// Takes one more piece. Returns whether the body may still be remembered whole: it has at most `bytes_max` bytes,
+    /// and all bodies are within the limit `all`.
     fn take(&mut self, piece: &[u8], bytes_max: usize, all: Limit) -> bool {
         self.bytes.extend_from_slice(piece);
         self.bytes.len() <= bytes_max && self.counted.grow(piece.len(), all)
@@ -75,7 +75,7 @@ impl Taken {
     }
 }
 
-/// What a service gave that may have run.
+/// The outcome of a service that may have run.
 enum Unknown<E> {
     Answer(Box<Response<Body>>),
     Error(E),
@@ -93,7 +93,7 @@ impl<E> Unknown<E> {
 }
 
 impl Guarded {
-    /// Has the service carry the request out, which is reserved.
+    /// Has the service carry out the reserved request.
     pub async fn work<S, R>(self, held: Held, inner: S, request: Request<Body>) -> Result<Response<Body>, S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
@@ -119,7 +119,8 @@ impl Guarded {
                 Ok(with(Outcome::Released, answer))
             }
             Ran::InDoubt(unknown, service) => {
-                // An extension that comes after the last change would have the lease end as if somebody were at work.
+                // Completes an extension that is under way: if it reached the store after the last change, the lease
+                // would last as if somebody were at work.
                 let is_at_it = || is_extending.load(Ordering::Relaxed);
                 future::poll_fn(|context| {
                     if is_at_it()
@@ -138,7 +139,7 @@ impl Guarded {
         answer
     }
 
-    /// Extends the lease for as long as this is polled, and says meanwhile whether it is at it.
+    /// Extends the lease for as long as this is polled. Sets `is_extending` while an extension is under way.
     async fn keep(&self, held: Held, is_extending: &AtomicBool) -> std::convert::Infallible {
         let Shared { settings, store, surroundings, .. } = &*self.shared;
         loop {
@@ -165,7 +166,7 @@ impl Guarded {
         trailers: Option<HeaderMap>,
     ) -> Response<Body> {
         let whole = taken.bytes();
-        // Without its trailers, in which gRPC has its status, it would be another answer.
+        // Trailers are not remembered; without them, where gRPC has its status, it would be another answer.
         let body = match &trailers {
             None => AnswerBody::Whole(whole.clone()),
             Some(_) => AnswerBody::Digest { length: whole.len() as u64, sha256: Sha256::digest(&whole).into() },
@@ -174,13 +175,13 @@ impl Guarded {
         let given = Response::from_parts(parts, Body::begun(whole, trailers, None));
         match self.remember(held, &answer).await {
             Ok(Kept::Yes) => with(Outcome::Done, given),
-            // Boxed, as a large answer is: what seldom happens would make each request's future large, which is moved.
+            // Boxed, as for a large answer: otherwise a rare case would enlarge every request's future, which is moved.
             Ok(Kept::Fenced) => Box::pin(self.fenced(&answer, given)).await,
             Err(error) => self.not_remembered(&error, given),
         }
     }
 
-    /// That it was answered is remembered before the answer begins, its digest when it has ended.
+    /// Remembers that the request was answered before the answer is sent, and its digest at the end.
     async fn remember_large(&self, held: Held, parts: Parts, taken: Taken, rest: Body) -> Response<Body> {
         let answer = self.shared.answer_of(&parts, AnswerBody::CutOff);
         let body = Body::begun(taken.bytes(), None, Some(rest));
@@ -199,21 +200,22 @@ impl Guarded {
         with(Outcome::NotRemembered, given)
     }
 
-    /// Tries to remember the answer, for as long as the store may take.
+    /// Remembers the answer; retries for `store_wait`.
     async fn remember(&self, held: Held, answer: &Answer) -> Result<Kept, Error> {
         let Shared { settings, store, .. } = &*self.shared;
         self.shared.again(|| store.complete(held, answer, settings.retention)).await
     }
 
-    /// Another has taken the request over, and what that one has got is the request's answer: this client gets it, too,
-    /// if it comes within the wait. If that one has left nothing, this answer is.
+    /// Answers after another holder has taken the request over. The answer that the other remembers is the request's:
+    /// this client gets it, too, if it comes within the wait. If the other is gone without an answer, this one is
+    /// remembered.
     async fn fenced(&self, answer: &Answer, given: Response<Body>) -> Response<Body> {
         let held = Held { id: self.id, token: self.shared.surroundings.token() };
         match self.find(held).await {
             Ok(Found::Answered(first)) => {
                 // Only one of the two answers is held in memory.
                 drop(given);
-                // It was carried out, so it must not be refused as not done: the client asks once more.
+                // The request was carried out, so the client must not be told that it was not: it should ask once more.
                 self.shared.replay(&first, self.peer).unwrap_or_else(|_| Problem::InProgress.answer())
             }
             Ok(Found::Reserved { .. }) => match self.remember(held, answer).await {
@@ -229,11 +231,11 @@ impl Guarded {
 }
 
 impl Shared {
-    /// What becomes of a request that may have been carried out.
+    /// Settles a reservation whose request may have been carried out.
     async fn doubt(self: &Arc<Self>, held: Held, service: Service) -> Outcome {
         let settings = &self.settings;
         match (service, settings.on_in_doubt) {
-            // Carried out now, it would run beside the call that was given up.
+            // If it were carried out again now, it would run beside the call that was given up.
             (Service::GivenUp, _) => self.lease(held, settings.grace).await,
             (Service::Ended, OnInDoubt::Refuse) => self.lease(held, Duration::ZERO).await,
             (Service::Ended, OnInDoubt::Run) => {
@@ -244,18 +246,18 @@ impl Shared {
         Outcome::InDoubt
     }
 
-    /// Releases a reservation; nobody has to wait for it if the store does not do so at once.
+    /// Releases a reservation; if the store fails, retries go on in the background.
     pub async fn release(self: &Arc<Self>, held: Held) {
         self.settle(held, move |shared| shared.store.release(held)).await;
     }
 
-    /// Has the lease of a request that is not worked at any more end after so long.
+    /// Makes the lease of a request that nobody works on any more end after `length`.
     async fn lease(self: &Arc<Self>, held: Held, length: Duration) {
         self.settle(held, move |shared| shared.store.extend(held, length)).await;
     }
 
-    /// The last change of a reservation; nobody has to wait for it if the store does not make it at once. If it cannot be
-    /// made the lease ends as it was.
+    /// Makes the last change of a reservation; if the store fails, retries go on in the background. If the change
+    /// cannot be made, the lease expires unchanged.
     async fn settle(self: &Arc<Self>, held: Held, change: impl Fn(&Self) -> Reply<'_, Kept> + Send + Sync + 'static) {
         let told = move |changed| {
             if let Err(error) = changed {
@@ -272,8 +274,8 @@ impl Shared {
         }
     }
 
-    /// Asks the store again and again while that may help, for as long as it may take. Begun within that time, a
-    /// question is waited for as long as any other.
+    /// Asks the store, and retries for `store_wait` while that may help. The last attempt, begun within that time, may
+    /// take as long as any other.
     async fn again<'a>(&self, ask: impl Fn() -> Reply<'a, Kept> + Sync) -> Result<Kept, Error> {
         let Shared { settings, surroundings, .. } = self;
         let until = surroundings.now() + settings.store_wait;
@@ -289,7 +291,7 @@ impl Shared {
         }
     }
 
-    /// Runs the service, and takes its answer as far as it is remembered.
+    /// Runs the service, and reads its answer as far as that is to be remembered.
     async fn answer<S, R>(&self, (id, peer): (Id, Option<Peer>), mut inner: S, request: Request<Body>) -> Ran<S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
@@ -329,7 +331,7 @@ impl Shared {
                     }
                 }
                 Ok(Err(frame)) => trailers = frame.into_trailers().ok().filter(|trailers| !trailers.is_empty()),
-                // Nobody was given anything of it yet, and half of it must not be given to all.
+                // No client has got any of it yet, and none must get half of it.
                 Err(error) => {
                     let (request, why) = (id.short(), error.to_string());
                     tracing::warn!(request, %why, "an answer under a key broke off: the request is in doubt");
@@ -350,7 +352,7 @@ impl Shared {
         }
     }
 
-    /// The answer, if one of this status is remembered; otherwise what becomes of its request.
+    /// Continues with the answer if one of this status is remembered; otherwise breaks with how the run ended.
     fn unless_remembered<E>(
         &self,
         id: Id,
@@ -372,7 +374,7 @@ impl Shared {
         }
     }
 
-    /// What is remembered of an answer.
+    /// The part of an answer that is remembered.
     fn answer_of(&self, parts: &Parts, body: AnswerBody) -> Answer {
         let remembered = &self.settings.remembered_headers;
         let of_grpc = grpc::HEADERS.iter().filter(|name| !remembered.contains(name));
@@ -384,7 +386,7 @@ impl Shared {
     }
 }
 
-/// An answer that comes bit by bit, for as long as the client wants.
+/// Whether an answer is a stream of events, which has no end of its own.
 pub fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")

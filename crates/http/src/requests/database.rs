@@ -1,9 +1,9 @@
-//! The database of the embedded store: its keys, and what is read and written.
+//! The database of the embedded store: its keys, reads and writes.
 //!
-//! An entry and the time at which it is to be forgotten are written together, so one is there if the other is.
+//! An entry and the time of its removal are written together, so the database has either both or neither.
 //!
-//! **A damaged log** is noticed ([`crate::logs`]) up to the last batch that was synced, once it is marked as synced: with the
-//! next batch, or when nothing is left to be synced ([`Database::mark`]).
+//! **Damage of a log** is noticed ([`crate::logs`]) up to the last batch that is marked as synced: the next batch marks
+//! it, or [`Database::mark`] when nothing is left to sync.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,13 +19,13 @@ use crate::format::request::{REQUEST_FORMAT, RequestEntry, UNMASKED_FORMAT};
 use crate::logs;
 use crate::request::{Error, Id};
 
-/// How many entries are removed at once.
+/// The most entries that are removed at once.
 const TIDY_MAX: usize = 1_000;
 
-/// Whether it takes no writes for now, and how often it could not write its files.
+/// RocksDB's properties: whether it has stopped taking writes, and how often it could not write its files.
 const STOPPED: &PropName = rocksdb::properties::IS_WRITE_STOPPED;
 const FAILED: &PropName = rocksdb::properties::BACKGROUND_ERRORS;
-/// The pause before it is asked again.
+/// The pause before a stopped database is asked again.
 const STOPPED_PAUSE: Duration = Duration::from_millis(2);
 
 /// The database's folder within the store's.
@@ -35,36 +35,36 @@ pub(super) const FORMAT_KEY: &[u8] = &[0x00];
 pub(super) const ENTRY: u8 = 0x10;
 pub(super) const UNTIL: u8 = 0x20;
 
-/// Whether the disk may be waited for when something is read.
+/// Whether a read may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// For as long as it takes.
+    /// It waits for as long as it takes.
     Patient,
-    /// No: what is in memory counts, and the rest is an error.
+    /// It reads only what is in memory; anything else is an error.
     Cached,
 }
 
-/// Whether the database may be waited for when something is written, which is not synced by that.
+/// Whether a write, which is not synced, may wait for the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
-    /// For as long as it takes.
+    /// It waits for as long as it takes.
     Patient,
-    /// No: where it would hold a writer up, nothing is written.
+    /// Nothing is written if the write would have to wait.
     AtOnce,
 }
 
-/// How many errors in the background there were before the last write that was carried out. RocksDB counts them and forgets
-/// none: those have passed, and only later ones say why it takes no writes.
+/// How many background errors there were before the last successful write. RocksDB's count of them never falls: those
+/// errors have passed, and only later ones say why it takes no writes.
 #[derive(Debug, Default)]
 struct Passed(AtomicU64);
 
 impl Passed {
-    /// A write was carried out before which there were so many.
+    /// Records a successful write, before which there were this many errors.
     fn written(&self, errors: u64) {
         self.0.store(errors, Ordering::Relaxed);
     }
 
-    /// Whether there are others among so many.
+    /// Whether this number includes errors since that write.
     fn are_exceeded_by(&self, errors: u64) -> bool {
         errors > self.0.load(Ordering::Relaxed)
     }
@@ -74,7 +74,7 @@ impl Passed {
 pub(super) struct Database {
     db: DB,
     passed: Passed,
-    /// Up to which sequence number everything is synced.
+    /// Everything up to this sequence number is synced.
     synced: AtomicU64,
     cached: ReadOptions,
     at_once: WriteOptions,
@@ -88,12 +88,12 @@ impl Database {
         let (mut cached, mut at_once) = (ReadOptions::default(), WriteOptions::default());
         cached.set_read_tier(ReadTier::BlockCache);
         at_once.set_no_slowdown(true);
-        // What the logs had was written to a file of its own, and synced.
+        // Opening has written the logs' contents to a file of its own, and synced it.
         let synced = AtomicU64::new(db.latest_sequence_number());
         let database = Self { db, passed: Passed::default(), synced, cached, at_once };
         match database.get(FORMAT_KEY)?.as_deref() {
             Some([REQUEST_FORMAT]) => {}
-            // What there is is read as it is; an earlier release could not read what comes.
+            // Entries of the old format stay readable; an earlier release could not read those that will be written.
             None | Some([UNMASKED_FORMAT]) => {
                 let mut batch = WriteBatch::default();
                 batch.put(FORMAT_KEY, [REQUEST_FORMAT]);
@@ -128,7 +128,7 @@ impl Database {
         decoded.map(Some).map_err(|error| Error::Refused(format!("{}: {error}", self.db.path().display())))
     }
 
-    /// Tells of each entry, in the order of their ids.
+    /// Calls `tell` with each entry, in the order of their ids.
     pub fn each_entry(&self, mut tell: impl FnMut(Id, Result<RequestEntry, Error>)) -> Result<(), Error> {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
@@ -141,7 +141,7 @@ impl Database {
         Ok(())
     }
 
-    /// Writes a batch; says whether it has done so.
+    /// Writes a batch; `false` if it would have to wait and may not.
     ///
     /// # Errors
     /// Nobody knows what is on the disk.
@@ -152,7 +152,7 @@ impl Database {
                 self.wait_for_files()?;
             }
             let errors = self.number(FAILED);
-            // A write that waits would wait on a full disk for as long as that is full.
+            // With RocksDB's own waiting, a write would wait for as long as the disk is full.
             match self.db.write_opt(WriteBatch::from_data(batch.data()), &self.at_once) {
                 Ok(()) => {
                     self.passed.written(errors);
@@ -167,8 +167,8 @@ impl Database {
         }
     }
 
-    /// Waits as long as it takes no writes because its files are being written. If these cannot be written, a write would
-    /// wait until the disk has room.
+    /// Waits while RocksDB takes no writes because it is writing its files. Fails if it cannot write these: otherwise a
+    /// write would wait until the disk has room.
     fn wait_for_files(&self) -> Result<(), Error> {
         while self.number(STOPPED) > 0 {
             if self.passed.are_exceeded_by(self.number(FAILED)) {
@@ -179,12 +179,12 @@ impl Database {
         Ok(())
     }
 
-    /// A number that the database tells of itself.
+    /// The value of one of the database's properties.
     fn number(&self, property: &PropName) -> u64 {
         self.db.property_int_value(property).ok().flatten().unwrap_or(0)
     }
 
-    /// Syncs what was written before this is called, while more may be written.
+    /// Syncs what was written before the call; more may be written meanwhile.
     ///
     /// # Errors
     /// Nobody knows what is on the disk.
@@ -195,7 +195,7 @@ impl Database {
         Ok(())
     }
 
-    /// Marks what is synced, with a batch that says nothing else.
+    /// Marks what is synced, with a batch that changes nothing.
     ///
     /// # Errors
     /// Nobody knows what is on the disk.
@@ -205,17 +205,17 @@ impl Database {
         self.write(batch, Writing::AtOnce).map(drop)
     }
 
-    /// Gives back the room of what was removed, while more may be written.
+    /// Frees the disk space of what was removed; more may be written meanwhile.
     pub fn compact(&self) {
         self.db.compact_range::<&[u8], &[u8]>(None, None);
     }
 
-    /// Ends what it does of its own accord, for good.
+    /// Stops all background work, for good.
     pub fn cancel(&self) {
         self.db.cancel_all_background_work(true);
     }
 
-    /// Times at which entries were to be forgotten, and which have come; the oldest first.
+    /// The removal times that have passed, with the ids of their entries; the oldest first, [`TIDY_MAX`] at most.
     pub fn due(&self, now_ms: i64) -> Result<Vec<(i64, Id)>, Error> {
         let from = [UNTIL];
         let mut due = Vec::new();
@@ -236,10 +236,10 @@ fn pause() {
     thread::sleep(STOPPED_PAUSE);
 }
 
-/// What the system says where there is no room.
+/// The operating system's messages when there is no room.
 const NO_ROOM: [&str; 3] = ["No space left", "Disk quota exceeded", "File too large"];
 
-/// RocksDB takes a damaged log for one that ends there.
+/// RocksDB takes damage of a log for the log's end, so logs are checked before it opens them.
 fn expect_whole_logs(path: &Path) -> Result<(), Error> {
     match logs::check(path).map_err(|error| Error::Unavailable(format!("{}: {error}", path.display())))? {
         None => Ok(()),
@@ -267,7 +267,7 @@ pub(super) fn entry_key(id: Id) -> [u8; 33] {
     key
 }
 
-/// Times sort as their bytes do, because none is before the epoch.
+/// Times sort like their bytes, because none is before the epoch.
 pub(super) fn until_key(until_ms: i64, id: Id) -> [u8; 41] {
     let mut key = [UNTIL; 41];
     key[1..9].copy_from_slice(&until_ms.max(0).to_be_bytes());
@@ -286,17 +286,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_that_has_passed_does_not_make_a_later_stall_a_full_disk() {
+    fn passed_error_does_not_make_a_later_stall_look_like_a_full_disk() {
         let passed = Passed::default();
         assert!(!passed.are_exceeded_by(0));
-        assert!(passed.are_exceeded_by(1), "nothing was written since");
+        assert!(passed.are_exceeded_by(1), "no write has succeeded since");
         passed.written(1);
-        assert!(!passed.are_exceeded_by(1), "what was written since has found room");
+        assert!(!passed.are_exceeded_by(1), "a write has succeeded since");
         assert!(passed.are_exceeded_by(2));
     }
 
     #[test]
-    fn write_counts_the_errors_before_it_as_passed() {
+    fn successful_write_counts_earlier_errors_as_passed() {
         let folder = tempfile::tempdir().unwrap();
         let database = Database::open(folder.path()).unwrap();
         database.passed.written(7);

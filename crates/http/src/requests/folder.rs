@@ -1,4 +1,4 @@
-//! The folder of an embedded store: marked as one, and locked for as long as it is open.
+//! The folder of an embedded store: it has a marker file, and is locked while it is open.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,13 +8,13 @@ use crate::folder;
 use crate::lock::FileLock;
 use crate::request::Error;
 
-/// The file that marks the folder, and its lock.
+/// The file that marks the folder, its text, and the lock file.
 const MARKER: &str = ".ratchet-requests";
 const MARKER_TEXT: &str = "This folder belongs to ratchet: it holds the answers to HTTP requests that must not be carried out twice.\n\
     They are nowhere else. Keep nothing else here.\n";
 const LOCK: &str = "lock";
 
-/// Refuses a folder that is none of these.
+/// Refuses a folder without the marker.
 pub(super) fn expect(dir: &Path) -> Result<(), Error> {
     if dir.join(MARKER).exists() {
         return Ok(());
@@ -39,7 +39,7 @@ pub(super) fn take(dir: &Path) -> Result<FileLock, Error> {
         let mut file = fs::File::create(&marker).map_err(failed)?;
         file.write_all(MARKER_TEXT.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
     }
-    // That process may end.
+    // `Unavailable`, since the other process may end.
     FileLock::try_take(&dir.join(LOCK)).map_err(failed)?.ok_or_else(|| {
         Error::Unavailable(format!(
             "{} is in use by another process; stop that one, or name another folder; several processes share \

@@ -1,24 +1,26 @@
-//! How the database of requests is opened.
+//! The options of the database of requests.
 
 use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, Options};
 
-/// Blocks in memory: the filters of a day's requests, and the answers that are asked for again.
+/// The block cache: it holds the filters of a day's requests, and the answers that are asked for again.
 const CACHE_BYTES: usize = 64 << 20;
 pub(super) const WRITE_BUFFER_BYTES: usize = 16 << 20;
-/// The part of the write buffer that is a filter: what is looked up first is new, and a filter says so at once.
+/// The part of the write buffer that is a filter: most requests are new when first looked up, and a filter says so at
+/// once.
 const WRITE_BUFFER_FILTER: f64 = 0.02;
-/// Bits of the filter per key: one in a hundred new requests reads a block.
+/// Bits of the filter per key: only one in a hundred new requests reads a block.
 const FILTER_BITS: f64 = 10.0;
 const OPEN_FILES_MAX: i32 = 256;
 const LOG_BYTES_MAX: usize = 1 << 20;
 const LOG_FILES_MAX: usize = 2;
 /// The log is written out in steps of this size, so that a sync has little left to do.
 const WAL_STEP_BYTES: u64 = 1 << 20;
-/// So many old logs are kept to be written over: as long as a file does not grow, a sync need not write its length. What
-/// is behind a log's end is older then, and not anybody's choice: answers are masked (`format::request`).
+/// How many old logs are kept to be overwritten: as long as a file does not grow, a sync need not write its length.
+/// Bytes of an older log are then behind a log's end, and clients cannot choose them: answers are masked
+/// (`format::request`).
 const OLD_LOGS: usize = 2;
 
-/// Options for requests: most of what is looked up is new.
+/// Options for requests: most keys that are looked up are new.
 pub(super) fn of_requests() -> Options {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));

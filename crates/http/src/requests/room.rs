@@ -1,11 +1,11 @@
-//! The room that the database of requests has on its disk: a bound, if one is set, and whether a disk that was full has
-//! room again.
+//! The disk space of the database of requests: its bound, if one is set, and whether a disk that was full has room
+//! again.
 //!
-//! **The bound** is on the size of the database's files. Between two measurements the bytes that were written are added,
-//! so that exceeding the bound is noticed. A store that has reached it is full until its files are clearly below it:
-//! otherwise it would be full and not full in turns, with every few requests. Removing entries frees room only when files
-//! are compacted, and that normally needs new writes; a store that refuses these therefore starts a compaction itself. It
-//! spends a tenth of the time on that at most.
+//! **The bound** is on the size of the database's files. Between two measurements the bytes that were written are
+//! added, so that exceeding the bound is noticed. A store that has reached its bound counts as full until its files are
+//! clearly below it: otherwise it would alternate between full and not full every few requests. Removing entries frees
+//! room only when files are compacted, and RocksDB normally does that only after new writes; a store that refuses these
+//! therefore starts a compaction itself. It spends at most a tenth of the time on compactions.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -19,15 +19,15 @@ use super::database::{DATABASE, Database};
 use super::writer::start;
 use crate::request::Error;
 
-/// A full store takes new requests again below the bound less this part of it.
+/// A full store takes new requests again once it is below the bound by one part in this many.
 const MARGIN: u64 = 20;
-/// How long a measurement is good for, where it says that the bound is reached.
+/// The shortest interval between two measurements while the bound seems to be reached.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// The shortest pause between two compactions; and how many times as long as the last one took.
+/// The pause between two compactions: at least this long, and this many times as long as the last compaction took.
 const COMPACT_PAUSE: Duration = Duration::from_secs(5);
 const COMPACT_PAUSE_TIMES: u32 = 9;
-/// A file that says whether there is room, and how much there has to be beside that of the log, which is written into
-/// another file when the database is opened.
+/// The file that is written to find out whether there is room. Its size is that of the log, which opening the database
+/// writes into another file, plus [`TRIAL_BYTES`].
 const TRIAL: &str = "room";
 const TRIAL_BYTES: u64 = 4 << 20;
 const TRIAL_PIECE: usize = 64 << 10;
@@ -36,12 +36,12 @@ const TRIAL_PIECE: usize = 64 << 10;
 pub(super) struct Room {
     dir: PathBuf,
     bytes_max: Option<u64>,
-    /// The size when it was last measured, and what was written since.
+    /// The size when it was last measured; `written` is what was written since.
     measured: u64,
     written: u64,
     looked: Option<Instant>,
     is_full: bool,
-    /// Whether something was removed that is still in the files.
+    /// Whether removed entries may still be in the files.
     has_removed: bool,
     compacting: Option<JoinHandle<Duration>>,
     compact_after: Option<Instant>,
@@ -56,7 +56,7 @@ impl Room {
             written: 0,
             looked: None,
             is_full: false,
-            // What came before is not known.
+            // An earlier process may have removed entries.
             has_removed: true,
             compacting: None,
             compact_after: None,
@@ -67,17 +67,17 @@ impl Room {
         (self.bytes_max, self.measured, self.looked) = (Some(bytes_max), bytes(&self.dir), None);
     }
 
-    /// So many bytes were written.
+    /// Adds bytes that were written.
     pub fn wrote(&mut self, bytes: usize) {
         self.written = self.written.saturating_add(bytes as u64);
     }
 
-    /// Some entries were removed.
+    /// Records that entries were removed.
     pub fn removed(&mut self) {
         self.has_removed = true;
     }
 
-    /// Why nothing new is taken; `None` if there is room. Says in the log when that changes.
+    /// Why no new requests are taken; `None` if there is room. Logs when that changes.
     pub fn refusal(&mut self) -> Option<Error> {
         let max = self.bytes_max?;
         let full_from = if self.is_full { max - max / MARGIN } else { max };
@@ -103,7 +103,7 @@ impl Room {
         })
     }
 
-    /// Has the files compacted, if nothing new is taken and something was removed. Nobody waits for it.
+    /// Compacts the files in the background, if no new requests are taken and entries were removed.
     pub fn compact(&mut self, database: &Arc<Database>) {
         if self.compacting.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(took) = self.compacting.take().and_then(|ended| ended.join().ok())
@@ -130,13 +130,13 @@ impl Room {
     pub fn end(&mut self, database: &Database) {
         if let Some(thread) = self.compacting.take() {
             database.cancel();
-            // One that has panicked has ended, too.
+            // A thread that has panicked has ended, too.
             let _ = thread.join();
         }
     }
 }
 
-/// The size of the database's files, as far as they can be looked at.
+/// The size of those of the database's files that can be inspected.
 pub(super) fn bytes(dir: &Path) -> u64 {
     let Ok(files) = fs::read_dir(dir.join(DATABASE)) else { return 0 };
     // A file may be gone by now.
@@ -144,14 +144,15 @@ pub(super) fn bytes(dir: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Whether there is room to open the database anew, which writes what its log holds. If the system says so, it is tried:
-/// that need not be true of this user. Otherwise it is not: a trial would take the last of the room from other programs.
+/// Whether there is room to reopen the database, which writes what its log holds. If the system reports enough room, a
+/// file is written as a trial, since this user may have less. Otherwise there is no trial: it would take the last of
+/// the room from other programs.
 pub(super) fn is_there(dir: &Path) -> bool {
-    // An earlier trial takes room itself.
+    // A file that is left of an earlier trial takes room itself.
     let _ = remove_trial(dir);
     let is_there = wanted(dir).and_then(|bytes| {
         let disk = rustix::fs::statvfs(dir)?;
-        // Some file systems, such as those in user space, do not say.
+        // Some file systems, such as those in user space, report no sizes.
         let has_room = disk.f_blocks == 0 || disk.f_bavail.saturating_mul(disk.f_frsize) >= bytes;
         if has_room { try_to_fill(&dir.join(TRIAL), bytes) } else { Err(io::ErrorKind::StorageFull.into()) }
     });
@@ -159,7 +160,7 @@ pub(super) fn is_there(dir: &Path) -> bool {
     is_there.is_ok()
 }
 
-/// Removes what a trial has left behind that a crash has interrupted.
+/// Removes the file of a trial that a crash has interrupted.
 pub(super) fn remove_trial(dir: &Path) -> io::Result<()> {
     match fs::remove_file(dir.join(TRIAL)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -167,7 +168,7 @@ pub(super) fn remove_trial(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// How much room there has to be.
+/// How much room reopening the database needs.
 fn wanted(dir: &Path) -> io::Result<u64> {
     let mut bytes = TRIAL_BYTES;
     for file in fs::read_dir(dir.join(DATABASE))?.flatten() {
@@ -179,7 +180,7 @@ fn wanted(dir: &Path) -> io::Result<u64> {
 }
 
 fn try_to_fill(path: &Path, bytes: u64) -> io::Result<()> {
-    // Zeros might take no room.
+    // Random bytes: zeros might take no room.
     let piece: Vec<u8> = (0..TRIAL_PIECE).map(|_| rand::random()).collect();
     let mut file = fs::File::create(path)?;
     for _ in 0..bytes.div_ceil(TRIAL_PIECE as u64) {
@@ -193,12 +194,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_store_takes_nothing_new_until_it_is_clearly_below_its_bound() {
+    fn full_store_takes_no_new_requests_until_it_is_clearly_below_its_bound() {
         let folder = tempfile::tempdir().unwrap();
         let mut room = Room::new(folder.path().to_owned());
         room.set_bytes_max(100);
         let mut is_full_at = |bytes: u64| {
-            // As if it had just been measured.
+            // Set as if it had just been measured.
             (room.measured, room.written, room.looked) = (bytes, 0, Some(start()));
             room.refusal().is_some()
         };

@@ -1,7 +1,7 @@
-//! What was written and is not synced yet, and who waits for that.
+//! Tracks what was written and is not synced yet, and who waits for its sync.
 //!
-//! **Invariant.** Nobody gets an answer, or a reservation that is not to be taken over, before a sync has ended
-//! that began after it was written. What is written while a sync is under way belongs to the next one.
+//! **Invariant.** Nobody gets an answer, or a reservation that must not be taken over, until a sync that began after it
+//! was written has ended. What is written while a sync is under way belongs to the next one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,54 +14,56 @@ use super::writer::start;
 use super::{Said, WAITING_MAX};
 use crate::request::{AnswerBody, Error, Found, Id};
 
-/// A sync that takes longer is one of a disk that hangs: then nothing new is begun.
+/// If a sync takes longer, the disk hangs: then no new requests are begun.
 const LATE: Duration = Duration::from_secs(3);
-/// How many bytes of answers may wait for a sync.
+/// The most bytes of answers that may wait for a sync.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Whom a change's answer is for.
+/// Sends a change's outcome to the caller that waits for it.
 pub(super) type Reply = oneshot::Sender<Result<Said, Error>>;
 
-/// What is not synced.
+/// What is not synced yet.
 #[derive(Default)]
 pub(super) struct Syncs {
     /// Written since the last sync began.
     next: Portion,
-    /// What the sync is for that is under way. Empty once it does not matter any more how that ends.
+    /// What the sync that is under way covers. Empty once the result of that sync does not matter any more.
     under_way: Portion,
-    /// Whether a thread syncs. It goes on until nothing is left.
+    /// Whether a thread syncs, which it does until nothing is left.
     is_syncing: bool,
-    /// Requests that were written, and whose sync had no room: nobody gets them until the database was opened anew.
+    /// Requests that were written, but whose sync failed for lack of room: nobody gets them until the database is
+    /// reopened.
     lost: HashSet<Id>,
 }
 
-/// When something is given out.
+/// When an outcome is given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// At once.
     Now,
-    /// Once this request is synced, if it is not.
+    /// Once this request is synced; at once if it is.
     Synced(Id),
-    /// Once all is synced that is not now.
+    /// Once every request that waits for a sync now is synced.
     AllSynced,
 }
 
-/// What one sync is for.
+/// What one sync covers.
 #[derive(Default)]
 struct Portion {
-    /// When it began.
+    /// When the sync began.
     began: Option<Instant>,
-    /// Where it was written.
+    /// The database it was written to.
     database: Option<Arc<Database>>,
-    /// The requests that were written and that nobody may get before a sync.
+    /// The requests that were written, and that nobody may get before the sync.
     ids: HashSet<Id>,
-    /// Who gets what; and how many bytes of answers that are.
+    /// Who gets what after the sync; `bytes` is the total size of the answers among it.
     waiting: Vec<(Reply, Said)>,
     bytes: usize,
 }
 
 impl Portion {
-    /// Has somebody wait, unless so many do: a disk that hangs must not fill the memory. Those who have given up do not.
+    /// Adds a caller that waits, unless too many do: a disk that hangs must not fill the memory. Callers that have
+    /// given up do not count.
     fn wait(&mut self, reply: Reply, said: Said) -> Option<(Reply, Error)> {
         let bytes = bytes_of(&said);
         let is_full = |portion: &Self| {
@@ -91,7 +93,7 @@ fn bytes_of(said: &Said) -> usize {
 }
 
 impl Syncs {
-    /// These requests were written there, and are not synced.
+    /// Records that these requests were written to this database, and are not synced yet.
     pub fn written(&mut self, ids: impl IntoIterator<Item = Id>, database: &Arc<Database>) {
         self.next.ids.extend(ids);
         if !self.next.ids.is_empty() {
@@ -99,12 +101,12 @@ impl Syncs {
         }
     }
 
-    /// Whether what stands under this request is still to be synced.
+    /// Whether this request's entry is still to be synced.
     pub fn has(&self, id: Id) -> bool {
         self.next.ids.contains(&id) || self.under_way.ids.contains(&id) || self.lost.contains(&id)
     }
 
-    /// Answers when it is time; returns what can be answered at once.
+    /// Gives an outcome out when it is time; returns it if that is now, or if it is refused.
     pub fn tell(&mut self, when: When, reply: Reply, said: Said) -> Option<(Reply, Result<Said, Error>)> {
         if let When::Synced(id) = when
             && self.lost.contains(&id)
@@ -128,7 +130,8 @@ impl Syncs {
         self.under_way.began.is_some_and(|began| began.elapsed() > LATE)
     }
 
-    /// A sync begins: of what, if anything is left and nobody else syncs. `goes_on`: the caller has synced until now.
+    /// Begins a sync; returns its database, if anything is left to sync and nobody else syncs. `goes_on`: the caller is
+    /// the one that has synced until now.
     pub fn begin(&mut self, goes_on: bool) -> Option<Arc<Database>> {
         if self.is_syncing && !goes_on {
             return None;
@@ -142,24 +145,25 @@ impl Syncs {
         database
     }
 
-    /// The sync that was under way has succeeded. Returns who can be answered now.
+    /// Ends the sync under way, which has succeeded. Returns who can be answered now.
     pub fn end(&mut self) -> Vec<(Reply, Said)> {
         std::mem::take(&mut self.under_way).waiting
     }
 
-    /// What was written has no room on the disk. Returns the requests that must be answered. Others are not, until the
-    /// database was opened anew: what is found then is on the disk.
+    /// Handles a disk without room for what was written. Returns the callers that must be told. The requests are given
+    /// to nobody until the database is reopened: what is found then is on the disk.
     pub fn lose(&mut self) -> Vec<(Reply, Said)> {
         self.lost.extend(self.next.ids.iter().chain(&self.under_way.ids));
         self.fail()
     }
 
-    /// The database is not the one that was only read.
+    /// Forgets the lost requests: the database is not, or no longer, only read.
     pub fn is_anew(&mut self) {
         self.lost.clear();
     }
 
-    /// The database has failed; who has to hear of it. How a sync ends that is under way does not matter any more.
+    /// Handles a failed database. Returns the callers that must be told. The result of a sync under way does not matter
+    /// any more.
     pub fn fail(&mut self) -> Vec<(Reply, Said)> {
         let Self { next, under_way, .. } = self;
         let (mut failed, under_way) = (std::mem::take(next).waiting, std::mem::take(under_way).waiting);
@@ -170,7 +174,7 @@ impl Syncs {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: nobody gets what a sync does not cover.
+    //! Goal: nobody gets anything that no sync has covered.
 
     use super::*;
     use crate::request::{Answer, Kept};
@@ -183,7 +187,7 @@ mod tests {
         Arc::new(Database::open(folder.path()).unwrap())
     }
 
-    /// A caller that waits for this request, or was answered at once.
+    /// A caller that waits for this request's sync, or is answered at once.
     fn wait(syncs: &mut Syncs, number: u8) -> oneshot::Receiver<Result<Said, Error>> {
         let (reply, told) = oneshot::channel();
         if let Some((reply, said)) = syncs.tell(When::Synced(id(number)), reply, Said::Kept(Kept::Yes)) {
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_during_a_sync_waits_for_the_next_one() {
+    fn request_written_during_a_sync_waits_for_the_next_one() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         assert!(syncs.begin(false).is_none(), "nothing was written");
@@ -207,8 +211,8 @@ mod tests {
         syncs.written([id(2)], &database);
         let mut second = wait(&mut syncs, 2);
         let mut repeated = wait(&mut syncs, 1);
-        assert!(syncs.begin(false).is_none(), "somebody syncs");
-        assert!(wait(&mut syncs, 3).try_recv().is_ok(), "it is not among those");
+        assert!(syncs.begin(false).is_none(), "a sync is under way");
+        assert!(wait(&mut syncs, 3).try_recv().is_ok(), "request 3 was not written");
         assert_eq!(tell(syncs.end()), 2);
         assert!(first.try_recv().is_ok() && repeated.try_recv().is_ok() && second.try_recv().is_err());
         assert!(!syncs.has(id(1)) && syncs.has(id(2)));
@@ -218,9 +222,9 @@ mod tests {
         assert!(syncs.begin(true).is_none() && syncs.begin(false).is_none(), "nothing is left");
     }
 
-    /// One that is written again belongs to the later sync: the one under way may have been too early.
+    /// A request that is written again belongs to the later sync: the one under way may have begun too early.
     #[test]
-    fn what_is_written_twice_waits_for_the_later_sync() {
+    fn request_written_twice_waits_for_the_later_sync() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         syncs.written([id(1)], &database);
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn request_for_all_waits_for_all() {
+    fn check_waits_until_all_earlier_requests_are_synced() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         let all = |syncs: &mut Syncs| {
@@ -255,15 +259,15 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_wait_for_a_disk_that_hangs() {
+    fn callers_that_wait_for_a_hanging_disk_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         syncs.written([id(1)], &database);
         assert!(syncs.begin(false).is_some());
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| wait(&mut syncs, 1)).collect();
-        assert!(wait(&mut syncs, 1).try_recv().unwrap().is_err(), "one too many");
+        assert!(wait(&mut syncs, 1).try_recv().unwrap().is_err(), "one caller too many");
         waiting.truncate(1);
-        assert!(wait(&mut syncs, 1).try_recv().is_err(), "the others have given up");
+        assert!(wait(&mut syncs, 1).try_recv().is_err(), "there is room, since the others have given up");
         assert_eq!(syncs.end().len(), 2);
 
         let body = bytes::Bytes::from(vec![0; WAITING_BYTES_MAX / 2 + 1]);
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_nobody_is_told_by_a_sync_that_ends_later() {
+    fn sync_that_ends_after_a_failure_answers_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         let found = |syncs: &mut Syncs, number| {
@@ -296,13 +300,13 @@ mod tests {
         assert_eq!(syncs.end().len(), 0);
         drop((first, second));
         syncs.written([id(3)], &database);
-        assert!(syncs.begin(false).is_none(), "the thread that syncs goes on");
+        assert!(syncs.begin(false).is_none(), "only the thread that syncs may begin a sync");
         assert!(syncs.begin(true).is_some());
     }
 
-    /// A full disk: nobody gets what was not synced, after no later sync either, until the database was opened anew.
+    /// On a full disk nobody gets what was not synced, not even after a later sync, until the database is reopened.
     #[test]
-    fn what_was_lost_is_told_to_nobody_until_the_database_is_anew() {
+    fn lost_requests_are_refused_until_the_database_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (mut syncs, database) = (Syncs::default(), open(&folder));
         syncs.written([id(1)], &database);
@@ -315,7 +319,7 @@ mod tests {
             assert!(matches!(wait(&mut syncs, number).try_recv().unwrap(), Err(Error::Full(_))), "{number}");
         }
         assert!(wait(&mut syncs, 3).try_recv().unwrap().is_ok(), "it was synced before");
-        assert!(syncs.begin(true).is_none(), "nothing is left to be synced");
+        assert!(syncs.begin(true).is_none(), "nothing is left to sync");
         syncs.is_anew();
         for number in [1, 2] {
             assert!(!syncs.has(id(number)) && wait(&mut syncs, number).try_recv().unwrap().is_ok(), "{number}");

@@ -1,4 +1,4 @@
-//! Goal: what was answered outlives the process, its leases do not, and nothing but requests is taken for them.
+//! Goal: answers outlive the process, leases do not, and only folders of requests are opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -44,7 +44,7 @@ fn answer(body: &'static str) -> Answer {
     Answer { status: 200, headers: Vec::new(), body: AnswerBody::Whole(Bytes::from_static(body.as_bytes())) }
 }
 
-/// Until what is over now is removed: those times are rounded up to seconds.
+/// Waits until entries that expire now are due for removal: removal times are rounded up to seconds.
 #[expect(clippy::disallowed_methods, reason = "the store goes by the machine's clock")]
 fn until_due() {
     std::thread::sleep(Duration::from_millis(1_100));
@@ -69,12 +69,12 @@ fn answers_outlive_the_process_and_leases_do_not() {
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::InDoubt));
 }
 
-/// `ratchet requests` opens the folder of a proxy that has ended: all of its leases are over.
+/// `ratchet requests` opens the folder of a proxy that has ended, so all of its leases are over.
 #[test]
-fn what_was_settled_by_hand_outlives_the_process() {
+fn decisions_by_hand_outlive_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
-    assert!(matches!(Requests::open_existing(&dir), Err(Error::Refused(_))) && !dir.exists(), "nothing is made");
+    assert!(matches!(Requests::open_existing(&dir), Err(Error::Refused(_))) && !dir.exists(), "no folder is created");
     let store = Requests::open(&dir).unwrap();
     let (done, forgotten) = (wanted(1, 1), wanted(2, 1));
     for wanted in [&done, &forgotten] {
@@ -100,10 +100,10 @@ fn what_was_settled_by_hand_outlives_the_process() {
     assert_eq!(wait(store.reserve(&wanted(2, 2))), Ok(Found::Reserved { taken_over: false }));
 }
 
-/// Logs are written over: what an old one still has behind the end of the new one does not come back.
+/// Logs are overwritten: what an old log still has behind the end of the new one does not come back.
 #[test]
-fn crash_leaves_what_was_written_and_nothing_older() {
-    /// A reservation is released in a later log than it was written to.
+fn crash_loses_nothing_written_and_revives_nothing_older() {
+    /// A reservation is released this many requests later, in a later log than the one it was written to.
     const RELEASED_AFTER: u8 = 20;
     const COPIED_AT: [u8; 3] = [70, 95, 120];
     let folder = folders::folder();
@@ -121,7 +121,7 @@ fn crash_leaves_what_was_written_and_nothing_older() {
             assert_eq!(wait(store.release(wanted(earlier, 1).held)), Ok(Kept::Yes));
         }
         for file in std::fs::read_dir(dir.join(DATABASE)).unwrap().map(|file| file.unwrap().path()) {
-            // Unless it is gone by now.
+            // The file may be gone by now.
             if let (Some("log"), Ok(log)) = (file.extension().and_then(OsStr::to_str), std::fs::metadata(&file)) {
                 logs.entry(log.ino()).or_default().insert(file);
             }
@@ -141,7 +141,7 @@ fn crash_leaves_what_was_written_and_nothing_older() {
             assert_eq!(wait(crashed.reserve(&wanted(found, 2))), Ok(expected), "{found} of {id}");
         }
     }
-    assert!(logs.values().any(|names| names.len() > 1), "no log was written over: {logs:?}");
+    assert!(logs.values().any(|names| names.len() > 1), "no log was overwritten: {logs:?}");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn folder_belongs_to_one_process() {
 }
 
 #[test]
-fn folder_of_something_else_is_left_alone() {
+fn folder_with_other_files_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("letters"), "mine").unwrap();
     let refused = Requests::open(folder.path()).err().unwrap();
@@ -178,7 +178,7 @@ fn later_format_is_refused() {
 }
 
 #[test]
-fn damaged_entry_is_the_trouble_of_one_request() {
+fn damaged_entry_fails_only_its_own_request() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     drop(Requests::open(&dir).unwrap());
@@ -193,7 +193,7 @@ fn damaged_entry_is_the_trouble_of_one_request() {
 }
 
 #[test]
-fn what_is_over_leaves_nothing_behind() {
+fn released_and_expired_requests_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     let store = Requests::open(&dir).unwrap();
@@ -217,12 +217,13 @@ fn what_is_over_leaves_nothing_behind() {
     let db = DB::open(&options::of_requests(), dir.join(DATABASE)).unwrap();
     let keys: Vec<u8> = db.iterator(IteratorMode::Start).map(|item| item.unwrap().0[0]).collect();
     let count = |kind| keys.iter().filter(|key| **key == kind).count();
-    assert_eq!((count(0), count(ENTRY), count(UNTIL)), (1, 50, 50), "an entry and a time for each that is kept");
+    assert_eq!((count(0), count(ENTRY), count(UNTIL)), (1, 50, 50), "an entry and a time for each kept request");
 }
 
-/// One that cannot be read stops nobody, and is forgotten like any other when its time has come: nothing of it is read.
+/// An unreadable entry does not block the removal of others, and is removed like any other when its time has come,
+/// without being read.
 #[test]
-fn damaged_entry_is_removed_when_it_is_over() {
+fn damaged_entry_is_removed_when_it_expires() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     let store = Requests::open(&dir).unwrap();
@@ -247,9 +248,9 @@ fn damaged_entry_is_removed_when_it_is_over() {
     assert_eq!(wait(store.reserve(&wanted(3, 2))), Ok(Found::Answered(answer("a"))));
 }
 
-/// The time of an entry that was written before times were rounded goes with it.
+/// An earlier release did not round removal times: such a time is removed when its entry changes.
 #[test]
-fn time_as_it_was_written_before_is_replaced() {
+fn removal_time_of_an_earlier_release_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("requests");
     drop(Requests::open(&dir).unwrap());
@@ -275,35 +276,35 @@ fn time_as_it_was_written_before_is_replaced() {
     assert!(!keys.iter().any(|key| **key == until_key(until_ms, Id([1; 32]))));
 }
 
-/// On a thread of several, once some writes have taken no time, a reservation is made by its caller.
+/// In a runtime with several threads, once some writes were fast, the caller's thread makes the reservation.
 #[test]
-fn caller_reserves_where_nothing_has_to_be_waited_for() {
+fn caller_reserves_at_once_if_it_need_not_wait() {
     let folder = tempfile::tempdir().unwrap();
     let store = Requests::open(&folder.path().join("requests")).unwrap();
     let at_once = |wanted: &Wanted| store.shared.reserve_at_once(wanted);
-    assert_eq!(at_once(&wanted(0, 1)), None, "nothing is known of the disk");
+    assert_eq!(at_once(&wanted(0, 1)), None, "it is not known yet whether the disk is fast");
     // Writes may be slow on a busy machine.
     let known = (1..=250).find(|id| {
         wait(store.reserve(&wanted(*id, 1))).unwrap();
         at_once(&wanted(0, 1)).is_some()
     });
-    assert!(known.is_some(), "every write took its time");
-    assert_eq!(wait(store.reserve(&wanted(0, 2))), Ok(Found::InProgress), "it was reserved then");
+    assert!(known.is_some(), "no 16 writes in a row were fast");
+    assert_eq!(wait(store.reserve(&wanted(0, 2))), Ok(Found::InProgress), "the caller has reserved it");
     let refusing = Wanted { on_in_doubt: OnInDoubt::Refuse, ..wanted(251, 1) };
-    assert_eq!(at_once(&refusing), None, "it has to be synced");
+    assert_eq!(at_once(&refusing), None, "the reservation has to be synced");
     let held = store.shared.writer();
     std::thread::scope(|scope| {
         let elsewhere = scope.spawn(|| at_once(&wanted(252, 1)));
-        assert_eq!(elsewhere.join().unwrap(), None, "somebody else is at it");
+        assert_eq!(elsewhere.join().unwrap(), None, "another thread holds the writer");
     });
     drop(held);
     assert_eq!(wait(store.reserve(&refusing)), Ok(Found::Reserved { taken_over: false }));
 }
 
-/// Beyond the bound nothing new is taken, and what is known is given out. Once enough is forgotten, there is room
-/// again, although nothing is written that would have the files compacted.
+/// At the bound no new requests are taken, and known ones are answered. Once enough is removed, there is room again,
+/// although no writes cause a compaction.
 #[test]
-fn store_that_has_reached_its_bound_goes_on_with_what_it_knows() {
+fn store_at_its_bound_still_serves_known_requests() {
     const BOUND: u64 = 96 << 20;
     let folder = tempfile::tempdir().unwrap();
     let store = Requests::open(&folder.path().join("requests")).unwrap().bytes_max(BOUND);
@@ -330,14 +331,14 @@ fn store_that_has_reached_its_bound_goes_on_with_what_it_knows() {
         assert_eq!(wait(store.reserve(&wanted(id, 2))), Ok(Found::Answered(answer.clone())), "{id}");
     }
     assert_eq!(wait(store.extend(at_work.held, LONG)), Ok(Kept::Yes));
-    assert_eq!(wait(store.complete(at_work.held, &answer, LONG)), Ok(Kept::Yes), "it is carried out already");
+    assert_eq!(wait(store.complete(at_work.held, &answer, LONG)), Ok(Kept::Yes), "a known request");
     assert_eq!(wait(store.check()), Ok(()));
     assert!(matches!(wait(store.reserve(&wanted(full, 1))), Err(Error::Full(_))));
     until_due();
     assert!(wait(store.tidy()).unwrap() > usize::from(full) / 2);
     let began = writer::start();
     while wait(store.reserve(&wanted(full, 1))) != Ok(Found::Reserved { taken_over: false }) {
-        assert!(began.elapsed() < Duration::from_secs(60), "nothing has become of it: {}", store.bytes());
+        assert!(began.elapsed() < Duration::from_secs(60), "there is still no room: {} bytes", store.bytes());
         until_due();
     }
     assert!(store.bytes() < BOUND, "{}", store.bytes());
@@ -346,7 +347,7 @@ fn store_that_has_reached_its_bound_goes_on_with_what_it_knows() {
     }
 }
 
-/// A crash in the middle of a trial leaves its file.
+/// A crash during a trial leaves its file behind.
 #[test]
 fn file_of_an_interrupted_trial_is_removed() {
     let folder = tempfile::tempdir().unwrap();

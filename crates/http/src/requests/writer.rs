@@ -1,9 +1,9 @@
-//! Applies the rules to what is asked, and writes what comes of it as one batch.
+//! Applies the rules to the changes that are asked for, and writes the results as one batch.
 //!
-//! The holder of the [`Writer`] is alone with the database: changes need no locks among each other.
+//! Only the holder of the [`Writer`] changes the database, so changes need no locks against each other.
 //!
-//! **Without room** (the disk is full, or the bound is reached) what is known is still told. On a full disk nothing is
-//! written any more, and the database stays open to be read until there is room to open it anew.
+//! **Without room** (the disk is full, or the bound is reached) known requests are still answered. On a full disk
+//! nothing is written any more, and the database stays open for reading until there is room to reopen it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -20,18 +20,18 @@ use crate::format::request::{RequestEntry, RequestState};
 use crate::request::entry::{self, Change};
 use crate::request::{Error, Found, Held, Id, Kept, OnInDoubt, Wanted};
 
-/// How long a database that failed is left alone before it is opened again.
+/// The pause before a database that failed is reopened.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
-/// The disk is at ease if the last writes, so many of them, took less than this.
+/// The disk is at ease if each of the last [`AT_EASE_MIN`] writes took less than this.
 const AT_EASE: Duration = Duration::from_millis(1);
 const AT_EASE_MIN: u32 = 16;
 
-/// To what the times at which entries are removed are rounded up.
+/// Removal times of entries are rounded up to a multiple of this.
 const DUE_STEP_MS: i64 = 1_000;
-/// How many reservations are kept in memory as well.
+/// The most reservations that are kept in memory as well.
 const RESERVED_MAX: usize = 4_096;
 
-/// The wall clock of the beginning, going on with the monotonic clock.
+/// The wall clock at the start, plus the monotonic clock since.
 struct Clock {
     began_ms: i64,
     began: Instant,
@@ -49,33 +49,33 @@ impl Clock {
     }
 }
 
-/// The right to change the database.
+/// Changes the database; whoever holds it is the only one that does.
 pub(super) struct Writer {
     dir: PathBuf,
     /// `None` after it has failed.
     database: Option<Arc<Database>>,
-    /// The one that has failed: a sync of it may still be under way.
+    /// The database that has failed: a sync of it may still be under way.
     closing: Weak<Database>,
     failed_at: Option<(Instant, Error)>,
-    /// Since when the disk is full, or when it was last tried, and what was said: then the database is only read.
+    /// When the disk was found full, or was last tried, and the error. While this is set, the database is only read.
     no_room: Option<(Instant, Error)>,
-    /// What the database may take.
+    /// The disk space that the database may take.
     pub room: Room,
     clock: Clock,
     run: [u8; 16],
-    /// How many of the last writes took less than [`AT_EASE`].
+    /// How many writes, up to the last one, took less than [`AT_EASE`] each.
     at_ease: u32,
-    /// Reservations as they are in the database: they are soon looked up again.
+    /// A copy of reservations in the database, which are soon looked up again.
     reserved: AHashMap<Id, RequestEntry>,
 }
 
 /// Changes that were carried out.
 pub(super) struct Done {
-    /// What is said to each, and when.
+    /// The outcome of each change, and when to give it out.
     pub said: Vec<(Result<Said, Error>, When)>,
     /// The requests that nobody may get before they are synced.
     pub to_sync: Vec<Id>,
-    /// Where they were written.
+    /// The database they were written to.
     pub database: Arc<Database>,
 }
 
@@ -98,11 +98,11 @@ impl Writer {
         })
     }
 
-    /// Carries out some changes, as one batch. What is wrong with one request's entry is that one's trouble.
+    /// Carries out some changes, as one batch. A damaged entry fails only its own request. `is_late`: a sync takes too
+    /// long, so that nobody should begin to carry out a request.
     ///
     /// # Errors
     /// Nothing was carried out, or nobody knows; the database is closed.
-    /// `is_late`: a sync takes too long, so that nobody is to begin with anything.
     pub fn carry_out<'a>(
         &mut self,
         asked: impl Iterator<Item = &'a Asked> + Clone,
@@ -125,7 +125,8 @@ impl Writer {
             if !batch.is_empty() {
                 match self.write(&database, (batch, written), Writing::Patient) {
                     Ok(_) => {}
-                    // Nothing of it was written. Requests that need no room are answered all the same.
+                    // Nothing of the batch was written. In the next turn, requests that need no room are answered all
+                    // the same.
                     Err(Error::Full(_)) => continue,
                     Err(error) => return Err(error),
                 }
@@ -139,7 +140,7 @@ impl Writer {
     }
 
     /// Reserves a request if that takes no time: nothing has to be read from the disk, and what is written need not be
-    /// synced. `None`: it does; nothing was changed.
+    /// synced. Otherwise changes nothing and returns `None`.
     ///
     /// # Errors
     /// As for [`Self::carry_out`].
@@ -169,7 +170,7 @@ impl Writer {
         }
     }
 
-    /// Marks in the log what is synced, where it may be written.
+    /// Marks in the log what is synced, if the database may be written to.
     ///
     /// # Errors
     /// Nobody knows what is on the disk.
@@ -178,7 +179,7 @@ impl Writer {
         self.database.as_ref().filter(|_| may_write).map_or(Ok(()), |database| database.mark())
     }
 
-    /// The database as it is, for inspection: with the run whose leases last, and the time.
+    /// The database, for inspection, with the run whose leases count and the time.
     ///
     /// # Errors
     /// It is closed.
@@ -205,7 +206,7 @@ impl Writer {
         }
     }
 
-    /// Writes a batch, and what it has of each request; says whether that was done.
+    /// Writes a batch, and keeps its entries in memory; returns whether that was done.
     fn write(
         &mut self,
         database: &Database,
@@ -228,11 +229,11 @@ impl Writer {
         written
     }
 
-    /// Keeps what was written of a request in memory, if it is a reservation.
+    /// Keeps a written entry in memory, if it is a reservation.
     fn keep(&mut self, id: Id, entry: Option<RequestEntry>) {
         match entry {
             Some(entry) if matches!(entry.state, RequestState::Reserved { .. }) => {
-                // Some of those that nobody has ended, too: what is not here is read.
+                // This also drops reservations that have not ended: what is not here is read from the database.
                 if self.reserved.len() >= RESERVED_MAX {
                     self.reserved.clear();
                 }
@@ -242,12 +243,12 @@ impl Writer {
         }
     }
 
-    /// Whether this is the database that is written to.
+    /// Whether this is the current database.
     pub fn has(&self, database: &Arc<Database>) -> bool {
         self.database.as_ref().is_some_and(|own| Arc::ptr_eq(own, database))
     }
 
-    /// There is no room for a write or a sync: from now on the database is only read.
+    /// Handles a write or a sync without room: from now on the database is only read.
     pub fn only_read(&mut self, error: &Error) {
         if !self.is_only_read() {
             tracing::error!(%error, "the store cannot write: it takes no new requests, and still answers known ones");
@@ -261,7 +262,7 @@ impl Writer {
         self.no_room.is_some()
     }
 
-    /// Opens the database anew if its disk has room again. Until then it stays as it is: it could not be opened.
+    /// Reopens the database if its disk has room again. Until then it stays open, since it could not be reopened.
     fn make_room(&mut self) {
         let (Some((tried, error)), Some(database)) = (&mut self.no_room, &self.database) else { return };
         if tried.elapsed() < REOPEN_PAUSE {
@@ -284,7 +285,7 @@ impl Writer {
         }
     }
 
-    /// A write or a sync has failed: nobody knows what is on the disk.
+    /// Handles a failed write or sync, after which nobody knows what is on the disk.
     pub fn fail(&mut self, error: &Error) {
         tracing::error!(%error, "requests could not be written: the store is closed, and opened again soon");
         self.close(error);
@@ -308,7 +309,7 @@ impl Writer {
         self.reserved.clear();
     }
 
-    /// Opens the database again, if it has failed and the pause is over.
+    /// Reopens the database, if it has failed and the pause is over.
     fn reopen(&mut self) -> Result<(), Error> {
         let Some((at, error)) = &self.failed_at else { return Ok(()) };
         if at.elapsed() < REOPEN_PAUSE || self.closing.strong_count() > 0 {
@@ -340,13 +341,14 @@ fn closed() -> Error {
     Error::Unavailable("it is closed".to_owned())
 }
 
-/// When an entry is removed that is remembered until then: seconds are enough.
+/// When an entry is removed that is remembered until `until_ms`: a precision of seconds is enough.
 fn due_ms(until_ms: i64) -> i64 {
     until_ms.checked_add(DUE_STEP_MS - 1).map_or(until_ms, |ms| ms - ms.rem_euclid(DUE_STEP_MS))
 }
 
-/// When this is given out. An answer, and a reservation that is not to be taken over, once it is synced; that the
-/// store answers once everything is that is not now, so that a disk that hangs shows.
+/// When an outcome is given out. An answer, a decision by hand, and a reservation that must not be taken over: once it
+/// is synced. A check, and any other reservation while a sync is late: once every request that waits for a sync now is
+/// synced, so that a disk that hangs is noticed.
 fn when(asked: &Asked, said: &Said, is_late: bool) -> When {
     match (asked, said) {
         (Asked::Reserve(wanted), Said::Found(Found::Answered(_))) => When::Synced(wanted.held.id),
@@ -370,9 +372,9 @@ struct Open<'a> {
     now_ms: i64,
     /// Why nothing can be written.
     no_room: Option<&'a Error>,
-    /// Why nothing is written of requests that are not known.
+    /// Why requests that are not known are refused.
     refusal: Option<Error>,
-    /// What the batch writes: later changes see it.
+    /// The entries that the batch writes, for later changes of the same batch.
     written: AHashMap<Id, Option<RequestEntry>>,
     batch: WriteBatch,
     to_sync: Vec<Id>,
@@ -447,13 +449,13 @@ impl Open<'_> {
         self.has_room()?;
         self.has_removed |= after.is_none();
         let due = |entry: &Option<RequestEntry>| entry.as_ref().map(|entry| due_ms(entry.until_ms));
-        // A reservation and its answer mostly have the same one: then it is not written again.
+        // A reservation and its answer mostly have the same removal time: then it is not written again.
         if due(&before) != due(&after) {
             due(&before).iter().for_each(|due| self.batch.delete(until_key(*due, id)));
             due(&after).iter().for_each(|due| self.batch.put(until_key(*due, id), []));
         }
         if let Some(before) = before.filter(|before| !self.is_of_this_run(before)) {
-            // Before times were rounded it was written as it is.
+            // An earlier release wrote the removal time without rounding it.
             self.batch.delete(until_key(before.until_ms, id));
         }
         match &after {
@@ -473,8 +475,8 @@ impl Open<'_> {
             || due_ms(entry.until_ms) == entry.until_ms
     }
 
-    /// A time and its entry are written together. So what has become of the time, the entry need not be read for it: an
-    /// answer may be large, or damaged.
+    /// Removes the entries whose time has come. A time and its entry are written together, so the entry, which may be
+    /// large or damaged, need not be read.
     fn tidy(&mut self) -> Result<Said, Error> {
         let due = self.database.due(self.now_ms)?;
         let count = due.len();
@@ -484,7 +486,7 @@ impl Open<'_> {
         }
         for (until_ms, id) in due {
             self.batch.delete(until_key(until_ms, id));
-            // This very batch may have written it anew, for longer.
+            // This batch may have written the entry anew, with a later time.
             let anew = self.written.get(&id).and_then(Option::as_ref);
             if anew.is_none_or(|entry| [entry.until_ms, due_ms(entry.until_ms)].contains(&until_ms)) {
                 self.batch.delete(entry_key(id));

@@ -20,7 +20,7 @@ fn read(answers: &Answers, answer: Answer, has_key: bool) -> (Class, bool) {
 }
 
 #[test]
-fn answers_are_of_the_classes_of_the_table() {
+fn answers_have_the_classes_of_the_table() {
     use Class::*;
     let cases = [
         (Answer::NotSent, Again, Again, false),
@@ -80,7 +80,7 @@ fn answers_are_of_the_classes_of_the_table() {
 }
 
 #[test]
-fn without_a_key_nothing_goes_again_that_may_have_happened() {
+fn without_a_key_no_request_that_may_have_acted_is_sent_again() {
     let all = (0..=u16::MAX).flat_map(|code| [status(code), naming_key(code), replayed(code)]);
     for answer in all.chain([Answer::NotSent, Answer::Lost, Answer::TooLate, Answer::Refused, Answer::HalfDone]) {
         let Reading { class, may_have_acted } = Answers::default().read(&answer, false);
@@ -90,7 +90,7 @@ fn without_a_key_nothing_goes_again_that_may_have_happened() {
 }
 
 #[test]
-fn topology_names_answers_otherwise() {
+fn topology_overrides_classes() {
     use Class::*;
     let answers = Answers::new(vec![
         (Codes::One(404), Named::Done),
@@ -104,7 +104,7 @@ fn topology_names_answers_otherwise() {
     let cases = [
         ("a code", status(404), Done, false),
         ("a hundred", status(410), Again, false),
-        ("a hundred, what names the key as well", naming_key(422), Again, false),
+        ("a hundred, even if the answer names the key", naming_key(422), Again, false),
         ("a code before its hundred", status(409), Rejected, true),
         ("may have acted all the same", status(503), Hold, true),
         ("in doubt", status(202), InDoubt, true),
@@ -119,7 +119,7 @@ fn topology_names_answers_otherwise() {
 }
 
 #[test]
-fn codes_are_named_once() {
+fn naming_codes_twice_is_an_error() {
     let twice = vec![(Codes::One(404), Named::Done), (Codes::Hundred(4), Named::Hold), (Codes::One(404), Named::Done)];
     let error = Answers::new(twice).unwrap_err();
     assert_eq!(error, Error::Twice(Codes::One(404)));
@@ -154,7 +154,7 @@ fn codes_are_read() {
 }
 
 #[test]
-fn every_name_is_a_class() {
+fn names_are_those_of_the_classes() {
     let words: Vec<&str> = Named::ALL.iter().map(|named| named.as_str()).collect();
     assert_eq!(words, ["done", "again", "hold", "conflict", "rejected", "in_doubt"]);
     assert_eq!(Class::InProgress.to_string(), "in_progress");

@@ -1,4 +1,4 @@
-//! What a call makes of the end of an attempt.
+//! What happens to a call at the end of an attempt.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use super::{Action, Call, Outcome, Stage};
 use crate::effect::call::backoff::{Draw, RETRY_AFTER_MAX};
 use crate::effect::call::{Answer, Class, Now, OnInDoubt, OnUnavailable, Policy, Reading, RetryAfter};
 
-/// How often an attempt may find another one of its key under way before the call is in doubt.
+/// How often a call's attempts may find another one of the same key under way before the call is in doubt.
 pub const IN_PROGRESS_MAX: u32 = 5;
-/// The least number of refusals beside successes of other calls that make a refusal the record's fault. A single one may be
-/// chance: after a secret has become invalid, the last successes of other calls may arrive after the first refusal.
+/// The least number of refusals, while other calls succeed, that are taken to be the record's fault. A single one may
+/// be chance: after a secret has become invalid, the last successes of other calls may arrive after the first refusal.
 const REFUSED_MIN: u32 = 2;
 
-/// What decides about the end of an attempt, beside its answer.
+/// What decides the outcome of an attempt, besides its answer.
 pub(super) struct Attempt<'a> {
     pub(super) policy: &'a Policy,
     pub(super) now: Now,
-    /// Whether no answer since the end of the previous attempt shows that the provider is alive, or, for a refusal, that
-    /// other calls succeed.
+    /// Whether no answer since the end of the previous attempt shows that the provider is alive, or, for a refusal,
+    /// that other calls succeed.
     pub(super) is_down: bool,
     pub(super) draw: Draw<'a>,
 }
 
 impl Attempt<'_> {
-    /// An attempt of this call is over.
+    /// Ends an attempt of this call.
     pub(super) fn over(self, call: Call, answer: &Answer) -> (Call, Action) {
         let retry_after = match answer {
             Answer::TooLate => return call.too_late(self.policy),
@@ -37,7 +37,7 @@ impl Attempt<'_> {
         match class {
             Class::Done => after.decided(Outcome::Done),
             Class::Conflict => after.decided(Outcome::Conflict),
-            // It says nothing about an attempt before.
+            // A rejection says nothing about an earlier attempt.
             Class::Rejected if call.may_have_acted => self.doubt(after),
             Class::Rejected => after.decided(Outcome::Rejected),
             Class::InDoubt => self.doubt(after),
@@ -58,8 +58,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Counts the attempt, and has the call sent again unless there were enough. What a provider that is down leaves
-    /// undone is nobody's fault, and does not count: whatever was under way when it died would be given up otherwise.
+    /// Counts the attempt, and has the call sent again unless its attempts are exhausted. Failures while the provider
+    /// is down do not count: otherwise every call that was under way when it went down would be given up.
     fn again(self, call: Call, retry_after: Option<RetryAfter>) -> (Call, Action) {
         let failed = call.failed.saturating_add(1);
         if self.is_down && self.policy.on_unavailable == OnUnavailable::Hold {
@@ -80,8 +80,8 @@ impl Attempt<'_> {
         Call { not_before, ..call }.ready()
     }
 
-    /// The same, after half of the longest wait at least: the attempt that is under way needs its time, and full jitter
-    /// could ask for it several times within milliseconds.
+    /// The same, but after half of the longest wait at least: the attempt that is under way needs time, and with full
+    /// jitter several attempts could be sent within milliseconds.
     fn later_than_half(self, call: Call, failures: u32, retry_after: Option<RetryAfter>) -> (Call, Action) {
         let half = self.policy.retry.ceiling(failures) / 2;
         let wait = half + self.policy.retry.wait(failures, self.draw) / 2;
@@ -89,8 +89,8 @@ impl Attempt<'_> {
         Call { not_before, ..call }.ready()
     }
 
-    /// Holds the lane while no other call succeeds. If another call has succeeded since this record's previous attempt, the
-    /// refusal is about this record, and the attempt counts.
+    /// Holds the lane while no other call succeeds. If another call has succeeded since this record's previous attempt,
+    /// the refusal is about this record, and the attempt counts.
     fn hold(self, call: Call, retry_after: Option<RetryAfter>) -> (Call, Action) {
         let (is_first, failed) = (call.failed == 0, call.failed.saturating_add(1));
         if is_first || self.is_down {

@@ -1,4 +1,4 @@
-//! Goal: each rule of the protocol is a row, and whatever happens in whatever order, no promise is broken.
+//! Goal: each rule of the protocol has a row, and no order of events breaks a promise.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ mod every_order;
 const SECOND: Duration = Duration::from_secs(1);
 /// When calls begin.
 const BEGUN: Now = Now { wall_ms: 1_000_000, monotonic: Duration::from_secs(50) };
-/// The provider honours a key for this long; a tenth of it is an attempt's.
+/// The provider honours a key for this long; an attempt may take a tenth of it.
 const HONOURED_MS: i64 = 100_000;
 
 fn retry() -> Retry {
@@ -63,7 +63,7 @@ impl Driven {
         action
     }
 
-    /// Reserved at the beginning, and ready.
+    /// A new call that was reserved and is ready.
     fn reserved(policy: Policy) -> Self {
         let (call, action) = begin(&policy, None, BEGUN);
         assert_eq!(action, Action::Write(Permit::Reservation));
@@ -73,7 +73,7 @@ impl Driven {
         driven
     }
 
-    /// Sends once it may be sent, and answers.
+    /// Sends the call once it may be sent, and answers it.
     fn answer(&mut self, answer: Answer, is_down: bool) -> Action {
         self.now.monotonic = self.now.monotonic.max(self.call.not_before);
         let Some(Action::Send { attempt }) = self.step(Event::Dispatch) else { panic!("{:?} is not sent", self.call) };
@@ -148,7 +148,7 @@ fn answers_lead_to_outcomes() {
 }
 
 #[test]
-fn calls_begin_with_what_permits_them() {
+fn new_call_waits_for_its_permit() {
     use Action::{SendAt, Settle, Write};
     use Permit::{Grant as Granted, Reservation};
     let grant = |seconds: i64, is_of_former| Some(Grant { since_ms: BEGUN.wall_ms - seconds * 1_000, is_of_former });
@@ -178,7 +178,7 @@ fn calls_begin_with_what_permits_them() {
 }
 
 #[test]
-fn calls_that_are_found_go_on_while_their_key_is_honoured() {
+fn found_calls_go_on_while_their_key_is_honoured() {
     use Action::{SendAt, Settle, Write};
     let at_once = SendAt(BEGUN.monotonic);
     let cases = [
@@ -204,7 +204,7 @@ fn calls_that_are_found_go_on_while_their_key_is_honoured() {
 }
 
 #[test]
-fn call_that_is_found_counts_on() {
+fn found_call_keeps_its_count_of_attempts() {
     let found = Found { first_at_ms: BEGUN.wall_ms, attempts: 2, may_have_acted: true };
     let (call, _) = resume(&keyed(), found, BEGUN);
     let mut driven = Driven { policy: keyed(), call, now: BEGUN };
@@ -212,7 +212,7 @@ fn call_that_is_found_counts_on() {
     assert_eq!(driven.call.kept(Outcome::Unavailable), Kept::GivenUp { first_at_ms: BEGUN.wall_ms });
 }
 
-/// A call that is under way, with this much behind it.
+/// A call that is under way again after these answers.
 fn under_way(policy: Policy, answers: &[Answer]) -> Driven {
     let mut driven = Driven::reserved(policy);
     for answer in answers {
@@ -224,17 +224,17 @@ fn under_way(policy: Policy, answers: &[Answer]) -> Driven {
 }
 
 #[test]
-fn steps_that_are_committed_begin_the_call_anew() {
+fn committed_steps_restart_the_call() {
     let mut driven = under_way(keyed(), &[Answer::Lost, Answer::Lost]);
     let attempt = driven.call.attempt();
     let since_ms = BEGUN.wall_ms + 60_000;
     assert_eq!(driven.step(Event::Journaled { since_ms }), None);
     assert_eq!((driven.call.stage(), driven.call.attempts()), (Stage::Sent, 0));
     assert_eq!(driven.call.first_at_ms(), Some(since_ms));
-    // The attempt is the same, and what it is refused now no attempt before can have done.
+    // The attempt is the same, and no earlier attempt can have done what is refused now.
     let refused = Event::Answered { attempt, answer: status(422), is_down: false };
     assert_eq!(driven.step(refused), Some(Action::Settle(Outcome::Rejected)));
-    // Without that, it would be in doubt.
+    // Without the commit, it would be in doubt.
     let mut driven = under_way(keyed(), &[Answer::Lost, Answer::Lost]);
     assert_eq!(driven.step(refused), Some(Action::Settle(Outcome::InDoubt)));
 }
@@ -253,7 +253,7 @@ fn step_that_may_have_acted_after_a_commit_counts() {
 }
 
 #[test]
-fn what_has_certainly_not_acted_is_reserved_anew() {
+fn call_that_has_certainly_not_acted_is_reserved_again() {
     for (policy, seconds) in [(keyed(), 0), (keyed(), 85), (keyless(), 0), (keyless(), 9_000)] {
         let first_at_ms = BEGUN.wall_ms - seconds * 1_000;
         let found = Found { first_at_ms, attempts: 0, may_have_acted: false };
@@ -264,19 +264,19 @@ fn what_has_certainly_not_acted_is_reserved_anew() {
 }
 
 #[test]
-fn attempt_of_steps_is_made_whatever_its_window() {
+fn attempt_of_steps_is_made_even_after_the_window() {
     let policy = Policy { key: keyed().key.map(KeyWindow::per_step), ..keyed() };
     let found = Found { first_at_ms: 0, attempts: 0, may_have_acted: true };
     let (call, action) = resume(&policy, found, BEGUN);
     assert_eq!(action, Action::SendAt(BEGUN.monotonic));
     let mut driven = Driven { policy, call, now: BEGUN };
-    // Its next step says that it is too late.
+    // Its next step reports that it is too late.
     assert_eq!(driven.answer(Answer::TooLate, false), Action::Settle(Outcome::InDoubt));
 }
 
-/// Nobody can find out more by asking again: that is what `on_in_doubt: retry` would do.
+/// Asking again, as `on_in_doubt: retry` does, would find out nothing more.
 #[test]
-fn what_is_half_done_for_good_is_in_doubt_whatever_the_topology_does_with_that() {
+fn half_done_call_is_in_doubt_whatever_on_in_doubt_says() {
     for on_in_doubt in [OnInDoubt::DeadLetter, OnInDoubt::Fail, OnInDoubt::Retry] {
         for policy in [keyed(), keyless()] {
             let mut driven = Driven::reserved(Policy { on_in_doubt, ..policy });
@@ -321,7 +321,7 @@ fn provider_that_is_down_costs_no_attempts() {
         assert_eq!(action, Action::Hold(driven.now.monotonic + wait), "after {failed}");
         assert_eq!((driven.call.attempts(), driven.call.may_have_acted()), (1, false));
     }
-    // Other calls have been answered in between: it is this record's own trouble.
+    // Other calls have been answered in between: the failures are about this record.
     assert!(matches!(driven.answer(Answer::NotSent, false), Action::SendAt(_)));
     assert_eq!(driven.answer(Answer::NotSent, false), Action::Settle(Outcome::Unavailable));
     for on_unavailable in [OnUnavailable::DeadLetter, OnUnavailable::Fail] {
@@ -332,7 +332,7 @@ fn provider_that_is_down_costs_no_attempts() {
 }
 
 #[test]
-fn wrong_secret_holds_and_costs_no_attempts() {
+fn wrong_secret_holds_the_lane_and_costs_no_attempts() {
     for policy in [keyed(), keyless()] {
         let mut driven = Driven::reserved(policy);
         for number in 0..10 {
@@ -364,7 +364,7 @@ fn record_that_is_refused_while_other_calls_succeed_is_rejected() {
 
 /// A secret has become invalid, and the last successes of other calls arrive after the first refusal.
 #[test]
-fn single_refusal_beside_successes_rejects_nothing() {
+fn single_refusal_while_other_calls_succeed_does_not_reject() {
     let mut driven = Driven::reserved(Policy { retry: Retry { attempts: 1, ..retry() }, ..keyed() });
     assert!(matches!(driven.answer(status(401), false), Action::Hold(_)));
     assert!(matches!(driven.answer(status(401), false), Action::SendAt(_)));
@@ -388,7 +388,7 @@ fn refusal_after_an_attempt_that_may_have_acted_is_in_doubt() {
 }
 
 #[test]
-fn window_is_looked_at_before_each_attempt() {
+fn window_is_checked_before_each_attempt() {
     // Nothing has acted: a new reservation, a new window.
     let mut driven = Driven::reserved(keyed());
     driven.answer(Answer::NotSent, false);
@@ -408,7 +408,7 @@ fn window_is_looked_at_before_each_attempt() {
         driven.answer(Answer::Lost, false);
         assert_eq!(driven.answer(Answer::TooLate, false), Action::Settle(Outcome::InDoubt));
     }
-    // It is to be made again all the same: reserved anew, from now on.
+    // The same with `on_in_doubt: retry`: it is reserved again, from now on.
     let mut driven = Driven::reserved(retrying(keyed()));
     driven.answer(Answer::Lost, false);
     driven.now = after(85);
@@ -420,7 +420,7 @@ fn window_is_looked_at_before_each_attempt() {
 }
 
 #[test]
-fn grant_that_is_committed_too_late_does_not_permit() {
+fn grant_that_is_committed_too_late_permits_nothing() {
     for (seconds, expected) in [(49, None), (50, Some(Action::Write(Permit::Reservation)))] {
         let (call, _) = begin(&auto(), None, BEGUN);
         let mut driven = Driven { policy: auto(), call, now: BEGUN };
@@ -432,7 +432,7 @@ fn grant_that_is_committed_too_late_does_not_permit() {
 }
 
 #[test]
-fn transaction_that_was_aborted_permits_nothing() {
+fn aborted_transaction_permits_nothing() {
     for (policy, permit) in [(keyed(), Permit::Reservation), (auto(), Permit::Grant)] {
         let (call, _) = begin(&policy, None, BEGUN);
         let mut driven = Driven { policy, call, now: BEGUN };
@@ -446,7 +446,7 @@ fn transaction_that_was_aborted_permits_nothing() {
 }
 
 #[test]
-fn only_what_cannot_have_acted_is_released() {
+fn only_calls_that_cannot_have_acted_are_released() {
     let after_answer = |policy: Policy, answer| {
         let mut driven = Driven::reserved(policy);
         driven.answer(answer, false);

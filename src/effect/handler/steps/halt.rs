@@ -1,4 +1,4 @@
-//! Why no further step begins in an attempt, and what that makes of it.
+//! Why no further step begins in an attempt, and how that ends it.
 
 use super::super::StepError;
 use super::super::error::Kind;
@@ -12,14 +12,14 @@ use crate::sabotage::{self, Sabotage};
 pub(super) enum Halt {
     Failed(StepError),
     InDoubt(String),
-    /// What undoes the work was refused.
+    /// A step that undoes the work was refused.
     HalfDone(String),
     TooLate,
     Stops(String),
 }
 
 impl Steps {
-    /// A step has failed. Gives the error to hand on.
+    /// Ends a failed step. Returns the error to pass on.
     pub(super) fn failed(&mut self, name: &str, error: StepError) -> StepError {
         match error.kind() {
             Kind::Rejected if self.request.may_have_acted && !sabotage::is_on(Sabotage::StepRefusedAfterAll) => {
@@ -39,7 +39,7 @@ impl Steps {
         self.halt(Halt::Failed(error))
     }
 
-    /// Why no further step begins, if none does.
+    /// Why no further step begins; `None` if one may begin.
     pub(super) fn halted(&mut self) -> Option<Halt> {
         if let (None, Some(name)) = (&self.halt, &self.within) {
             let words = format!("the step `{name}` was begun, and its future was dropped: await it to its end");
@@ -48,7 +48,7 @@ impl Steps {
         self.halt.clone()
     }
 
-    /// No further step begins. Gives the error to hand on.
+    /// Lets no further step begin. Returns the error to pass on.
     pub(super) fn halt(&mut self, halt: Halt) -> StepError {
         let error = halt.error();
         self.halt.get_or_insert(halt);

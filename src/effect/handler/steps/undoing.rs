@@ -1,5 +1,5 @@
-//! What undoes a function's work: named as the work is done, and done in reverse once the record is rejected, each as a
-//! step of its own.
+//! Undoing a function's work: compensations are registered as the work is done, and run in reverse order once the
+//! record is rejected, each as a step of its own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,13 +15,13 @@ use crate::sabotage::{self, Sabotage};
 
 type Undone<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + 'a>>;
 
-/// What undoes what was done: a step of this name.
+/// A compensation: runs as the step of the given name.
 pub(super) type Undo = Box<dyn for<'a> FnOnce(&'a mut Steps, &'a str) -> Undone<'a>>;
 
 impl Steps {
-    /// Says what undoes the steps so far, if a later one is rejected: then all of these are called in reverse order, as
-    /// steps of their own, each with its own key. `name` is that step's: no other that undoes has it, but one that does
-    /// something may.
+    /// Registers what undoes the steps so far, in case the record is rejected later: then all compensations are called
+    /// in reverse order, as steps of their own, each with its own key. `name` is that step's name: no other
+    /// compensation may have it, but a step that does something may.
     pub fn compensate<F>(&mut self, name: &str, undo: F)
     where
         F: AsyncFnOnce(Key) -> Result<(), StepError> + 'static,
@@ -37,7 +37,7 @@ impl Steps {
         self.register(name, Box::new(move |steps, name| Box::pin(steps.transaction(name, undo))));
     }
 
-    /// The same wherever the transactions are ([`Steps::transaction_by`]).
+    /// The same for any database ([`Steps::transaction_by`]).
     #[cfg_attr(not(ratchet_internals), doc(hidden))]
     pub fn compensate_by<F>(&mut self, name: &str, undo: F)
     where
@@ -47,7 +47,7 @@ impl Steps {
     }
 
     fn register(&mut self, name: &str, undo: Undo) {
-        // Now, and not once the record is refused and half of it is undone.
+        // Checked now, not when the record has been rejected and half of it is undone.
         let is_taken = self.undo.iter().any(|(other, _)| other == name);
         if let Some(words) = wrong_name(name, is_taken, "steps that undo,") {
             self.halt(Halt::Stops(words));
@@ -55,8 +55,8 @@ impl Steps {
         self.undo.push((name.to_owned(), undo));
     }
 
-    /// Undoes what was done, as the function has rejected the record. Gives the reason, and whether it is certain that no
-    /// step has acted but those that are remembered.
+    /// Undoes what was done, after the function has rejected the record. Returns the reason, and whether it is certain
+    /// that only the remembered steps have acted.
     pub(super) async fn reject(&mut self, reason: String) -> Result<(String, bool), Halt> {
         let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
         if self.replay.is_rejected() {
@@ -64,7 +64,7 @@ impl Steps {
         } else if !self.replay.is_over() {
             return Err(Halt::Stops(self.replay.differs()));
         } else {
-            // What was remembered as refused, and was the end, is the end again.
+            // If the function ends at a recorded refusal, earlier attempts ended there too: none has acted since.
             let was_refused = self.replay.ends_refused();
             self.commit().await.map_err(|error| self.halted().unwrap_or(Halt::Failed(error)))?;
             if self.request.may_have_acted && !was_refused {
@@ -84,7 +84,7 @@ impl Steps {
             if let Err(error) = undo(self, &name).await {
                 let words = format!("what undoes the work (`{name}`) was refused: {error}; the work was: {reason}");
                 return Err(match self.halted() {
-                    // Whatever is done with what is in doubt, it would be refused again.
+                    // Whatever `on_in_doubt` says, it would be refused again.
                     None | Some(Halt::InDoubt(_)) => Halt::HalfDone(words),
                     Some(halt) => halt,
                 });

@@ -1,13 +1,13 @@
-//! A function that keeps its thread.
+//! Goal: a function that occupies its thread is reported.
 
 use super::*;
 
 #[test]
-fn function_that_blocks_its_thread_is_seen_from_outside_though_no_timeout_ends_it() {
+fn function_that_blocks_its_thread_is_reported_although_no_timeout_ends_it() {
     let (release, blocked) = crossbeam_channel::bounded::<()>(0);
     let settings = Settings { timeout: SECOND / 20, ..keyed() };
     let mut engine = Engine::of(settings, async move |_: &Record, _: &mut Steps| {
-        // No `await`: nothing else has the thread until it is released.
+        // No `await`: nothing else runs on the thread until the test releases it.
         let _ = blocked.recv_timeout(PATIENCE);
         Ok(Reply::none())
     });
@@ -17,20 +17,20 @@ fn function_that_blocks_its_thread_is_seen_from_outside_though_no_timeout_ends_i
     let held = loop {
         match engine.calls.blocked() {
             Some((number, held)) if held > SECOND / 5 => break (number, held),
-            _ if since.elapsed() > PATIENCE => panic!("nobody sees it"),
+            _ if since.elapsed() > PATIENCE => panic!("it is not reported"),
             _ => std::thread::sleep(SECOND / 100),
         }
     };
     assert_eq!(held.0, 1);
-    assert!(engine.calls.take().is_none(), "its timeout has passed, and nobody has looked at it");
-    release.send(()).expect("it waits for that");
+    assert!(engine.calls.take().is_none(), "its timeout has passed, but nothing could end it");
+    release.send(()).expect("it waits to be released");
     assert!(matches!(engine.next(), Next::Over(..)));
     assert_eq!(engine.calls.blocked(), None);
 }
 
-/// It gives its thread back.
+/// Its `await` gives the thread back.
 #[test]
-fn function_that_waits_is_not_taken_for_one_that_blocks() {
+fn function_that_awaits_is_not_reported_as_blocking() {
     let (begins, begun) = crossbeam_channel::bounded(1);
     let mut engine = Engine::of(keyed(), async move |_: &Record, _: &mut Steps| {
         let _ = begins.send(());
@@ -42,6 +42,6 @@ fn function_that_waits_is_not_taken_for_one_that_blocks() {
     while engine.calls.blocked().is_some() {
         std::thread::sleep(SECOND / 100);
     }
-    assert!(engine.calls.take().is_none(), "it is still at it");
+    assert!(engine.calls.take().is_none(), "it is still running");
     assert!(matches!(engine.next(), Next::Over(..)));
 }

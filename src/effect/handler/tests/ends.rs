@@ -1,8 +1,8 @@
-//! Goal: an attempt ends alone, wherever it is, and its lane hears what is certain then.
+//! Goal: the end of an attempt affects no other, and its lane is told what is certain then.
 
 use super::*;
 
-/// What was begun may have acted, whatever the function makes of it.
+/// A step that was begun may have acted, whatever the function returns.
 #[test]
 fn step_whose_future_is_dropped_ends_the_attempt() {
     for says in ["done", "refused", "goes on"] {
@@ -15,7 +15,7 @@ fn step_whose_future_is_dropped_ends_the_attempt() {
                 _ => steps.call("two", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await,
             }
         });
-        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is not over") };
         assert_eq!(
             (answer, words.contains("`one` was begun, and its future was dropped")),
             (Answer::Lost, true),
@@ -25,7 +25,7 @@ fn step_whose_future_is_dropped_ends_the_attempt() {
 }
 
 #[test]
-fn panic_and_time_out_end_the_attempt_alone() {
+fn panic_and_timeout_end_the_attempt() {
     for (acts, expected) in [(true, Answer::Lost), (false, Answer::NotSent)] {
         let mut engine = Engine::of(keyed(), async move |_: &Record, steps: &mut Steps| {
             steps.call("one", async |_| if acts { panic!("broken") } else { Ok(()) }).await?;
@@ -35,7 +35,7 @@ fn panic_and_time_out_end_the_attempt_alone() {
         if !acts {
             engine.journal = vec![done("one", "null"), done("two", "null")];
         }
-        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is not over") };
         assert_eq!((answer, words.as_str()), (expected, "the handler has panicked: broken"));
         let slow = Settings { timeout: Duration::from_millis(50), ..keyed() };
         let mut engine = Engine::of(slow, async move |_: &Record, steps: &mut Steps| {
@@ -45,14 +45,14 @@ fn panic_and_time_out_end_the_attempt_alone() {
                 std::future::pending().await
             }
         });
-        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+        let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is not over") };
         assert_eq!((answer, words.as_str()), (expected, "a step has not ended within 50ms"));
     }
 }
 
-/// However long it takes: the time-out is the function's, and not Kafka's.
+/// However long the commit takes: the timeout is for the function, not for Kafka.
 #[test]
-fn waiting_for_a_commit_is_no_time_out() {
+fn waiting_for_a_commit_does_not_time_out() {
     let slow = Settings { timeout: Duration::from_millis(50), ..keyed() };
     let mut engine = Engine::of(slow, async |_: &Record, steps: &mut Steps| {
         steps.call("one", async |_| Ok(())).await?;
@@ -66,7 +66,7 @@ fn waiting_for_a_commit_is_no_time_out() {
 }
 
 #[test]
-fn window_of_the_key_is_looked_at_as_each_step_begins() {
+fn key_window_is_checked_as_each_step_begins() {
     let now = Arc::new(AtomicI64::new(1_000_000));
     let clock = Arc::clone(&now);
     let settings = Settings { clock: Arc::new(move || clock.load(Ordering::SeqCst)), ..keyed() };
@@ -77,7 +77,7 @@ fn window_of_the_key_is_looked_at_as_each_step_begins() {
     engine.submit();
     assert!(matches!(engine.next(), Next::Steps(_)));
     now.fetch_add(90_000, Ordering::SeqCst);
-    // By the time of its first attempt it is too late, by that of the commit it is not.
+    // Counted from the first attempt it is too late, counted from the commit it is not.
     engine.calls.journaled(1, 1_000_000);
     assert!(matches!(engine.next(), Next::Over(Answer::TooLate, ..)));
     engine.journal = vec![done("one", "null")];
@@ -86,7 +86,7 @@ fn window_of_the_key_is_looked_at_as_each_step_begins() {
 }
 
 #[test]
-fn run_that_is_abandoned_ends_where_it_is() {
+fn abandoned_run_ends_where_it_is() {
     struct Gone(Arc<AtomicUsize>);
     impl Drop for Gone {
         fn drop(&mut self) {
@@ -113,29 +113,29 @@ fn run_that_is_abandoned_ends_where_it_is() {
 }
 
 #[test]
-fn larger_reply_is_kept_as_its_digest() {
+fn overlong_reply_is_kept_as_its_digest() {
     let mut engine = Engine::of(keyed(), async |_: &Record, _: &mut Steps| Ok("x".repeat(1025)));
-    let Next::Over(_, Body::Digest { bytes: 1025, .. }, None) = engine.attempt() else { panic!("a digest") };
+    let Next::Over(_, Body::Digest { bytes: 1025, .. }, None) = engine.attempt() else { panic!("it is not a digest") };
     let unwanted = Settings { result_max: None, ..keyed() };
     let mut engine = Engine::of(unwanted, async |_: &Record, _: &mut Steps| Ok("x".to_owned()));
     assert_eq!(engine.attempt(), Next::Over(Answer::Status(Status::of(200)), Body::None, None));
 }
 
 #[test]
-fn value_that_cannot_be_read_is_refused_without_being_quoted() {
+fn unreadable_value_is_rejected_without_being_quoted() {
     #[derive(Debug, serde::Deserialize)]
     struct Order {
         #[serde(rename = "amount")]
         _amount: u64,
     }
     let mut engine = Engine::of(keyed(), async |record: &Record, _: &mut Steps| record.json::<Order>().map(|_| ()));
-    let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+    let Next::Over(answer, _, Some(words)) = engine.attempt() else { panic!("it is not over") };
     assert_eq!(answer, Answer::Refused);
     assert_eq!(words, "the value is not as the handler reads it (line 1, column 8)");
 }
 
 #[test]
-fn at_most_so_many_run_at_once_and_all_of_them_end() {
+fn functions_that_run_at_once_are_bounded_and_all_of_them_end() {
     static NOW: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);
     let mut calls = Handler::new(
@@ -155,7 +155,7 @@ fn at_most_so_many_run_at_once_and_all_of_them_end() {
     let (mut heard, since) = (VecDeque::new(), Instant::now());
     while heard.len() < 40 {
         heard.extend(calls.take());
-        assert!(since.elapsed() < PATIENCE, "{} were heard", heard.len());
+        assert!(since.elapsed() < PATIENCE, "{} outcomes were reported", heard.len());
     }
     assert_eq!(MOST.load(Ordering::SeqCst), 8);
 }

@@ -1,23 +1,23 @@
-//! Goal: what was done is undone once a record is rejected, in reverse and under keys of its own, and only where that is
+//! Goal: the work of a rejected record is undone in reverse order, under keys of its own, and only if the rejection is
 //! certain.
 
 use super::*;
 
 #[test]
-fn what_undoes_has_a_name_of_its_own_from_the_beginning() {
+fn second_compensation_of_a_name_stops_the_task_at_once() {
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("charge", async |_| Ok(())).await?;
         steps.compensate("refund", async |_| Ok(()));
         steps.compensate("refund", async |_| Ok(()));
         steps.call("ship", async |_| -> Result<(), StepError> { panic!("it must not begin") }).await
     });
-    let Next::Stops(reason) = engine.attempt() else { panic!("there are two of that name") };
+    let Next::Stops(reason) = engine.attempt() else { panic!("there are two of that name, and it does not stop") };
     assert!(reason.contains("there are two steps that undo, `refund`"), "{reason}");
 }
 
-/// The system that is called would take the one for a repetition of the other.
+/// With the same key, the other system would take one for a repetition of the other.
 #[test]
-fn what_undoes_has_another_key_than_a_step_of_its_name() {
+fn compensation_has_a_different_key_from_a_step_of_its_name() {
     static KEYS: Mutex<Vec<(&str, Key)>> = Mutex::new(Vec::new());
     let keep = |what, key| {
         KEYS.lock().unwrap().push((what, key));
@@ -27,7 +27,7 @@ fn what_undoes_has_another_key_than_a_step_of_its_name() {
         steps.call("charge", async |key| keep("charge", key)).await?;
         steps.compensate("charge", async move |key| keep("undo charge", key));
         steps.compensate("mail", async move |key| keep("undo mail", key));
-        // After the one that undoes has its name.
+        // Begun after the compensation of the same name was registered.
         steps.call("mail", async |key| keep("mail", key)).await?;
         Err::<(), _>(StepError::rejected("sold out"))
     });
@@ -45,7 +45,7 @@ fn what_undoes_has_another_key_than_a_step_of_its_name() {
     assert!(expected.iter().all(|(what, key)| expected.iter().all(|(other, of)| what == other || key != of)));
     let names: Vec<_> = engine.journal.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["charge", "mail", "", "mail", "charge"]);
-    // Run again, it meets what was recorded, and nothing acts.
+    // Run again, it gets what was recorded, and nothing acts.
     assert_eq!(engine.attempt(), over);
     assert!(KEYS.lock().unwrap().is_empty());
 }
@@ -70,7 +70,7 @@ fn rejected_work_is_undone_in_reverse() {
         done("undo reserve", "null"),
     ];
     assert_eq!(engine.journal, journal);
-    // From each point on it comes to the same end, also where the next step may have been begun before.
+    // From each point on it reaches the same end, even if an earlier attempt may have begun the next step.
     engine.may_have_acted = true;
     for kept in (0..=journal.len()).filter(|kept| *kept != 2) {
         engine.journal = journal[..kept].to_vec();
@@ -80,9 +80,9 @@ fn rejected_work_is_undone_in_reverse() {
     }
 }
 
-/// Nothing says that the step which may have been begun was refused.
+/// Nothing says that the step which an earlier attempt may have begun was refused.
 #[test]
-fn own_refusal_after_an_attempt_is_not_certain() {
+fn functions_own_rejection_after_an_attempt_is_not_certain() {
     let refuses = async |_: &Record, _: &mut Steps| Err::<(), _>(StepError::rejected("no"));
     for (may_have_acted, expected) in [(false, Answer::Refused), (true, Answer::Status(Status::of(422)))] {
         let mut engine = Engine::of(keyed(), refuses);
@@ -92,18 +92,18 @@ fn own_refusal_after_an_attempt_is_not_certain() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_in_doubt() {
+fn work_that_cannot_be_undone_is_in_doubt() {
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("charge", async |_| Ok(())).await?;
         steps.compensate("refund", async |_| Err(StepError::rejected("too late")));
         Err::<(), _>(StepError::rejected("sold out"))
     });
-    let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+    let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is not half done") };
     assert!(words.contains("`refund`") && words.contains("sold out"), "{words}");
-    // A refusal after an attempt that may have happened says nothing about that one, and no more than that.
+    // Even if an earlier attempt may have undone it, a refusal leaves the work half done.
     engine.journal.truncate(2);
     engine.may_have_acted = true;
-    let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is over") };
+    let Next::Over(Answer::HalfDone, _, Some(words)) = engine.attempt() else { panic!("it is not half done") };
     assert!(words.contains("`refund`") && words.contains("an attempt before may have done it"), "{words}");
     let mut engine = Engine::of(keyed(), async |_: &Record, steps: &mut Steps| {
         steps.call("charge", async |_| Ok(())).await?;

@@ -1,4 +1,4 @@
-//! What one record of a window meets, and what becomes of it.
+//! Judges one record of a window by what is remembered of its identity.
 
 use super::stages::{Left, called, conflict, forwarded, found_again, go_on, refused, without_call};
 use super::{Bench, Round};
@@ -14,15 +14,15 @@ use crate::format::{self, EntryRef, How, Journal, Place, Remembered, Settled, Un
 use crate::record::Record;
 use crate::topology::sink::terms::OnDuplicate;
 
-/// What a record meets.
+/// What is remembered of a record's identity, as far as it decides about the record.
 enum Met<'a> {
-    /// An entry that decides, or none.
+    /// An entry to judge the record against, or none.
     Entry(Option<EntryRef<'a>>),
-    /// Its own reservation.
+    /// The record's own reservation.
     Own(UnderWay<'a>),
-    /// Another's reservation.
+    /// Another record's reservation.
     Other(UnderWay<'a>),
-    /// It was itself settled.
+    /// The record's own settlement.
     Itself,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn one<C: Cluster>(
     Ok(stage(bench, round, (number, &record), (met, settled), (evaluation, kept), grants(record.offset)))
 }
 
-/// The stage of a record that was judged against what it meets, of an identity of which this was settled last.
+/// The stage of a record that was judged against `met`. `settled` is the last settlement of its identity.
 fn stage(
     bench: &mut Bench<'_>,
     round: &mut Round,
@@ -86,7 +86,7 @@ fn stage(
             let evaluation = if decision.action == Action::Forward { evaluation } else { forwarded() };
             go_on(bench, (number, record), evaluation, (kept, &reservation))
         }
-        // Nobody else would notice: a handler goes on with what was begun for the other.
+        // Otherwise the handler would go on with the other record's work, and nothing would notice.
         Met::Other(reservation)
             if is_same(&decision) && bench.is_other_work(number, record, reservation.fingerprint) =>
         {
@@ -112,7 +112,7 @@ fn stage(
     }
 }
 
-/// The stage of a record that is the same as what was settled last.
+/// The stage of a record that equals the one settled last.
 fn again(
     bench: &mut Bench<'_>,
     round: &mut Round,
@@ -138,12 +138,12 @@ fn again(
     without_call(bench, round, (number, record), evaluation, kept, is_answered)
 }
 
-/// Whether the record is the same as what it was judged against.
+/// Whether the record equals the one it was judged against.
 fn is_same(decision: &Decision) -> bool {
     decision.verdict == Verdict::Duplicate && matches!(decision.reason, Reason::Seen | Reason::VersionEqual)
 }
 
-/// What a record at this place meets.
+/// What decides about a record at this place.
 fn meet<'a>(remembered: Option<&Remembered<'a>>, own: Place) -> Met<'a> {
     let Some(Remembered { settled, under_way }) = remembered else { return Met::Entry(None) };
     match (under_way, settled) {

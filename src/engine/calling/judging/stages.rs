@@ -1,4 +1,4 @@
-//! The stages of records that were judged.
+//! Makes the stages of judged records.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::format::{EntryRef, Journal, JournalWriter, Remembered, Settled, Under
 use crate::record::Record;
 use crate::sabotage::{self, Sabotage};
 
-/// The stage of a record that asks for something else under a key that was used.
+/// The stage of a record that asks for something else under a key that was already used.
 pub(super) fn conflict(bench: &mut Bench<'_>, round: &mut Round, record: (usize, &Record<'_>)) -> SlotStage {
     let evaluation = Evaluation::from(Decision::of_call(bench.terms.on_conflict, Reason::Conflict));
     without_call(bench, round, record, evaluation, Kept::default(), false)
@@ -53,11 +53,11 @@ pub(super) fn without_call(
     SlotStage::Judged(Box::new(Judged { evaluation, kept, message, explanation, is_answered, is_written }))
 }
 
-/// What is remembered of an identity once a record that makes no call has left this entry of format 1. What is known of
-/// a call that was settled, or is under way, stays.
+/// What is remembered of an identity after a record without a call has left this entry of format 1. What is remembered
+/// of calls, settled or under way, stays.
 ///
 /// # Panics
-/// `former` cannot be read, or the entry cannot.
+/// `former` or the entry cannot be decoded.
 pub fn amended(former: Option<&[u8]>, entry: &[u8]) -> Vec<u8> {
     let entry = EntryRef::decode(entry).expect("just written");
     let former = former.map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
@@ -68,7 +68,7 @@ pub fn amended(former: Option<&[u8]>, entry: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The stage of a record that no request can be made of: nothing has happened, and nothing is remembered.
+/// The stage of a record from which no request can be made: nothing has happened, and nothing is remembered.
 pub(super) fn refused(
     bench: &mut Bench<'_>,
     round: &mut Round,
@@ -120,7 +120,7 @@ pub(super) fn found_again(
     left.entry.encode(&mut bytes);
     let may_have_acted = match asks {
         Asks::Http(_) => true,
-        // Without keys it says in its journal that a step begins, so what says nothing has not acted.
+        // Without keys, a handler's journal says when a step begins. If it does not, nothing has acted.
         Asks::Handler(_) if bench.terms.policy.key.is_none() => {
             is_open(left.journal) && !sabotage::is_on(Sabotage::MarkUnread)
         }
@@ -132,7 +132,7 @@ pub(super) fn found_again(
     called(bench, (call, action), (asks, journal), evaluation, kept.with_entry(bytes))
 }
 
-/// The stage of a record that calls.
+/// The stage of a record that calls the provider.
 pub(super) fn called(
     bench: &mut Bench<'_>,
     (call, action): (Call, call::Action),

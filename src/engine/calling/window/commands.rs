@@ -1,16 +1,17 @@
-//! What a command needs to know of a window.
+//! What a command needs to know about a window.
 
 use super::{SlotStage, Window};
 
 impl Window {
-    /// Whether a call of this identity is open, or something else about it is to be settled by the next transaction.
+    /// Whether this identity has an open call, or a record that the next transaction settles without a call.
     pub fn is_open(&self, identity: &[u8]) -> bool {
         self.slots.iter().any(|slot| {
             slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::Judged(_) | SlotStage::Called(_))
         })
     }
 
-    /// Whether the record at this offset, which has a reservation, is still to be judged: it goes on with its call then.
+    /// Whether the record at this offset, which has a reservation, is still to be judged: it will then go on with its
+    /// call.
     pub fn is_to_come(&self, offset: i64) -> bool {
         match self.find(offset) {
             Some(at) => matches!(self.slot(at).stage, SlotStage::Unjudged),
@@ -21,7 +22,7 @@ impl Window {
         }
     }
 
-    /// Has the records of this identity before which the task would stop judged once more.
+    /// Marks the records of this identity at which the task would stop as unjudged.
     pub fn judge_again(&mut self, identity: &[u8]) {
         for slot in &mut self.slots {
             if slot.key.as_deref() == Some(identity) && matches!(slot.stage, SlotStage::Stops(_)) {

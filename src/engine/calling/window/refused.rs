@@ -1,16 +1,16 @@
-//! The search for a record whose settlement Kafka refuses: its result or its dead letter is too large for the topic, say.
+//! The search for a record whose settlement Kafka refuses, for example because its result is too large for the topic.
 //!
-//! Kafka names the transaction, not the record. The records that were to be settled by it are suspects from then on:
-//! they are settled half as many at a time, apart from others, until one alone is refused. Nothing is read or called
-//! again meanwhile: an abort leaves the window as it was.
+//! Kafka names the transaction, not the record. All records that it was to settle become suspects: they are settled
+//! apart from the others, half as many at a time, until one alone is refused. Nothing is read or called again
+//! meanwhile: an abort leaves the window as it was.
 
 use super::Window;
 use super::slot::{Slot, SlotStage, Trouble};
 use crate::record::Record;
 
 impl Window {
-    /// Whether the open transaction may settle the record of this slot besides those that it settles already. One that
-    /// was refused is settled alone, so that it is known what is refused if that happens again.
+    /// Whether the open transaction may also settle the record of this slot. A refused record is settled alone, so that
+    /// another refusal is certainly about it.
     pub fn may_settle(&self, at: usize) -> bool {
         if !self.is_in_trouble {
             return true;
@@ -25,21 +25,21 @@ impl Window {
         !self.bisect.is_on() || (is_suspect && self.written() < self.bisect.records_max())
     }
 
-    /// How many records the open transaction has taken something of.
+    /// How many records have a settlement or steps in the open transaction.
     fn written(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_in_transaction()).count()
     }
 
-    /// Kafka has refused a record of the open transaction; to be called before that is aborted. Says whether there is
-    /// anything to search.
+    /// Kafka has refused a record of the open transaction; to be called before the transaction is aborted. Returns
+    /// whether there is anything to search.
     pub fn refused(&mut self, message: &str) -> bool {
         let written = self.written();
         for slot in &mut self.slots {
             slot.trouble = match (slot.is_in_transaction(), std::mem::take(&mut slot.trouble)) {
                 (false, refused @ Trouble::Refused(_)) => refused,
-                // It was not there this time: it is not the one, or not the only one.
+                // It was not in this transaction, so it is not the refused one, or not the only one.
                 (false, _) => Trouble::None,
-                // With less, too: there is no other way.
+                // Refused with less, too: nothing else can be tried.
                 (true, Trouble::Refused(_)) if written == 1 => {
                     let Record { topic, partition, offset, .. } = slot.record.record();
                     let what = match slot.is_written() {

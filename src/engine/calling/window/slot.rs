@@ -1,4 +1,4 @@
-//! A slot of the window: a record, and how far it is.
+//! A slot of the window: a record, and how far it has come.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::record::{Headers, Record};
 /// Roughly what a slot takes besides its record's bytes.
 const SLOT_BYTES: usize = 1 << 10;
 
-/// A record with its own bytes.
+/// A record that owns its bytes.
 #[derive(Debug)]
 pub struct Owned {
     topic: Arc<str>,
@@ -65,7 +65,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Those of this progress.
+    /// The times in this progress.
     pub fn of(progress: &Progress) -> Self {
         Self { stream_time: progress.stream_time, horizon: progress.horizon }
     }
@@ -83,7 +83,7 @@ pub enum Time {
     Believed,
     /// It is too far in the future.
     Future(Rejection),
-    /// It seems to be, and the cluster has to be asked.
+    /// It seems to be too far in the future, and the cluster has to be asked.
     Doubted,
 }
 
@@ -96,39 +96,39 @@ pub struct Slot {
     pub key: Option<Vec<u8>>,
     /// Stream time and horizon after it.
     pub times: Times,
-    /// What the clocks say.
+    /// What the clocks say about its timestamp.
     pub time: Time,
-    /// How far it is.
+    /// How far it has come.
     pub stage: SlotStage,
-    /// What Kafka says about its settlement.
+    /// Whether Kafka refuses its settlement.
     pub trouble: Trouble,
 }
 
-/// What is known about the record that Kafka refuses.
+/// What is known about a record when Kafka refuses a settlement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trouble {
     /// Nothing.
     #[default]
     None,
-    /// It may be this one.
+    /// Its settlement may be the refused one.
     Suspect,
-    /// It is this one; Kafka's message. It is settled with less: a result without its body, everything without the
-    /// record's timestamp.
+    /// Its settlement is the refused one, with Kafka's message. It is settled with less: a result without its body,
+    /// everything without the record's timestamp.
     Refused(String),
 }
 
-/// How far a record is.
+/// How far a record has come.
 #[derive(Debug)]
 pub enum SlotStage {
     /// It is to be judged.
     Unjudged,
     /// It makes no call, and is settled by the next transaction.
     Judged(Box<Judged>),
-    /// It calls.
+    /// It calls the provider.
     Called(Box<Called>),
-    /// The task stops before it.
+    /// The task stops before it, for this reason.
     Stops(String),
-    /// It is settled, now or before this owner.
+    /// It is settled, by this owner or a former one.
     Settled,
 }
 
@@ -143,13 +143,13 @@ pub struct Judged {
     pub message: String,
     /// The audit record to write; empty if there is none.
     pub explanation: Vec<u8>,
-    /// Whether it is answered with what is remembered.
+    /// Whether it is answered with the remembered result.
     pub is_answered: bool,
     /// Whether the open transaction settles it.
     pub is_written: bool,
 }
 
-/// A record that calls.
+/// A record that calls the provider.
 #[derive(Debug)]
 pub struct Called {
     /// The call.
@@ -160,21 +160,21 @@ pub struct Called {
     pub send_at: Duration,
     /// When its last attempt ended, on the monotonic clock; `None` before.
     pub ended_at: Option<Duration>,
-    /// What is asked for.
+    /// The request, or the handler's work.
     pub asks: Asks,
-    /// The outcomes of a handler's steps: committed.
+    /// The committed outcomes of a handler's steps.
     pub journal: Arc<JournalWriter>,
-    /// What is to be added to that.
+    /// What is to be added to the journal.
     pub steps: Option<Steps>,
     /// Why it survived.
     pub evaluation: Evaluation,
     /// What it leaves behind once it is done.
     pub kept: Kept,
-    /// What was answered last.
+    /// The last answer.
     pub heard: Option<HeardLast>,
     /// Whether the open transaction settles it.
     pub is_written: bool,
-    /// Whether a transaction takes back what it has reserved: the open one, or one before it.
+    /// Whether the open transaction, or an earlier one, takes back its reservation.
     pub is_released: bool,
 }
 
@@ -183,26 +183,26 @@ pub struct Called {
 pub struct Steps {
     /// Their outcomes.
     pub steps: Vec<OwnedStep>,
-    /// When the open transaction has taken them, by the wall clock, in milliseconds since the epoch; `None` if it has
-    /// not.
+    /// When they were written into the open transaction, by the wall clock, in milliseconds since the epoch; `None` if
+    /// they were not.
     pub written_ms: Option<i64>,
 }
 
 impl Steps {
-    /// Takes back that a step begins: it has not.
+    /// Removes the mark that a step begins: it has not begun.
     pub fn take_mark_back(&mut self) {
         self.steps.pop_if(|step| step.how == OwnedHow::Begun);
     }
 }
 
-/// What was answered last.
+/// The last answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeardLast {
-    /// The status; `None` if there was no answer.
+    /// The status; `None` if there was no answer, or for a handler.
     pub status: Option<u16>,
     /// The body.
     pub body: Body,
-    /// What was wrong with it.
+    /// What was wrong with it, or why there is none.
     pub message: Option<String>,
 }
 
@@ -232,23 +232,23 @@ impl Slot {
         matches!(self.stage, SlotStage::Settled) || self.is_written()
     }
 
-    /// Whether the settled prefix may end behind it, if that reaches it: stream time there has to be known.
+    /// Whether the settled prefix may include it: the stream time after it has to be known.
     pub(super) fn may_be_passed(&self) -> bool {
         self.is_ahead() && self.time != Time::Doubted
     }
 
-    /// Whether the cluster has to be asked for its time before anything behind it is judged.
+    /// Whether the cluster has to be asked for the time before anything behind it is judged.
     pub fn is_doubted(&self) -> bool {
         self.time == Time::Doubted && matches!(self.stage, SlotStage::Unjudged | SlotStage::Settled)
     }
 
-    /// Whether the open transaction has taken something of it: its settlement, or the outcomes of its handler's steps.
+    /// Whether the open transaction contains its settlement, or the outcomes of its handler's steps.
     pub(super) fn is_in_transaction(&self) -> bool {
         let has_steps = |called: &Called| called.steps.as_ref().is_some_and(|steps| steps.written_ms.is_some());
         self.is_written() || matches!(&self.stage, SlotStage::Called(called) if has_steps(called))
     }
 
-    /// Whether the next transaction may take something of it.
+    /// Whether its settlement, or the outcomes of its handler's steps, may go into the next transaction.
     pub fn is_to_be_taken(&self) -> bool {
         self.is_to_be_settled() || matches!(&self.stage, SlotStage::Called(called) if called.has_steps_due())
     }
@@ -273,7 +273,7 @@ impl Slot {
 }
 
 impl Called {
-    /// Something happens to the call. Returns what is to be done at once: an attempt to send, or a hold.
+    /// Applies an event to the call. Returns what is to be done next, if anything.
     pub fn happen(&mut self, policy: &Policy, event: Event, now: Now, draw: Draw<'_>) -> Option<Action> {
         let (call, action) = call::next(policy, self.call, event, now, draw);
         self.call = call;
@@ -285,17 +285,17 @@ impl Called {
 
     /// Whether it is to be sent, once it is time.
     pub fn is_ready(&self) -> bool {
-        // What its handler has told belongs into the journal that the next attempt begins with.
+        // The steps that its handler has reported have to be in the journal before the next attempt begins.
         self.call.stage() == Stage::Ready && self.steps.is_none()
     }
 
-    /// Whether what its handler has told is to be written.
+    /// Whether steps that its handler has reported are to be written.
     pub fn has_steps_due(&self) -> bool {
         self.steps.as_ref().is_some_and(|steps| steps.written_ms.is_none())
     }
 
-    /// The transaction that was open is committed. Says from when on the handler's next step may act, if it waits for
-    /// that.
+    /// After a commit: adds the written steps to the journal. Returns from when on the handler's next step may act, if
+    /// the handler waits for that.
     pub(super) fn steps_committed(&mut self, policy: &Policy, now: Now, draw: Draw<'_>) -> Option<i64> {
         let Steps { steps, written_ms } = self.steps.take_if(|steps| steps.written_ms.is_some())?;
         let journal = Arc::make_mut(&mut self.journal);

@@ -1,4 +1,4 @@
-//! Goal: the settled prefix, and what lies beyond it, are as the records were settled, whatever the order.
+//! Goal: the settled prefix, and the ranges settled beyond it, are right in whatever order records are settled.
 
 use super::*;
 use crate::dedup::{Decision, Identity, Kept, Reason, Retention};
@@ -39,10 +39,10 @@ pub(in crate::engine::calling) fn window(beyond: &[(i64, i64)], offsets: impl In
     window
 }
 
-/// A transaction settles the records at these offsets.
+/// The open transaction settles the records at these offsets.
 fn write(window: &mut Window, offsets: &[i64]) {
     for offset in offsets {
-        let at = window.find(*offset).expect("it is there");
+        let at = window.find(*offset).expect("the record is in the window");
         window.slot_mut(at).stage = SlotStage::Judged(Box::new(Judged {
             evaluation: Decision::of_call(crate::dedup::Action::Drop, Reason::Seen).into(),
             kept: Kept::default(),
@@ -85,7 +85,7 @@ fn settle(window: &mut Window, offsets: &[i64]) {
     end(window, true);
 }
 
-/// The end of the prefix, stream time there, and what lies beyond.
+/// The end of the prefix, stream time there, and the ranges settled beyond it.
 fn ahead(window: &Window) -> (i64, i64, Vec<(i64, i64)>) {
     let Ahead { next, times, beyond } = window.ahead();
     (next, times.stream_time, beyond)
@@ -106,19 +106,19 @@ fn prefix_ends_before_the_first_record_that_is_not_settled() {
 }
 
 #[test]
-fn what_the_open_transaction_settles_is_ahead_before_it_is_committed() {
+fn position_ahead_includes_what_the_open_transaction_settles() {
     let mut window = window(&[], 0..4);
     write(&mut window, &[0, 2]);
     assert_eq!((ahead(&window), window.len()), ((1, 0, vec![(2, 3)]), 4));
     end(&mut window, false);
-    assert_eq!((ahead(&window), window.len()), ((0, -1, vec![]), 4), "nothing has happened");
+    assert_eq!((ahead(&window), window.len()), ((0, -1, vec![]), 4), "the abort undoes everything");
     settle(&mut window, &[0, 2]);
     assert_eq!((ahead(&window), window.len()), ((1, 0, vec![(2, 3)]), 3));
 }
 
 #[test]
-fn ranges_reach_over_gaps_in_the_input_but_not_over_records() {
-    // Nothing is, or will be, at the offsets in between.
+fn settled_ranges_span_gaps_in_the_input_but_no_unsettled_records() {
+    // No record is, or will be, at the offsets in between.
     let mut window = window(&[], [0, 4, 9, 12]);
     settle(&mut window, &[4, 9]);
     assert_eq!(ahead(&window), (0, -1, vec![(4, 10)]));
@@ -129,7 +129,7 @@ fn ranges_reach_over_gaps_in_the_input_but_not_over_records() {
 }
 
 #[test]
-fn what_former_owners_have_settled_is_passed_over_and_moves_stream_time() {
+fn records_settled_by_former_owners_are_skipped_and_move_stream_time() {
     let mut window = window(&[(1, 3), (6, 8)], 0..4);
     assert_eq!(window.len(), 4);
     assert_eq!(ahead(&window), (0, -1, vec![(1, 3), (6, 8)]));
@@ -144,26 +144,26 @@ fn what_former_owners_have_settled_is_passed_over_and_moves_stream_time() {
 }
 
 #[test]
-fn what_leaves_the_window_without_a_transaction_is_due() {
+fn record_that_leaves_the_window_without_a_transaction_makes_one_due() {
     use crate::engine::calling::writing::Portion;
     let mut window = window(&[(1, 3)], [0, 1, 2]);
     write(&mut window, &[0]);
-    // What is committed was written before the others were read, while it was being committed.
+    // The committed position was written before the records at 1 and 2 were read: they came during the commit.
     let committed = position(1, &[(1, 3)]);
     end(&mut window, true);
-    assert!(Portion::All.is_due_in(&window, &committed), "the next transaction brings the offset on");
-    assert!(!Portion::All.is_due_in(&window, &position(3, &[])), "once");
+    assert!(Portion::All.is_due_in(&window, &committed), "the next transaction moves the offset");
+    assert!(!Portion::All.is_due_in(&window, &position(3, &[])), "only once");
 }
 
 #[test]
-fn grants_reach_over_a_record_at_which_their_task_stops() {
+fn grants_include_a_record_at_which_the_task_stops() {
     use crate::engine::calling::grants;
     use crate::format::Called as Granted;
     let mut window = window(&[], [0, 1, 2]);
     let mut committed = position(0, &[]);
     committed.calls.called = vec![Granted { to: 10, since_ms: 7 }];
     assert_eq!(grants::end_of_open(&window, &committed), Some(i64::MIN), "nothing was called");
-    // It was called, and what says so was in a transaction that was aborted.
+    // It was called, but the transaction with its reservation was aborted.
     window.slot_mut(1).stage = SlotStage::Stops("in doubt".to_owned());
     end(&mut window, false);
     assert_eq!(grants::end_of_open(&window, &committed), Some(2));
@@ -172,8 +172,8 @@ fn grants_reach_over_a_record_at_which_their_task_stops() {
         reserve: call::Reserve::Auto,
         ..policy()
     };
-    let next = grants::next(&policy, &window, &committed, 20, 100).expect("it is granted");
-    assert_eq!(next.since_ms, 7, "the time is as of the first call");
+    let next = grants::next(&policy, &window, &committed, 20, 100).expect("there is a grant");
+    assert_eq!(next.since_ms, 7, "the time of the grant is not renewed");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn range_that_begins_in_a_gap_is_kept_until_it_is_read() {
 }
 
 #[test]
-fn records_from_the_future_move_nothing() {
+fn records_from_the_future_do_not_move_stream_time() {
     let mut window = window(&[], [0]);
     take(&mut window, 1, i64::MAX);
     take(&mut window, 2, 20);
@@ -213,9 +213,9 @@ fn record_that_may_be_from_the_future_waits_for_the_cluster() {
 }
 
 #[test]
-fn what_a_former_owner_has_settled_waits_for_the_cluster_too() {
+fn doubtful_record_settled_by_a_former_owner_waits_for_the_cluster_too() {
     const LATER: i64 = 10_000_000;
-    // The former owner's clock was right, and it has believed the record at 1. This one's is behind.
+    // The former owner's clock was right, and it believed the record at offset 1. This owner's clock is behind.
     let mut window = Window::new(&position(0, &[(1, 2)]));
     let take = |window: &mut Window, (offset, timestamp): (i64, i64), wall_ms: i64, is_certain: bool| {
         let key: Option<&[u8]> = None;
@@ -227,19 +227,19 @@ fn what_a_former_owner_has_settled_waits_for_the_cluster_too() {
     [(0, 100), (1, LATER), (2, 110)].into_iter().for_each(|record| take(&mut window, record, 100, false));
     settle(&mut window, &[0]);
     assert!(window.slot(0).is_doubted() && window.slot(0).offset() == 1);
-    assert_eq!(ahead(&window), (1, 100, vec![(1, 2)]), "nothing is known of stream time behind it");
-    // Its clock is right again.
+    assert_eq!(ahead(&window), (1, 100, vec![(1, 2)]), "stream time behind it is not known");
+    // This owner's clock is right again.
     let mut window = Window::new(&position(1, &[(1, 2)]));
     take(&mut window, (1, LATER), LATER, false);
     assert_eq!((ahead(&window), window.is_empty()), ((2, LATER, vec![]), true));
-    // Or the cluster says that it is from the future: then it was a dead letter.
+    // Or the cluster says that the record is from the future: then the former owner made it a dead letter.
     let mut window = Window::new(&position(1, &[(1, 2)]));
     take(&mut window, (1, LATER), 100, true);
     assert_eq!((ahead(&window), window.is_empty()), ((2, -1, vec![]), true));
 }
 
 #[test]
-fn order_reaches_the_first_record_that_is_not_settled() {
+fn input_order_lets_records_be_settled_up_to_the_first_unsettled_one() {
     let mut window = window(&[(1, 2)], 0..4);
     assert_eq!(window.reach_of_order(), usize::MAX, "any order will do");
     window = window.in_order(true);
@@ -253,12 +253,12 @@ fn order_reaches_the_first_record_that_is_not_settled() {
 }
 
 #[test]
-fn prefix_moves_over_what_was_read_and_holds_nothing() {
+fn prefix_moves_over_offsets_without_records() {
     let mut window = window(&[], [0]);
     settle(&mut window, &[0]);
     window.pass_to(7);
     assert_eq!((ahead(&window), window.read_to()), ((7, 0, vec![]), 7));
-    // Not while a record waits.
+    // The prefix does not move past a record that waits.
     take(&mut window, 7, 70);
     window.pass_to(9);
     assert_eq!(ahead(&window), (7, 0, vec![]));
@@ -266,11 +266,11 @@ fn prefix_moves_over_what_was_read_and_holds_nothing() {
 
 #[test]
 #[should_panic(expected = "came after")]
-fn records_come_in_order() {
+fn record_that_comes_out_of_order_panics() {
     window(&[], [3, 3]);
 }
 
-/// A transaction settles whatever it may of these records, and Kafka refuses it if the record at offset 5 is among them.
+/// A transaction settles as many of these records as it may. Kafka refuses it if the record at offset 5 is among them.
 fn try_to_settle(window: &mut Window, offsets: std::ops::Range<i64>) -> Vec<i64> {
     let mut tried = Vec::new();
     for offset in offsets {
@@ -290,7 +290,7 @@ fn try_to_settle(window: &mut Window, offsets: std::ops::Range<i64>) -> Vec<i64>
 }
 
 #[test]
-fn what_kafka_refuses_is_found_among_many() {
+fn record_that_kafka_refuses_is_found_among_many() {
     let mut window = window(&[], 0..16);
     let mut tries: Vec<Vec<i64>> = Vec::new();
     while !matches!(window.slot(window.find(5).unwrap()).trouble, Trouble::Refused(_)) {
@@ -300,10 +300,10 @@ fn what_kafka_refuses_is_found_among_many() {
     assert_eq!(tries, expected);
     let at = window.find(5).unwrap();
     assert_eq!(window.slot(at).trouble, Trouble::Refused("too large".to_owned()));
-    // With less, alone, and refused all the same.
+    // Settled with less, and alone, it is refused again.
     let other = window.find(6).unwrap();
     write(&mut window, &[5]);
-    assert!(!window.may_settle(other), "it is settled alone");
+    assert!(!window.may_settle(other), "the refused record is settled alone");
     assert!(window.refused("too large"));
     end(&mut window, false);
     assert!(matches!(window.slot(at).stage, SlotStage::Stops(_)));
@@ -313,7 +313,7 @@ fn what_kafka_refuses_is_found_among_many() {
 }
 
 #[test]
-fn batch_that_is_refused_as_a_whole_goes_on_in_smaller_ones() {
+fn batch_that_is_refused_as_a_whole_is_settled_in_smaller_ones() {
     let mut window = window(&[], 0..8);
     write(&mut window, &[0, 1, 2, 3]);
     assert!(window.refused("the batch is too large"));
@@ -327,9 +327,9 @@ fn batch_that_is_refused_as_a_whole_goes_on_in_smaller_ones() {
 
 const NOW: Now = Now { wall_ms: 7, monotonic: Duration::ZERO };
 
-/// A handler's call at this offset, under way.
+/// Gives the record at this offset a handler's call that is under way.
 pub(in crate::engine::calling) fn handled(window: &mut Window, offset: i64) {
-    let at = window.find(offset).expect("it is there");
+    let at = window.find(offset).expect("the record is in the window");
     let work = crate::effect::provider::Work {
         topology: "t".into(),
         topic: "orders".into(),
@@ -366,8 +366,8 @@ pub(in crate::engine::calling) fn handled(window: &mut Window, offset: i64) {
 }
 
 fn called(window: &mut Window, offset: i64) -> &mut Called {
-    let at = window.find(offset).expect("it is there");
-    let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { panic!("it is called") };
+    let at = window.find(offset).expect("the record is in the window");
+    let SlotStage::Called(called) = &mut window.slot_mut(at).stage else { panic!("the slot holds no call") };
     called
 }
 
@@ -379,14 +379,14 @@ fn handler_goes_on_once_its_steps_are_committed() {
     called(&mut window, 0).steps = Some(Steps { steps: vec![step.clone()], written_ms: None });
     assert!(called(&mut window, 0).has_steps_due() && !called(&mut window, 0).is_ready());
     let commit = |window: &mut Window| window.committed(&policy(), NOW, &mut |_| 0).handlers;
-    // A transaction that has not taken them lets nothing go.
+    // A transaction without the steps releases nothing.
     assert_eq!(commit(&mut window), []);
     called(&mut window, 0).steps.as_mut().unwrap().written_ms = Some(9);
     assert!(!called(&mut window, 0).has_steps_due());
     end(&mut window, false);
     assert!(
         called(&mut window, 0).has_steps_due() && called(&mut window, 0).journal.is_empty(),
-        "nothing has happened"
+        "the abort undoes everything"
     );
     called(&mut window, 0).steps.as_mut().unwrap().written_ms = Some(11);
     assert_eq!(commit(&mut window), [(5, 11)]);
@@ -396,7 +396,7 @@ fn handler_goes_on_once_its_steps_are_committed() {
 }
 
 #[test]
-fn what_is_given_back_is_due_once_unless_its_transaction_is_aborted() {
+fn release_is_due_once_unless_its_transaction_is_aborted() {
     let mut window = window(&[], 0..1);
     handled(&mut window, 0);
     let event = Event::Withdrawn { attempt: 1 };
@@ -409,31 +409,31 @@ fn what_is_given_back_is_due_once_unless_its_transaction_is_aborted() {
     );
     called(&mut window, 0).is_released = true;
     assert_eq!(due(&window), 0);
-    // What one transaction has no room for goes into the next, and this is not written again.
+    // If releases take several transactions, each is written only once.
     end(&mut window, true);
-    assert_eq!((due(&window), ahead(&window).0), (0, 0), "it is not settled by that");
+    assert_eq!((due(&window), ahead(&window).0), (0, 0), "a release settles nothing");
     end(&mut window, false);
-    assert_eq!(due(&window), 1, "nothing has happened");
+    assert_eq!(due(&window), 1, "the abort undoes everything");
 }
 
 #[test]
-fn command_is_told_what_is_open_and_what_is_still_to_come() {
+fn command_sees_open_identities_and_records_still_to_come() {
     let mut window = window(&[(6, 8)], 0..4);
     assert!(!window.is_open(&[1]), "nothing is judged yet");
     let to_come = |window: &Window| (0..10).filter(|offset| window.is_to_come(*offset)).collect::<Vec<_>>();
     assert_eq!(to_come(&window), [0, 1, 2, 3, 4, 5, 8, 9], "a former owner has settled two");
     write(&mut window, &[1]);
     assert!(window.is_open(&[1]) && !window.is_open(&[2]));
-    assert_eq!(to_come(&window), [0, 2, 3, 4, 5, 8, 9], "it is open, and no more to come");
+    assert_eq!(to_come(&window), [0, 2, 3, 4, 5, 8, 9], "the open record is no longer to come");
     end(&mut window, true);
     assert!(!window.is_open(&[1]));
-    assert_eq!(window.stream_time(), 30, "of all that was read");
-    // The task stops before a record, and somebody settles it.
+    assert_eq!(window.stream_time(), 30, "stream time of all that was read");
+    // The task stops before a record, and a command settles it.
     let stops = |window: &mut Window| window.slot_mut(0).stage = SlotStage::Stops("in doubt".to_owned());
     stops(&mut window);
     assert!(!window.is_open(&[1]) && !window.is_to_come(0));
     window.judge_again(&[2]);
-    assert!(matches!(window.slot(0).stage, SlotStage::Stops(_)), "of another identity");
+    assert!(matches!(window.slot(0).stage, SlotStage::Stops(_)), "the record has another identity");
     window.is_touched = false;
     window.judge_again(&[1]);
     assert!(matches!(window.slot(0).stage, SlotStage::Unjudged) && window.is_touched);

@@ -10,27 +10,27 @@ use crate::engine::share::Position;
 pub enum Portion {
     /// Everything that is due.
     All,
-    /// What is settled, and nothing that lets a call go.
+    /// Settlements and the outcomes of handlers' steps, and nothing that authorises a new call.
     Settlements,
-    /// What is settled; and what was reserved and never sent is given back.
+    /// The same, and the release of reservations whose calls cannot have acted.
     Releases,
 }
 
 impl Portion {
-    /// Whether that concerns a window whose task is committed up to this position.
+    /// Whether there is anything to write for a window whose task is committed up to this position.
     pub fn is_due_in(self, window: &Window, committed: &Position) -> bool {
         let ends_grant = || self == Self::Releases && grants::end_of_open(window, committed).is_some();
-        // What a former owner has settled leaves the window without a transaction.
+        // Records that a former owner has settled leave the window without a transaction.
         let is_ahead = window.next() > committed.next;
         self.has_due(window) || is_ahead || ends_grant()
     }
 
-    /// Whether that concerns a slot of this window whose turn it is.
+    /// Whether a slot of this window is due and has its turn.
     pub fn has_due(self, window: &Window) -> bool {
         self.due(window).next().is_some()
     }
 
-    /// The slots of this window that it concerns, and whose turn it is.
+    /// The slots of this window that are due and have their turn.
     pub fn due(self, window: &Window) -> impl Iterator<Item = &Slot> {
         let reach = window.reach_of_order();
         let has_turn = move |at: usize, slot: &Slot| !slot.is_to_be_settled() || at <= reach;
@@ -38,7 +38,7 @@ impl Portion {
         window.slots().enumerate().filter(is_due).map(|(_, slot)| slot)
     }
 
-    /// Whether that concerns a slot.
+    /// Whether a slot is due.
     pub fn is_due(self, slot: &Slot) -> bool {
         match (&slot.stage, self) {
             (SlotStage::Judged(judged), _) => !judged.is_written,

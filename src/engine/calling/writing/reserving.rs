@@ -1,4 +1,4 @@
-//! Reservations: written, replaced by the outcomes of a handler's steps, and taken back.
+//! Writes reservations, adds the outcomes of handlers' steps to them, and takes them back.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(())
     }
 
-    /// A call in doubt before which the task stops, and that went under a grant, leaves a reservation behind: without
-    /// one, nothing would be known of it that somebody could settle.
+    /// Leaves a reservation for a call in doubt that was sent under a grant, and before whose record the task stops:
+    /// without one, a command would find nothing to settle.
     pub(super) fn leave_reserved(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<(), Failure> {
         let former = self.remembered(key)?;
         let former = former.as_deref().map(|bytes| Remembered::decode(bytes).expect("it was judged against"));
@@ -34,8 +34,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Writes a call's reservation. Returns since when it says that the call may have been made: `first_at_ms`, or as the
-    /// call says.
+    /// Writes a call's reservation. Returns the time from which on, according to it, the call may have been made:
+    /// `first_at_ms`, or else the call's own time, or else now.
     fn put_reservation(
         &mut self,
         record: &Record<'_>,
@@ -50,13 +50,13 @@ impl<C: Cluster> Pen<'_, '_, C> {
         if let Some(former) = former {
             (settled, under_way) = (former.settled, former.under_way);
         }
-        // A handler that goes on where another record's has stopped takes its journal along.
+        // A handler that goes on with another record's work has taken over its journal.
         let is_other = |other: &UnderWay<'_>| other.place != place && called.journal.is_empty();
         if let Some(other) = under_way.filter(is_other) {
             let UnderWay { entry, place, first_at_ms, fingerprint, journal, .. } = other;
             let (how, result) = match journal.is_empty() {
                 true => (How::GivenUp { first_at_ms }, None),
-                // An attempt from the beginning would repeat what was done long ago.
+                // An attempt from the beginning would repeat steps that were done long ago.
                 false => (How::InDoubt, Some(ResultRef::Reason(OVERTAKEN))),
             };
             settled = Some(Settled { entry, how, place: Some(place), fingerprint, result });
@@ -68,7 +68,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             entry: EntryRef::decode(&entry).expect("just written"),
             place,
             first_at_ms,
-            // Those of a handler are its next step's.
+            // A handler's attempts are counted for its next step, which has had none.
             attempts: if journal.is_empty() { called.call.attempts() } else { 0 },
             may_have_acted: called.call.may_have_acted(),
             // A handler's next step may begin as soon as this is committed.
@@ -80,12 +80,12 @@ impl<C: Cluster> Pen<'_, '_, C> {
         if !sabotage::is_on(Sabotage::ReservationNotWritten) {
             self.put(key, Remembered { settled, under_way: Some(reservation) });
         }
-        // What names a scope must not be there without the scope.
+        // The entry names its scope by number, so the scope is written with it.
         called.kept.start(&mut self.outlet.share.position.progress);
         Ok(first_at_ms)
     }
 
-    /// Work of which some steps are done is passed over for what is newer: nobody goes on with it.
+    /// Reports work that stays unfinished: some of its steps are done, and a newer record takes its place.
     pub(super) fn overtaken(&mut self, record: &Record<'_>, other: &UnderWay<'_>) {
         if !other.journal.is_empty() {
             self.outlet.added.settled.in_doubt += 1;
@@ -94,8 +94,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Leaves a handler's reservation to the next owner, and says that its next step has not begun. Says whether there
-    /// is anything to leave.
+    /// Leaves a handler's reservation to the next owner, with its next step not begun. Returns whether there is
+    /// anything to leave.
     pub(super) fn leave(&mut self, record: &Record<'_>, key: &[u8], called: &Called) -> Result<bool, Failure> {
         let journal = without_mark(called.journal.as_journal());
         if journal.is_empty() {
@@ -110,7 +110,8 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(true)
     }
 
-    /// Remembers the outcomes of a handler's steps, in the call's reservation. It goes on once that is committed.
+    /// Writes the outcomes of a handler's steps into the call's reservation. The handler goes on once that is
+    /// committed.
     pub(super) fn journal(&mut self, record: &Record<'_>, key: &[u8], called: &mut Called) -> Result<(), Failure> {
         let now_ms = self.now.wall_ms;
         let Some(told) = &called.steps else { return Ok(()) };
@@ -123,7 +124,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         Ok(())
     }
 
-    /// Nothing has happened: what this record has reserved goes, and everything else stays.
+    /// Removes this record's reservation, since nothing has happened. Everything else stays.
     pub(super) fn forget(&mut self, key: &[u8], former: Option<Remembered<'_>>, place: Place) {
         let Some(former) = former else { return };
         let under_way = former.under_way.filter(|reservation| reservation.place != place);
@@ -132,7 +133,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
         }
     }
 
-    /// Takes back what a record has reserved and never sent.
+    /// Takes back the reservation of a record whose call cannot have acted.
     pub(super) fn release(&mut self, slot: &mut Slot) -> Result<(), Failure> {
         let Some(key) = slot.key.as_deref() else { return Ok(()) };
         if let SlotStage::Called(called) = &mut slot.stage {
@@ -149,10 +150,10 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 }
 
-/// Why work that was begun is in doubt for good.
+/// Why unfinished work of a handler stays in doubt.
 const OVERTAKEN: &str = "some of its steps are done, and a newer version came before the others";
 
-/// A journal without the mark that its last step begins, if that is all that is known of it.
+/// A journal without the mark that its last step begins, if that step has no outcome.
 fn without_mark(journal: Journal<'_>) -> JournalWriter {
     let is_marked = is_open(journal) && !sabotage::is_on(Sabotage::MarkLeft);
     let kept = journal.len() - usize::from(is_marked);

@@ -37,7 +37,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
             },
             Outcome::Unavailable => match self.terms.policy.on_unavailable {
                 OnUnavailable::Fail => Action::Fail,
-                // Others have succeeded meanwhile: it is the record's own trouble.
+                // Other calls have succeeded meanwhile, so the record itself is at fault.
                 OnUnavailable::Hold | OnUnavailable::DeadLetter => Action::DeadLetter,
             },
         }
@@ -105,7 +105,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 
     fn letter(&mut self, record: &Record<'_>, called: &Called, reason: Reason, message: &str) -> Result<(), Failure> {
-        // All of them: not only those that count towards giving it up.
+        // All attempts, not only those that count towards giving up.
         let attempts = called.call.attempt().max(called.call.attempts()).to_string();
         let status = called.heard.as_ref().and_then(|heard| heard.status).map(|status| status.to_string());
         let mut more: Vec<(&str, &str)> = vec![("attempts", &attempts)];
@@ -115,7 +115,7 @@ impl<C: Cluster> Pen<'_, '_, C> {
     }
 }
 
-/// How it is remembered; `None` if it is not.
+/// How a call with this outcome is remembered; `None` if it is not.
 fn how_of(called: &Called, outcome: Outcome) -> Option<How> {
     match (called.call.kept(outcome), outcome) {
         (Kept::Done, _) => Some(How::Done),
@@ -137,7 +137,7 @@ fn reason_of(outcome: Outcome) -> Reason {
     }
 }
 
-/// The key of the topology that says what becomes of an outcome.
+/// The topology's key that says what to do with this outcome.
 fn on(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Done => "on_done",
@@ -148,7 +148,7 @@ fn on(outcome: Outcome) -> &'static str {
     }
 }
 
-/// A call's outcome, in words without anything of its body.
+/// A call's outcome in words, without anything from the body.
 fn said(called: &Called, outcome: Outcome) -> String {
     let heard = match &called.heard {
         None => {
@@ -169,7 +169,7 @@ fn said(called: &Called, outcome: Outcome) -> String {
     }
 }
 
-/// The beginning of a text, as long as may be remembered.
+/// The beginning of a text: as much of it as may be remembered.
 fn bounded(text: &str) -> &str {
     &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
 }

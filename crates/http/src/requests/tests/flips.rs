@@ -1,5 +1,6 @@
-//! Goal: a bit that has flipped in the folder of a store of requests never has a request carried out again, or answered
-//! otherwise: the store, or the request, is refused by name, or the bit does not matter.
+//! Goal: a flipped bit in the folder of a store of requests never causes a request to be carried out again, or to be
+//! answered differently: the store or the request is refused with an error that names the folder, or the bit does not
+//! matter.
 
 use std::iter;
 
@@ -7,9 +8,9 @@ use super::flips_of_bits::{self as flips, Outcome};
 use super::*;
 
 const RUNS: u8 = 3;
-/// The last one of each run is answered: a release is not synced.
+/// How many requests each run has. The last one of a run is never released, since a release is not synced.
 const REQUESTS: u8 = 42;
-/// Longer than all of it takes on a busy machine.
+/// Longer than these tests take on a busy machine.
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn refusing(id: u8, token: u8) -> Wanted {
@@ -30,7 +31,7 @@ fn expected(id: u8) -> Found {
     }
 }
 
-/// Opens the folder a few times and fills it; the last store that is open.
+/// Opens the folder once for each run and fills it. Returns the last store, which is open.
 fn filled(dir: &Path) -> Requests {
     let mut last = None;
     for run in 0..RUNS {
@@ -50,7 +51,7 @@ fn filled(dir: &Path) -> Requests {
     last.unwrap()
 }
 
-/// Has everything asked again, and something new answered.
+/// Repeats all requests, and has a new one answered.
 fn look(dir: &Path) -> Result<Outcome, Error> {
     let new = RUNS * REQUESTS;
     let store = Requests::open(dir)?;
@@ -72,7 +73,7 @@ fn look(dir: &Path) -> Result<Outcome, Error> {
     for id in (0..=new).filter(|id| id % 5 < 3) {
         let found = wait(store.reserve(&refusing(id, 3)))?;
         if found != expected(id) {
-            return Ok(Outcome::Wrong(format!("{id} is {found:?} once it was opened again")));
+            return Ok(Outcome::Wrong(format!("{id} is {found:?} after the store was reopened")));
         }
     }
     Ok(Outcome::Same)
@@ -81,9 +82,9 @@ fn look(dir: &Path) -> Result<Outcome, Error> {
 fn play(theme: &str, whole: &Path) {
     let tally = flips::play(theme, 40, whole, |dir| match look(dir) {
         Ok(outcome) => outcome,
-        // It says which folder.
+        // The error must name the folder.
         Err(error) if error.to_string().contains(&*dir.to_string_lossy()) => Outcome::Noticed(error.to_string()),
-        Err(error) => Outcome::Wrong(format!("it says only: {error}")),
+        Err(error) => Outcome::Wrong(format!("the error does not name the folder: {error}")),
     });
     let noticed = |kind: &str| tally.contains_key(&(kind.to_owned(), "noticed".to_owned()));
     assert!(noticed("sst") && noticed("MANIFEST") && noticed("log"), "{tally:?}");
@@ -96,7 +97,7 @@ fn flipped_bits_of_a_closed_store_of_requests_are_noticed_or_do_not_matter() {
     play("requests, closed", folder.path());
 }
 
-/// Its log is longer: nothing of the last run is anywhere else.
+/// The log of a killed store is longer: what the last run wrote is only there.
 #[test]
 fn flipped_bits_of_a_killed_store_of_requests_are_noticed_or_do_not_matter() {
     let folder = flips::scratch();
@@ -106,13 +107,13 @@ fn flipped_bits_of_a_killed_store_of_requests_are_noticed_or_do_not_matter() {
         folders::copy_as_it_is(&folder.path().join(DATABASE), &left.path().join(DATABASE));
         is_marked(&left.path().join(DATABASE)).then_some(left)
     };
-    let left = iter::repeat_with(left).take(10_000).flatten().next().expect("it is marked soon");
+    let left = iter::repeat_with(left).take(10_000).flatten().next().expect("the log is soon marked as synced");
     drop(store);
     std::fs::copy(folder.path().join(".ratchet-requests"), left.path().join(".ratchet-requests")).unwrap();
     play("requests, killed", left.path());
 }
 
-/// Whether damage of the last answer would be noticed: it is synced, and marked as that.
+/// Whether damage of the last answer would be noticed, since the answer is synced and marked as synced.
 fn is_marked(database: &Path) -> bool {
     let (log, last) = (newest_log(database), RUNS * REQUESTS - 1);
     let whole = std::fs::read(&log).unwrap();
@@ -131,9 +132,9 @@ fn newest_log(database: &Path) -> PathBuf {
     files.filter(|file| file.extension() == Some(OsStr::new("log"))).max().unwrap()
 }
 
-/// A crash leaves a log that ends anywhere, or has holes where nothing was synced.
+/// A crash may leave a log that ends anywhere, or has holes where it was not synced.
 #[test]
-fn log_that_a_crash_has_cut_off_is_not_damaged() {
+fn log_cut_off_by_a_crash_does_not_count_as_damaged() {
     let (folder, left) = (flips::scratch(), flips::scratch());
     let store = filled(folder.path());
     folders::copy_as_it_is(&folder.path().join(DATABASE), left.path());
@@ -151,7 +152,7 @@ fn log_that_a_crash_has_cut_off_is_not_damaged() {
 }
 
 #[test]
-fn only_what_was_synced_has_to_be_whole() {
+fn damage_is_noticed_only_in_what_was_synced() {
     let folder = flips::scratch();
     let (database, copy) = (super::super::database::Database::open(folder.path()).unwrap(), folder.path().join("copy"));
     let write = |number: u8| {

@@ -1,5 +1,5 @@
-//! Goal: in every order of answers, crashes, aborts and waits of some length, against a provider that does the worst that
-//! its answers leave open, an effect happens as often as is promised, and outcomes are true.
+//! Goal: in every order of answers, crashes, aborts and waits, against a provider that does the worst that its answers
+//! allow, an effect happens no more often than promised, and outcomes are true.
 
 use super::*;
 
@@ -8,7 +8,7 @@ use super::*;
 struct World {
     /// How often it has acted.
     acts: u32,
-    /// When it first saw the key, in milliseconds since the epoch; it forgets it after the window.
+    /// When it first saw the key, in milliseconds since the epoch; it forgets the key after the window.
     known_since_ms: Option<i64>,
 }
 
@@ -27,7 +27,7 @@ struct Search {
     ends: u64,
 }
 
-/// Answers, and whether the provider may have acted, whatever their table says.
+/// Answers, and whether the provider may have acted, independently of the product's table.
 const ANSWERS: &[(Answer, bool)] = &[
     (Answer::NotSent, false),
     (Answer::Lost, true),
@@ -99,7 +99,7 @@ impl Search {
         }
     }
 
-    /// The owner is gone, and what it has sent is with the provider. An heir finds what was committed.
+    /// The owner is gone, and the provider has what it sent. The next owner finds what was committed.
     fn crash(&mut self, call: Call, now: Now, world: World, left: Left) {
         let first_at_ms = call.first_at_ms().expect("it was permitted");
         let left = Left { crashes: left.crashes - 1, ..left };
@@ -112,7 +112,7 @@ impl Search {
         self.go(heir, now, world, left);
     }
 
-    /// The provider acts, unless it knows the key. It sees a request within its time-out.
+    /// The provider acts, unless it knows the key. It sees a request within its timeout.
     fn act(&self, world: World, now: Now) -> World {
         let is_known = |since: i64| self.policy.key.is_some() && now.wall_ms < since + HONOURED_MS;
         match world.known_since_ms.filter(|since| is_known(*since)) {

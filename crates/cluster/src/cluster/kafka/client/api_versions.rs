@@ -1,8 +1,9 @@
-//! Asks brokers which requests they know: all that metadata names, or the one that was reached where it names none.
+//! Asks brokers which requests they know: all brokers in the metadata, or the one that was reached if there is no
+//! metadata.
 //!
 //! **Failure**: a broker that fails is asked again, with its connection's back-off, as long as there is time; one that
-//! does not answer in time is named as silent. Where none of the addresses that a client begins with can be reached, there
-//! is no answer at once: the caller asks again when the cluster has come up.
+//! does not answer in time is listed as silent. If none of the bootstrap addresses can be reached, the result is `None`
+//! at once: the caller asks again when the cluster has come up.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::super::wire::brokers::{Brokers, METADATA, METADATA_VERSIONS, Use};
 use super::super::wire::connection::Versions;
 use super::connecting::ClientSettings;
 
-/// How long brokers may take altogether. A run that they keep from starting says so within ten seconds.
+/// How long all brokers together may take: a run that they keep from starting says so within ten seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
 
 /// What one broker offers.
@@ -26,9 +27,9 @@ pub struct Offer {
 /// What brokers offer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
-    /// Those that have answered; at least one.
+    /// The brokers that have answered; at least one.
     pub all: Vec<Offer>,
-    /// The addresses of those that have not.
+    /// The addresses of the brokers that have not.
     pub silent: Vec<String>,
 }
 
@@ -67,7 +68,7 @@ pub fn ask(client: &ClientSettings) -> Option<Offers> {
     }
     let silent = brokers.nodes().into_iter().filter(|node| !heard.contains_key(node));
     let silent = silent.filter_map(|node| brokers.address(node)).map(ToString::to_string).collect();
-    // The address that a client begins with may belong to any of the brokers.
+    // The bootstrap address may belong to any of the brokers, so its offer counts only if there is no other.
     let all: Vec<Offer> = if heard.is_empty() { first.into_iter().collect() } else { heard.into_values().collect() };
     (!all.is_empty()).then_some(Offers { all, silent })
 }

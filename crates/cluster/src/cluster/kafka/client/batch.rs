@@ -1,6 +1,6 @@
 //! Records, borrowed from brokers' responses: key and value are not copied.
 //!
-//! Headers are copied into the form that [`Headers`] has, if any record of the batch has some.
+//! Headers are copied into the format of [`Headers`], if any record of the batch has some.
 
 use std::ops::Range;
 
@@ -19,14 +19,14 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Lets go of everything.
+    /// Drops all records.
     pub fn clear(&mut self) {
         self.fetched.clear();
         self.headers.clear();
         self.headers_at.clear();
     }
 
-    /// Has `take` replace what there is.
+    /// Lets `take` replace the records.
     pub(super) fn fill(&mut self, take: impl FnOnce(&mut Fetched)) {
         self.headers.clear();
         self.headers_at.clear();
@@ -41,7 +41,7 @@ impl Batch {
         }
     }
 
-    /// What there is, as it was fetched.
+    /// The records as they were fetched.
     pub(super) fn fetched(&self) -> &Fetched {
         &self.fetched
     }

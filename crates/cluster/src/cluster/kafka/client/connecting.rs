@@ -12,11 +12,11 @@ use super::network::{Network, Networks, Transport};
 pub struct ClientSettings {
     /// How a client of brokers behaves.
     pub(super) brokers: Arc<Settings>,
-    /// The brokers to begin with.
+    /// The bootstrap addresses.
     pub(super) bootstrap: Vec<Address>,
     /// How clients reach them.
     pub(super) transport: Transport,
-    /// Who gets tokens for logins that need them.
+    /// The source of tokens for logins that need them.
     pub(super) tokens: Option<Arc<Source>>,
 }
 
@@ -26,7 +26,7 @@ impl ClientSettings {
         Self { brokers: Arc::new(brokers), bootstrap, transport: Transport::Simulated(networks), tokens: None }
     }
 
-    /// A client that has not connected yet.
+    /// Makes a client, which has not connected yet.
     pub(super) fn open(&self) -> (Box<dyn Network>, Brokers) {
         if let Some(tokens) = &self.tokens {
             tokens.begin();

@@ -1,16 +1,16 @@
-//! Lanes on the wire: what a member reads, a changelog's reader and a transactional producer, driven by the thread that
-//! calls them.
+//! The clients of lanes on the wire: for what a member reads, a changelog's reader and a transactional producer, driven
+//! by the calling thread.
 //!
-//! - `settings`: librdkafka's properties as the wire understands them
+//! - `settings`: librdkafka's properties as the wire interprets them
 //! - `connecting`: how connections are made; `network`: sockets and clocks, or a simulation's
 //! - `api_versions`: which requests brokers know
 //! - `batch`: records, borrowed from brokers' responses
-//! - `reading`: what a member reads; `reader`: a changelog's; both are a fetcher and its connections
+//! - `reading`: reads a member's partitions; `reader`: reads a changelog; both are a fetcher and its connections
 //! - `producer`: a writer and its connections
-//! - `stamp`: when a broker last stamped what a partition holds
-//! - `trouble`: with connections, and when it is reported
+//! - `stamp`: the last timestamp that a broker gave in a partition
+//! - `trouble`: trouble with connections, and when it is reported
 //!
-//! Invariant: nothing happens but in a call. While a lane is busy, brokers answer into sockets' buffers.
+//! Invariant: all work is done within calls. While a lane is busy, brokers' answers wait in the sockets' buffers.
 //!
 //! **Failure**: see each module. No error and no log line contains a property's value.
 

@@ -11,17 +11,17 @@ use crate::tls::Renewed;
 
 /// The clock and the connections of one client.
 pub trait Network: Send {
-    /// The present.
+    /// The current time.
     fn now(&self) -> Instant;
 
-    /// The present by the wall clock, milliseconds since the epoch.
+    /// The current time of the wall clock, in milliseconds since the epoch.
     fn wall_ms(&self) -> i64;
 
     /// Does what can be done without blocking, and waits up to `wait` for something that the client can act upon.
-    /// Whether the bell ended the wait. See [`Edge::drive`].
+    /// Returns whether the bell ended the wait. See [`Edge::drive`].
     fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool;
 
-    /// Ends a wait whenever something can be read from `bell`.
+    /// Ends a wait whenever `bell` is readable.
     fn wake_by(&mut self, bell: UnixStream);
 }
 
@@ -36,11 +36,11 @@ pub trait Networks: Send + Sync {
 pub(super) enum Transport {
     /// The machine's sockets and clocks.
     Sockets {
-        /// TLS, if it is spoken.
+        /// TLS, if it is used.
         tls: Option<Arc<Renewed<rustls::ClientConfig>>>,
         /// How sockets are opened.
         settings: SocketSettings,
-        /// What is known of the brokers.
+        /// What the process knows of the brokers.
         contact: Arc<Contact>,
     },
     /// A simulation.

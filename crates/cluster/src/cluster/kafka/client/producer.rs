@@ -1,16 +1,16 @@
-//! A transactional producer on the wire: a writer and its connections, driven by the thread that calls.
+//! A transactional producer on the wire: a writer and its connections, driven by the calling thread.
 //!
-//! Records are written, and answers taken, within calls: of [`Producer::send`] now and then, and of all calls but
-//! those that only tell. So there is no thread, and no hand-over for a record.
+//! Records are written, and answers processed, within calls: within some calls of [`Producer::send`], and within all
+//! other calls except plain getters. So there is no thread, and no hand-over for a record.
 //!
-//! - `driven`: the writer with its connections; `clock`, `slots`: what is kept so that a record costs little
-//! - `messages`: errors, as librdkafka's path says them
+//! - `driven`: the writer with its connections; `clock`, `slots`: caches that keep the cost of a record low
+//! - `messages`: error messages, in the wording of librdkafka's path
 //!
 //! Invariants: those of [`wire::writer`](super::super::wire::writer). A producer that is dropped with a transaction
-//! open leaves it to its time-out, or to the client that fences the id.
+//! open leaves it to its timeout, or to the client that fences the id.
 //!
-//! **Failure**: what the writer says, kind by kind. A record that the client itself refuses leaves the transaction as it
-//! is; what ends the transaction is never said of a single record.
+//! **Failure**: the writer's errors, with the same kinds. A record that the client itself refuses leaves the
+//! transaction as it is; an error that ends the transaction is never reported as the refusal of a single record.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -43,13 +43,13 @@ pub trait Membership: Send {
 pub struct Producer<M> {
     id: String,
     member: PhantomData<fn(M)>,
-    /// What asks for the state of deliveries has them looked at, since nobody else does.
+    /// A cell, since queries of the state of deliveries have to process answers first: nothing else does.
     driven: RefCell<Driven>,
 }
 
 impl<M: Membership> Producer<M> {
-    /// Opens a producer; whatever was open under its id has been aborted. Once a login was accepted, one that is refused
-    /// is an error to retry.
+    /// Opens a producer; a transaction that was open under its id has been aborted. Once a login was accepted, a
+    /// refused one is an error to retry.
     pub fn open(
         client: &ClientSettings,
         settings: &Arc<WriteSettings>,

@@ -25,8 +25,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads `partition` from `offset` on. What is read for a group is checked against the `epochs` known for it,
-    /// and recorded there.
+    /// Reads `partition` from `offset` on. Records that are read for a group are checked against the `epochs` known for
+    /// it, and noted there.
     pub fn open(
         client: &ClientSettings,
         settings: &Arc<FetchSettings>,

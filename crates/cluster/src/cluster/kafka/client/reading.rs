@@ -1,12 +1,12 @@
-//! Partitions that are read on the wire: a fetcher and its connections.
+//! Reads partitions on the wire: a fetcher and its connections.
 //!
-//! Each broker is asked for more before what it has answered is returned, so that it answers while the caller works.
+//! The next request to a broker is sent before its last answer is returned, so that it answers while the caller works.
 //!
-//! Invariant: the epochs known for the group cover what was returned.
+//! Invariant: the epochs known for the group cover all returned records.
 //!
 //! **Failure**: what keeps a partition from being read is [`Trouble`] in [`wire`](super::super::wire); its error has
-//! the words that librdkafka's has. A login or a certificate that is not accepted is [`ErrorKind::Refused`]; brokers that
-//! cannot be reached are [`ErrorKind::Retry`], reported now and then.
+//! librdkafka's wording. A rejected login or certificate is [`ErrorKind::Refused`]; brokers that cannot be reached are
+//! [`ErrorKind::Retry`], reported at intervals.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -32,7 +32,7 @@ use crate::record::TopicPartition;
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long to wait for more once positions have moved over markers alone, so that several markers share a commit.
 const MARKERS_WAIT: Duration = Duration::from_millis(20);
-/// How long the same is not reported again.
+/// How long the same trouble is not reported again.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Reads partitions.
@@ -42,16 +42,16 @@ pub struct Reading {
     fetcher: Fetcher,
     unpack: Budgeted,
     loneliness: Loneliness,
-    /// Whether the bell has rung while nothing waited.
+    /// Whether the bell has rung while no call waited.
     has_rung: bool,
-    /// The offsets at which partitions have lost what was read of them.
+    /// The offsets at which partitions have lost records that had been read.
     truncated: HashMap<TopicPartition, i64>,
     /// When it was last reported that no broker can be asked.
     reported: Option<Instant>,
 }
 
 impl Reading {
-    /// Reads nothing yet. Once a login was accepted, one that is refused is not reported.
+    /// Starts without partitions. Once a login was accepted, a refused one is not reported.
     pub fn new(client: &ClientSettings, settings: &Arc<FetchSettings>, accepted: &Accepted) -> Self {
         let (network, brokers) = client.open();
         let fetcher = Fetcher::new(Arc::clone(settings));
@@ -60,13 +60,13 @@ impl Reading {
         Self { network, brokers, fetcher, unpack: Budgeted, loneliness, has_rung: false, truncated, reported: None }
     }
 
-    /// Ends a wait whenever something can be read from `bell`.
+    /// Ends a wait whenever `bell` is readable.
     pub fn wake_by(&mut self, bell: UnixStream) {
         self.network.wake_by(bell);
     }
 
-    /// Reads `partition` from `offset` on; the broker first compares the epoch of the record before, if it is known. A
-    /// partition that was found to have lost what was read of it has not got it back.
+    /// Reads `partition` from `offset` on; the broker first compares the epoch of the record before, if it is known.
+    /// Fails at once if the partition was found to have lost records before this offset: it has not got them back.
     pub fn start(&mut self, partition: &TopicPartition, offset: i64, epoch_before: Option<i32>) -> Result<(), Error> {
         if epoch_before.is_some() && self.truncated.get(partition) == Some(&offset) {
             return Err(unreadable::truncated(partition, offset));
@@ -94,24 +94,24 @@ impl Reading {
         self.fetcher.position(partition)
     }
 
-    /// The end of `partition` as last heard.
+    /// The last known end of `partition`.
     pub fn end(&self, partition: &TopicPartition) -> Option<i64> {
         self.fetcher.high_watermark(partition)
     }
 
-    /// How long ago the broker last answered that leads `partition`; `None` while nothing is asked of one.
+    /// How long ago the leader of `partition` last answered; `None` while none is asked.
     pub fn heard_ago(&self, partition: &TopicPartition) -> Option<Duration> {
         self.fetcher.heard(partition).map(|at| self.network.now().saturating_duration_since(at))
     }
 
-    /// Whether records are on their way that are known to be there.
+    /// Whether records that are known to exist are on their way.
     pub fn has_more(&self) -> bool {
         self.fetcher.has_more(self.network.now())
     }
 
-    /// Replaces what is in `batch` by what is there, up to `records_max`, waiting up to `wait` for a first record. What
-    /// was passed is recorded among the `epochs`. Ends early when the bell rings, and soon if only markers or gaps were
-    /// passed.
+    /// Replaces the records in `batch` by those that have arrived, up to `records_max`, waiting up to `wait` for a
+    /// first one. Offsets that were passed are recorded in `epochs`. Ends early when the bell rings, and soon if only
+    /// markers or gaps were passed.
     pub fn poll(
         &mut self,
         batch: &mut Batch,
@@ -131,7 +131,7 @@ impl Reading {
                 note(epochs, batch);
             }
             if !batch.is_empty() {
-                // More is asked for before what is here is worked on.
+                // More is requested before these records are processed.
                 self.ask(now);
                 return Ok(());
             }
@@ -155,14 +155,14 @@ impl Reading {
         }
     }
 
-    /// Asks for what is due.
+    /// Sends the requests that are due.
     fn ask(&mut self, now: Instant) {
         self.fetcher.poll(&mut self.brokers, now);
         // A ring ends the next wait, since this call does not wait.
         self.has_rung |= self.network.drive(&mut self.brokers, Duration::ZERO);
     }
 
-    /// Whether any broker can be reached and accepts this client; reported now and then.
+    /// Fails if no broker can be reached, or none accepts this client; reported at intervals.
     fn check(&mut self, now: Instant) -> Result<(), Error> {
         let Self { brokers, loneliness, reported, .. } = self;
         let Some(lasts) = loneliness.lasts(brokers, now) else {
@@ -191,7 +191,7 @@ impl Reading {
     }
 }
 
-/// The error for a partition that is not read beyond this position.
+/// The error for a partition that cannot be read beyond this position.
 fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
     let failed = || format!("{}: {trouble}", unreadable::reading(partition, position));
     match trouble {
@@ -204,7 +204,7 @@ fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
         }
         Trouble::UnpacksTooLarge { offset } => unreadable::too_large_unpacked(partition, offset),
         Trouble::TooLarge { offset, bytes } => unreadable::too_large_fetched(partition, offset, bytes),
-        // All replicas have it in this format. A format that there never was is a damaged head.
+        // All replicas have it in this format. Any other format means a damaged head.
         Trouble::Damaged { offset, what: what @ records::Error::Magic(0 | 1) } => {
             let message = format!("{partition} cannot be read at offset {offset}: {what}");
             Error::new(ErrorKind::Refused, message).of(partition)
@@ -223,7 +223,7 @@ fn error(partition: &TopicPartition, position: i64, trouble: Trouble) -> Error {
     }
 }
 
-/// Records what was passed, for the group whose epochs these are.
+/// Records the passed offsets in the group's epochs.
 fn note(epochs: &Epochs, batch: &Batch) {
     let fetched = batch.fetched();
     for (index, partition) in fetched.partitions().iter().enumerate() {
@@ -239,9 +239,9 @@ fn note(epochs: &Epochs, batch: &Batch) {
 mod tests {
     use super::*;
 
-    /// What the run's exit code says: whether a restart may help, without anybody's doing anything.
+    /// The run's exit code says whether a restart alone may help.
     #[test]
-    fn batch_that_no_restart_makes_readable_is_told_from_a_damaged_one() {
+    fn permanently_unreadable_batch_is_distinguished_from_a_damaged_one() {
         let partition = TopicPartition::new("in", 3);
         let damaged = |what| Trouble::Damaged { offset: 7, what };
         for (trouble, may_pass, words) in [

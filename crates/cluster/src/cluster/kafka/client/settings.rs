@@ -1,15 +1,14 @@
-//! librdkafka's properties as the wire understands them.
+//! librdkafka's properties as the wire interprets them.
 //!
-//! Each property either acts on the wire too, has no bearing on it, or is one that only librdkafka knows: always, with
-//! other values than those that the wire has, or where TLS is spoken. `table` says which. What nobody set has
-//! librdkafka's default, but for what is about librdkafka's inner workings (its pauses between attempts): there the wire
-//! has its own.
+//! Each property either acts on the wire too, has no bearing on it, or is supported by librdkafka only: always, with
+//! some values, or with TLS. `table` says which. A property that is not set has librdkafka's default, except those
+//! about librdkafka's inner workings (its pauses between attempts), for which the wire has its own.
 //!
-//! - `table`: every property and what becomes of it; `values`: reads them; `hosts`: brokers' addresses
+//! - `table`: every property and how it is treated; `values`: reads them; `hosts`: brokers' addresses
 //!
-//! **Failure**: the first property that only librdkafka knows, as it is set, is [`Unsupported`]. So is what librdkafka
-//! itself does not start with, as files that cannot be read: it then says so in its own words. No value is ever shown
-//! but the names of mechanisms.
+//! **Failure**: the first property that only librdkafka supports, as it is set, is [`Unsupported`]. So is one with
+//! which librdkafka itself does not start, such as a file that cannot be read: librdkafka then says so in its own
+//! words. No value is ever shown except the names of mechanisms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,30 +36,30 @@ mod table;
 mod tests;
 mod values;
 
-/// The shortest pause, where librdkafka would allow for none.
+/// The shortest pause, where librdkafka would allow none.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// The wire closes a connection that was idle for so long, whatever is set.
+/// The wire closes a connection that was idle for this long, whatever is set.
 const IDLE_MS_MAX: i32 = 9 * 60 * 1000;
 /// The longest response unless it is set (librdkafka's default).
 const RESPONSE_BYTES_MAX: usize = 100_000_000;
-/// What a response holds besides records, at most: partitions, and the transactions that were aborted in them.
+/// The most bytes of a response besides its records: partitions, and the transactions that were aborted in them.
 const RESPONSE_HEAD_BYTES: usize = 1 << 20;
-/// The room for it that librdkafka insists upon.
+/// The room that librdkafka requires for these.
 const RESPONSE_HEAD_BYTES_MIN: usize = 512;
-/// No record takes less of a batch.
+/// The fewest bytes that a record takes in a batch.
 const RECORD_BYTES_MIN: usize = 7;
-/// The most requests at once with which the order of records is kept.
+/// The most requests at once that still keep the order of records.
 const IN_FLIGHT_MAX: usize = 5;
 
-/// What lanes on the wire are set up with.
+/// The settings of lanes on the wire.
 pub(in super::super) struct Wired {
-    /// A member's connections, for what it reads.
+    /// A member's connections for reading.
     pub member: ClientSettings,
     /// How it reads.
     pub fetch: Arc<FetchSettings>,
     /// The connections of a changelog's reader.
     pub reader: ClientSettings,
-    /// How that reads.
+    /// How the changelog's reader reads.
     pub reader_fetch: Arc<FetchSettings>,
     /// A producer's connections.
     pub producer: ClientSettings,
@@ -70,7 +69,7 @@ pub(in super::super) struct Wired {
     pub accepted: Accepted,
 }
 
-/// The settings by these properties; a reader's are those that librdkafka's readers have.
+/// The settings from these properties; `reader` has those of librdkafka's readers.
 ///
 /// # Errors
 /// The first property that only librdkafka knows.
@@ -96,12 +95,12 @@ pub(in super::super) fn wire(
     })
 }
 
-/// The names of all properties that librdkafka takes as a text.
+/// The names of all properties that librdkafka accepts as text.
 pub(in super::super) fn known_properties() -> impl Iterator<Item = &'static str> {
     table::ROWS.iter().filter(|(_, class)| *class != table::ONLY_PROGRAMS).flat_map(|(names, _)| names.iter().copied())
 }
 
-/// TLS for clients whose properties are the same: authorities are read once.
+/// TLS, shared by clients whose properties are the same, so that authorities are read once.
 #[derive(Default)]
 struct Tls(Vec<(TlsProperties, Arc<Renewed<rustls::ClientConfig>>)>);
 
@@ -116,8 +115,8 @@ impl Tls {
     }
 }
 
-/// A client's connections. `timeout_ms` is for a request, unless it is set; a response has room for so many bytes of
-/// records.
+/// A client's connections. `timeout_ms` is a request's timeout, unless that is set; a response has room for `room`
+/// bytes of records.
 fn connecting(given: &Values<'_>, tls: &mut Tls, timeout_ms: u64, room: usize) -> Result<ClientSettings, Unsupported> {
     let protocols = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
     let protocol = given.word("security.protocol", &protocols, "plaintext")?;
@@ -157,7 +156,7 @@ fn sockets(given: &Values<'_>) -> Result<SocketSettings, Unsupported> {
     Ok(SocketSettings { family, keepalive: given.flag("socket.keepalive.enable", false)? })
 }
 
-/// Azure forgets idle connections after four minutes without a word, so librdkafka closes them in time.
+/// Azure silently drops idle connections after four minutes, so librdkafka closes them before that.
 fn check_idle(given: &Values<'_>, brokers: &str) -> Result<(), Unsupported> {
     let key = "connections.max.idle.ms";
     let is_in_time = match given.text(key) {
@@ -177,7 +176,7 @@ fn response_bytes_max(given: &Values<'_>, room: usize) -> Result<usize, Unsuppor
     Ok(most)
 }
 
-/// librdkafka asks again at an interval, and forgets what is older than three of them.
+/// librdkafka requests metadata at an interval, and forgets metadata older than three intervals.
 fn metadata_max_age(given: &Values<'_>) -> Result<Duration, Unsupported> {
     let interval_ms = given.number("topic.metadata.refresh.interval.ms", 300_000)?;
     let interval = u64::try_from(interval_ms).ok().filter(|ms| *ms > 0);
@@ -187,7 +186,7 @@ fn metadata_max_age(given: &Values<'_>) -> Result<Duration, Unsupported> {
 
 fn login(given: &Values<'_>) -> Result<Login, Unsupported> {
     let key = "sasl.mechanisms";
-    // An unknown one may be anything, and is not shown.
+    // An unknown mechanism may be any text, and is not shown.
     let sha512 = match given.text(key).unwrap_or("GSSAPI") {
         "PLAIN" => None,
         "SCRAM-SHA-256" => Some(false),
@@ -226,7 +225,7 @@ fn tls_properties(given: &Values<'_>) -> Result<TlsProperties, Unsupported> {
     })
 }
 
-/// How a client that reads is set up.
+/// The settings of a client that reads.
 fn reading(given: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSettings), Unsupported> {
     let own = FetchSettings::default();
     let record_bytes = given.count("message.max.bytes", 1_000_000)?;
@@ -260,7 +259,7 @@ fn reading(given: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, FetchSe
     Ok((client, fetch))
 }
 
-/// How a client that writes is set up.
+/// The settings of a client that writes.
 fn writing(given: &Values<'_>, tls: &mut Tls) -> Result<(ClientSettings, WriteSettings), Unsupported> {
     let own = WriteSettings::default();
     let transaction_timeout = given.millis("transaction.timeout.ms", 60_000)?;
@@ -334,7 +333,7 @@ fn in_flight_max(given: &Values<'_>) -> Result<usize, Unsupported> {
     if most > IN_FLIGHT_MAX { Err(given.unsupported(key, "exactly once allows for 5 at most")) } else { Ok(most) }
 }
 
-/// 0 is no limit of its own: the transaction's.
+/// 0 means no separate limit: the transaction's applies.
 fn delivery_timeout(given: &Values<'_>, transaction: Duration, linger: Duration) -> Result<Duration, Unsupported> {
     let key = "message.timeout.ms";
     match given.millis(key, 0)? {

@@ -1,6 +1,6 @@
-//! When a broker last stamped what a partition holds: brokers give the marker that ends a transaction their own time,
-//! whatever the timestamps of its records. A client that reads records does not show markers, so their batch is fetched
-//! here.
+//! The last timestamp that a broker gave in a partition: brokers give the marker that ends a transaction their own
+//! time, whatever the timestamps of its records. A client that reads records does not return markers, so their batch is
+//! fetched here.
 //!
 //! **Failure**: a broker that does not answer in time, or no longer leads the partition, is [`ErrorKind::Retry`].
 
@@ -14,11 +14,11 @@ use super::connecting::ClientSettings;
 use crate::cluster::{Error, ErrorKind};
 use crate::record::TopicPartition;
 
-/// More than a marker takes; a batch that is larger is sent all the same.
+/// More than a marker takes; a larger batch is sent all the same.
 const BYTES_MAX: i32 = 1 << 16;
 
 /// The timestamp of the last batch before `end`, where all transactions have ended, in milliseconds since the epoch;
-/// `None` if it is not a broker's.
+/// `None` if it was not given by a broker.
 pub fn last_stamp(
     client: &ClientSettings,
     partition: &TopicPartition,
@@ -57,7 +57,7 @@ pub fn last_stamp(
     }
 }
 
-/// The broker does not offer the request.
+/// The broker does not support the request.
 struct Unsupported;
 
 /// Asks the partition's leader for the batch before `end`, once it is known and connected.
@@ -86,7 +86,7 @@ fn id_of(event: &Event) -> RequestId {
     }
 }
 
-/// What an answer says; `None` if another has to be asked.
+/// The timestamp in an answer; the outer `None` if the leader has to be asked again.
 fn answer(event: &Event, partition: &TopicPartition, end: i64) -> Option<Option<i64>> {
     let Event::Answered { body, .. } = event else { return None };
     stamp(body, partition, end)

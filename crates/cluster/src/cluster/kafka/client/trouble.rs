@@ -1,5 +1,5 @@
 //! Trouble with brokers' connections that a person has to fix, and when it is reported: only while no broker at all can
-//! be asked, since one that cannot be used stops nobody where others can.
+//! be asked, since an unusable broker does no harm while others can be used.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::super::login::Login;
 use super::super::wire::brokers::{Brokers, Trouble, TroubleKind};
 
-/// How long no broker may be there before that counts.
+/// How long no broker may be available before trouble is reported.
 const ALONE_MAX: Duration = Duration::from_secs(1);
 
-/// What the cluster has accepted of this process before: it will be accepted again.
+/// What the cluster has accepted from this process before, and is expected to accept again.
 #[derive(Clone, Default)]
 pub struct Accepted {
     /// A login, also one of librdkafka's clients.
@@ -30,7 +30,8 @@ impl Accepted {
         self.wire.succeeded();
     }
 
-    /// Whether trouble is such that a person has to fix it: a login or a certificate that was accepted before is not.
+    /// Whether a person has to fix the trouble: not if a login or a certificate was accepted before, nor if a name is
+    /// unknown.
     fn is_refused_by(&self, trouble: &Trouble) -> bool {
         match trouble.kind {
             TroubleKind::Login => !self.login.has_succeeded(),
@@ -48,7 +49,7 @@ pub(super) struct Loneliness {
 }
 
 impl Loneliness {
-    /// A client that has just begun.
+    /// A client that has just started.
     pub fn new(accepted: &Accepted) -> Self {
         Self { accepted: accepted.clone(), since: None }
     }
@@ -63,7 +64,7 @@ impl Loneliness {
         Some(now.saturating_duration_since(*self.since.get_or_insert(now)))
     }
 
-    /// The trouble that keeps all brokers from being asked, if that has lasted.
+    /// The trouble because of which no broker can be asked, if that has lasted for [`ALONE_MAX`].
     pub fn trouble(&mut self, brokers: &mut Brokers, now: Instant) -> Option<String> {
         let lasts = self.lasts(brokers, now)?;
         self.known_trouble(brokers).filter(|_| lasts >= ALONE_MAX)

@@ -1,4 +1,4 @@
-//! The parts of Kafka's own bytes that are decoded here instead of by librdkafka: how many records a batch holds, and a
+//! The parts of Kafka's format that are decoded here instead of by librdkafka: how many records a batch holds, and a
 //! record's headers.
 //!
 //! Anyone who may write to the input chooses these bytes. They are not trusted: a length that does not fit ends
@@ -12,9 +12,10 @@ use crate::record::HeaderBuf;
 /// Attributes, two deltas, and the lengths of key, value and headers.
 const RECORD_BYTES_MIN: i64 = 6;
 
-/// How many records there are in an unpacked batch, as far as can be told: each takes memory besides its bytes. A batch
-/// is a sequence of records, each after its length; before Kafka 0.11, of messages, each after its offset and its
-/// length. No record is as short as the first byte of an offset would suggest.
+/// Counts the records in an unpacked batch, as far as it is readable: each takes memory besides its bytes. A batch is a
+/// sequence of records, each preceded by its length; before Kafka 0.11, of messages, each preceded by its offset and
+/// its length. Messages are not mistaken for records: no record is as short as the first byte of an offset would
+/// suggest.
 pub fn count_records(unpacked: &[u8]) -> u64 {
     match record(unpacked) {
         Some(_) => count(unpacked, record),
@@ -31,13 +32,13 @@ fn count(mut rest: &[u8], next: fn(&[u8]) -> Option<&[u8]>) -> u64 {
     records
 }
 
-/// What follows the first record.
+/// The bytes after the first record.
 fn record(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = varint(bytes)?;
     rest.get(usize::try_from(length).ok().filter(|_| length >= RECORD_BYTES_MIN)?..)
 }
 
-/// What follows the first message.
+/// The bytes after the first message.
 fn message(bytes: &[u8]) -> Option<&[u8]> {
     let length = bytes.get(8..12)?.try_into().ok().map(u32::from_be_bytes)?;
     bytes.get(12..)?.get(usize::try_from(length).ok()?..)
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn headers_are_read_byte_for_byte() {
-        // Three of them: "id" = 0xff 0x00, "" = null, "e\0" = "".
+        // Three headers: "id" = 0xff 0x00, "" = null, "e\0" = "".
         let bytes = [6, 4, b'i', b'd', 4, 0xff, 0, 0, 1, 4, b'e', 0, 0];
         let mut expected = HeaderBuf::default();
         expected.push(b"id", Some(&[0xff, 0]));
@@ -101,14 +102,15 @@ mod tests {
     }
 
     #[test]
-    fn malformed_headers_are_none() {
+    fn malformed_headers_are_rejected() {
         let fine = [4, 2, b'a', 2, b'1', 2, b'b', 1];
         assert!(read_headers(&fine).is_some());
         for length in 0..fine.len() {
             assert_eq!(read_headers(&fine[..length]), None, "{length} bytes");
         }
         let behind: Vec<u8> = fine.into_iter().chain([0]).collect();
-        // A negative count, a null name, a negative length, one that is too long, one that does not end.
+        // A negative count, a null name, a negative length, a length that is too long, a varint that does not end, a
+        // trailing byte.
         let broken = [&[1][..], &[2, 1, 1], &[2, 0, 3], &[2, 0xfe, 0xff, 0xff, 0xff, 0x0f, 1], &[0xff; 16], &behind];
         for bytes in broken {
             assert_eq!(read_headers(bytes), None, "{bytes:?}");

@@ -1,8 +1,8 @@
-//! Deliberate mistakes, by which the simulation's judges are judged: each has to be noticed.
+//! Deliberate mistakes that test the simulation's judges: each has to be detected.
 //!
-//! They are to the wire what `crates/core/src/sabotage.rs` is to the engine. The wire's own simulation notices all of
-//! them, the engine's simulation those that show between a lane and a single broker. They exist only in tests and with
-//! the feature `sabotage`; otherwise `is_on` is `false` at compile time.
+//! They are to the wire what `crates/core/src/sabotage.rs` is to the engine. The wire's own simulation detects all of
+//! them; the engine's simulation detects those that show between a lane and a single broker. They exist only in tests
+//! and with the feature `sabotage`; otherwise `is_on` is `false` at compile time.
 
 macro_rules! mistakes {
     ($($(#[doc = $whose:literal])+ $all:ident { $($(#[doc = $meaning:literal])+ $name:ident,)+ })+) => {
@@ -27,7 +27,7 @@ macro_rules! mistakes {
 }
 
 mistakes! {
-    /// Those of the fetcher.
+    /// Mistakes of the fetcher.
     FETCHER {
         /// Aborted records are passed on.
         AbortedPassedOn,
@@ -46,7 +46,7 @@ mistakes! {
         /// A response without records of a partition, beside those of others, counts as the end of it.
         EmptinessBelieved,
     }
-    /// Those of the writer.
+    /// Mistakes of the writer.
     WRITER {
         /// After a batch was sent again, the next one has its sequence.
         SequenceNotRaised,
@@ -83,7 +83,7 @@ thread_local! {
     static ON: std::cell::Cell<Option<Mistake>> = const { std::cell::Cell::new(None) };
 }
 
-/// Has this mistake, and no other, be made on this thread.
+/// Makes this mistake, and no other, on this thread.
 #[cfg(any(test, feature = "sabotage"))]
 pub fn switch_on(mistake: Option<Mistake>) {
     ON.set(mistake);

@@ -1,24 +1,24 @@
-//! Kafka's protocol by the batch: what is done for each record, without librdkafka.
+//! Kafka's protocol, batch by batch: all per-record work, without librdkafka.
 //!
-//! librdkafka keeps what is rare and intricate: membership in the group, administration, the questions of a takeover.
-//! The wire fetches, produces and ends transactions: a response is read where it lies, and a batch is built where it is
+//! librdkafka keeps the rare and intricate work: group membership, administration, the queries of a takeover. The wire
+//! fetches, produces and ends transactions. Responses are read in place, and batches are built in the buffer they are
 //! sent from.
 //!
-//! **Sans I/O**: everything here but [`edge`] is a state machine of bytes in, bytes out and a clock that is passed in.
-//! So the simulation runs the client itself.
+//! **Sans I/O**: everything here but [`edge`] is a state machine with bytes in, bytes out and a clock that is passed
+//! in, so the simulation runs the real client.
 //!
 //! - `primitives`: numbers, strings and arrays as Kafka writes them
-//! - `records`: record batches: read in place, built in place, compressed within bounds
-//! - `code`: the codes of errors that brokers answer with
-//! - `messages`: the requests and responses of the hot path; those of control come from the crate kafka-protocol
+//! - `records`: record batches: read in place, built in place, unpacked within bounds
+//! - `code`: the error codes in brokers' responses
+//! - `messages`: the requests and responses of the hot path; control messages come from the crate kafka-protocol
 //! - `connection`: one connection: frames, correlation, versions, and the login at its beginning (`login`)
-//! - `brokers`: the connections of one client, who leads what, and which requests failed
+//! - `brokers`: one client's connections, the partitions' leaders, and which requests failed
 //! - `fetcher`: reads partitions; `writer`: writes in transactions
 //! - `edge`: sockets and TLS
-//! - `mistakes`: deliberate ones, for the simulation (`tests/sim/wire`)
+//! - `mistakes`: deliberate mistakes that the simulation has to detect (`tests/sim/wire`)
 //!
-//! **Failure**: bytes from a broker are not trusted: what does not fit is an error of the connection or of the
-//! partition, never a panic. What became of a request whose connection was lost is not known, and said so.
+//! **Failure**: bytes from a broker are not trusted: malformed input is an error of the connection or of the partition,
+//! never a panic. A request whose connection is lost has an unknown outcome, and is reported as such.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "the clock is passed in"))]
 

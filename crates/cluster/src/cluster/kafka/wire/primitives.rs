@@ -1,19 +1,19 @@
 //! Numbers, strings and arrays as Kafka writes them: checked when read, appended when written.
 //!
-//! Fixed numbers are big-endian. A *varint* is seven bits a byte, the lowest first; in records it is zigzag, in the
-//! flexible versions of messages (KIP-482) it is unsigned and a length is one more than it says, with 0 for null.
+//! Fixed-width numbers are big-endian. A *varint* has seven bits a byte, the lowest first. In records it is zigzag. In
+//! the flexible versions of messages (KIP-482) it is unsigned, and lengths are written as one more, with 0 for null.
 //!
-//! Bytes that are read here come from brokers, and in records from any producer. They are not trusted:
-//! a count or a length beyond what is there is refused before anything is allocated for it.
+//! The bytes come from brokers, and in records from any producer. They are not trusted: a count or a length beyond the
+//! bytes present is refused before anything is allocated for it.
 //!
-//! **Failure**: what does not fit is `None`; nothing panics.
+//! **Failure**: malformed bytes are `None`; nothing panics.
 
-/// Maximum bytes of a varint of 32 bits: a length, a count, a difference of offsets.
+/// Maximum bytes of a varint of 32 bits: a length, a count, an offset delta.
 pub const VARINT_BYTES_MAX: usize = 5;
-/// Maximum bytes of a varint of 64 bits: a difference of timestamps.
+/// Maximum bytes of a varint of 64 bits: a timestamp delta.
 pub const VARLONG_BYTES_MAX: usize = 10;
 
-/// An unsigned number of at most `BYTES_MAX` bytes, and what follows it. One and two bytes are nearly all there are.
+/// Reads an unsigned varint of at most `BYTES_MAX` bytes; also returns the rest. Nearly all take one or two bytes.
 #[inline(always)]
 fn unsigned<const BYTES_MAX: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
@@ -49,22 +49,22 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// A zigzag number of 32 bits as records contain it, and what follows it. Its five bytes have room for 35 bits: what is
-/// beyond 32 fits nothing that it could stand for, and is left to the caller to refuse.
+/// Reads a 32-bit zigzag varint as in records; also returns the rest. Its five bytes have room for 35 bits: a value
+/// beyond 32 bits is out of range for every use, and the caller refuses it.
 #[inline(always)]
 pub fn varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (value, rest) = unsigned::<VARINT_BYTES_MAX>(bytes)?;
     Some((unzigzag(value), rest))
 }
 
-/// A zigzag number of 64 bits as records contain it, and what follows it.
+/// Reads a 64-bit zigzag varint as in records; also returns the rest.
 #[inline(always)]
 pub fn varlong(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (value, rest) = unsigned::<VARLONG_BYTES_MAX>(bytes)?;
     Some((unzigzag(value), rest))
 }
 
-/// A varint that is a length, a count or a distance, and what follows it; `None` if it is negative.
+/// Reads a varint that is a length, a count or a delta; also returns the rest. `None` if it is negative.
 #[inline(always)]
 pub fn size(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (value, rest) = unsigned::<VARINT_BYTES_MAX>(bytes)?;
@@ -72,7 +72,7 @@ pub fn size(bytes: &[u8]) -> Option<(usize, &[u8])> {
     if value & 1 == 0 { Some((usize::try_from(value >> 1).ok()?, rest)) } else { None }
 }
 
-/// Bytes after their length as a varint, `None` for null (-1); and what follows them.
+/// Reads bytes preceded by their length as a varint, `None` for null (-1); also returns the rest.
 #[inline(always)]
 pub fn counted(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     const NULL: u64 = 1;
@@ -84,7 +84,7 @@ pub fn counted(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     Some((Some(bytes), rest))
 }
 
-/// How many bytes an unsigned number takes.
+/// How many bytes an unsigned varint takes.
 #[inline(always)]
 fn unsigned_bytes(value: u64) -> usize {
     (70 - (value | 1).leading_zeros() as usize) / 7
@@ -96,12 +96,12 @@ pub fn varint_bytes(value: i64) -> usize {
     unsigned_bytes(zigzag(value))
 }
 
-/// Appends a zigzag number as records contain it.
+/// Appends a zigzag varint as in records.
 pub fn put_varint(into: &mut Vec<u8>, value: i64) {
     put_unsigned(into, zigzag(value));
 }
 
-/// Appends an unsigned number, as lengths, counts and tags of flexible messages are.
+/// Appends an unsigned varint, the form of lengths, counts and tags in flexible messages.
 pub fn put_unsigned(into: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         into.push(value as u8 | 0x80);
@@ -110,7 +110,7 @@ pub fn put_unsigned(into: &mut Vec<u8>, mut value: u64) {
     into.push(value as u8);
 }
 
-/// Room for some short numbers that are written at once: cheaper than one append for each byte.
+/// A small buffer for numbers that are appended together: cheaper than one append for each byte.
 #[derive(Default)]
 pub struct Scratch {
     bytes: [u8; Self::ROOM],
@@ -120,20 +120,20 @@ pub struct Scratch {
 impl Scratch {
     const ROOM: usize = 32;
 
-    /// Nothing yet.
+    /// An empty buffer.
     #[inline(always)]
     pub fn new() -> Self {
         Self { bytes: [0; Self::ROOM], len: 0 }
     }
 
-    /// Adds a byte. There is room for 32 altogether: what the callers write has a fixed bound below.
+    /// Adds a byte. There is room for 32, and every caller stays below that.
     #[inline(always)]
     pub fn byte(&mut self, byte: u8) {
         self.bytes[self.len % Self::ROOM] = byte;
         self.len += 1;
     }
 
-    /// Adds a zigzag number.
+    /// Adds a zigzag varint.
     #[inline(always)]
     pub fn varint(&mut self, value: i64) {
         let mut value = zigzag(value);
@@ -144,7 +144,7 @@ impl Scratch {
         self.byte(value as u8);
     }
 
-    /// Appends what was added. All of the room is copied, which has a fixed size, and cut.
+    /// Appends the buffered bytes: copies the whole buffer, which has a fixed size, then truncates.
     #[inline(always)]
     pub fn flush(&self, into: &mut Vec<u8>) {
         let end = into.len() + self.len.min(Self::ROOM);
@@ -161,7 +161,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins at the first of `bytes`.
+    /// Starts at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { whole: bytes.len(), rest: bytes }
     }
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         self.whole - self.rest.len()
     }
 
-    /// What was not read yet.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
         (count <= self.rest.len() / item_bytes_min.max(1)).then_some(count)
     }
 
-    /// Bytes after a length of 32 bits, `Some(None)` for null.
+    /// Bytes preceded by a 32-bit length, `Some(None)` for null.
     pub fn bytes(&mut self) -> Option<Option<&'a [u8]>> {
         match self.length()? {
             None => Some(None),
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Text after a length of 16 bits, `Some(None)` for null.
+    /// Text preceded by a 16-bit length, `Some(None)` for null.
     pub fn text(&mut self) -> Option<Option<&'a str>> {
         match self.i16()? {
             -1 => Some(None),
@@ -281,8 +281,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The tagged fields at the end of a flexible structure (KIP-482): `known` is asked about each, and returns `None`
-    /// if it is malformed; what it does not know it passes over.
+    /// Reads the tagged fields at the end of a flexible structure (KIP-482): calls `known` for each, which returns
+    /// `None` if the field is malformed, and ignores unknown tags.
     pub fn tags(&mut self, mut known: impl FnMut(u64, Reader<'a>) -> Option<()>) -> Option<()> {
         // A tag and a length.
         const TAG_BYTES_MIN: u64 = 2;
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends text after its length of 16 bits. Longer text than fits is cut off: names are shorter by Kafka's own rules.
+/// Appends text preceded by its 16-bit length. Longer text is cut off: names are shorter by Kafka's own rules.
 pub fn put_text(into: &mut Vec<u8>, text: &str) {
     let bytes = &text.as_bytes()[..text.len().min(i16::MAX as usize)];
     into.extend_from_slice(&(bytes.len() as i16).to_be_bytes());

@@ -10,7 +10,7 @@ use crate::cluster::kafka::wire::brokers::tests::world::{World, at, settings};
 /// ApiVersions.
 const API_VERSIONS: i16 = 18;
 
-/// What a client is connected to: brokers 1, 2 and 3 at the ports 9001, 9002 and 9003, of which it knows the first.
+/// The network of a client: brokers 1, 2 and 3 at the ports 9001, 9002 and 9003, of which it knows the first.
 #[derive(Clone)]
 struct Net(Arc<Mutex<World>>);
 
@@ -67,7 +67,7 @@ fn broker_that_fails_while_it_is_asked_is_asked_again() {
         world.serve = Box::new(move |_, seen| {
             let fails = seen.api_key == API_VERSIONS && seen.port == 9002 && left > 0;
             left -= usize::from(fails);
-            // No answer to this question is empty.
+            // A valid answer to this request is never empty.
             fails.then(Vec::new)
         });
         let (offers, took, world) = asked(world);

@@ -1,39 +1,39 @@
-//! The time, looked at now and then: asking for it with each record would cost as much as writing small records does.
+//! The time, read now and then: reading the clock for each record would cost as much as writing small records does.
 
 use std::time::{Duration, Instant};
 
 use super::super::Network;
 
-/// After how many records at most it is looked at.
+/// The most records between two readings of the clock.
 const RECORDS_MAX: u32 = 64;
-/// How old it may have become in between. Where records are rare, it is looked at with each of them, and with the first
-/// one after a caller has asked for anything else.
+/// How old the time may become in between. If records are rare, the clock is read with each of them, and with the first
+/// one after any other call.
 const FRESH: Duration = Duration::from_micros(200);
 
-/// The time as it was last looked at.
+/// The time of the last reading.
 #[derive(Debug)]
 pub(super) struct Clock {
     now: Instant,
     wall_ms: i64,
-    /// After how many records it is looked at.
+    /// The number of records between readings.
     records: u32,
-    /// How many of them are left.
+    /// How many of them are left until the next reading.
     left: u32,
 }
 
 impl Clock {
-    /// The present.
+    /// Reads the clock for the first time.
     pub fn new(network: &dyn Network) -> Self {
         Self { now: network.now(), wall_ms: network.wall_ms(), records: 1, left: 0 }
     }
 
-    /// Looks at it.
+    /// Reads the clock.
     pub fn look(&mut self, network: &dyn Network) -> Instant {
         (self.now, self.wall_ms) = (network.now(), network.wall_ms());
         self.now
     }
 
-    /// Notes a record; whether the time was looked at.
+    /// Counts a record. Returns whether the clock was read.
     #[inline]
     pub fn count(&mut self, network: &dyn Network) -> bool {
         if self.left > 0 {
@@ -47,23 +47,23 @@ impl Clock {
         true
     }
 
-    /// Has it looked at with the next record: others may have been a while ago.
+    /// Makes the next record read the clock: the last record may have been a while ago.
     pub fn doubt(&mut self) {
         self.left = 0;
     }
 
-    /// When it was last looked at.
+    /// The time of the last reading.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The same, in milliseconds since the epoch.
+    /// The same by the wall clock, in milliseconds since the epoch.
     pub fn wall_ms(&self) -> i64 {
         self.wall_ms
     }
 }
 
-/// After how many records to look next, where so much time has passed with `records`.
+/// How many records until the next reading, if `passed` was the time for the last `records`.
 fn records_after(records: u32, passed: Duration) -> u32 {
     if passed > FRESH { 1 } else { (records * 2).min(RECORDS_MAX) }
 }
@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_looked_at_less_often_only_while_records_come_fast() {
+    fn clock_is_read_less_often_only_while_records_come_fast() {
         let quick = |records| records_after(records, FRESH);
         assert_eq!([1, 2, 40, RECORDS_MAX].map(quick), [2, 4, RECORDS_MAX, RECORDS_MAX]);
         assert_eq!(records_after(RECORDS_MAX, FRESH + Duration::from_micros(1)), 1);
     }
 
     #[test]
-    fn time_is_looked_at_with_each_record_that_comes_late() {
+    fn clock_is_read_with_each_record_that_comes_late() {
         let network = Edge::new(None, SocketSettings::default());
         let mut clock = Clock::new(&network);
         for _ in 0..3 {

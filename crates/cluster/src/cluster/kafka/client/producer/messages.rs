@@ -1,4 +1,4 @@
-//! What went wrong, in the words that librdkafka's path has for it.
+//! Error messages, in the wording of librdkafka's path.
 
 use super::super::super::descriptions;
 use super::super::super::rights;
@@ -6,7 +6,7 @@ use super::super::super::wire::code;
 use super::super::super::wire::writer::{WriteError, WriteErrorKind};
 use crate::cluster::{Detail, Error, ErrorKind};
 
-/// What a caller does about it is what the writer says.
+/// The writer decides the kind of an error, and so what the caller does about it.
 pub(super) fn kind(kind: WriteErrorKind) -> ErrorKind {
     match kind {
         WriteErrorKind::Retry => ErrorKind::Retry,
@@ -31,7 +31,7 @@ pub(super) fn error(error: &WriteError) -> Error {
     Error::new(kind, format!("{said}{grant}")).with(detail)
 }
 
-/// A writer's error while something was done, which its message says unless it says something closer.
+/// A writer's error while `what` was done. Its message begins with `what`, unless it names a more specific action.
 pub(super) fn doing(what: &str, failed: &WriteError) -> Error {
     const CLOSER: [&str; 2] = ["adding ", "finding "];
     let error = error(failed);
@@ -56,12 +56,12 @@ mod tests {
 
     fn coded(kind: WriteErrorKind, what: &str, name: &str, code: i16) -> WriteError {
         let error = WriteError { kind, code: Some(code), message: format!("{what}: {name} (code {code})") };
-        assert_eq!(error.what(), Some(what), "the writer has other words by now");
+        assert_eq!(error.what(), Some(what), "the writer's wording has changed");
         error
     }
 
     #[test]
-    fn missing_rights_are_named_as_on_the_other_path() {
+    fn missing_rights_are_named_as_on_librdkafkas_path() {
         let (what, refused) = ("adding the offsets to the transaction", WriteErrorKind::Refused);
         let on_wire =
             doing("committing", &coded(refused, what, "GroupAuthorizationFailed", code::GROUP_AUTHORIZATION_FAILED));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn kind_is_the_writers_whatever_the_code_would_mean() {
-        // A commit that was asked for twice: nobody knows, though this answer alone would say more.
+        // A commit that was requested twice: its outcome is unknown, though this answer alone would decide it.
         let unsure = coded(
             WriteErrorKind::Unknown,
             "committing the transaction",

@@ -4,15 +4,15 @@ use hashbrown::HashMap;
 
 use super::super::super::wire::writer::Slot;
 
-/// Partitions beyond this one are not remembered; the writer knows them all the same.
+/// Partitions from this number on are not remembered here; the writer knows them all the same.
 const PARTITIONS_MAX: usize = 1 << 16;
 
-/// The slots that were asked for.
+/// The slots that are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     topics: Vec<Topic>,
     places: HashMap<Box<str>, usize, ahash::RandomState>,
-    /// The topic that was asked for last.
+    /// The topic that was looked up last.
     last: usize,
 }
 
@@ -36,7 +36,7 @@ impl Slots {
         *known.slots.get(usize::try_from(partition).ok()?)?
     }
 
-    /// Remembers it.
+    /// Remembers the slot of a partition.
     pub fn put(&mut self, topic: &str, partition: i32, slot: Slot) {
         let Some(partition) = usize::try_from(partition).ok().filter(|partition| *partition < PARTITIONS_MAX) else {
             return;

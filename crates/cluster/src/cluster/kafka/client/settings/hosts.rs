@@ -1,16 +1,17 @@
-//! The brokers to begin with, as librdkafka reads them: `host`, `host:port` or `PROTOCOL://host:port`, by commas.
+//! The bootstrap addresses, as librdkafka reads them: `host`, `host:port` or `PROTOCOL://host:port`, separated by
+//! commas.
 
 use std::net::Ipv6Addr;
 
 use super::super::super::wire::brokers::Address;
 
-/// Kafka's port.
+/// Kafka's default port.
 const PORT: u16 = 9092;
 
 /// The addresses in a list, each once, for clients that speak this protocol.
 ///
 /// # Errors
-/// Why librdkafka would leave some out, or read them as nobody meant them.
+/// Why librdkafka would leave some out, or misread them.
 pub(super) fn addresses(list: &str, protocol: &str) -> Result<Vec<Address>, &'static str> {
     let mut addresses = Vec::new();
     for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn brokers_that_cannot_be_read_are_not_left_out_in_silence() {
+    fn brokers_that_cannot_be_read_are_errors() {
         for list in ["", " , ", "a:0", "a:x", "a:1x", "a:70000", "PLAINTEXT://a:1", "[a]:1", "[::1", "[::1]x", "a:1:2"]
         {
             assert!(shown(list).is_err(), "{list}");

@@ -1,20 +1,20 @@
 //! What the wire does about each of librdkafka's properties.
 //!
-//! Every property that librdkafka documents is here, once: see its `CONFIGURATION.md`. One that is not, as librdkafka
-//! may have tomorrow, is one that the wire does not know.
+//! Every property that librdkafka documents is here, once: see its `CONFIGURATION.md`. Any other, such as one of a
+//! future librdkafka, is unknown to the wire.
 
 /// What the wire does about a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// It is one of the wire's settings.
     Acts,
-    /// It acts as long as it has one of these values, in which the wire does what librdkafka does; and why no other.
+    /// It may have one of these values, with which the wire does what librdkafka does; and why no other.
     Fixed(&'static [&'static str], &'static str),
-    /// It has no bearing on what the wire does: the rows say why.
+    /// It has no bearing on what the wire does: comments in the table say why.
     Elsewhere,
-    /// Only librdkafka knows it, and why.
+    /// Only librdkafka supports it, and why.
     Fallback(&'static str),
-    /// The same where TLS is spoken; elsewhere librdkafka does not look at it either.
+    /// The same with TLS; without TLS librdkafka ignores it as well.
     FallbackOfTls(&'static str),
 }
 
@@ -23,11 +23,10 @@ use Class::{Acts, Elsewhere, Fallback, FallbackOfTls, Fixed};
 const TRUE: &[&str] = &["true", "t", "1"];
 const FALSE: &[&str] = &["false", "f", "0"];
 
-/// The treatment of a property that librdkafka does not take as a text.
+/// The class of a property that librdkafka does not accept as text.
 pub(super) const ONLY_PROGRAMS: Class = Fallback("only a program can set it");
 
-/// The names of one property where it acts, the one by which it is asked for first; elsewhere of several properties
-/// with the same lot.
+/// If it acts, the names of one property, its key first; else the names of several properties of the same class.
 type Row = (&'static [&'static str], Class);
 
 /// The properties.
@@ -65,14 +64,14 @@ pub(super) const ROWS: &[Row] = &[
     (&["api.version.request.timeout.ms"], Fallback("on the wire socket.timeout.ms is for all requests")),
     // For brokers from before 0.10, which have no transactions.
     (&["api.version.fallback.ms", "broker.version.fallback"], Elsewhere),
-    // The wire looks names up for each connection: what it knows of them is never older than librdkafka's.
+    // The wire looks names up for each connection: its knowledge of them is never older than librdkafka's.
     (&["broker.address.ttl"], Elsewhere),
     // Login and TLS.
     (&["security.protocol"], Acts),
     (&["sasl.mechanisms", "sasl.mechanism"], Acts),
     (&["sasl.username"], Acts),
     (&["sasl.password"], Acts),
-    // How tokens for the login OAUTHBEARER are asked for, for the wire and for librdkafka's clients alike, by way of
+    // How tokens for the login OAUTHBEARER are requested, for the wire and for librdkafka's clients alike, by way of
     // `oauth::Credentials`.
     (&["sasl.oauthbearer.method"], Acts),
     (&["sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id"], Acts),
@@ -82,7 +81,7 @@ pub(super) const ROWS: &[Row] = &[
     (&["sasl.oauthbearer.token.endpoint.url"], Acts),
     (&["https.ca.location"], Acts),
     (&["https.ca.pem"], Acts),
-    // With this login no client begins if they ask for tokens in another way: nobody here knows it, librdkafka neither.
+    // With this login no client starts if these request tokens in another way: neither ratchet nor librdkafka knows it.
     (
         &[
             "sasl.oauthbearer.assertion.algorithm",
@@ -102,8 +101,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
         Elsewhere,
     ),
-    // Of the login GSSAPI and of librdkafka's own unsecured tokens, which send all lanes back to librdkafka by
-    // themselves.
+    // For the login GSSAPI and for librdkafka's own unsecured tokens, with which all lanes use librdkafka anyway.
     (
         &[
             "enable.sasl.oauthbearer.unsecure.jwt",
@@ -124,7 +122,7 @@ pub(super) const ROWS: &[Row] = &[
     (&["ssl.key.pem"], Acts),
     (&["enable.ssl.certificate.verification"], Acts),
     (&["ssl.endpoint.identification.algorithm"], Acts),
-    // A key that is not encrypted needs none; one that is encrypted is found out when it is read.
+    // A key that is not encrypted needs no password; an encrypted one is detected when it is read.
     (&["ssl.key.password"], Elsewhere),
     (&["ssl.keystore.location", "ssl.keystore.password"], FallbackOfTls("the wire does not read PKCS#12")),
     (&["ssl.crl.location"], FallbackOfTls("the wire does not read lists of revoked certificates")),
@@ -136,7 +134,7 @@ pub(super) const ROWS: &[Row] = &[
         &["ssl.engine.location", "ssl.engine.id", "ssl.providers"],
         FallbackOfTls("it is OpenSSL's, and the wire's TLS is not"),
     ),
-    // Windows alone has these stores.
+    // Only Windows has these stores.
     (&["ssl.ca.certificate.stores"], Elsewhere),
     // Reading.
     (&["fetch.wait.max.ms"], Acts),
@@ -147,7 +145,7 @@ pub(super) const ROWS: &[Row] = &[
     (&["queued.max.messages.kbytes"], Acts),
     (&["check.crcs"], Acts),
     (&["client.rack"], Fallback("the wire reads from leaders only")),
-    // How librdkafka's own queue is filled: the wire has none, and bounds what it holds in bytes.
+    // How librdkafka's own queue is filled: the wire has none, and bounds its buffers in bytes.
     (&["queued.min.messages", "fetch.queue.backoff.ms"], Elsewhere),
     // Writing.
     (&["message.max.bytes"], Acts),
@@ -168,11 +166,11 @@ pub(super) const ROWS: &[Row] = &[
         Fixed(&["2147483647"], "the wire tries until delivery.timeout.ms is over"),
     ),
     (&["queue.buffering.backpressure.threshold"], Fixed(&["1"], "it has to be 1 for exactly once")),
-    // Of librdkafka's own queue and memory: the wire bounds what it holds in bytes, by queue.buffering.max.kbytes.
+    // For librdkafka's own queue and memory: the wire bounds its buffers in bytes, by queue.buffering.max.kbytes.
     (&["queue.buffering.max.messages", "message.copy.max.bytes"], Elsewhere),
     // A record's partition is always given.
     (&["partitioner", "sticky.partitioning.linger.ms"], Elsewhere),
-    // Ratchet's own, which nobody else sets; the wire does the same without being told.
+    // Set by ratchet only; the wire behaves like this anyway.
     (&["isolation.level"], Fixed(&["read_committed"], "the wire reads what is committed")),
     (&["enable.idempotence"], Fixed(TRUE, "the wire writes in transactions")),
     (&["acks", "request.required.acks"], Fixed(&["all", "-1"], "the wire writes in transactions")),
@@ -189,7 +187,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
         Elsewhere,
     ),
-    // Membership in the group and its offsets, which stay librdkafka's.
+    // Membership in the group and its offsets, for which librdkafka is used.
     (
         &[
             "auto.commit.enable",
@@ -210,7 +208,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
         Elsewhere,
     ),
-    // librdkafka's own threads, logs, figures and build.
+    // librdkafka's own threads, logs, metrics and build.
     (
         &[
             "builtin.features",
@@ -226,7 +224,8 @@ pub(super) const ROWS: &[Row] = &[
         ],
         Elsewhere,
     ),
-    // Without effect in librdkafka, as it says itself; or of its clients from before groups, which nobody has here.
+    // Without effect in librdkafka, according to its documentation; or for its clients from before groups, which are
+    // not used here.
     (
         &[
             "consume.callback.max.messages",
@@ -240,7 +239,7 @@ pub(super) const ROWS: &[Row] = &[
         Elsewhere,
     ),
     (&["plugin.library.paths", "interceptors"], Fallback("plug-ins are librdkafka's")),
-    // librdkafka takes none of them as a text.
+    // librdkafka accepts none of them as text.
     (
         &[
             "background_event_cb",
@@ -273,8 +272,8 @@ pub(super) const ROWS: &[Row] = &[
     ),
 ];
 
-/// What is to be done about a property, and the name by which its value is asked for, which is the same for all names of
-/// a property that acts. `None` for one that is not known.
+/// A property's key, by which its value is looked up, and its class. All names of a property that acts have the same
+/// key. `None` for an unknown property.
 pub(super) fn look_up(name: &str) -> Option<(&'static str, Class)> {
     let (names, class) = ROWS.iter().find(|(names, _)| names.contains(&name))?;
     let own = names.iter().find(|own| **own == name);

@@ -1,4 +1,4 @@
-//! Each property is known to librdkafka, and each that is said to act does.
+//! Each property is known to librdkafka, and each that is classified as acting changes a setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::table::{Class, ROWS, look_up};
 use super::*;
 use crate::cluster::Queues;
 
-/// What is set before a property is tried: a login and TLS, so that theirs can be.
+/// The properties that are set before another is tried: a login and TLS, so that theirs can be tried.
 const BASE: &[(&str, &str)] = &[
     ("bootstrap.servers", "a:1"),
     ("security.protocol", "sasl_ssl"),
@@ -35,7 +35,7 @@ fn wired(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
     let all: BTreeMap<String, String> =
         set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let none = BTreeMap::new();
-    // As a cluster is set up.
+    // As the setup of a cluster does it.
     let consumer = |queue: Vec<(&'static str, String)>| {
         let new = queue.into_iter().filter(|(name, _)| !all.contains_key(*name));
         new.fold(Properties::consumer(&all, &none).unwrap(), |properties, (name, value)| properties.with(name, &value))
@@ -51,7 +51,7 @@ fn wired(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
     wire(&member, &with_eof_events(&reader), &producer)
 }
 
-/// Beside the plainest.
+/// With these properties besides the bootstrap address.
 fn plain(set: &[(&str, &str)]) -> Result<Wired, Unsupported> {
     wired(&[&[("bootstrap.servers", "a:1")], set].concat())
 }
@@ -70,7 +70,7 @@ fn tls(client: &ClientSettings) -> Option<&Arc<crate::tls::Renewed<rustls::Clien
     tls.as_ref()
 }
 
-/// All that can be seen of it. `Debug` shows no password.
+/// All settings as text, including passwords, which `Debug` does not show.
 fn shown(outcome: &Result<Wired, Unsupported>) -> String {
     let wired = match outcome {
         Ok(wired) => wired,
@@ -102,7 +102,7 @@ fn each_property_is_classified_once_and_known_to_librdkafka() {
     let mut seen = BTreeSet::new();
     for name in ROWS.iter().flat_map(|(names, _)| *names) {
         assert!(seen.insert(*name), "{name} is there twice");
-        // Most do not take this value, and say so.
+        // Most properties do not accept this value, and the error says so.
         let error = takes(name, "?").err().map(|error| error.message).unwrap_or_default();
         assert!(!error.contains("librdkafka knows"), "{name}: {error}");
     }
@@ -113,7 +113,7 @@ fn each_property_is_classified_once_and_known_to_librdkafka() {
 }
 
 #[test]
-fn what_is_said_to_act_acts() {
+fn every_acting_property_changes_a_setting() {
     let samples: &[(&str, &str)] = &[
         ("batch.num.messages", "100"),
         ("batch.size", "70000"),
@@ -180,7 +180,7 @@ fn what_is_said_to_act_acts() {
     let acting = ROWS.iter().filter(|(_, class)| *class == Class::Acts).flat_map(|(names, _)| *names);
     let acting: BTreeSet<&str> = acting.copied().collect();
     assert_eq!(samples.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), acting);
-    // Those of certificates are only looked at where certificates are; what they do is shown with `tls` and `oauth`.
+    // Properties of certificates are only read with certificates; the tests of `tls` and `oauth` cover them.
     let of_tls =
         |name: &str| ["ssl.", "https.", "enable.ssl.certificate"].iter().any(|prefix| name.starts_with(prefix));
     let of_tokens = |name: &str| name.starts_with("sasl.oauthbearer.");
@@ -190,7 +190,7 @@ fn what_is_said_to_act_acts() {
         let before =
             if *name == "compression.level" { shown(&wired(&[BASE, &[base]].concat())) } else { before.clone() };
         let outcome = wired(&[BASE, &[base, (name, value)]].concat());
-        // These act by what they rule out: with such a value librdkafka is needed.
+        // These act by ruling out some values, with which librdkafka is needed.
         let rules_out = ["batch.num.messages", "connections.max.idle.ms"].contains(name);
         assert_eq!(outcome.is_err(), rules_out, "{name}");
         assert_ne!(shown(&outcome), before, "{name}");
@@ -209,7 +209,7 @@ fn clients_with_the_same_credentials_have_one_source_of_tokens() {
     let found = wired(OAUTH).unwrap();
     let [member, reader, producer] = [found.member, found.reader, found.producer].map(|client| client.tokens.unwrap());
     assert!(Arc::ptr_eq(&member, &reader) && Arc::ptr_eq(&member, &producer));
-    // Without that login there is none, whatever else is set.
+    // Without that login there is no source, whatever else is set.
     let others = wired(&[OAUTH, &[("security.protocol", "plaintext")]].concat()).unwrap();
     assert!(others.member.tokens.is_none() && matches!(others.member.brokers.login, Login::None));
     let named = |set: &[(&str, &str)]| {
@@ -222,7 +222,7 @@ fn clients_with_the_same_credentials_have_one_source_of_tokens() {
 }
 
 #[test]
-fn properties_of_tls_reach_it() {
+fn tls_receives_its_properties() {
     let given = |set: &[(&str, &str)]| {
         let all: BTreeMap<String, String> =
             set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -251,7 +251,7 @@ fn properties_of_tls_reach_it() {
 }
 
 #[test]
-fn what_is_not_set_is_as_librdkafka_has_it() {
+fn unset_properties_have_the_values_of_librdkafkas_clients() {
     let wired = plain(&[]).unwrap();
     assert_eq!(wired.member.brokers.client_id, "ratchet");
     assert_eq!(wired.member.brokers.request_timeout, Duration::from_secs(10));
@@ -270,7 +270,7 @@ fn what_is_not_set_is_as_librdkafka_has_it() {
     assert_eq!(write.request_timeout, Duration::from_millis(9900));
     assert_eq!([write.batch_bytes, write.message_bytes_max], [1_000_000, 18_874_368]);
     assert_eq!((write.codec, write.level, write.in_flight_max), (Codec::None, None, 5));
-    // What ratchet sets for librdkafka's sake is not for the wire.
+    // Values that ratchet sets for librdkafka's sake do not apply to the wire.
     assert_eq!(write.retry_backoff, WriteSettings::default().retry_backoff);
     assert_eq!(fetch.backoff, FetchSettings::default().backoff);
 }
@@ -296,7 +296,7 @@ fn the_longest_response_has_room_for_the_largest_batch() {
 }
 
 #[test]
-fn what_only_librdkafka_knows_is_named_without_its_value() {
+fn unsupported_property_is_named_without_its_value() {
     let secret = "hunter2";
     for (name, value) in [
         ("client.rack", secret),
@@ -316,7 +316,7 @@ fn what_only_librdkafka_knows_is_named_without_its_value() {
     for (name, value) in [("socket.nagle.disable", "T"), ("retries", "2147483647"), ("client.rack", "")] {
         plain(&[(name, value)]).unwrap();
     }
-    // librdkafka takes `topic.` before the name of a topic's property; who knows which it will have.
+    // librdkafka accepts `topic.` before the name of any topic's property, including future ones.
     assert_eq!(
         refused(&[("topic.request.timeout.ms", "7000")]),
         "the kafka property topic.request.timeout.ms needs librdkafka: the wire does not know it"
@@ -324,7 +324,7 @@ fn what_only_librdkafka_knows_is_named_without_its_value() {
 }
 
 #[test]
-fn logins_that_the_wire_does_not_know_are_named() {
+fn unsupported_logins_are_named() {
     let login = |set: &[(&str, &str)]| refused(&[&[("security.protocol", "SASL_PLAINTEXT")], set].concat());
     assert!(login(&[]).contains("sasl.mechanisms needs librdkafka: the wire does not know the mechanism GSSAPI"));
     let oauth = login(&[("sasl.mechanism", "OAUTHBEARER"), ("enable.sasl.oauthbearer.unsecure.jwt", "true")]);
@@ -334,13 +334,13 @@ fn logins_that_the_wire_does_not_know_are_named() {
     let error = login(&[("sasl.mechanism", "hunter2")]);
     assert!(error.contains("sasl.mechanism needs") && !error.contains("hunter2"), "{error}");
     assert!(login(&[("sasl.mechanism", "PLAIN"), ("sasl.username", "me")]).contains("sasl.password"));
-    // Without SASL nothing of it counts, and without TLS nothing of that.
+    // Without SASL its properties do not count, and without TLS neither do those of TLS.
     plain(&[("sasl.mechanism", "GSSAPI"), ("ssl.crl.location", "/nowhere")]).unwrap();
     assert!(refused(&[("security.protocol", "ssl"), ("ssl.crl.location", "/nowhere")]).contains("ssl.crl.location"));
 }
 
 #[test]
-fn the_last_of_several_names_counts_and_an_empty_value_is_none() {
+fn last_of_several_names_counts_and_an_empty_value_is_unset() {
     let linger = |set: &[(&str, &str)]| plain(set).unwrap().write.linger;
     assert_eq!(linger(&[("linger.ms", "1"), ("queue.buffering.max.ms", "0.25")]), Duration::from_micros(250));
     let codec = |set: &[(&str, &str)]| plain(set).unwrap().write.codec;
@@ -352,7 +352,7 @@ fn the_last_of_several_names_counts_and_an_empty_value_is_none() {
 }
 
 #[test]
-fn numbers_that_librdkafka_reads_otherwise_are_for_librdkafka() {
+fn numbers_that_librdkafka_reads_differently_are_left_to_it() {
     for value in ["0100", "0x64", "100ms"] {
         assert!(refused(&[("fetch.wait.max.ms", value)]).contains("fetch.wait.max.ms"), "{value}");
     }
@@ -360,7 +360,7 @@ fn numbers_that_librdkafka_reads_otherwise_are_for_librdkafka() {
 }
 
 #[test]
-fn what_librdkafka_would_not_start_with_is_left_to_it() {
+fn settings_with_which_librdkafka_does_not_start_are_left_to_it() {
     for (name, set) in [
         ("reconnect.backoff.max.ms", &[("reconnect.backoff.ms", "5000")][..]),
         ("fetch.max.bytes", &[("fetch.max.bytes", "1000"), ("message.max.bytes", "2000")]),
@@ -376,14 +376,14 @@ fn what_librdkafka_would_not_start_with_is_left_to_it() {
 }
 
 #[test]
-fn limits_that_no_batch_reaches_are_none() {
+fn record_limits_that_no_batch_reaches_are_accepted() {
     plain(&[("batch.num.messages", "1000000")]).unwrap();
     assert!(refused(&[("batch.num.messages", "10000")]).contains("batch.num.messages"));
     plain(&[("batch.num.messages", "10000"), ("batch.size", "70000")]).unwrap();
 }
 
 #[test]
-fn levels_are_those_of_the_codec() {
+fn compression_levels_depend_on_the_codec() {
     let level = |codec, level| plain(&[("compression.type", codec), ("compression.level", level)]);
     assert_eq!(level("gzip", "9").unwrap().write.level, Some(9));
     assert_eq!(level("lz4", "-1").unwrap().write.level, None);
@@ -391,7 +391,7 @@ fn levels_are_those_of_the_codec() {
 }
 
 #[test]
-fn idle_connections_to_azure_are_closed_in_time() {
+fn short_idle_limits_and_azure_need_librdkafka() {
     let azure = ("bootstrap.servers", "me.servicebus.Azure.example:9093");
     assert!(wired(&[azure]).err().unwrap().to_string().contains("connections.max.idle.ms"));
     assert!(refused(&[("connections.max.idle.ms", "180000")]).contains("connections.max.idle.ms"));
@@ -400,7 +400,7 @@ fn idle_connections_to_azure_are_closed_in_time() {
 }
 
 #[test]
-fn metadata_is_asked_for_as_often_as_either_interval_says() {
+fn metadata_is_requested_at_the_shorter_of_two_intervals() {
     let age = |set: &[(&str, &str)]| plain(set).unwrap().member.brokers.metadata_max_age.as_secs();
     let interval = "topic.metadata.refresh.interval.ms";
     assert_eq!(age(&[(interval, "60000")]), 60);

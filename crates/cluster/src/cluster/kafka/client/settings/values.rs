@@ -1,6 +1,6 @@
-//! Reads the values of properties as librdkafka does: of several names of a property the last one counts, an empty value
-//! is none, and numbers are numbers. Where librdkafka is more lenient (octal numbers, text after a number) the value is
-//! one that only it knows.
+//! Reads the values of properties as librdkafka does: of several names of a property the last one counts, an empty
+//! value counts as unset, and numbers are decimal. Values that need librdkafka's leniency (octal numbers, text after a
+//! number) are left to librdkafka.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ struct Value<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Those of these properties; an error if there is one that the wire does not know.
+    /// Reads these properties; an error if there is one that the wire does not know.
     pub fn new(properties: &'a Properties) -> Result<Self, Unsupported> {
         let mut values = BTreeMap::new();
         for (name, text) in properties.iter() {
             let known = look_up(name);
             let (key, class) = known.ok_or_else(|| Unsupported::new(name, "the wire does not know it"))?;
-            // What a text begins with librdkafka removes.
+            // librdkafka removes leading white space.
             let text = text.trim_ascii_start();
             match text.is_empty() {
                 true => values.remove(key),
@@ -45,7 +45,7 @@ impl<'a> Values<'a> {
         Ok(Self { values, tokens: properties.tokens(), contact: properties.contact() })
     }
 
-    /// Whether the wire knows them all, as they are set.
+    /// Checks that the wire supports all properties as they are set.
     pub fn check(&self, speaks_tls: bool) -> Result<(), Unsupported> {
         for Value { name, text, class, .. } in self.values.values() {
             let why = match class {
@@ -61,22 +61,22 @@ impl<'a> Values<'a> {
         Ok(())
     }
 
-    /// What is known of the brokers.
+    /// What the process knows of the brokers.
     pub fn contact(&self) -> &'a Arc<Contact> {
         self.contact
     }
 
-    /// Who gets tokens, if they are asked for by the properties.
+    /// The source of tokens, if the properties request any.
     pub fn tokens(&self) -> Option<&'a Arc<Source>> {
         self.tokens
     }
 
-    /// The value of a property that is asked for by this name.
+    /// The value of the property with this key: see [`look_up`].
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.values.get(key).map(|value| value.text)
     }
 
-    /// One of these words, in small letters: which.
+    /// The value as one of these words, in lower case.
     pub fn word(&self, key: &str, words: &[&'static str], default: &'static str) -> Result<&'static str, Unsupported> {
         let Some(text) = self.text(key) else { return Ok(default) };
         let found = words.iter().find(|word| word.eq_ignore_ascii_case(text));
@@ -88,17 +88,17 @@ impl<'a> Values<'a> {
         self.values.get(key).is_some_and(|value| value.is_users)
     }
 
-    /// A switch.
+    /// A boolean.
     pub fn flag(&self, key: &str, default: bool) -> Result<bool, Unsupported> {
         let word = self.word(key, &["true", "t", "1", "false", "f", "0"], if default { "true" } else { "false" })?;
         Ok(matches!(word, "true" | "t" | "1"))
     }
 
-    /// A whole number, as C's `int` holds it.
+    /// A whole number in the range of C's `int`.
     pub fn number(&self, key: &str, default: i32) -> Result<i32, Unsupported> {
         let Some(text) = self.text(key) else { return Ok(default) };
         let digits = text.trim_start_matches('-');
-        // With a zero before it, it is octal.
+        // With a leading zero, librdkafka reads it as octal.
         let is_plain = digits == "0" || !digits.starts_with('0');
         let number = text.parse().ok().filter(|_| is_plain);
         number.ok_or_else(|| self.unsupported(key, "it is not a plain number"))
@@ -121,7 +121,7 @@ impl<'a> Values<'a> {
         Ok(Duration::from_millis(ms))
     }
 
-    /// Milliseconds and parts of them.
+    /// Milliseconds with decimals.
     pub fn fine_millis(&self, key: &str, default_ms: u64) -> Result<Duration, Unsupported> {
         let Some(text) = self.text(key) else { return Ok(Duration::from_millis(default_ms)) };
         let seconds = text.parse().map(|ms: f64| ms / 1e3).map(Duration::try_from_secs_f64);
@@ -131,7 +131,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// That the wire does not know this property as it is set, by the name by which it was.
+    /// The error that the wire does not support this property as it is set, with the name by which it was set.
     pub fn unsupported(&self, key: &str, why: &'static str) -> Unsupported {
         Unsupported::new(self.values.get(key).map_or(key, |value| value.name), why)
     }

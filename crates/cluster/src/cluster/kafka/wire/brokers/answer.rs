@@ -1,14 +1,14 @@
-//! Metadata: which brokers there are, and who leads what. Written and read by hand, so that a list is never longer in
-//! memory than what a broker really sent, and lists that nobody needs are passed over.
+//! Metadata: the brokers, and the partitions' leaders. Encoded and decoded by hand, so that a list in memory is never
+//! longer than what the broker really sent, and unneeded lists are skipped.
 
 use std::sync::Arc;
 
 use super::types::{Address, Leader};
 use crate::cluster::kafka::wire::connection::fields::{Fields, put, put_count, put_no_tags};
 
-/// Metadata's key.
+/// Metadata's API key.
 pub const METADATA: i16 = 3;
-/// Its versions. Before 4 a broker could not be told not to create topics.
+/// Its versions. Before version 4, a request could not forbid the broker to create topics.
 pub const METADATA_VERSIONS: std::ops::RangeInclusive<i16> = 4..=12;
 const FLEXIBLE_FROM: i16 = 9;
 /// Leader epochs (KIP-320).
@@ -19,28 +19,28 @@ const IDS_FROM: i16 = 10;
 /// A response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// The brokers, by number. One whose address is none is left out.
+    /// The brokers by number, without those whose address is invalid.
     pub nodes: Vec<(i32, Address)>,
     /// The cluster's id, if it has one.
     pub cluster: Option<&'a str>,
-    /// The topics that were asked for.
+    /// The requested topics.
     pub topics: Vec<Topic<'a>>,
 }
 
-/// What a response says of a topic.
+/// A topic in a response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Topic<'a> {
-    /// Kafka's number, 0 for none.
+    /// Kafka's error number, 0 for none.
     pub error: i16,
     /// Its name.
     pub name: &'a str,
     /// Its id, zeros for none.
     pub id: [u8; 16],
-    /// By partition. The leader's node is negative where there is none.
+    /// The leaders by partition. A partition without a leader has a negative node.
     pub leaders: Vec<(i32, Leader)>,
 }
 
-/// A question for these topics, which are not created.
+/// A request for these topics, without creating them.
 pub fn question<'a>(topics: impl ExactSizeIterator<Item = &'a Arc<str>>, version: i16) -> Vec<u8> {
     let (mut out, is_flexible) = (Vec::new(), version >= FLEXIBLE_FROM);
     put_count(&mut out, topics.len(), is_flexible);
@@ -51,7 +51,7 @@ pub fn question<'a>(topics: impl ExactSizeIterator<Item = &'a Arc<str>>, version
         put(&mut out, topic, is_flexible);
         put_no_tags(&mut out, is_flexible);
     }
-    // Not created; and what the client may do with the cluster and with topics is not asked.
+    // Topics are not created, and the client's permissions for the cluster and topics are not requested.
     let flags = match version {
         8..=10 => 3,
         11.. => 2,
@@ -66,7 +66,7 @@ pub fn question<'a>(topics: impl ExactSizeIterator<Item = &'a Arc<str>>, version
 pub fn answer(body: &[u8], version: i16) -> Option<Answer<'_>> {
     let mut fields = Fields::new(body, version >= FLEXIBLE_FROM);
     let mut answer = Answer::default();
-    // How long the broker wants to be left alone, which its connection has read.
+    // The throttle time, which the connection has read.
     fields.reader.i32()?;
     for _ in 0..fields.count(11)? {
         let (node, host, port) = (fields.reader.i32()?, fields.text()?, fields.reader.i32()?);
@@ -77,7 +77,7 @@ pub fn answer(body: &[u8], version: i16) -> Option<Answer<'_>> {
         }
     }
     answer.cluster = fields.nullable_text()?;
-    // The controller, which a client has no use for.
+    // The controller, which is not needed.
     fields.reader.i32()?;
     for _ in 0..fields.count(5)? {
         answer.topics.push(topic(&mut fields, version)?);
@@ -87,7 +87,7 @@ pub fn answer(body: &[u8], version: i16) -> Option<Answer<'_>> {
 
 fn topic<'a>(fields: &mut Fields<'a>, version: i16) -> Option<Topic<'a>> {
     let error = fields.reader.i16()?;
-    // Null only where topics were asked for by their ids.
+    // Null only if topics were requested by their ids.
     let name = fields.nullable_text()?.unwrap_or_default();
     let id = match version >= IDS_FROM {
         true => fields.reader.take(16)?.try_into().ok()?,
@@ -106,12 +106,12 @@ fn topic<'a>(fields: &mut Fields<'a>, version: i16) -> Option<Topic<'a>> {
     Some(Topic { error, name, id, leaders })
 }
 
-/// A partition's own error says why it has no leader, or that it lacks replicas.
+/// A partition's error, which says why it has no leader or that it lacks replicas, is ignored.
 fn partition(fields: &mut Fields<'_>, version: i16) -> Option<(i32, Leader)> {
     let _error = fields.reader.i16()?;
     let [partition, node] = [fields.reader.i32()?, fields.reader.i32()?];
     let epoch = if version >= EPOCHS_FROM { fields.reader.i32()? } else { -1 };
-    // Replicas, those in sync, and from version 5 on those offline.
+    // Replicas, replicas in sync, and from version 5 on offline replicas.
     (0..if version >= 5 { 3 } else { 2 }).try_for_each(|_| fields.skip_i32s())?;
     fields.skip_tags()?;
     Some((partition, Leader { node, epoch }))
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_is_what_kafka_reads() {
+    fn kafka_protocol_reads_the_request() {
         let topics: [Arc<str>; 2] = ["orders".into(), "payments".into()];
         for version in METADATA_VERSIONS {
             let mut body = Bytes::from(question(topics.iter(), version));
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn the_response_is_what_kafka_writes() {
+    fn responses_that_kafka_protocol_writes_are_read() {
         for version in METADATA_VERSIONS {
             let body = sample(version);
             let read = answer(&body, version).unwrap();
             assert_eq!(read.cluster, Some("cluster"));
             let at = |port| Address { host: "kafka".to_owned(), port };
-            assert_eq!(read.nodes, [(1, at(9092)), (4, at(9094))], "ports that are none are left out");
+            assert_eq!(read.nodes, [(1, at(9092)), (4, at(9094))], "brokers with an invalid port are left out");
             let epoch = |partition| if version >= EPOCHS_FROM { 40 + partition } else { -1 };
             let leaders = vec![(0, Leader { node: 2, epoch: epoch(0) }), (1, Leader { node: -1, epoch: epoch(1) })];
             let id = if version >= IDS_FROM { [9; 16] } else { [0; 16] };

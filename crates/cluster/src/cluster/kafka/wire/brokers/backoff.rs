@@ -1,4 +1,4 @@
-//! How long to wait before what failed is tried again.
+//! How long to wait before a retry.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use rand::rngs::StdRng;
 
 use super::types::Settings;
 
-/// A fifth less or more, so that clients that failed together do not come again together (KIP-580).
+/// A fifth less or more, so that clients that failed together do not retry together (KIP-580).
 const JITTER: std::ops::RangeInclusive<f64> = 0.8..=1.2;
 
-/// The wait after so many failures in succession, doubled from one to the next up to the longest.
+/// The wait after `failures` in succession: doubled with each, up to the maximum.
 pub fn backoff(failures: u32, settings: &Settings, random: &mut StdRng) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let wait = settings.reconnect_backoff.saturating_mul(doubled).min(settings.reconnect_backoff_max);

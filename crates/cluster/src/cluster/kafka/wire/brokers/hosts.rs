@@ -1,4 +1,4 @@
-//! Where brokers are: those that metadata names, and those that a client is given to begin with.
+//! The addresses of brokers: those from metadata, and the bootstrap addresses.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Nothing but bootstrap addresses.
+    /// Starts with bootstrap addresses only.
     pub fn new(bootstrap: Vec<Address>) -> Self {
         Self { bootstrap, nodes: BTreeMap::new() }
     }
 
-    /// Where a broker is.
+    /// A broker's address.
     pub fn address(&self, node: i32) -> Option<&Address> {
         match usize::try_from(-1_i64 - i64::from(node)) {
             Ok(place) => self.bootstrap.get(place),
@@ -25,19 +25,19 @@ impl Hosts {
         }
     }
 
-    /// Whether any broker is there.
+    /// Whether any broker has this address.
     pub fn holds(&self, address: &Address) -> bool {
         self.bootstrap.contains(address) || self.nodes.values().any(|known| known == address)
     }
 
-    /// Takes what metadata says; returns those that have moved.
+    /// Takes the brokers from metadata; returns those that have moved.
     pub fn replace(&mut self, nodes: impl IntoIterator<Item = (i32, Address)>) -> Vec<i32> {
         let before = std::mem::replace(&mut self.nodes, nodes.into_iter().collect());
         let moved = before.into_iter().filter(|(node, old)| self.nodes.get(node).is_some_and(|new| new != old));
         moved.map(|(node, _)| node).collect()
     }
 
-    /// The brokers that metadata names, those after `node` first.
+    /// The brokers from metadata, those after `node` first.
     pub fn nodes_after(&self, node: Option<i32>) -> impl Iterator<Item = i32> {
         let from = node.unwrap_or(-1).saturating_add(1);
         let (behind, before) = (self.nodes.range(from..), self.nodes.range(..from));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everyone_comes_in_turn() {
+    fn brokers_and_bootstrap_addresses_come_in_turn() {
         let at = |port| Address { host: "h".into(), port };
         let mut hosts = Hosts::new(vec![at(1), at(2), at(3)]);
         let bootstrap = |hosts: &Hosts, node| hosts.bootstrap_after(node).collect::<Vec<_>>();

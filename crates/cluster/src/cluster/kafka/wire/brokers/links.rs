@@ -1,4 +1,4 @@
-//! The connections' part of [`Brokers`]: which are open, which are to be opened, and what becomes of their requests.
+//! The connections of [`Brokers`]: which are open, which are to be opened, and the outcomes of their requests.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::types::{Act, Address, Event, Link, RequestId, Settings, Trouble, Trou
 use crate::cluster::kafka::wire::connection::{Answer, Connection, Fault, Pool, Request, Shared};
 use crate::cluster::kafka::wire::login::Login;
 
-/// How much of a cluster's id is said; a usual one has 22 characters.
+/// The most characters of a cluster's id in a message; ids usually have 22.
 const CLUSTER_CHARS_MAX: usize = 64;
 
 impl Brokers {
@@ -19,7 +19,7 @@ impl Brokers {
         self.links.get(&link).and_then(|key| self.places.get(key))
     }
 
-    /// Does something with a link's place; `None` if the link is not known.
+    /// Applies `work` to a link's place; `None` if the link is not known.
     pub(super) fn on<T>(
         &mut self,
         link: Link,
@@ -31,7 +31,7 @@ impl Brokers {
         Some(work(place, &mut shared))
     }
 
-    /// A connection is wanted: opens it, unless it is open or was tried a short while ago.
+    /// Opens a connection, unless it is open; if it was tried a short while ago, opens it later.
     pub(super) fn want_open(&mut self, node: i32, use_: Use, now: Instant) {
         let key = (node, use_);
         if self.places.get(&key).is_some_and(|place| place.open.is_some()) {
@@ -81,7 +81,7 @@ impl Brokers {
         open.connection.send(id, request, timeout, &mut shared).map(|()| id).map_err(|reason| (id, reason))
     }
 
-    /// Bytes came in.
+    /// Handles received bytes.
     pub(super) fn take_in(&mut self, link: Link, bytes: usize, now: Instant) {
         let Some(key) = self.links.get(&link).copied() else { return };
         let Some(place) = self.places.get_mut(&key) else { return };
@@ -116,7 +116,7 @@ impl Brokers {
         }
     }
 
-    /// An answer to the question for metadata.
+    /// Handles the answer to a request for metadata.
     fn hear(&mut self, told: Answer, now: Instant) -> Result<(), Fault> {
         let protocol = |reason: String| Fault { kind: Some(TroubleKind::Protocol), reason };
         let heard = answer(told.body.as_slice(), told.version);
@@ -126,7 +126,7 @@ impl Brokers {
             return Err(protocol(format!("it belongs to the cluster {theirs:?}, not to {ours:?} as the others")));
         }
         if heard.nodes.is_empty() {
-            // The broker has just begun, and knows nobody.
+            // The broker has just started, and knows no brokers yet.
             self.metadata.failed(now, &self.settings, &mut self.random);
         } else {
             self.metadata.heard(&heard, now, &self.settings, &mut self.random);
@@ -137,7 +137,7 @@ impl Brokers {
         Ok(())
     }
 
-    /// Brokers are where metadata says. Connections that are open are kept: they work until they break.
+    /// Takes the brokers' addresses from metadata. Open connections are kept: they work until they break.
     fn move_to(&mut self, nodes: Vec<(i32, Address)>) {
         for node in self.hosts.replace(nodes) {
             let places = self.places.range_mut((node, Use::Fetch)..=(node, Use::Control));
@@ -148,7 +148,7 @@ impl Brokers {
         self.trouble.take_if(|trouble| !hosts.holds(&trouble.address));
     }
 
-    /// A connection is over.
+    /// Handles the end of a connection; `closes`: the edge has to close it.
     pub(super) fn lose(&mut self, link: Link, fault: Fault, closes: bool, now: Instant) {
         let Some(key) = self.links.remove(&link) else { return };
         let Some((place, open)) = self.places.get_mut(&key).and_then(|place| {
@@ -185,13 +185,13 @@ impl Brokers {
             self.places.remove(&key);
         }
         if key.0 >= 0 {
-            // What it led may be led by another now.
+            // Its partitions may have other leaders now.
             self.metadata.want(now, &self.settings, &mut self.random);
         }
         self.pursue(now);
     }
 
-    /// Closes a connection that is not used.
+    /// Closes an idle connection.
     fn rest(&mut self, link: Link) {
         if let Some(key) = self.links.remove(&link)
             && let Some(place) = self.places.get_mut(&key)
@@ -201,7 +201,7 @@ impl Brokers {
         }
     }
 
-    /// Connections whose time has come.
+    /// Ends expired and idle connections, and opens those that are due.
     pub(super) fn tick_places(&mut self, now: Instant) {
         let mut over = Vec::new();
         let mut wanted = Vec::new();
@@ -223,7 +223,7 @@ impl Brokers {
         }
     }
 
-    /// Asks for metadata if it is due and a broker is there; else sees to it that one will be.
+    /// Requests metadata if it is due; opens a connection if no broker is ready.
     pub(super) fn pursue(&mut self, now: Instant) {
         if !self.metadata.is_due(now) {
             if self.is_seeking {
@@ -245,8 +245,8 @@ impl Brokers {
         }
     }
 
-    /// A broker that can be asked. If there is none, one is opened, unless one is just being opened. Where the answers
-    /// of one broker did not help, it is `avoided` and the next one is opened even so.
+    /// A broker that can be asked. If there is none, a connection is opened, unless one is just being opened. A broker
+    /// whose answers did not help is `avoided`: the next one is opened although that one is ready.
     pub(super) fn pick(&mut self, avoided: Option<i32>, now: Instant) -> Option<i32> {
         if avoided.is_some() {
             let others = self.hosts.nodes_after(avoided).filter(|node| Some(*node) != avoided);
@@ -281,7 +281,7 @@ impl Brokers {
         None
     }
 
-    /// The next broker to be tried: of those that are known, or a bootstrap address while they all fail.
+    /// The next broker to be tried: a known one, or a bootstrap address while all known ones fail.
     fn candidate(&self, now: Instant) -> Option<i32> {
         let place = |node: i32| self.places.get(&(node, Use::Control));
         let is_free = |node: &i32| place(*node).is_none_or(|place| place.is_free(now));

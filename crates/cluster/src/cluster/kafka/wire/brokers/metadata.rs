@@ -1,9 +1,9 @@
-//! What is known of topics, and when brokers are asked again.
+//! What is known of topics, and when metadata is requested again.
 //!
 //! An answer may come from a broker that has not heard of the latest leader. So a partition's leader is not replaced by
-//! one of an earlier term (KIP-320), unless the topic was created anew, which its id tells (KIP-516). A leader that
-//! proved wrong is in doubt: it is not named again before a broker that was asked afterwards has named it, or any has
-//! named another.
+//! one of an earlier epoch (KIP-320), unless the topic was recreated, which its id shows (KIP-516). A leader that
+//! proved wrong is in doubt: it is not returned until the answer to a later request names it, or any answer names
+//! another leader.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use super::answer::{Answer, Topic};
 use super::backoff::backoff;
 use super::types::{Leader, RequestId, Settings};
 
-/// After so many answers in short succession, another broker is asked.
+/// After this many requests in short succession, another broker is asked.
 const ROTATES_AFTER: u32 = 2;
 
-/// A broker may say anything: more partitions than a topic can have are not remembered.
+/// Partitions beyond these are not remembered, since a broker may send any number.
 const PARTITIONS: std::ops::Range<i32> = 0..1 << 20;
 
 /// What is known of the watched topics.
@@ -27,36 +27,36 @@ const PARTITIONS: std::ops::Range<i32> = 0..1 << 20;
 pub struct Metadata {
     topics: BTreeMap<Arc<str>, Known>,
     cluster: Option<String>,
-    /// The question that was not answered so far.
+    /// The request that is not answered yet.
     asked: Option<Asked>,
-    /// When to ask again, if there is a reason to.
+    /// When to send the next request, if there is a reason for it.
     due: Option<Instant>,
     asked_at: Option<Instant>,
     heard_at: Option<Instant>,
-    /// Who was asked last.
+    /// The broker that was asked last.
     asked_node: Option<i32>,
-    /// How often in short succession.
+    /// How many requests were sent in short succession.
     attempts: u32,
-    /// How many doubts there were.
+    /// How many doubts there have been.
     doubts: u64,
-    /// Whether a leader was looked for that is not known.
+    /// Whether an unknown leader was looked up.
     missed: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     id: RequestId,
-    /// How many doubts there were before.
+    /// How many doubts there had been when it was sent.
     doubts: u64,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Whether it was asked for.
+    /// Whether any request has included it.
     is_asked: bool,
-    /// Whether anything was heard of it, be it an error.
+    /// Whether any answer has included it, even with an error.
     is_heard: bool,
-    /// Whether it was ever heard of without an error.
+    /// Whether any answer has included it without an error.
     is_found: bool,
     /// Zeros for none.
     id: [u8; 16],
@@ -67,14 +67,14 @@ struct Known {
 #[derive(Debug, Default)]
 struct Partition {
     leader: Option<Leader>,
-    /// The latest term that was heard of.
+    /// The latest epoch that was heard of.
     epoch: Option<i32>,
-    /// The number of the doubt.
+    /// The number of the doubt about its leader.
     doubted: Option<u64>,
 }
 
 impl Metadata {
-    /// Watches a topic; whether it is new.
+    /// Watches a topic. Returns whether it is new.
     pub fn watch(&mut self, topic: &Arc<str>) -> bool {
         let is_new = !self.topics.contains_key(topic);
         if is_new {
@@ -88,12 +88,12 @@ impl Metadata {
         self.topics.remove(topic);
     }
 
-    /// The topics to ask for.
+    /// The topics to request.
     pub fn topics(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
         self.topics.keys()
     }
 
-    /// Who leads; if that is not known, it is noted that it is wanted.
+    /// The leader; if it is unknown, notes that it was looked up.
     pub fn leader(&self, topic: &str, partition: i32) -> Option<Leader> {
         let known = self.topics.get(topic)?.partitions.get(&partition);
         let leader = known.filter(|known| known.doubted.is_none()).and_then(|known| known.leader);
@@ -103,7 +103,7 @@ impl Metadata {
         leader
     }
 
-    /// The topic's error as it was last heard.
+    /// The topic's error in the latest answer.
     pub fn error(&self, topic: &str) -> Option<i16> {
         self.topics.get(topic)?.error
     }
@@ -118,7 +118,7 @@ impl Metadata {
         self.topics.get(topic).filter(|known| known.is_found).map(|known| known.partitions.len())
     }
 
-    /// Doubts that `seen` leads a partition. Whether there is anything to be asked.
+    /// Doubts that `seen` leads a partition. Returns whether metadata has to be requested.
     pub fn doubt(&mut self, topic: &str, partition: i32, seen: Option<Leader>) -> bool {
         let known = self.topics.get_mut(topic).and_then(|known| known.partitions.get_mut(&partition));
         let Some(known) = known else { return true };
@@ -132,7 +132,7 @@ impl Metadata {
         true
     }
 
-    /// There is a reason to ask: at once, or a while after the last time.
+    /// Schedules a request: at once, or some time after the last one.
     pub fn want(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
         if self.due.is_some() {
             return;
@@ -144,12 +144,12 @@ impl Metadata {
         self.due = Some(self.asked_at.map_or(now, |at| (at + pause).max(now)));
     }
 
-    /// There is a reason to ask at once.
+    /// Schedules a request at once.
     pub fn want_at_once(&mut self, now: Instant) {
         self.due = Some(now);
     }
 
-    /// Takes note of what became known to be missing, and of age.
+    /// Schedules a request if an unknown leader was looked up, or by age.
     pub fn look(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
         let is_old = self.heard_at.is_some_and(|at| at + settings.metadata_max_age <= now);
         if (self.missed.take() || is_old) && self.asked.is_none() {
@@ -157,28 +157,28 @@ impl Metadata {
         }
     }
 
-    /// Whether a question is to be asked now.
+    /// Whether a request is due now.
     pub fn is_due(&self, now: Instant) -> bool {
         self.asked.is_none() && self.due.is_some_and(|due| due <= now)
     }
 
-    /// When there will be something to be asked; `None` while it is under way, or has no reason.
+    /// When the next request is due; `None` while one is under way, or if there is no reason for one.
     pub fn due(&self, settings: &Settings) -> Option<Instant> {
         let aged = || self.heard_at.map(|at| at + settings.metadata_max_age);
         self.due.or_else(aged).filter(|_| self.asked.is_none())
     }
 
-    /// Whether something is missing that nothing is being done about.
+    /// Whether an unknown leader was looked up and no request is under way or scheduled.
     pub fn is_missed(&self) -> bool {
         self.missed.get() && self.asked.is_none() && self.due.is_none()
     }
 
-    /// Who should not be asked if another can be: its answers did not help.
+    /// The broker to avoid if another can be asked: its answers did not help.
     pub fn avoided(&self) -> Option<i32> {
         self.asked_node.filter(|_| self.attempts >= ROTATES_AFTER)
     }
 
-    /// The question is asked.
+    /// Notes that a request was sent.
     pub fn asked(&mut self, id: RequestId, node: i32, now: Instant) {
         self.asked = Some(Asked { id, doubts: self.doubts });
         (self.asked_at, self.asked_node, self.due) = (Some(now), Some(node), None);
@@ -186,30 +186,30 @@ impl Metadata {
         self.topics.values_mut().for_each(|known| known.is_asked = true);
     }
 
-    /// Whether nothing was ever heard.
+    /// Whether there was no answer so far.
     pub fn is_new(&self) -> bool {
         self.heard_at.is_none()
     }
 
-    /// The question that is not answered.
+    /// The request that is not answered yet.
     pub fn question(&self) -> Option<RequestId> {
         self.asked.map(|asked| asked.id)
     }
 
-    /// There will be no answer.
+    /// Notes that the request will not be answered.
     pub fn failed(&mut self, now: Instant, settings: &Settings, random: &mut StdRng) {
         self.asked = None;
         self.want(now, settings, random);
     }
 
-    /// The id that another cluster has, if the answer is not from the one that was heard before.
+    /// The known cluster's id and the answer's, if they differ.
     pub fn other_cluster(&mut self, answer: &Answer<'_>) -> Option<(String, String)> {
         let theirs = answer.cluster?;
         let ours = self.cluster.get_or_insert_with(|| theirs.to_owned());
         (ours != theirs).then(|| (ours.clone(), theirs.to_owned()))
     }
 
-    /// Takes an answer to the question that was asked.
+    /// Takes the answer to the request that is under way.
     pub fn heard(&mut self, answer: &Answer<'_>, now: Instant, settings: &Settings, random: &mut StdRng) {
         let Some(asked) = self.asked.take() else { return };
         for topic in &answer.topics {
@@ -220,7 +220,7 @@ impl Metadata {
         self.heard_at = Some(now);
         self.due = None;
         if self.topics.values().any(|known| !known.is_asked) {
-            // Watched since.
+            // It was watched after the request was sent.
             self.want_at_once(now);
         } else if self.topics.values().any(|known| !known.is_heard || known.is_doubted()) {
             self.want(now, settings, random);
@@ -233,12 +233,12 @@ impl Known {
         self.partitions.values().any(|known| known.doubted.is_some())
     }
 
-    /// Hears of a topic in an answer to a question before which there were so many doubts.
+    /// Takes a topic of an answer; `doubts` is how many there had been when its request was sent.
     fn hear(&mut self, topic: &Topic<'_>, doubts: u64) {
         self.is_heard = true;
         self.error = (topic.error != 0).then_some(topic.error);
         if self.error.is_some() {
-            // What is known of it still counts: the broker may not have heard of it yet.
+            // Earlier answers still count: the broker may not have heard of the topic yet.
             return;
         }
         self.is_found = true;

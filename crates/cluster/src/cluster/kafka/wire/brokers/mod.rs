@@ -1,19 +1,19 @@
-//! The connections of one client, who leads what, and which requests failed.
+//! One client's connections, the partitions' leaders, and which requests failed.
 //!
-//! A state machine: what is to be done with sockets is an [`Act`], what comes in is given by link number, and the time
-//! is an argument. A client (a fetcher, a writer) has one of its own; [`super::edge::Edge`] drives it, or a simulation.
+//! A state machine: operations on sockets are [`Act`]s, input is passed in by link number, and the time is an argument.
+//! Each client (a fetcher, a writer) has its own; [`super::edge::Edge`] or a simulation drives it.
 //!
-//! - A connection is opened when it is asked for, once for each [`Use`], and again after it broke, with exponential
-//!   back-off and jitter. One that nobody used for nine minutes is closed before the broker does it (after ten), since
-//!   a request that is under way just then would be lost.
-//! - Metadata is asked for when a leader is looked for that is not known, when one is doubted, when a connection to a
-//!   broker breaks, and by age. Answers that do not help are followed by questions to another broker. While none of the
-//!   known brokers can be reached, those that the client began with are asked again (as KIP-899).
-//! - An answer from another cluster than before is not taken: a name may have come to point somewhere else.
+//! - A connection is opened on demand, one for each [`Use`], and again after it broke, with exponential back-off and
+//!   jitter. It is closed after nine minutes without use: the broker would close it after ten, and a request that is
+//!   under way just then would be lost.
+//! - Metadata is requested when an unknown leader is looked up, when a leader is doubted, when a connection to a broker
+//!   breaks, and by age. If a broker's answers do not help, another one is asked. While none of the known brokers can
+//!   be reached, the bootstrap addresses are tried again (as KIP-899).
+//! - Metadata of another cluster than before is rejected: a name may now point somewhere else.
 //!
 //! **Failure**: each request ends in exactly one [`Event`]. [`Event::Failed`] says whether any of it was written.
-//! Trouble that a person has to fix is kept in [`Brokers::trouble`] as well, until the broker can be used again; trying
-//! goes on meanwhile.
+//! Trouble that a person has to fix is kept in [`Brokers::trouble`] as well, until the broker can be used again;
+//! attempts continue meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -55,19 +55,19 @@ pub struct Brokers {
     random: StdRng,
     trouble: Option<Trouble>,
     failure: Option<String>,
-    /// Whether any broker is wanted, and none was there.
+    /// Whether any broker is wanted, and none was ready.
     is_seeking: bool,
-    /// Which broker was last tried, when any was wanted.
+    /// The broker that was last tried when any was wanted.
     tried: Option<i32>,
     next_request: u64,
     next_link: u64,
     /// How often there was something to act upon: see [`Brokers::news`].
     news: u64,
-    /// The latest time that was given.
+    /// The latest time that was passed in.
     clock: Option<Instant>,
     /// The time of the last tick.
     ticked: Option<Instant>,
-    /// Ends with this value, which the edge sees.
+    /// Dropped with this value, which the edge notices.
     alive: Arc<()>,
 }
 
@@ -81,12 +81,12 @@ impl fmt::Debug for Brokers {
 }
 
 impl Brokers {
-    /// A client of the cluster that is found at these addresses. Nothing is done before the first [`Brokers::tick`].
+    /// A client of the cluster at these addresses. Nothing is done before the first [`Brokers::tick`].
     pub fn new(settings: Arc<Settings>, bootstrap: Vec<Address>) -> Self {
         Self::with_random(settings, bootstrap, StdRng::from_seed(rand::random()))
     }
 
-    /// The same with its randomness (jitter, nonces of logins) from this seed: for simulations only.
+    /// The same, with its randomness (jitter, nonces of logins) from this seed: for simulations only.
     pub fn seeded(settings: Arc<Settings>, bootstrap: Vec<Address>, seed: u64) -> Self {
         Self::with_random(settings, bootstrap, StdRng::seed_from_u64(seed))
     }
@@ -115,7 +115,7 @@ impl Brokers {
         }
     }
 
-    /// Topics whose leaders are wanted from now on, in addition to those before.
+    /// Follows the leaders of these topics from now on, in addition to those before.
     pub fn watch(&mut self, topics: &[Arc<str>]) {
         let news = topics.iter().filter(|topic| self.metadata.watch(topic)).count();
         if let Some(clock) = self.clock.filter(|_| news > 0) {
@@ -124,24 +124,24 @@ impl Brokers {
         }
     }
 
-    /// A topic whose leaders are no longer wanted; what is known of it is forgotten.
+    /// No longer follows a topic's leaders, and forgets what is known of it.
     pub fn unwatch(&mut self, topic: &str) {
         self.metadata.unwatch(topic);
     }
 
-    /// The leader of a watched topic's partition as last heard; `None` while it is unknown or in doubt, and then it is
-    /// asked for at the next tick, with back-off.
+    /// The last known leader of a watched topic's partition. `None` while it is unknown or in doubt; then the next tick
+    /// requests metadata, with back-off.
     pub fn leader(&self, topic: &str, partition: i32) -> Option<Leader> {
         self.metadata.leader(topic, partition)
     }
 
-    /// What the broker that was asked last said about a topic as a whole, if it is an error, by Kafka's number: missing
-    /// (3), denied (29). Leaders that are known still count: the broker may not have heard of the topic yet.
+    /// A topic's error in the latest metadata, by Kafka's number: missing (3), denied (29). Known leaders still count:
+    /// the broker may not have heard of the topic yet.
     pub fn topic_error(&self, topic: &str) -> Option<i16> {
         self.metadata.error(topic)
     }
 
-    /// A watched topic's id (KIP-516), zeros where the brokers give none; `None` while nothing is known.
+    /// A watched topic's id (KIP-516), zeros if the brokers give none; `None` while nothing is known.
     pub fn topic_id(&self, topic: &str) -> Option<[u8; 16]> {
         self.metadata.id(topic)
     }
@@ -151,9 +151,9 @@ impl Brokers {
         self.metadata.partition_count(topic)
     }
 
-    /// Metadata is asked for again soon, with back-off: a broker said that it is not the leader, say. `seen` is the
-    /// leader that was wrong, so that where a newer answer is there nothing is asked. Until the next answer nobody
-    /// leads the partition.
+    /// Requests metadata again soon, with back-off: because a broker said that it is not the leader, for example.
+    /// `seen` is the leader that was wrong: if newer metadata has replaced it, nothing is requested. Else the partition
+    /// has no leader until the next answer.
     pub fn doubt(&mut self, topic: &str, partition: i32, seen: Option<Leader>, now: Instant) {
         self.at(now);
         if self.metadata.doubt(topic, partition, seen) {
@@ -162,8 +162,8 @@ impl Brokers {
         }
     }
 
-    /// Opens the connection `use_` to `node` unless it is there. The versions that the broker offers once requests can
-    /// be sent; `None` until then, and while the connection is muted or renews its login.
+    /// Opens the connection `use_` to `node` unless it is open. Returns the versions that the broker offers once
+    /// requests can be sent; `None` until then, and while the connection is muted or renews its login.
     pub fn ready(&mut self, node: i32, use_: Use, now: Instant) -> Option<&Versions> {
         self.at(now);
         self.want_open(node, use_, now);
@@ -172,23 +172,23 @@ impl Brokers {
     }
 
     /// Whether the connection `use_` to `node` was lost, or could not be opened, and has not been ready since; or the
-    /// brokers that are left do not know the node any more.
+    /// latest metadata does not contain the node.
     pub fn is_failing(&self, node: i32, use_: Use) -> bool {
         let place = self.places.get(&(node, use_));
         place.map_or_else(|| self.hosts.address(node).is_none(), Place::is_failing)
     }
 
-    /// Nothing is sent on this connection until then, because of a throttle time (KIP-219). This is for the reader of a
-    /// Produce response; the throttle times of all other responses are heeded when they come in. Brokers mute only the
-    /// connection on which the request came, and so does this.
+    /// Sends nothing on this connection until `until`, because of a throttle time (KIP-219). This is for the reader of
+    /// a Produce response; the throttle times of all other responses are applied when they arrive. Brokers mute only
+    /// the connection on which the request came, and so does this.
     pub fn mute(&mut self, node: i32, use_: Use, until: Instant) {
         if let Some(place) = self.places.get_mut(&(node, use_)) {
             place.mute(until);
         }
     }
 
-    /// Sends on a connection that is [`Brokers::ready`]; on another one the request fails unsent. `timeout`: by when
-    /// the response must be there, else the connection is closed and all of its requests fail.
+    /// Sends on a connection that is [`Brokers::ready`]; on any other the request fails unsent. Without a response
+    /// within `timeout`, the connection is closed and all of its requests fail.
     pub fn send(&mut self, node: i32, use_: Use, request: Request, timeout: Duration, now: Instant) -> RequestId {
         self.at(now);
         self.post(node, use_, request, timeout, now).unwrap_or_else(|(id, reason)| {
@@ -198,7 +198,7 @@ impl Brokers {
     }
 
     /// Any broker that can be asked: the node of a ready [`Use::Control`] connection; a bootstrap address has a
-    /// negative number. Where there is none one is opened, and the next tick is when to ask again.
+    /// negative number. If there is none, a connection is opened: call again at the next tick.
     pub fn any(&mut self, now: Instant) -> Option<i32> {
         self.at(now);
         let node = self.pick(None, now);
@@ -206,29 +206,29 @@ impl Brokers {
         node
     }
 
-    /// The brokers are asked at once who they are, also where no topic is watched.
+    /// Requests metadata at once, even if no topic is watched.
     pub fn ask_for_nodes(&mut self, now: Instant) {
         self.at(now);
         self.metadata.want_at_once(now);
         self.pursue(now);
     }
 
-    /// The brokers that metadata named last.
+    /// The brokers in the latest metadata.
     pub fn nodes(&self) -> Vec<i32> {
         self.hosts.nodes_after(None).collect()
     }
 
-    /// The numbers of the addresses that a client begins with.
+    /// The numbers of the bootstrap addresses.
     pub fn bootstrap(&self) -> impl Iterator<Item = i32> {
         self.hosts.bootstrap_after(None)
     }
 
-    /// Where a broker is.
+    /// A broker's address.
     pub fn address(&self, node: i32) -> Option<&Address> {
         self.hosts.address(node)
     }
 
-    /// What happened, in order.
+    /// The next event, in order.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -238,14 +238,14 @@ impl Brokers {
         self.trouble.as_ref()
     }
 
-    /// Why the last connection broke or could not be opened, for an error of somebody who waits in vain; `None` once
-    /// metadata was heard after that.
+    /// Why the last connection broke or could not be opened, for the error of a caller that waits in vain; `None` once
+    /// metadata has arrived after that.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// When [`Brokers::tick`] wants to be called at the latest. May have passed: then at once. `None` before the first
-    /// tick, which has to be called without being asked for.
+    /// The latest time for the next [`Brokers::tick`]; if it has passed, at once. `None` before the first tick, which
+    /// the caller has to make unprompted.
     pub fn next_tick(&self) -> Option<Instant> {
         let (ticked, clock) = (self.ticked?, self.clock?);
         if self.metadata.is_missed() {
@@ -256,7 +256,7 @@ impl Brokers {
         places.chain(self.metadata.due(&self.settings)).filter(|at| *at > ticked).min()
     }
 
-    /// Does what is due: time-outs, back-off, metadata.
+    /// Does what is due: timeouts, retries, metadata.
     pub fn tick(&mut self, now: Instant) {
         self.at(now);
         if self.ticked.is_none() && self.metadata.topics().len() > 0 {
@@ -268,12 +268,12 @@ impl Brokers {
         self.pursue(now);
     }
 
-    /// An empty buffer for a request, one that was used before if there is one.
+    /// An empty buffer for a request, a used one if there is any.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.pool.blank()
     }
 
-    /// Takes a response's buffer back, to be used again.
+    /// Takes a response's buffer back for reuse.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
         self.pool.put(buffer);
     }
@@ -283,7 +283,7 @@ impl Brokers {
         self.acts.pop_front()
     }
 
-    /// A connection is open, and so is TLS on it.
+    /// Reports that a connection is open, including TLS.
     pub fn connected(&mut self, link: Link, now: Instant) {
         self.at(now);
         let done = self.on(link, now, |place, shared| place.connected(shared));
@@ -292,61 +292,62 @@ impl Brokers {
         }
     }
 
-    /// A connection could not be opened, or is broken: refused, reset, closed by the broker. `reason` says what the
-    /// broker did: "it …". A link that is not known (any more) does not matter.
+    /// Reports that a connection could not be opened, or is broken: refused, reset, closed by the broker. `reason` says
+    /// what the broker did: "it …". A link that is not (or no longer) known is ignored.
     pub fn broke(&mut self, link: Link, reason: &str, now: Instant) {
         self.at(now);
         self.lose(link, Fault::passing(reason), false, now);
     }
 
-    /// Like [`Brokers::broke`], where a person has to fix it.
+    /// Like [`Brokers::broke`], for trouble that a person has to fix.
     pub fn refused(&mut self, link: Link, kind: TroubleKind, reason: &str, now: Instant) {
         self.at(now);
         self.lose(link, Fault { kind: Some(kind), reason: reason.to_owned() }, false, now);
     }
 
-    /// Where to read into; empty if the link is not known (any more).
+    /// The buffer to read into; empty if the link is not (or no longer) known.
     pub fn input(&mut self, link: Link) -> &mut [u8] {
         let place = self.links.get(&link).and_then(|key| self.places.get_mut(key));
         place.and_then(Place::input).unwrap_or_default()
     }
 
-    /// So many bytes were read into [`Brokers::input`].
+    /// Reports that `bytes` were read into [`Brokers::input`].
     pub fn filled(&mut self, link: Link, bytes: usize, now: Instant) {
         self.at(now);
         self.take_in(link, bytes, now);
     }
 
-    /// What is to be written, as slices in order, not necessarily all of it; none if the link is not known (any more).
+    /// Appends the pending output, as slices in order, not necessarily all of it; nothing if the link is not (or no
+    /// longer) known.
     pub fn output<'a>(&'a self, link: Link, slices: &mut Vec<IoSlice<'a>>) {
         if let Some(place) = self.place(link) {
             place.output(slices);
         }
     }
 
-    /// So many bytes of it were written, or may have been.
+    /// Reports that `bytes` of the output were written, or may have been.
     pub fn written(&mut self, link: Link, bytes: usize, now: Instant) {
         self.at(now);
         self.on(link, now, |place, shared| place.written(bytes, shared));
     }
 
-    /// Whether there is anything to be written.
+    /// Whether there is pending output.
     pub(super) fn has_output(&self, link: Link) -> bool {
         self.place(link).is_some_and(Place::has_output)
     }
 
-    /// Whether the broker has answered on this link so that it can be used, or could be.
+    /// Whether the link is or was ready: its broker has answered.
     pub(super) fn is_reached(&self, link: Link) -> bool {
         self.place(link).and_then(|place| place.open.as_ref()).is_some_and(|open| open.connection.was_ready())
     }
 
-    /// Whether the link is in use; the edge drops what is not.
+    /// Whether the link is in use; the edge drops all others.
     pub(super) fn knows(&self, link: Link) -> bool {
         self.links.contains_key(&link)
     }
 
-    /// A number that rises with each answer, each connection that became ready or broke, and each answer on leaders: a
-    /// client then has something to act upon.
+    /// A number that rises with each answer, each connection that became ready or broke, and each answer with metadata:
+    /// the client then has something to act upon.
     pub fn news(&self) -> u64 {
         self.news
     }
@@ -356,12 +357,12 @@ impl Brokers {
         !self.events.is_empty()
     }
 
-    /// What tells this value from others, for as long as it lives.
+    /// Identifies this value for as long as it lives.
     pub(super) fn alive(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }
 
-    /// Whether that is of this value.
+    /// Whether `alive` identifies this value.
     pub(super) fn is(&self, alive: &Weak<()>) -> bool {
         std::ptr::eq(Arc::as_ptr(&self.alive), alive.as_ptr())
     }

@@ -6,21 +6,20 @@ use std::time::{Duration, Instant};
 use super::types::{Address, Link};
 use crate::cluster::kafka::wire::connection::{Connection, Fault, Shared, Versions};
 
-/// A connection that was not used for so long is closed, before brokers do it after ten minutes
-/// (`connections.max.idle.ms`).
+/// A connection idle for this long is closed, before brokers close it after ten minutes (`connections.max.idle.ms`).
 const IDLE_MAX: Duration = Duration::from_mins(9);
-/// Where any broker will do, another one is tried beside one that has not answered for so long.
+/// Where any broker will do, another one is tried beside one that has not answered for this long.
 const HEDGE: Duration = Duration::from_secs(1);
 
-/// What is known of a connection to a broker for a use, whether it is open or not.
+/// The state of a broker's connection for one use, whether it is open or not.
 #[derive(Debug, Default)]
 pub struct Place {
     pub open: Option<Open>,
-    /// In succession.
+    /// Failures in succession.
     pub failures: u32,
     pub retry_at: Option<Instant>,
     muted_until: Option<Instant>,
-    /// Whether it was asked for and could not be opened yet.
+    /// Whether it is wanted but has to wait for `retry_at`.
     pub is_wanted: bool,
 }
 
@@ -29,7 +28,7 @@ pub struct Place {
 pub struct Open {
     pub link: Link,
     pub address: Address,
-    /// When it was begun.
+    /// When opening it began.
     pub since: Instant,
     pub connection: Connection,
 }
@@ -41,12 +40,12 @@ impl Place {
             && self.open.as_ref().is_some_and(|open| open.connection.is_ready(now))
     }
 
-    /// What the broker offers.
+    /// The versions that the broker offers.
     pub fn versions(&self) -> Option<&Versions> {
         self.open.as_ref().map(|open| open.connection.versions())
     }
 
-    /// Not ready until then.
+    /// Makes it unready until `until`.
     pub fn mute(&mut self, until: Instant) {
         self.muted_until = self.muted_until.max(Some(until));
     }
@@ -56,17 +55,17 @@ impl Place {
         self.open.is_none() && self.retry_at.is_none_or(|at| at <= now)
     }
 
-    /// Whether it was begun a short while ago, and may soon be ready.
+    /// Whether opening it began a short while ago, so that it may soon be ready.
     pub fn is_promising(&self, now: Instant) -> bool {
         self.open.as_ref().is_some_and(|open| !open.connection.was_ready() && open.since + HEDGE > now)
     }
 
-    /// Whether the last attempt to use it failed, and none is under way.
+    /// Whether the last attempt to open or use it failed, and it has not been ready since.
     pub fn is_failing(&self) -> bool {
         self.open.as_ref().is_none_or(|open| !open.connection.was_ready()) && self.failures > 0
     }
 
-    /// When time alone changes something; `is_sought` if any broker is wanted.
+    /// The times at which a tick is needed; `is_sought` if any broker is wanted.
     pub fn times(&self, is_sought: bool) -> impl Iterator<Item = Instant> {
         let retry = self.retry_at.filter(|_| self.open.is_none() && (self.is_wanted || is_sought));
         let open = self.open.as_ref();
@@ -82,31 +81,31 @@ impl Place {
         self.open.as_mut().map(|open| open.connection.input())
     }
 
-    /// What is to be written.
+    /// Appends the pending output to `slices`.
     pub fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         if let Some(open) = &self.open {
             open.connection.output(slices);
         }
     }
 
-    /// Whether there is any.
+    /// Whether there is pending output.
     pub fn has_output(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.connection.has_output())
     }
 
-    /// So many bytes were written.
+    /// `bytes` of the output were written.
     pub fn written(&mut self, bytes: usize, shared: &mut Shared<'_>) {
         if let Some(open) = &mut self.open {
             open.connection.written(bytes, shared.pool);
         }
     }
 
-    /// It is open.
+    /// The socket is open.
     pub fn connected(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
         self.open.as_mut().map_or(Ok(()), |open| open.connection.connected(shared))
     }
 
-    /// Looks at the clock: whether the connection is over, and why if it failed.
+    /// Applies timeouts: returns the connection's link if it is over, and the fault if it failed.
     pub fn tick(&mut self, shared: &mut Shared<'_>) -> Option<(Link, Option<Fault>)> {
         if self.muted_until.is_some_and(|until| until <= shared.now) {
             self.muted_until = None;

@@ -1,4 +1,4 @@
-//! What [`super::Brokers`] takes and gives.
+//! The types of the interface of [`super::Brokers`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +25,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Not `host:port`.
+/// The text is not `host:port`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a broker's host:port")]
 pub struct NotAddress(String);
@@ -52,17 +52,17 @@ impl FromStr for Address {
 pub struct Settings {
     /// The name that brokers know this client by, for their logs and quotas.
     pub client_id: String,
-    /// How long the broker may take for what [`super::Brokers`] asks itself: versions, login, metadata.
+    /// Timeout of the requests that [`super::Brokers`] makes on its own: versions, login, metadata.
     pub request_timeout: Duration,
-    /// How long a connection may take until it is open, name and TLS included.
+    /// Timeout of opening a connection, including the name's look-up and TLS.
     pub connect_timeout: Duration,
-    /// The shortest wait before a broker is tried again, and before metadata is asked for again.
+    /// The shortest wait before a broker is tried again, and before metadata is requested again.
     pub reconnect_backoff: Duration,
-    /// The longest.
+    /// The longest such wait.
     pub reconnect_backoff_max: Duration,
     /// The longest response; a longer one breaks the connection.
     pub response_bytes_max: usize,
-    /// After how long metadata is asked for again without a reason.
+    /// Metadata of this age is requested again without another reason.
     pub metadata_max_age: Duration,
     /// How to log in.
     pub login: Login,
@@ -83,8 +83,8 @@ impl Default for Settings {
     }
 }
 
-/// What a connection is for: a broker answers the requests of a connection one after the other, so what may take long
-/// has a connection of its own.
+/// What a connection is for: a broker answers the requests of a connection one after the other, so requests that may
+/// take long have a connection of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Use {
     /// Fetching, which waits at the broker.
@@ -100,7 +100,7 @@ pub enum Use {
 pub struct Leader {
     /// The broker.
     pub node: i32,
-    /// Since which term; -1 if the broker that was asked does not say.
+    /// The epoch of its leadership; -1 if the broker does not tell.
     pub epoch: i32,
 }
 
@@ -108,44 +108,44 @@ pub struct Leader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// A connection as the edge knows it; unique within one [`super::Brokers`], never used again.
+/// A connection's number at the edge; unique within one [`super::Brokers`], never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link(pub u64);
 
 /// What the edge has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Open a connection, and say [`super::Brokers::connected`] or [`super::Brokers::broke`].
+    /// Open a connection, and report [`super::Brokers::connected`] or [`super::Brokers::broke`].
     Connect {
-        /// As what it is known from now on.
+        /// Its number from now on.
         link: Link,
         /// Where to.
         address: Address,
     },
-    /// Close it; nothing more need be said of it.
+    /// Close it; no report is needed.
     Close {
         /// Which one.
         link: Link,
     },
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Event {
     /// The broker answered.
     Answered {
         /// Which request.
         id: RequestId,
-        /// In which version the answer is written: the request's.
+        /// The version of the answer, which is the request's.
         version: i16,
         /// The answer.
         body: Body,
     },
-    /// There is no answer, and will be none.
+    /// There will be no answer.
     Failed {
         /// Which request.
         id: RequestId,
-        /// Whether any byte of it was written: if not, it cannot have had an effect; if so, nobody knows.
+        /// Whether any byte of it was written: if not, it cannot have had an effect; if so, that is unknown.
         sent: bool,
         /// Why; never holds a secret.
         reason: String,

@@ -1,25 +1,25 @@
-//! A message's fields where flexible versions (KIP-482) and earlier ones differ only in how lengths are written.
+//! The fields of messages whose flexible versions (KIP-482) and earlier ones differ only in the encoding of lengths.
 //!
-//! **Failure**: `None` where bytes are missing or cannot be what they should; nothing is reserved for what a message
-//! only claims to hold.
+//! **Failure**: `None` if bytes are missing or invalid; no memory is reserved for items that a message only claims to
+//! hold.
 
 use crate::cluster::kafka::wire::primitives::{Reader, put_compact_text, put_text, put_unsigned};
 
 /// Reads a message in one of its versions.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
-    /// For what does not depend on the version.
+    /// Reads the fields that do not depend on the version.
     pub reader: Reader<'a>,
     is_flexible: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// Begins at the first of `bytes`.
+    /// Starts at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8], is_flexible: bool) -> Self {
         Self { reader: Reader::new(bytes), is_flexible }
     }
 
-    /// Goes on where `reader` is.
+    /// Continues where `reader` is.
     pub fn of(reader: Reader<'a>, is_flexible: bool) -> Self {
         Self { reader, is_flexible }
     }
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         self.nullable_text()?
     }
 
-    /// Bytes after their length; none for null.
+    /// Bytes preceded by their length; empty for null.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         match self.is_flexible {
             true => {
@@ -56,13 +56,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Passes over an array of items of four bytes.
+    /// Skips an array of items of four bytes.
     pub fn skip_i32s(&mut self) -> Option<()> {
         let count = self.count(4)?;
         self.reader.take(count.checked_mul(4)?).map(drop)
     }
 
-    /// The tagged fields at the end of a structure; before flexible versions there are none. See [`Reader::tags`].
+    /// Reads the tagged fields at the end of a structure, which only flexible versions have. See [`Reader::tags`].
     pub fn tags(&mut self, known: impl FnMut(u64, Reader<'a>) -> Option<()>) -> Option<()> {
         match self.is_flexible {
             true => self.reader.tags(known),
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Passes over the tagged fields.
+    /// Skips the tagged fields.
     pub fn skip_tags(&mut self) -> Option<()> {
         self.tags(|_, _| Some(()))
     }
@@ -84,7 +84,7 @@ pub fn put(out: &mut Vec<u8>, text: &str, is_flexible: bool) {
     }
 }
 
-/// Appends bytes after their length. There are less than 2^31.
+/// Appends bytes preceded by their length, which is less than 2^31.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8], is_flexible: bool) {
     put_count(out, bytes.len(), is_flexible);
     out.extend_from_slice(bytes);
@@ -98,7 +98,7 @@ pub fn put_count(out: &mut Vec<u8>, count: usize, is_flexible: bool) {
     }
 }
 
-/// Appends that a structure has no tagged fields, in versions where it could.
+/// Appends an empty list of tagged fields, in flexible versions.
 pub fn put_no_tags(out: &mut Vec<u8>, is_flexible: bool) {
     if is_flexible {
         out.push(0);

@@ -1,13 +1,13 @@
-//! Frames as they come in: a length of four bytes, and so many bytes.
+//! Incoming frames: a length of four bytes, then that many bytes.
 //!
-//! What is short arrives in a room that all frames of a connection share, several at once. What is longer is read
-//! straight into the buffer that it is handed out in; only the part that came with its length is copied.
+//! Short frames arrive in a room that all frames of a connection share, several at once. Longer ones are read straight
+//! into the buffer in which they are returned; only the part that arrived with the length is copied.
 //!
 //! **Failure**: a length that is negative, too short for a correlation id, or longer than allowed.
 
 use super::pool::Pool;
 
-/// The shared room. A longer frame has at most this many bytes copied.
+/// The size of the shared room. Of a longer frame, at most this many bytes are copied.
 const ROOM_BYTES: usize = 16 << 10;
 /// The bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
@@ -30,25 +30,25 @@ impl Frame {
     }
 }
 
-/// What comes in on a connection.
+/// The incoming side of a connection.
 #[derive(Debug)]
 pub struct Inbox {
     room: Vec<u8>,
-    /// What of the room has not been looked at.
+    /// The unread part of the room.
     from: usize,
     to: usize,
-    /// A frame that is longer than what came with its length, and how much of it is there.
+    /// A frame of which only a part arrived with its length, and how many bytes of it are there.
     long: Option<(Frame, usize)>,
     frame_bytes_max: usize,
 }
 
 impl Inbox {
-    /// Takes frames of at most so many bytes.
+    /// Takes frames of at most `frame_bytes_max` bytes.
     pub fn new(frame_bytes_max: usize) -> Self {
         Self { room: Vec::new(), from: 0, to: 0, long: None, frame_bytes_max }
     }
 
-    /// Where to read into; never empty after [`Inbox::next`] returned none.
+    /// The buffer to read into; never empty after [`Inbox::next`] returned `None`.
     pub fn input(&mut self) -> &mut [u8] {
         if let Some((frame, there)) = &mut self.long {
             return frame.buffer.get_mut(*there..frame.bytes).unwrap_or_default();
@@ -59,7 +59,7 @@ impl Inbox {
         self.room.get_mut(self.to..).unwrap_or_default()
     }
 
-    /// So many bytes were read.
+    /// `bytes` were read into [`Inbox::input`].
     pub fn filled(&mut self, bytes: usize) {
         match &mut self.long {
             Some((frame, there)) => *there = (*there + bytes).min(frame.bytes),
@@ -67,7 +67,7 @@ impl Inbox {
         }
     }
 
-    /// The next frame that is there as a whole.
+    /// The next complete frame.
     ///
     /// # Errors
     /// Why there will be none.
@@ -106,7 +106,7 @@ impl Inbox {
         let number = i32::from_be_bytes(length);
         match usize::try_from(number) {
             Ok(bytes) if (FRAME_BYTES_MIN..=self.frame_bytes_max).contains(&bytes) => Ok(bytes),
-            // A TLS alert or handshake of a server that was spoken to in plain text; the beginning of "HTTP".
+            // A TLS alert or handshake of a server that was addressed in plain text; the beginning of "HTTP".
             _ if matches!(length, [0x15 | 0x16, 3, ..]) => Err("it speaks TLS, and this client does not".to_owned()),
             _ if length == *b"HTTP" => Err("it speaks HTTP, not Kafka's protocol".to_owned()),
             Ok(bytes) if bytes > self.frame_bytes_max => {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_of_two_frames() {
+    fn two_frames_are_read_wherever_they_are_cut() {
         let bodies = vec![vec![1, 2, 3, 4, 5], vec![9; 7]];
         let bytes = framed(&bodies);
         for first in 1..bytes.len() {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_response_is_refused() {
+    fn invalid_lengths_of_responses_are_refused() {
         let refused = |head: [u8; 4]| read(&head, || 4).unwrap_err();
         assert_eq!(refused((-1_i32).to_be_bytes()), "it sent a response of -1 bytes, which is none");
         assert_eq!(refused(3_i32.to_be_bytes()), "it sent a response of 3 bytes, which is none");

@@ -7,16 +7,17 @@
 //!              says)       one)            login ends (KIP-368)
 //! ```
 //!
-//! A login that needs a token (OAUTHBEARER) waits for one, as long as a request may take: the source of tokens puts
-//! them into a cell, which is looked at until there is one, or until it says that a person has to help.
+//! A login that needs a token (OAUTHBEARER) waits for one until the timeout of a request: the source of tokens puts
+//! them into a cell, which the connection checks until there is one, or until the source says that a person has to
+//! help.
 //!
-//! Requests are answered in their order. A response is matched by its correlation id; one that nobody asked for, that
-//! is for another request, or that is no response at all breaks the connection, since nothing behind it can be trusted.
+//! Requests are answered in their order. A response is matched by its correlation id. An unrequested response, one to
+//! another request, or an invalid one breaks the connection, since nothing after it can be trusted.
 //!
-//! A login that ends (KIP-368) is renewed on the connection itself once nothing is unanswered: meanwhile the connection
-//! is not ready, so that no request gets in between, and order is kept.
+//! A login with a lifetime (KIP-368) is renewed on the same connection once all requests are answered. Meanwhile the
+//! connection is not ready, so that no request comes in between.
 //!
-//! **Failure**: a `Fault`; what was not answered is then handed out with whether any of it was written.
+//! **Failure**: a `Fault`; the unanswered requests are then returned, each with whether any of it was written.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
@@ -44,28 +45,28 @@ mod tests;
 mod throttle;
 mod versions;
 
-/// A login is renewed after so many thousandths of its time, so that what is unanswered can be waited for, and not by
-/// all connections at once (as Kafka's own clients do).
+/// A login is renewed after this many thousandths of its lifetime, chosen at random: early enough to wait for
+/// unanswered requests, and not on all connections at once (as Kafka's own clients do).
 const RENEW_AFTER: std::ops::Range<u64> = 850..950;
 
-/// Logins that a broker wants more often than this, in milliseconds, are not renewed as often: it would be all that is
-/// done, and Kafka's brokers refuse to renew a login within a second of the last time.
+/// A login's lifetime is taken to be at least this, in milliseconds: shorter ones would leave time for nothing but
+/// renewals, and Kafka's brokers refuse to renew a login within a second of the last time.
 const LIFETIME_MS_MIN: u64 = 1_200;
 
-/// How often it is looked whether there is a token.
+/// The interval at which the connection checks for a token.
 const TOKEN_LOOK: Duration = Duration::from_millis(20);
 
-/// Why a connection cannot go on.
+/// Why a connection has to end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// If a person has to fix it, what kind it is.
+    /// The kind of trouble, if a person has to fix it.
     pub kind: Option<TroubleKind>,
     /// What happened: the broker is "it". Never holds a secret.
     pub reason: String,
 }
 
 impl Fault {
-    /// One that may pass.
+    /// A temporary fault.
     pub fn passing(reason: impl Into<String>) -> Self {
         Self { kind: None, reason: reason.into() }
     }
@@ -99,14 +100,14 @@ pub(super) struct Answer {
 #[derive(Debug)]
 enum Phase {
     Opening,
-    /// Versions were asked for.
+    /// The versions were requested.
     Versions,
-    /// There is no token to log in with: when it is looked again, and by when there has to be one.
+    /// There is no token to log in with: when to check again, and by when there has to be one.
     Token {
         look_at: Instant,
         until: Instant,
     },
-    /// A mechanism was named.
+    /// A SaslHandshake was sent.
     Handshake,
     Login(Dialogue),
     Ready,
@@ -125,11 +126,11 @@ pub(super) struct Connection {
     opens_by: Instant,
     /// When the login has to be renewed.
     renew_at: Option<Instant>,
-    /// When something was last sent or answered.
+    /// When a request was last sent or answered.
     used_at: Instant,
     /// Whether a request that was sent on it was ever answered.
     is_proven: bool,
-    /// How long the broker wants to be left alone, as said since it was last asked.
+    /// The longest throttle time since [`Connection::throttled`] was last called.
     throttled: Option<Duration>,
 }
 
@@ -150,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// It is open: the broker is asked for its versions.
+    /// The socket is open: asks the broker for its versions.
     pub fn connected(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
         match self.phase {
             Phase::Opening => self.ask_versions(versions::ASKED_FIRST, shared),
@@ -163,7 +164,7 @@ impl Connection {
         matches!(self.phase, Phase::Ready) && self.renew_at.is_none_or(|at| at > now)
     }
 
-    /// Whether it was ready before, and may just be renewing its login.
+    /// Whether it is ready, or was and is renewing its login.
     pub fn was_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready) || self.renew_at.is_some()
     }
@@ -173,12 +174,12 @@ impl Connection {
         self.is_proven
     }
 
-    /// What the broker offers.
+    /// The versions that the broker offers.
     pub fn versions(&self) -> &Versions {
         &self.versions
     }
 
-    /// How long the broker wants to be left alone from now on, if a response that has come in says so: once for each.
+    /// Takes the longest throttle time of the responses since the last call, if any had one.
     pub fn throttled(&mut self) -> Option<Duration> {
         self.throttled.take()
     }
@@ -188,7 +189,7 @@ impl Connection {
         self.outbox.len()
     }
 
-    /// When it was last of use.
+    /// When it was last used.
     pub fn used_at(&self) -> Instant {
         self.used_at
     }
@@ -209,7 +210,7 @@ impl Connection {
         self.outbox.push(request, Owner::Sent(id), deadline, &shared.settings.client_id, shared.pool)
     }
 
-    /// Begins to renew the login if it is time and nothing is unanswered; or to log in, if there is a token at last.
+    /// Begins to renew the login if that is due and nothing is unanswered; or to log in, if there is a token at last.
     pub fn renew(&mut self, shared: &mut Shared<'_>) -> Result<(), Fault> {
         let is_due = match self.phase {
             Phase::Ready => self.renew_at.is_some_and(|at| at <= shared.now) && self.outbox.len() == 0,
@@ -219,7 +220,7 @@ impl Connection {
         if is_due { self.log_in(shared) } else { Ok(()) }
     }
 
-    /// When time alone changes something.
+    /// The next time at which it expires, or has to be renewed.
     pub fn deadline(&self) -> Option<Instant> {
         let opening = matches!(self.phase, Phase::Opening).then_some(self.opens_by);
         let renewing = match self.phase {
@@ -230,7 +231,7 @@ impl Connection {
         [opening, renewing, self.outbox.deadline()].into_iter().flatten().min()
     }
 
-    /// Why it is over if it is, by the clock.
+    /// Why it is over, if a timeout has passed.
     pub fn expired(&self, now: Instant) -> Option<Fault> {
         match &self.phase {
             Phase::Opening if self.opens_by <= now => Some(Fault::passing("it could not be connected to in time")),
@@ -241,12 +242,12 @@ impl Connection {
         }
     }
 
-    /// Where to read into.
+    /// The buffer to read into.
     pub fn input(&mut self) -> &mut [u8] {
         self.inbox.input()
     }
 
-    /// So many bytes were read; what they answer is added to `answers`.
+    /// Takes `bytes` that were read; passes the responses in them to `answers`.
     pub fn filled(
         &mut self,
         bytes: usize,
@@ -284,7 +285,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A response that the connection asked for itself.
+    /// Handles a response to the connection's own request.
     fn greeted(&mut self, body: &[u8], version: i16, shared: &mut Shared<'_>) -> Result<(), Fault> {
         match std::mem::replace(&mut self.phase, Phase::Ready) {
             Phase::Versions => {
@@ -382,22 +383,22 @@ impl Connection {
         asked.map_err(Fault::passing)
     }
 
-    /// What is to be written.
+    /// Appends the pending output to `slices`.
     pub fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         self.outbox.output(slices);
     }
 
-    /// Whether there is anything to be written.
+    /// Whether there is pending output.
     pub fn has_output(&self) -> bool {
         self.outbox.has_output()
     }
 
-    /// So many bytes of it were written.
+    /// `bytes` of the output were written.
     pub fn written(&mut self, bytes: usize, pool: &mut Pool) {
         self.outbox.written(bytes, pool);
     }
 
-    /// The requests that were sent and not answered, in their order, and whether any byte of each was written.
+    /// The client's unanswered requests in order, and whether any byte of each was written.
     pub fn into_lost(self) -> impl Iterator<Item = (RequestId, bool)> {
         self.outbox.into_lost().filter_map(|(owner, was_sent)| match owner {
             Owner::Sent(id) => Some((id, was_sent)),

@@ -1,7 +1,7 @@
-//! Requests as they go out: written from where they were built, and matched with their responses.
+//! Outgoing requests: written from the buffers they were built in, and matched with their responses.
 //!
-//! A broker answers the requests of a connection in their order. So what is not answered is a queue: first what was
-//! written, then perhaps one that is written in part, then the rest.
+//! A broker answers the requests of a connection in their order. So the unanswered requests are a queue: first those
+//! that were written, then perhaps one that is partly written, then the rest.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -16,25 +16,25 @@ use crate::cluster::kafka::wire::brokers::RequestId;
 /// Slices given to one write: systems take at most 1024 (IOV_MAX).
 const SLICES_MAX: usize = 256;
 
-/// Whose request it is.
+/// Who sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The connection's own: versions and login.
+    /// The connection itself: versions and login.
     Greeting,
-    /// A request that was sent by this id.
+    /// The client, with this id.
     Sent(RequestId),
 }
 
 /// A request without a response so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
-    /// Whose it is.
+    /// Who sent it.
     pub owner: Owner,
-    /// What its response begins with.
+    /// The correlation id that its response begins with.
     pub correlation: i32,
-    /// What was asked.
+    /// The API of the request.
     pub api: ApiKey,
-    /// The version of both.
+    /// The version of the request and its response.
     pub version: i16,
     /// Whether its response's header has tagged fields.
     pub is_tagged: bool,
@@ -47,19 +47,19 @@ struct Outgoing {
     /// The frame's length and the request's header.
     head: Vec<u8>,
     body: Segments,
-    /// Of both.
+    /// The length of both.
     bytes: usize,
 }
 
-/// What goes out on a connection.
+/// The outgoing side of a connection.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pending: VecDeque<Pending>,
-    /// The last of `pending`, which are not or not wholly written.
+    /// The last of `pending`, which are unwritten or partly written.
     unwritten: VecDeque<Outgoing>,
-    /// How many bytes of the first of them are.
+    /// How many bytes of the first of them are written.
     written: usize,
-    /// The next request's number.
+    /// The next request's correlation id.
     pub(super) correlation: i32,
 }
 
@@ -99,7 +99,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// What is to be written.
+    /// Appends the pending output to `slices`.
     pub fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         let mut skip = self.written;
         let runs = self.unwritten.iter().flat_map(|next| std::iter::once(&next.head[..]).chain(next.body.iter()));
@@ -116,12 +116,12 @@ impl Outbox {
         }
     }
 
-    /// Whether there is anything to be written.
+    /// Whether there is pending output.
     pub fn has_output(&self) -> bool {
         !self.unwritten.is_empty()
     }
 
-    /// So many bytes of it were written.
+    /// `bytes` of the output were written.
     pub fn written(&mut self, bytes: usize, pool: &mut Pool) {
         self.written += bytes;
         while let Some(first) = self.unwritten.front()
@@ -140,7 +140,7 @@ impl Outbox {
     /// Takes out the request that a response with this correlation id is for: the oldest that was written.
     ///
     /// # Errors
-    /// The response is for none, or for another.
+    /// The response is for no request, or for another one.
     pub fn answered(&mut self, correlation: i32) -> Result<Pending, String> {
         let waits = self.pending.len() > self.unwritten.len();
         match self.pending.front().filter(|_| waits).copied() {
@@ -161,12 +161,12 @@ impl Outbox {
         self.pending.len()
     }
 
-    /// When the first of their deadlines is.
+    /// The earliest of their deadlines.
     pub fn deadline(&self) -> Option<Instant> {
         self.pending.iter().map(|pending| pending.deadline).min()
     }
 
-    /// All requests without a response in their order, and whether any byte of each was written.
+    /// All unanswered requests in order, and whether any byte of each was written.
     pub fn into_lost(self) -> impl Iterator<Item = (Owner, bool)> {
         let whole = self.pending.len() - self.unwritten.len();
         let (partly, is_partly) = (whole, self.written > 0);

@@ -1,25 +1,26 @@
-//! Buffers that are used again.
+//! Reusable buffers.
 //!
-//! A response's buffer keeps its length when it comes back, so that it need not be filled with zeros again. What is
-//! kept is bounded in number and in bytes; what does not fit is freed.
+//! A response's buffer keeps its length when it comes back, so that it need not be filled with zeros again. The kept
+//! buffers are bounded in number and in bytes; others are freed.
 
-/// Buffers kept for responses, and as many for requests.
+/// The most buffers kept for responses, and for requests.
 const KEPT_MAX: usize = 8;
-/// How many bytes of them are kept for responses at most: two of the largest regular ones, while a third is filled.
+/// The most bytes kept for responses: two of the largest regular buffers, while a third is filled.
 const RESPONSE_BYTES_MAX: usize = 12 << 20;
-/// A new buffer is longer than its response by less than this part of it.
+/// A new buffer is longer than its response by less than one part in this many.
 const ROUND_PART: usize = 8;
 const BYTES_MIN: usize = 256;
 /// The largest buffer that is kept for requests, in bytes.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// A small response does not occupy a large buffer: one of at most this many times its length, or of so many bytes.
+/// A response gets a buffer of at most this many times its length, or of [`SMALL_BYTES`]: a small one does not occupy a
+/// large buffer.
 const WASTE_MAX: usize = 8;
 const SMALL_BYTES: usize = 16 << 10;
 
 /// The buffers of one client.
 #[derive(Debug)]
 pub struct Pool {
-    /// Full of bytes that mean nothing.
+    /// With meaningless contents.
     responses: Vec<Vec<u8>>,
     /// Empty.
     requests: Vec<Vec<u8>>,
@@ -27,19 +28,19 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Keeps buffers for responses of at most `bytes_max` bytes.
+    /// Keeps buffers for responses, of at most `bytes_max` bytes in total.
     pub fn new(bytes_max: usize) -> Self {
         Self { responses: Vec::new(), requests: Vec::new(), bytes_max: bytes_max.min(RESPONSE_BYTES_MAX) }
     }
 
-    /// A buffer of at least `bytes` bytes, which mean nothing.
+    /// A buffer of at least `bytes` bytes, with meaningless contents.
     pub fn take(&mut self, bytes: usize) -> Vec<u8> {
         let most = bytes.saturating_mul(WASTE_MAX).max(SMALL_BYTES);
         let fits = |buffer: &Vec<u8>| (bytes..=most).contains(&buffer.len());
         let kept = self.responses.iter().enumerate().filter(|(_, buffer)| fits(buffer));
         match kept.min_by_key(|(_, buffer)| buffer.len()).map(|(at, _)| at) {
             Some(at) => self.responses.swap_remove(at),
-            // A little more than is needed, so that a response that is a little longer finds room in it.
+            // A little more than is needed, so that slightly longer responses fit too.
             None => {
                 let step =
                     bytes.checked_next_power_of_two().map_or(BYTES_MIN, |power| power / ROUND_PART).max(BYTES_MIN);
@@ -56,7 +57,7 @@ impl Pool {
         self.responses.push(buffer);
         let mut bytes: usize = self.responses.iter().map(Vec::len).sum();
         while self.responses.len() > KEPT_MAX || bytes > self.bytes_max {
-            // The oldest: what comes and goes stays.
+            // The oldest goes; buffers in regular use stay.
             bytes -= self.responses.remove(0).len();
         }
     }
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back_as_it_is() {
+    fn buffer_is_reused_with_its_contents() {
         let mut pool = Pool::new(1 << 20);
         let mut buffer = pool.take(100_000);
         assert_eq!(buffer.len(), 114_688, "less than an eighth more");
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn kept_buffers_are_bounded() {
         let mut pool = Pool::new(1000);
         for _ in 0..100 {
             pool.put(vec![0; 300]);
@@ -117,6 +118,6 @@ mod tests {
         pool.put_blank(Vec::with_capacity(REQUEST_BYTES_MAX + 1));
         pool.requests.clear();
         pool.put_blank(vec![1, 2, 3]);
-        assert!(pool.blank().is_empty(), "what a request was is gone");
+        assert!(pool.blank().is_empty(), "the former request is gone");
     }
 }

@@ -1,11 +1,11 @@
-//! A request on its way out, and a response behind its header.
+//! Requests and responses without their headers.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// A run of a request's bytes. `Debug` shows their number only: they may hold a password.
 pub enum Segment {
-    /// Bytes of this request alone. Once they are written the buffer is used again, see
+    /// Bytes of this request alone. Once they are written the buffer is reused, see
     /// [`buffer`](super::super::brokers::Brokers::buffer).
     Owned(Vec<u8>),
     /// Bytes that their sender keeps as well, for a retry; given back (dropped here) once they are written.
@@ -28,13 +28,13 @@ impl Segment {
     }
 }
 
-/// What a request consists of, in order: what was written for it and record batches in turns, so that batches are
-/// sent from where they were built.
+/// The parts of a request, in order: its own bytes and record batches alternate, so that batches are sent from the
+/// buffers they were built in.
 #[derive(Debug, Default)]
 pub struct Segments(Vec<Segment>);
 
 impl Segments {
-    /// None yet.
+    /// Starts without segments.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,7 +44,7 @@ impl Segments {
         self.0.push(segment);
     }
 
-    /// All bytes together.
+    /// The length of all runs together.
     pub fn bytes(&self) -> usize {
         self.iter().map(<[u8]>::len).sum()
     }
@@ -79,15 +79,15 @@ impl From<Vec<Segment>> for Segments {
 /// acknowledgement cannot be sent.
 #[derive(Debug)]
 pub struct Request {
-    /// Which request it is.
+    /// The API key.
     pub api_key: i16,
-    /// In which version it is written, and answered.
+    /// The version of the request and its response.
     pub version: i16,
     /// What follows the header.
     pub body: Segments,
 }
 
-/// A response behind its header, in a buffer of its own. `Debug` shows the number of its bytes.
+/// A response without its header, in a buffer of its own. `Debug` shows the number of its bytes.
 #[derive(Default)]
 pub struct Body {
     buffer: Vec<u8>,
@@ -107,7 +107,7 @@ impl Body {
         Self { buffer, begin, end }
     }
 
-    /// The response behind its header.
+    /// The response without its header.
     pub fn as_slice(&self) -> &[u8] {
         self.buffer.get(self.begin..self.end).unwrap_or_default()
     }

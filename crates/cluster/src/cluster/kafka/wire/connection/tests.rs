@@ -1,4 +1,4 @@
-//! Versions as kafka-protocol writes them, and requests as they go out.
+//! Versions as kafka-protocol writes them, and outgoing requests.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn listed(version: i16) -> Vec<u8> {
 }
 
 #[test]
-fn versions_are_what_kafka_writes() {
+fn versions_that_kafka_protocol_writes_are_read() {
     for version in 0..=3 {
         let reading = reply(&listed(version), version);
         let Some(Reply::Offers(offered, throttle_ms)) = reading else { panic!("version {version}") };
@@ -47,7 +47,7 @@ fn versions_are_what_kafka_writes() {
 }
 
 #[test]
-fn a_version_that_is_not_known_is_followed_by_one_that_is() {
+fn refused_version_is_followed_by_a_known_one() {
     let refused = |keys: &[i16]| {
         let mut body = [0, 35].to_vec();
         body.extend((keys.len() as i32).to_be_bytes());
@@ -55,10 +55,10 @@ fn a_version_that_is_not_known_is_followed_by_one_that_is() {
         body
     };
     assert_eq!(reply(&refused(&[2]), 3), Some(Reply::AskAgain(2)));
-    assert_eq!(reply(&refused(&[4]), 3), Some(Reply::AskAgain(2)), "not the same again");
+    assert_eq!(reply(&refused(&[4]), 3), Some(Reply::AskAgain(2)), "the same version is not tried again");
     assert_eq!(reply(&refused(&[]), 3), Some(Reply::AskAgain(0)));
     assert_eq!(reply(&[0, 35], 3), Some(Reply::AskAgain(0)));
-    assert_eq!(reply(&[0, 35], 0), Some(Reply::Refused(35)), "there is an end to it");
+    assert_eq!(reply(&[0, 35], 0), Some(Reply::Refused(35)), "version 0 is the last to be tried");
     assert_eq!(reply(&[0, 42, 0], 3), Some(Reply::Refused(42)));
 }
 
@@ -110,7 +110,7 @@ fn a_write_gets_no_more_slices_than_systems_take() {
 }
 
 #[test]
-fn numbers_of_requests_begin_again_before_they_are_negative() {
+fn correlation_ids_wrap_around_to_zero() {
     let (mut outbox, mut pool, now) = outbox();
     outbox.correlation = i32::MAX;
     for id in 0..2 {
@@ -132,7 +132,7 @@ fn a_client_s_name_that_is_too_long_is_cut() {
 }
 
 #[test]
-fn deadlines_are_those_of_what_is_unanswered() {
+fn deadline_is_the_earliest_of_the_unanswered_requests() {
     let (mut outbox, mut pool, now) = outbox();
     for seconds in [5, 2, 9] {
         let deadline = now + Duration::from_secs(seconds);

@@ -1,17 +1,19 @@
-//! How long a broker wants to be left alone (KIP-219): what it says in its responses.
+//! Throttle times in brokers' responses (KIP-219): for how long a broker wants no more requests.
 
 use std::time::Duration;
 
 use kafka_protocol::messages::ApiKey;
 
-/// The longest time that is believed: brokers count for 11 s, unless they are set otherwise (`quota.window.num`), and one
-/// that means more holds the next request back itself. A response may be damaged.
+/// The longest time that is respected, since a response may be damaged: brokers count for 11 s by default
+/// (`quota.window.num`), and one that needs more holds the next request back itself.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// A throttle time that a response's body begins with, as all do in the versions that are asked for here, but:
+/// The throttle time at the beginning of a response's body, where all responses have it in the versions that are
+/// requested here, except:
 ///
-/// - ApiVersions, read with the [versions](super::versions), and Produce, read by the writer, which say it at their end
-/// - SaslHandshake and SaslAuthenticate, which say none
+/// - ApiVersions, read with the [versions](super::versions), and Produce, read by the writer, which have it at their
+///   end
+/// - SaslHandshake and SaslAuthenticate, which have none
 pub fn said(api: ApiKey, body: &[u8]) -> Option<Duration> {
     match api {
         ApiKey::Fetch

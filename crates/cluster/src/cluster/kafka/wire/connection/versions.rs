@@ -1,15 +1,15 @@
-//! What a broker can do, as it says itself when a connection begins (ApiVersions, KIP-35, KIP-511, KIP-584).
+//! The versions and features that a broker lists when a connection begins (ApiVersions, KIP-35, KIP-511, KIP-584).
 
 use std::ops::RangeInclusive;
 
 use super::super::code::UNSUPPORTED_VERSION;
 use super::fields::{Fields, put, put_no_tags};
 
-/// ApiVersions' key.
+/// ApiVersions' API key.
 pub const API_VERSIONS: i16 = 18;
 /// The version that is tried first.
 pub const ASKED_FIRST: i16 = 3;
-/// What the client calls itself; letters, digits, dots and dashes (KIP-511).
+/// The client's name for itself; letters, digits, dots and dashes (KIP-511).
 const SOFTWARE: &str = "ratchet";
 const SOFTWARE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -23,7 +23,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What a broker may offer.
+    /// An offer for tests.
     #[cfg(test)]
     pub fn offering(ranges: &[(i16, RangeInclusive<i16>)], features: &[(&str, i16)]) -> Self {
         let mut ranges = ranges.to_vec();
@@ -31,7 +31,7 @@ impl Versions {
         Self { ranges, features: features.iter().map(|(name, level)| ((*name).to_owned(), *level)).collect() }
     }
 
-    /// The versions that the broker offers of a request; `None` if it does not know it.
+    /// The versions that the broker offers of a request; `None` if it does not know the request.
     pub fn of(&self, api_key: i16) -> Option<RangeInclusive<i16>> {
         let at = self.ranges.binary_search_by_key(&api_key, |(key, _)| *key).ok()?;
         self.ranges.get(at).map(|(_, range)| range.clone())
@@ -44,17 +44,17 @@ impl Versions {
         (highest >= *ours.start().max(theirs.start())).then_some(highest)
     }
 
-    /// The level of a feature that is finalized in the cluster, `transaction.version` say (KIP-584); `None` if it is
-    /// not, or the broker does not say.
+    /// The level of a feature that is finalized in the cluster, such as `transaction.version` (KIP-584); `None` if it
+    /// is not finalized, or the broker does not tell.
     pub fn feature(&self, name: &str) -> Option<i16> {
         self.features.iter().find(|(known, _)| known == name).map(|(_, level)| *level)
     }
 }
 
-/// A response to the question.
+/// A response to ApiVersions.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// What the broker offers, and for how many milliseconds it wants to be left alone.
+    /// What the broker offers, and its throttle time in milliseconds.
     Offers(Versions, i32),
     /// Ask again in this version, which the broker knows.
     AskAgain(i16),
@@ -62,7 +62,7 @@ pub enum Reply {
     Refused(i16),
 }
 
-/// The question's body.
+/// The body of the request.
 pub fn question(version: i16) -> Vec<u8> {
     let mut out = Vec::new();
     if version >= ASKED_FIRST {
@@ -73,7 +73,7 @@ pub fn question(version: i16) -> Vec<u8> {
     out
 }
 
-/// Reads the response to a question of this version; `None` if it is malformed.
+/// Reads the response to a request of this version; `None` if it is malformed.
 pub fn reply(body: &[u8], version: i16) -> Option<Reply> {
     let error = Fields::new(body, false).reader.i16()?;
     // A broker that does not know the version answers in version 0, whatever was asked (KIP-511).

@@ -11,7 +11,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The end of a connection that a later attempt may open.
+    /// A temporary failure: a later attempt may succeed.
     pub fn passing(reason: impl Into<String>) -> Self {
         Self { kind: None, reason: reason.into() }
     }

@@ -1,6 +1,6 @@
-//! Looking names up without blocking: each on a thread of its own that ends with its answer.
+//! Looking names up without blocking: each on a thread of its own, which ends with the result.
 //!
-//! A name is looked up once at a time, however many connections wait for it. A thread that outlives the edge ends by
+//! However many connections wait for a name, one look-up of it runs at a time. A thread that outlives the edge ends by
 //! itself.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use std::thread;
 use super::super::brokers::{Address, TroubleKind};
 use super::end::End;
 
-/// What was found; never empty.
+/// The addresses that were found, never empty; or why none were.
 pub type Found = Result<Vec<SocketAddr>, End>;
 
 /// The names that are being looked up.
@@ -22,13 +22,13 @@ pub struct Lookups {
     under_way: BTreeSet<Address>,
     sender: Sender<(Address, Found)>,
     receiver: Receiver<(Address, Found)>,
-    /// A byte comes in with each answer.
+    /// Receives a byte with each result.
     bell: UnixStream,
     ringer: UnixStream,
 }
 
 impl Lookups {
-    /// None yet.
+    /// Starts without look-ups.
     pub fn new() -> io::Result<Self> {
         let (bell, ringer) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
@@ -37,7 +37,7 @@ impl Lookups {
         Ok(Self { under_way: BTreeSet::new(), sender, receiver, bell, ringer })
     }
 
-    /// Looks a name up.
+    /// Looks a name up, unless that is already under way.
     pub fn ask(&mut self, address: &Address) -> io::Result<()> {
         if self.under_way.contains(address) {
             return Ok(());
@@ -45,7 +45,7 @@ impl Lookups {
         let (asked, sender, mut ringer) = (address.clone(), self.sender.clone(), self.ringer.try_clone()?);
         let look = move || {
             let found = look_up(&asked);
-            // Without a receiver there is nothing to send; a bell that is full rings already.
+            // Without a receiver nobody wants the result; a full bell is already readable.
             let _ = sender.send((asked, found));
             let _ = ringer.write(&[0]);
         };
@@ -59,7 +59,7 @@ impl Lookups {
         self.bell.as_fd()
     }
 
-    /// What was found.
+    /// The results so far.
     pub fn take(&mut self) -> Vec<(Address, Found)> {
         let mut bytes = [0; 64];
         while matches!(self.bell.read(&mut bytes), Ok(1..)) {}
@@ -78,7 +78,7 @@ fn look_up(address: &Address) -> Found {
             let found: Vec<SocketAddr> = found.collect();
             if found.is_empty() { Err(unknown("it has no address")) } else { Ok(found) }
         }
-        // The only way to tell a server that does not answer (EAI_AGAIN) from a name that does not exist.
+        // The only way to distinguish a DNS server that does not answer (EAI_AGAIN) from a name that does not exist.
         Err(error) if error.to_string().contains("Temporary") => {
             Err(End::passing(format!("its name cannot be looked up: {error}")))
         }

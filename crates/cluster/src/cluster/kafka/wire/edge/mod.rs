@@ -1,12 +1,12 @@
-//! Sockets, TLS and names: what [`Brokers`] asks for is done here, without blocking.
+//! Sockets, TLS and name look-ups: does what [`Brokers`] asks for, without blocking.
 //!
 //! One thread drives its clients' connections by `poll`. A name is looked up on a thread of its own, since the system's
-//! look-up blocks; its addresses are tried one after the other, beginning with another one each time that a connection
-//! to the name could not be opened (KIP-302). Attempts at a broker that does not answer are spaced, together with those
-//! of all other clients of the process ([`Contact`]).
+//! look-up blocks; its addresses are tried one after the other, starting with a different one after each failure to
+//! connect (KIP-302). Attempts at a broker that does not answer are spaced across all clients of the process
+//! ([`Contact`]).
 //!
-//! **Failure**: what goes wrong with a connection is reported to its [`Brokers`], which try again. Certificates that
-//! are not accepted and names that do not exist are said to be for a person to fix.
+//! **Failure**: errors of a connection are reported to its [`Brokers`], which retries. Rejected certificates and
+//! unknown names are reported as trouble that a person has to fix.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +35,7 @@ mod tests;
 
 pub use self::settings::{Family, SocketSettings};
 
-/// The names whose failures are remembered.
+/// The most addresses whose failures are remembered.
 const TURNS_MAX: usize = 1_000;
 
 /// Connections not polled for this long are read before timeouts are applied.
@@ -49,11 +49,11 @@ pub struct Edge {
     lookups: Option<Lookups>,
     /// How often connections to an address could not be opened.
     turns: BTreeMap<Address, usize>,
-    /// What is known of the brokers.
+    /// What the process knows of the brokers.
     contact: Arc<Contact>,
-    /// Ends a wait when there is something to be read from it.
+    /// Ends a wait when it is readable.
     bell: Option<UnixStream>,
-    /// Whether it has.
+    /// Whether the bell has ended the wait.
     is_rung: bool,
     /// When connections were last read from.
     read_at: Option<Instant>,
@@ -66,8 +66,8 @@ impl fmt::Debug for Edge {
 }
 
 impl Edge {
-    /// With TLS by this configuration (authorities, a certificate of the client's), or without TLS. The name that a
-    /// broker's certificate has to be for is the host of its address.
+    /// With TLS by this configuration (authorities, a certificate of the client's), or without TLS. A broker's
+    /// certificate has to be for the host of its address.
     pub fn new(tls: Option<Arc<Renewed<rustls::ClientConfig>>>, settings: SocketSettings) -> Self {
         Self {
             tls,
@@ -82,25 +82,25 @@ impl Edge {
         }
     }
 
-    /// The same, sharing what is known of the brokers with other clients of the process.
+    /// The same, sharing knowledge of the brokers with other clients of the process.
     pub fn sharing(self, contact: &Arc<Contact>) -> Self {
         Self { contact: Arc::clone(contact), ..self }
     }
 
-    /// Ends a wait whenever something can be read from `bell`, which does not block, and reads it.
+    /// Ends a wait whenever `bell` is readable, and drains it. `bell` has to be non-blocking.
     pub fn wake_by(&mut self, bell: UnixStream) {
         self.bell = Some(bell);
     }
 
     /// Does what can be done without blocking, and waits up to `wait` for something that the client can act upon: an
-    /// event, a connection that is ready or broke, an answer on leaders, a time that [`Brokers::next_tick`] named, or
-    /// the bell: whether that rang.
+    /// event, a connection that became ready or broke, metadata, the time of [`Brokers::next_tick`], or the bell.
+    /// Returns whether the bell rang.
     pub fn drive(&mut self, brokers: &mut Brokers, wait: Duration) -> bool {
         self.drive_all(&mut [brokers], wait)
     }
 
-    /// The same for several clients of one thread. The connections of one that was dropped are closed; those of one
-    /// that is just not among `brokers` stay as they are.
+    /// The same for several clients of one thread. The connections of a dropped client are closed; those of a client
+    /// that is merely not among `brokers` stay as they are.
     pub fn drive_all(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
         let before: Vec<u64> = brokers.iter().map(|brokers| brokers.news()).collect();
         let has_news = |brokers: &[&mut Brokers]| {
@@ -109,7 +109,7 @@ impl Edge {
         let mut now = clock();
         let until = now.checked_add(wait);
         if self.read_at.is_some_and(|at| now.saturating_duration_since(at) > READ_EVERY) {
-            // What has arrived while nobody looked is not late.
+            // Bytes that arrived since the last poll are not late.
             self.poll(brokers, Duration::ZERO);
             now = clock();
         }
@@ -136,7 +136,7 @@ impl Edge {
         }
     }
 
-    /// What is due, and what can be done at once. Whether a client's time had come.
+    /// Does what is due, and what can be done at once. Returns whether a client's tick was due.
     fn work(&mut self, brokers: &mut [&mut Brokers], now: Instant) -> bool {
         let mut was_due = false;
         for brokers in brokers.iter_mut() {
@@ -154,7 +154,7 @@ impl Edge {
         driven.filter_map(Entry::waits).map(|admitted| admitted.at).min()
     }
 
-    /// Makes the attempts that have waited and may be made now.
+    /// Makes the waiting attempts that are due.
     fn begin_due(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
         for place in 0..self.sockets.len() {
             if let Some(entry) = self.sockets.get(place)
@@ -166,7 +166,7 @@ impl Edge {
         }
     }
 
-    /// Does what the clients ask for, and writes what they have.
+    /// Does what the clients ask for, and writes their output.
     fn act(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
         for brokers in brokers.iter_mut() {
             while let Some(act) = brokers.next_act() {
@@ -223,14 +223,14 @@ impl Edge {
         }
     }
 
-    /// The next connection to this address begins with another one of its name's addresses.
+    /// Makes the next connection to this name start with another of its IP addresses.
     fn missed(&mut self, address: Address) {
         if self.turns.len() < TURNS_MAX || self.turns.contains_key(&address) {
             *self.turns.entry(address).or_default() += 1;
         }
     }
 
-    /// Waits for the sockets, and reads from those that have something. Whether any had.
+    /// Waits for events, and handles them. Returns whether there were any.
     fn poll(&mut self, brokers: &mut [&mut Brokers], wait: Duration) -> bool {
         let mut polled = Vec::with_capacity(self.sockets.len() + 1);
         let mut places = Vec::with_capacity(self.sockets.len());
@@ -282,7 +282,7 @@ impl Edge {
         true
     }
 
-    /// Names that were looked up.
+    /// Handles the names that were looked up.
     fn looked_up(&mut self, brokers: &mut [&mut Brokers], now: Instant) {
         let Some(lookups) = &mut self.lookups else { return };
         for (address, found) in lookups.take() {
@@ -292,7 +292,7 @@ impl Edge {
                     continue;
                 }
                 let Some(brokers) = owner_mut(brokers, &entry.owner) else {
-                    // Its client is not driven just now, and would not hear of it: it times out, and asks again.
+                    // Its client is not driven in this call and misses the result: it times out and asks again.
                     continue;
                 };
                 match &found {

@@ -8,14 +8,14 @@ pub enum Family {
     /// All, in the order in which the system names them.
     #[default]
     Any,
-    /// Those of IPv4.
+    /// Only those of IPv4.
     V4,
-    /// Those of IPv6.
+    /// Only those of IPv6.
     V6,
 }
 
 impl Family {
-    /// All, by the names that `broker.address.family` has for them.
+    /// All families, by their names in `broker.address.family`.
     pub const NAMED: [(&'static str, Self); 3] = [("any", Self::Any), ("v4", Self::V4), ("v6", Self::V6)];
 
     /// Its name.
@@ -38,6 +38,6 @@ impl Family {
 pub struct SocketSettings {
     /// Which addresses are used.
     pub family: Family,
-    /// Whether the system probes a connection on which nothing was said for long (`SO_KEEPALIVE`).
+    /// Whether the system probes connections that are idle for long (`SO_KEEPALIVE`).
     pub keepalive: bool,
 }

@@ -20,16 +20,16 @@ use crate::tls::Renewed;
 
 /// Reads in succession from one socket before others have their turn.
 const READS_MAX: usize = 16;
-/// The most that is read at once where there is TLS.
+/// The most bytes that are read at once with TLS.
 const RAW_BYTES: usize = 64 << 10;
 
-/// Where a connection is.
+/// The state of a connection.
 pub enum Socket {
-    /// The attempt is to be made later.
+    /// The attempt is due later.
     Waiting(Admitted),
     /// Its name is being looked up.
     Named,
-    /// Its addresses are tried.
+    /// Its addresses are being tried.
     Opening(Opening),
     /// Connected.
     Open(Box<Open>),
@@ -42,24 +42,24 @@ pub struct Opening {
     stream: Option<TcpStream>,
     rest: std::vec::IntoIter<SocketAddr>,
     keepalive: bool,
-    /// Why the last one was not it.
+    /// Why the last address failed.
     failure: Option<String>,
 }
 
-/// A connection, and TLS on it if it is wanted.
+/// A connection, and TLS on it if configured.
 pub struct Open {
     stream: TcpStream,
     tls: Option<ClientConnection>,
-    /// What came in by TLS.
+    /// The encrypted bytes of the last read.
     raw: Vec<u8>,
-    /// Whether TLS has begun, or there is none.
+    /// Whether the TLS handshake is complete, or TLS is not used.
     is_begun: bool,
-    /// Whether the system took no more when it was last written to.
+    /// Whether the system accepted no more at the last write.
     is_full: bool,
 }
 
 impl Opening {
-    /// Tries these in order, but for those of another family than is wanted.
+    /// Tries these in order, except those of an unwanted family.
     pub fn new(mut addresses: Vec<SocketAddr>, settings: SocketSettings) -> Self {
         addresses.retain(|address| settings.family.has(address));
         let failure = (settings.family != Family::Any)
@@ -85,7 +85,8 @@ impl Opening {
         }
     }
 
-    /// Whether the connection is there. `is_over`: the system says that this attempt is.
+    /// Returns the stream once it is connected; after a failure, tries the next address. `is_over`: the system says
+    /// that this attempt has ended.
     fn done(&mut self, is_over: bool) -> Result<Option<TcpStream>, End> {
         let Some(stream) = &self.stream else { return self.next().map(|()| None) };
         let outcome = stream.take_error().and_then(|error| error.map_or(Ok(()), Err));
@@ -116,12 +117,12 @@ fn begin(address: SocketAddr, keepalive: bool) -> io::Result<TcpStream> {
         Err(error) => return Err(error.into()),
     }
     let stream = TcpStream::from(socket);
-    // Requests are written whole: none waits for the next.
+    // Requests are written whole, so none should wait for the next.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// A connection and whose it is.
+/// A connection and its owner.
 pub(super) struct Entry {
     pub owner: Weak<()>,
     pub link: Link,
@@ -140,7 +141,7 @@ impl Entry {
         }
     }
 
-    /// What the system is asked about.
+    /// The events to poll for.
     pub fn interest(&self, brokers: &Brokers) -> Option<(&TcpStream, PollFlags)> {
         match &self.socket {
             Socket::Waiting(_) | Socket::Named | Socket::Over => None,
@@ -154,7 +155,7 @@ impl Entry {
         }
     }
 
-    /// Something has become of it.
+    /// Handles the events that `poll` has returned.
     pub fn happened(
         &mut self,
         flags: PollFlags,
@@ -171,7 +172,7 @@ impl Entry {
         if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
             && let Err(mut end) = open.read(self.link, brokers, now)
         {
-            // What TLS has to say about it, the broker may want to log.
+            // Sends TLS's alert, which the broker may log.
             let _ = open.flush();
             if end.kind.is_none() && !open.is_begun {
                 end.reason.push_str("; it may not speak TLS");
@@ -180,7 +181,7 @@ impl Entry {
         }
     }
 
-    /// Goes on with opening it, as far as that is possible. `is_over`: see [`Opening::done`].
+    /// Continues opening it, as far as possible. `is_over`: see [`Opening::done`].
     pub fn advance(&mut self, is_over: bool, tls: Option<&Renewed<ClientConfig>>, brokers: &mut Brokers, now: Instant) {
         let Socket::Opening(opening) = &mut self.socket else { return };
         let opened = opening
@@ -199,7 +200,7 @@ impl Entry {
         }
     }
 
-    /// Writes what there is to be written, where the system takes it.
+    /// Writes pending output, unless the system accepts no more.
     pub fn write(&mut self, brokers: &mut Brokers, now: Instant) {
         let Socket::Open(open) = &mut self.socket else { return };
         if !open.is_full
@@ -247,7 +248,7 @@ impl Open {
         Ok(())
     }
 
-    /// Whether there may be more. What the system has is read in large pieces, which rustls would not do by itself.
+    /// Reads in large chunks, which rustls would not do by itself. Returns whether there may be more.
     fn read_tls(&mut self, link: Link, brokers: &mut Brokers, now: Instant) -> Result<bool, End> {
         let Some(tls) = &mut self.tls else { return Ok(false) };
         if self.raw.is_empty() {
@@ -294,7 +295,7 @@ impl Open {
         }
     }
 
-    /// Writes what TLS has ready.
+    /// Writes the output that TLS has ready.
     fn flush(&mut self) -> Result<(), End> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         while tls.wants_write() && !self.is_full {
@@ -309,11 +310,11 @@ impl Open {
     }
 }
 
-/// Reads once into where the client wants it. Whether there may be more.
+/// Reads once into the client's buffer. Returns whether there may be more.
 fn read_into(from: &mut impl io::Read, link: Link, brokers: &mut Brokers, now: Instant) -> Result<bool, End> {
     let room = brokers.input(link);
     if room.is_empty() {
-        // The client has done with it.
+        // The client no longer uses this connection.
         return Ok(false);
     }
     let wanted = room.len();
@@ -338,13 +339,13 @@ fn closed() -> End {
 
 fn broken(error: &io::Error) -> End {
     match error.kind() {
-        // TLS that ends without saying so.
+        // TLS ended without a close_notify alert.
         ErrorKind::UnexpectedEof => closed(),
         _ => End::passing(format!("the connection broke: {error}")),
     }
 }
 
-/// What TLS makes of the broker.
+/// Classifies an error of TLS.
 fn failed(error: &rustls::Error) -> End {
     use AlertDescription as Alert;
     let kind = match error {

@@ -1,4 +1,4 @@
-//! What brokers have answered.
+//! Handles brokers' responses.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,15 +19,15 @@ use super::node::{Grips, Underway};
 use super::slot::Said;
 use super::{ALONE_AFTER, Fetcher, Phase, Trouble};
 
-/// For how long leaders have to insist that they do not have an offset.
+/// How long leaders must keep saying that they lack an offset before they are believed.
 const RANGE_WAIT: Duration = Duration::from_millis(500);
 
-/// Of which fetch a response tells.
+/// The fetch that a response is for.
 struct Told {
     node: i32,
-    /// `None` if it was asked for without one.
+    /// `None` if the request was outside the session.
     session: Option<Session>,
-    /// The offset that was probed, if the request did not ask for the offset wanted.
+    /// The offset that was probed, if the request asked for that and not for the wanted one.
     probed: Option<i64>,
     asked_at: Instant,
 }
@@ -37,7 +37,7 @@ fn base_offset(records: &[u8]) -> Option<i64> {
     records.first_chunk().map(|bytes| i64::from_be_bytes(*bytes))
 }
 
-/// A partition's part of a response that counts.
+/// A partition's part of a response, to be kept.
 struct Part {
     id: u32,
     range: Range<usize>,
@@ -46,7 +46,7 @@ struct Part {
 }
 
 impl Fetcher {
-    /// Takes an event.
+    /// Handles an event.
     pub(super) fn heed(&mut self, event: Event, brokers: &mut Brokers, now: Instant) {
         let (id, body) = match event {
             Event::Answered { id, version, body } => (id, Some((version, body))),
@@ -67,7 +67,7 @@ impl Fetcher {
                 let grips = self.nodes.get_mut(&node).map(|node| std::mem::take(&mut node.grips)).unwrap_or_default();
                 let told = Told { node, session: Some(session), probed: None, asked_at };
                 let read = body.map(|(_, body)| self.heed_fetch(told, &grips, body, brokers, now));
-                // The session goes on from what it held, unless it was lost meanwhile.
+                // The session goes on with what it held, unless it was lost.
                 match read {
                     Some(true) => self.free(node, |node| node.grips = grips),
                     Some(false) => {}
@@ -93,14 +93,14 @@ impl Fetcher {
         }
     }
 
-    /// A fetch has failed: nobody knows how far the broker's session got, nor whether the broker is still there.
+    /// A fetch has failed: it is unknown how far the broker's session got, and whether the broker is still there.
     fn fail_node(&mut self, id: i32, brokers: &mut Brokers, now: Instant) {
         let settings = Arc::clone(&self.settings);
         self.free(id, |node| node.fail(&settings, now));
         self.doubt_all(id, brokers, now);
     }
 
-    /// Takes a response to a fetch of `grips`. Returns whether the session goes on.
+    /// Handles a response to a fetch of `grips`. Returns whether the session goes on.
     fn heed_fetch(&mut self, told: Told, grips: &Grips, body: Body, brokers: &mut Brokers, now: Instant) -> bool {
         let Told { node, session, probed, asked_at } = told;
         let Ok(response) = Response::read(body.as_slice()) else {
@@ -111,7 +111,8 @@ impl Fetcher {
             return false;
         }
         self.free(node, |node| node.heard = Some(now));
-        // Only then had each partition all of the request's bytes, and the right to return a batch that is larger.
+        // Only in an empty response was each partition free to use all of the request's bytes, or to return a larger
+        // first batch.
         let is_empty = response.partitions().all(|partition| partition.records.is_empty());
         let empty_since = is_empty.then_some(asked_at);
         let mut parts = Vec::new();
@@ -122,20 +123,21 @@ impl Fetcher {
                 parts.extend(self.heed_partition(id, &partition, (probed, empty_since), brokers, now));
             }
         }
-        // One that was asked for alone and is not named either waits, so that nothing is asked without a pause.
+        // A partition that a session's empty response does not name is requested alone at once. If it was already
+        // requested alone it waits, so that requests are never repeated without a pause.
         let alone_at = if is_empty && session.is_some() { now } else { now + ALONE_AFTER };
         self.note_unnamed(grips, &named, alone_at);
         self.keep(parts, body, brokers);
         true
     }
 
-    /// Whether what was asked in these `grips` is what is wanted of a partition now.
+    /// Whether `grips` asked for what is wanted from a partition now.
     fn counts(&self, id: u32, grips: &Grips) -> bool {
         let Some(slot) = self.slots.get(&id).filter(|slot| slot.phase == Phase::Reading) else { return false };
         slot.is_wanted_by(grips.get(&id)) || mistakes::is_on(Mistake::ResponseMatchedWrongly)
     }
 
-    /// Looks at what is said of the session; returns whether it goes on.
+    /// Handles what the response says about the session. Returns whether the session goes on.
     fn heed_session(
         &mut self,
         id: i32,
@@ -163,7 +165,7 @@ impl Fetcher {
         };
         let is_other = session.epoch > 0 && response.session_id != 0 && response.session_id != session.id;
         if is_other {
-            // An answer that belongs to another session.
+            // The response belongs to another session.
             node.lose_session(&settings, now);
             return false;
         }
@@ -173,7 +175,7 @@ impl Fetcher {
     }
 
     /// Handles a partition's part of a response, and returns the batches to keep. `probed`: the offset that was probed;
-    /// `empty_since`: when the response was asked for, if it has no records at all.
+    /// `empty_since`: when the response was requested, if it has no records at all.
     fn heed_partition(
         &mut self,
         id: u32,
@@ -187,8 +189,8 @@ impl Fetcher {
             return None;
         }
         if partition.preferred_replica >= 0 && partition.records.is_empty() {
-            // The leader wants another replica to be read from (KIP-392) although no rack was named, as a
-            // `replica.selector.class` of its own may: that it returns nothing says nothing.
+            // The leader wants another replica to be read (KIP-392) although no rack was named, as a custom
+            // `replica.selector.class` may: its empty answer does not mean that there are no records.
             self.refuse(id, REPLICA_NOT_AVAILABLE, brokers, now);
             return None;
         }
@@ -196,7 +198,7 @@ impl Fetcher {
         slot.succeed();
         let (high, stable) = (partition.high_watermark, partition.last_stable_offset);
         slot.said = Some(Said { high, stable, start: partition.log_start_offset });
-        // If the offset wanted was itself probed, any records are the ones wanted.
+        // If the wanted offset was itself probed, any records are the wanted ones.
         let probed = probed.filter(|offset| partition.records.is_empty() || *offset > slot.next);
         let has_nothing = |offset| base_offset(partition.records).is_some_and(|base| base > offset);
         if partition.records.is_empty() || probed.is_some_and(has_nothing) {
@@ -220,7 +222,7 @@ impl Fetcher {
             return None;
         }
         if let Some(error) = heads.error {
-            // What comes before it is kept; then it is fetched again.
+            // The batches before it are kept; then it is fetched again.
             let offset = heads.next.map_or(slot.next, |(next, _)| next);
             slot.spoil(offset, error, &self.settings, now);
         }
@@ -229,14 +231,13 @@ impl Fetcher {
         Some(Part { id, range, aborted: partition.aborted.iter().collect(), heads })
     }
 
-    /// There is nothing in a response to go on from: its first batch is cut off, cannot be read, or ends before what is
-    /// wanted.
+    /// A response has no usable batch: its first one is cut off, cannot be read, or ends before the wanted offset.
     fn heed_useless(&mut self, id: u32, heads: &Heads, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         let offset = slot.next;
         match (heads.error, heads.started_bytes) {
             (Some(error), _) => slot.spoil(offset, error, &self.settings, now),
-            // A broker of before KIP-74, or a proxy, that does not return it whole.
+            // A broker from before KIP-74, or a proxy, does not return a large batch whole.
             (None, Some(bytes)) => {
                 let doubled = slot.bytes_max.saturating_mul(2);
                 let wanted = i32::try_from(bytes).unwrap_or(i32::MAX).max(doubled);
@@ -251,7 +252,7 @@ impl Fetcher {
         }
     }
 
-    /// A partition cannot be fetched, or not now, as the leader says by this error code.
+    /// A request for a partition was refused with this error code.
     pub(super) fn refuse(&mut self, id: u32, code: i16, brokers: &mut Brokers, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         let offset = slot.next;
@@ -264,8 +265,8 @@ impl Fetcher {
                 slot.fail(Trouble::Denied);
                 brokers.doubt(&slot.name.topic, slot.name.partition, slot.leader, now);
             }
-            // A leader that was replaced and does not know it yet may lack the offset; else another leads it, or this
-            // one does not know it yet, or has trouble of its own: it passes.
+            // Probably temporary: the leader was replaced, has not noticed yet and lacks the offset; or another broker
+            // leads the partition; or this one does not know yet that it does, or has trouble of its own.
             code => {
                 slot.back_off(code, &self.settings, now);
                 let since = slot.refused.map_or(now, |(since, _)| since);
@@ -280,8 +281,8 @@ impl Fetcher {
         }
     }
 
-    /// A session's response names only what has changed. Where something could be and is not named, the partition is to
-    /// be asked for alone; at once, if there were no others' records.
+    /// A session's response names only partitions that have changed. One that is not named, although it may have
+    /// records, is requested alone at `alone_at`.
     fn note_unnamed(&mut self, grips: &Grips, named: &BTreeSet<u32>, alone_at: Instant) {
         for id in grips.keys().filter(|id| !named.contains(id)) {
             if self.counts(*id, grips)
@@ -292,7 +293,7 @@ impl Fetcher {
         }
     }
 
-    /// Keeps a response as long as its parts.
+    /// Keeps a response for as long as any of its parts.
     fn keep(&mut self, parts: Vec<Part>, body: Body, brokers: &mut Brokers) {
         if parts.is_empty() {
             brokers.recycle(body.into_buffer());

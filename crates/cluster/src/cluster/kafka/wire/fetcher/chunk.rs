@@ -1,5 +1,5 @@
-//! A partition's part of a response: batches that were looked at by their heads only when it came, and are checked,
-//! unpacked and passed on one by one.
+//! A partition's part of a response. Only the heads of its batches are read when it arrives; later the batches are
+//! checked, unpacked and handed on one by one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,22 +10,22 @@ use super::super::mistakes::{self, Mistake};
 use super::super::records::{self, Aborted, Batch, Batches, Codec, Rejected, Unpack, Unpacked};
 use super::fetched::{Fetched, Held, place_in};
 
-/// What the responses take that were not handed on completely.
+/// The bytes of the responses that were not completely handed on.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     next: u64,
     bytes: usize,
-    /// The size of each, and how many partitions have a chunk of it.
+    /// Each response's size, and how many of its chunks are left.
     held: BTreeMap<u64, (usize, usize)>,
 }
 
 impl Buffers {
-    /// What all of them take.
+    /// The bytes of all of them.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts a response of which this many chunks are kept; none, if it is none.
+    /// Counts a response of which this many chunks are kept, and returns its number. Without chunks it is not counted.
     pub fn hold(&mut self, bytes: usize, chunks: usize) -> u64 {
         self.next += 1;
         if chunks > 0 {
@@ -35,7 +35,7 @@ impl Buffers {
         self.next
     }
 
-    /// A chunk of it is gone.
+    /// A chunk of this response is gone.
     pub fn release(&mut self, buffer: u64) {
         let Some((bytes, chunks)) = self.held.get_mut(&buffer) else { return };
         *chunks -= 1;
@@ -49,13 +49,13 @@ impl Buffers {
 /// What the heads of a partition's batches say.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
-    /// How many bytes the whole batches take.
+    /// The bytes of the complete batches.
     pub bytes: usize,
-    /// The offset and the epoch to go on from, if there is a batch that reaches beyond the offset wanted.
+    /// The offset and the epoch to go on from, if any batch reaches the wanted offset.
     pub next: Option<(i64, i32)>,
-    /// The size of a batch of which only the beginning is there; 0 if not even that says it.
+    /// The size of a last batch that is cut off; 0 if its length is cut off too.
     pub started_bytes: Option<u64>,
-    /// What is wrong after the whole batches.
+    /// What is wrong with the batch after the complete ones.
     pub error: Option<records::Error>,
 }
 
@@ -74,7 +74,7 @@ impl Heads {
                     }
                 }
                 Err(error) => {
-                    // No checksum covers a base offset: the wrong one may be that of the batch in front.
+                    // No checksum covers a base offset: the wrong one may be that of the batch before.
                     let right = if error == records::Error::OUT_OF_ORDER { before } else { heads };
                     return Self { error: Some(error), ..right };
                 }
@@ -100,14 +100,14 @@ impl Heads {
 pub(super) struct Chunk {
     pub buffer: u64,
     pub body: Arc<Body>,
-    /// Where in the body the batches are that were not passed yet.
+    /// The part of the body with the batches that were not passed yet.
     pub range: Range<usize>,
     pub aborted: Aborted,
-    /// Where the partition goes on after it.
+    /// The partition's next offset after it.
     pub end: i64,
-    /// The epoch of what is before that.
+    /// The epoch of what is before `end`.
     pub end_epoch: Option<i32>,
-    /// What is being handed on of the first batch.
+    /// The first batch, while it is being handed on.
     pub open: Option<Open>,
 }
 
@@ -115,14 +115,14 @@ pub(super) struct Chunk {
 #[derive(Debug)]
 pub(super) struct Open {
     held: Held,
-    /// Where the records are that were not handed on yet, counted from the beginning of what is held, and how many.
+    /// The part of `held` with the records that were not handed on yet, and how many there are.
     rest: Range<usize>,
     left: usize,
-    /// The least that the offset of the first of them can be.
+    /// The lowest offset that the first of them can have.
     next_offset: i64,
 }
 
-/// Where a partition is.
+/// How far a partition was handed on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     pub position: i64,
@@ -132,7 +132,7 @@ pub(super) struct Cursor {
 /// Why a chunk was not handed on to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// There are as many records as were wanted.
+    /// `records_max` is reached.
     Full,
     /// There is no room at present to unpack a batch.
     NoRoom,
@@ -153,7 +153,7 @@ pub(super) struct Handing<'a> {
 }
 
 impl Chunk {
-    /// Hands on what there is; `cursor` moves along.
+    /// Hands on the records that are left; `cursor` moves along.
     pub fn hand_on(&mut self, cursor: &mut Cursor, handing: &mut Handing<'_>) -> Result<(), Halt> {
         let body = Arc::clone(&self.body);
         loop {
@@ -211,8 +211,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Opens the first batch; `None` if nothing of it is for readers, or all of it is below the position. Also then
-    /// what it says of transactions counts.
+    /// Opens the first batch. `None` if none of it is for readers, or all of it is below the position; its effect on
+    /// transactions counts even then.
     fn open(&mut self, batch: &Batch<'_>, position: i64, handing: &mut Handing<'_>) -> Result<Option<Open>, Halt> {
         if handing.checks {
             batch.check().map_err(Halt::Damaged)?;
@@ -248,7 +248,7 @@ impl Chunk {
     }
 }
 
-/// A batch that was cut off, as if it were whole.
+/// A batch that was cut off, changed to look complete.
 fn as_whole(started: &[u8]) -> Option<Vec<u8>> {
     if !mistakes::is_on(Mistake::StartedBatchTaken) || started.len() <= records::HEAD_BYTES {
         return None;
@@ -259,7 +259,7 @@ fn as_whole(started: &[u8]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// The mistake of taking a batch that was cut off.
+/// A deliberate mistake: hands on a batch that was cut off.
 fn hand_on_started(whole: Vec<u8>, cursor: &mut Cursor, handing: &mut Handing<'_>) {
     let held = Held::Unpacked(Arc::new(Unpacked::new(whole)));
     let Some(Ok(batch)) = Batches::new(held.as_slice()).next() else { return };

@@ -1,8 +1,8 @@
-//! Whether a partition still holds what was read of it (KIP-320): its leader is asked where the epoch of the record
+//! Whether a partition still holds what was read from it (KIP-320): its leader is asked where the epoch of the record
 //! before the offset ends. If that is before the offset, the partition has lost its newest records.
 //!
-//! It is asked at a start, and whenever there is another leader or another epoch: within one, no leader loses anything.
-//! If the broker does not offer the request, nothing is compared.
+//! It is asked at a start, and whenever the leader or its epoch changes: within one epoch, a leader loses nothing. If
+//! the broker does not offer the request, nothing is compared.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,19 +25,19 @@ const API_KEY: i16 = 23;
 const VERSIONS: std::ops::RangeInclusive<i16> = 2..=4;
 /// The first version with tagged fields (KIP-482).
 const FLEXIBLE_FROM: i16 = 4;
-/// The least that a topic takes in an answer: its name and its count of partitions; and a partition: its fields.
+/// The fewest bytes of a topic in a response (its name and its count of partitions), and of a partition (its fields).
 const TOPIC_BYTES_MIN: usize = 2;
 const PARTITION_BYTES_MIN: usize = 18;
 /// Not a replica (`OffsetForLeaderEpochRequest.CONSUMER_REPLICA_ID`).
 const CONSUMER: i32 = -1;
-/// The code under which a leader that does not know an epoch counts as having refused (there is none of Kafka's).
+/// The refusal code noted when a leader does not know an epoch or does not answer (Kafka has no such code).
 const UNKNOWN: i16 = 0;
 
-/// What was asked: for each slot its turn, its offset and the epoch of the record before.
+/// What was requested: for each slot its turn, its offset and the epoch of the record before.
 pub(super) type Asked = BTreeMap<u32, (u64, i64, i32)>;
 
 impl Fetcher {
-    /// Asks a broker for the ends of these partitions' epochs, unless something was asked and not answered.
+    /// Asks a broker for the ends of these partitions' epochs, unless such a request is under way.
     pub(super) fn ask_epochs(&mut self, id: i32, unchecked: &[u32], brokers: &mut Brokers, now: Instant) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| !node.is_asked) else { return };
         let Some(versions) = brokers.ready(id, Use::Control, now) else {
@@ -70,7 +70,7 @@ impl Fetcher {
         }
         let mut bytes = BytesMut::new();
         if request.encode(&mut bytes, version).is_err() {
-            // No version that was picked has fields that do not fit.
+            // Cannot happen: all fields fit each of these versions.
             self.retry_epochs(&asked, now);
             return;
         }
@@ -81,7 +81,7 @@ impl Fetcher {
         self.underway.insert(request_id, Underway::Epochs { node: id, asked });
     }
 
-    /// The question has failed; it is asked again after a while.
+    /// The request has failed; it is sent again after a back-off.
     pub(super) fn retry_epochs(&mut self, asked: &Asked, now: Instant) {
         for (id, (turn, ..)) in asked {
             if let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.turn == *turn) {
@@ -90,7 +90,7 @@ impl Fetcher {
         }
     }
 
-    /// Takes the answer; `None` if it cannot be read.
+    /// Handles the response; `None` if it cannot be read.
     pub(super) fn heed_epochs(
         &mut self,
         asked: &Asked,
@@ -106,7 +106,7 @@ impl Fetcher {
             let Some((turn, offset, epoch)) = unanswered.remove(&id) else { continue };
             let cut_turn = self.next_turn();
             let Some(slot) = self.slots.get_mut(&id) else { continue };
-            // What was fetched meanwhile was fetched of a leader that was checked: only in another turn.
+            // The answer is stale if another turn has begun; within a turn nothing is fetched before this check.
             if (slot.turn, slot.next, slot.phase) != (turn, offset, Phase::Reading) {
                 continue;
             }
@@ -132,20 +132,20 @@ impl Fetcher {
     }
 }
 
-/// What a leader says of a partition.
+/// What a leader says about a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EpochEnd<'a> {
     topic: &'a str,
     partition: i32,
     error_code: i16,
-    /// The newest epoch up to the one that was asked for, -1 if there is none.
+    /// The newest epoch up to the requested one, -1 if there is none.
     leader_epoch: i32,
     /// Where it ends, -1 if that is not known.
     end_offset: i64,
 }
 
-/// Reads an answer's body; `None` if it does not fit. The crate kafka-protocol would allocate what a count says before
-/// it looks whether that can be.
+/// Reads a response's body; `None` if it is malformed. The crate kafka-protocol would allocate as much as a count
+/// claims, without checking it first.
 fn read_answers(body: &[u8], is_flexible: bool) -> Option<Vec<EpochEnd<'_>>> {
     let (mut fields, mut answers) = (Fields::new(body, is_flexible), Vec::new());
     let _throttled_ms = fields.reader.i32()?;
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_of_epochs_are_read_in_each_version_and_not_when_cut() {
+    fn epoch_ends_are_read_in_every_version_unless_the_response_is_cut_off() {
         let end = |partition, code, epoch, offset| {
             EpochEndOffset::default()
                 .with_partition(partition)
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_many_topics_reserve_nothing() {
+    fn impossible_topic_count_is_malformed() {
         let mut bytes = vec![0; 4];
         bytes.extend(i32::MAX.to_be_bytes());
         assert_eq!(read_answers(&bytes, false), None);

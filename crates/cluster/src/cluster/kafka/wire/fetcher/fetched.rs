@@ -1,5 +1,5 @@
-//! What is handed on: the responses' own buffers, what compressed batches have unpacked to, and where in them the
-//! records are. Nothing is copied; room for the places is used again.
+//! What is handed on: the responses' own buffers, unpacked batches, and where in them the records are. Nothing is
+//! copied; the list of places keeps its memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::record::TopicPartition;
 pub(super) enum Held {
     /// A response.
     Response(Arc<Body>),
-    /// A batch of it that was compressed.
+    /// An unpacked batch of a response.
     Unpacked(Arc<Unpacked>),
 }
 
@@ -26,7 +26,7 @@ impl Held {
     }
 }
 
-/// Records of one batch that follow each other.
+/// Consecutive records of one batch.
 #[derive(Debug)]
 struct Chunk {
     partition: u32,
@@ -34,7 +34,7 @@ struct Chunk {
     held: Held,
 }
 
-/// Where a record is: all places count from the beginning of what its chunk holds.
+/// Where a record is: starts and lengths, counted from the beginning of its chunk's bytes.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     chunk: u32,
@@ -50,20 +50,20 @@ struct Place {
 /// A length that stands for null.
 const NULL: u32 = u32::MAX;
 
-/// Offsets that were passed in one leader's epoch: records, aborted ones, markers and gaps.
+/// Consecutive offsets that were passed in one leader's epoch: records, aborted records, markers and gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// Index into [`Fetched::partitions`].
     pub partition: usize,
-    /// The first of them.
+    /// The first offset.
     pub first: i64,
     /// The offset after the last.
     pub next: i64,
-    /// In whose epoch they were written; -1 if that is not known.
+    /// The epoch of the leader that wrote them, -1 if it is not known.
     pub leader_epoch: i32,
 }
 
-/// Records that were handed on by [`super::Fetcher::take`], of any number of partitions, those of each in order.
+/// Records handed on by [`super::Fetcher::take`], from any number of partitions; each partition's are in order.
 #[derive(Debug, Default)]
 pub struct Fetched {
     partitions: Vec<TopicPartition>,
@@ -75,7 +75,7 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The partitions that something was handed on of, if only a marker.
+    /// The partitions that something was handed on from, even if only a marker.
     pub fn partitions(&self) -> &[TopicPartition] {
         &self.partitions
     }
@@ -95,7 +95,7 @@ impl Fetched {
         self.has_headers
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub fn clear(&mut self) {
         self.release(&mut Vec::new());
     }
@@ -105,7 +105,7 @@ impl Fetched {
         Some(self.chunk(index)?.partition as usize)
     }
 
-    /// In the epoch of which leader a record was written.
+    /// The epoch of the leader that wrote a record.
     pub fn leader_epoch(&self, index: usize) -> Option<i32> {
         Some(self.chunk(index)?.leader_epoch)
     }
@@ -138,12 +138,12 @@ impl Fetched {
         (0..self.len()).filter_map(|index| Some((self.source(index)?, self.record(index)?)))
     }
 
-    /// What was passed, and in whose epochs, in order.
+    /// The offsets that were passed, with their leaders' epochs, in order.
     pub fn passed(&self) -> &[Passed] {
         &self.passed
     }
 
-    /// Lets go of everything. Buffers that nobody else holds go to `spare`.
+    /// Releases everything. Buffers that nobody else holds go to `spare`.
     pub(super) fn release(&mut self, spare: &mut Vec<Vec<u8>>) {
         for chunk in self.chunks.drain(..) {
             if let Held::Response(body) = chunk.held
@@ -158,18 +158,18 @@ impl Fetched {
         self.partitions.clear();
     }
 
-    /// A partition that something is handed on of.
+    /// Adds a partition, and returns its index.
     pub(super) fn add_partition(&mut self, partition: &TopicPartition) -> usize {
         self.partitions.push(partition.clone());
         self.partitions.len() - 1
     }
 
-    /// The bytes of the records that are added next.
+    /// Adds the bytes that hold the records added next.
     pub(super) fn add_chunk(&mut self, partition: usize, leader_epoch: i32, held: Held) {
         self.chunks.push(Chunk { partition: partition as u32, leader_epoch, held });
     }
 
-    /// Adds a record of the last chunk, given all bytes of that. Those have less than 4 GiB.
+    /// Adds a record of the last chunk. `bytes`: all bytes of that chunk, less than 4 GiB.
     pub(super) fn add(&mut self, bytes: &[u8], record: &RawRecord<'_>) {
         let place = |part: &[u8]| (place_in(bytes, part) as u32, part.len() as u32);
         let part = |part: Option<&[u8]>| part.map_or((0, NULL), place);
@@ -186,7 +186,7 @@ impl Fetched {
         });
     }
 
-    /// Offsets of a partition were passed.
+    /// Notes that offsets of a partition were passed.
     pub(super) fn pass(&mut self, partition: usize, offsets: Range<i64>, leader_epoch: i32) {
         match self.passed.last_mut() {
             Some(last)

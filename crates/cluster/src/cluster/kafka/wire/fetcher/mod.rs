@@ -1,35 +1,38 @@
 //! Reads any number of partitions, read_committed, through [`Brokers`]; no I/O, no clock.
 //!
-//! [`Fetcher::poll`] takes what brokers have answered and asks for more: one Fetch is under way to each broker that
-//! leads something that is read, in a session (KIP-227), and the next one leaves as soon as its response is here.
+//! [`Fetcher::poll`] handles brokers' responses and sends requests: to each broker that leads a partition being read,
+//! one Fetch at a time, in a session (KIP-227); the next one is sent as soon as the response has arrived.
 //! [`Fetcher::take`] hands on what was fetched: the responses' own buffers, and where in them the records are.
 //!
-//! - `slot`: a partition: where it is, what is buffered of it, what is wrong with it
-//! - `node`: a broker: its session, and what is under way
-//! - `requests`, `answers`: requests, responses; `epochs`: whether a partition still holds what was read of it (KIP-320)
+//! - `slot`: a partition: its offsets, what is buffered, its trouble
+//! - `node`: a broker: its session, and the requests under way
+//! - `requests`: which requests to send; `answers`: responses; `epochs`: whether a partition still holds what was read
+//!   from it (KIP-320)
 //! - `chunk`: a partition's part of a response, and how it is handed on; `fetched`: what is handed on
 //! - `settings`, `trouble`
 //!
 //! Invariants:
-//! - What is handed on of a partition are its committed records in order, each once, from where it was started. Its
-//!   position never passes one that was not handed on.
-//! - A response counts for a partition only if it answers for the offset that is wanted now, of the leader that is
-//!   known now, since the last start: each of these has a `turn`, and what was asked in a former turn is dropped.
-//! - Nothing is asked of a leader unless it has said that it holds what was read up to there, if the epoch of the last
-//!   batch is known. Every request names the leader's epoch, so that no other leader answers.
-//! - Buffered are at most [`FetchSettings::buffered_bytes_max`] and one response of each broker.
+//! - A partition's committed records are handed on in order, each once, from the offset at which it was started. Its
+//!   position never passes a committed record that was not handed on.
+//! - A response counts for a partition only if it is for the offset wanted now, from the leader known now, and was
+//!   requested since the last start: any of these changes begins a `turn`, and responses to requests of an earlier turn
+//!   are dropped.
+//! - If the epoch of the last batch is known, nothing is fetched from a leader before it has confirmed that it holds
+//!   what was read so far (or lacks that request: see `epochs`). Every request names the leader's epoch, so that no
+//!   other leader answers.
+//! - At most [`FetchSettings::buffered_bytes_max`] bytes and one response from each broker are buffered.
 //!
-//! **A gap at the end.** Where compaction has removed what was before the last stable offset, and nothing follows, no
-//! batch says so. A response without any records, from a broker that returns the first batch however large it is
-//! (KIP-74), says that there is nothing between the offset that was asked for and the last stable offset that it names;
-//! one with records of other partitions does not, as these may have used up its bytes. A leader whose high watermark is
-//! not in its local log answers with nothing as well, until a follower has fetched from it (`LocalLog.read`), and so
-//! does one whose index of offsets is damaged. So the leader is asked twice, [`CONFIRMED_AFTER`] apart and alone, and the
-//! last offset of the gap is probed, before the position moves.
+//! **A gap at the end.** If compaction has removed the records just before the last stable offset, no later batch
+//! reveals the gap. Since a broker returns the first batch however large it is (KIP-74), a response without any records
+//! says that there is nothing between the requested offset and the last stable offset it names; a response with records
+//! of other partitions does not, as these may have used up its bytes. But a leader whose high watermark is not in its
+//! local log also returns nothing, until a follower has fetched from it (`LocalLog.read`), and so does one whose offset
+//! index is damaged. So before the position moves, the leader is asked again, for this partition alone and at least
+//! [`CONFIRMED_AFTER`] later, and then the last offset of the gap is probed.
 //!
-//! **Failure**: what passes by itself (leaders that move, brokers that are gone, sessions that are lost) is asked for
-//! again. What does not is a [`Trouble`] of its partition, which is handed out after everything before it; the
-//! partition is then not read until it is started again.
+//! **Failure**: after a temporary failure (a leader moves, a broker is gone, a session is lost) the request is
+//! repeated. A permanent one becomes the partition's [`Trouble`], which is returned after everything before it was
+//! handed on; the partition is then not read until it is started again.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -58,11 +61,11 @@ pub use settings::{CONFIRMED_AFTER, FetchSettings};
 use slot::{Phase, Slot};
 pub use trouble::Trouble;
 
-/// How long a partition may be left out of responses that are full of others before it is asked for alone.
+/// A partition that responses full of others leave out for this long is requested alone.
 const ALONE_AFTER: Duration = Duration::from_millis(100);
-/// How long after it was asked for a response is soon to be expected, if there is something to return.
+/// Within this time of a request, a broker is expected to return what it has.
 const MORE_WITHIN: Duration = Duration::from_millis(50);
-/// How many buffers are kept for the next responses.
+/// The most buffers kept for later responses.
 const SPARE_MAX: usize = 8;
 
 /// Reads partitions.
@@ -81,21 +84,21 @@ pub struct Fetcher {
     buffers: Buffers,
     /// Slots with something to hand on, the next first.
     ready: VecDeque<u32>,
-    /// Topics that brokers have not been asked to watch yet.
+    /// Topics that [`Brokers`] has not been asked to watch yet.
     unwatched: Vec<Arc<str>>,
-    /// Topics that may not be read any more, and that brokers have not been asked to forget yet.
+    /// Topics that may no longer be read, and that [`Brokers`] has not been asked to forget yet.
     unwanted: Vec<Arc<str>>,
     spare: Vec<Vec<u8>>,
-    /// Whether something has changed since the last look for what to ask.
+    /// Whether something has changed since [`Fetcher::ask`] last ran.
     is_stirred: bool,
-    /// When there may be something to ask, if nothing happens before.
+    /// When a request may be due even if nothing happens before.
     wakes_at: Option<Instant>,
-    /// Whether brokers have not yet said who leads something, or are not ready.
+    /// Whether a leader is unknown or a broker is not ready.
     is_waiting: bool,
 }
 
 impl Fetcher {
-    /// Reads nothing yet.
+    /// A fetcher that reads nothing yet.
     pub fn new(settings: Arc<FetchSettings>) -> Self {
         Self {
             settings,
@@ -117,8 +120,8 @@ impl Fetcher {
         }
     }
 
-    /// Reads `partition` from `offset` on. What was fetched of it before is dropped. If the epoch of the record before
-    /// is given, the leader is asked first whether it still holds what was read up to there.
+    /// Reads `partition` from `offset` on, and drops what was fetched from it before. `epoch_before`: the epoch of the
+    /// record before `offset`; if given, the leader is first asked whether it still holds what was read up to there.
     pub fn start(&mut self, partition: &TopicPartition, offset: i64, epoch_before: Option<i32>, _now: Instant) {
         let turn = self.next_turn();
         let id = self.slot_id(partition).unwrap_or_else(|| self.add(partition));
@@ -128,7 +131,7 @@ impl Fetcher {
         self.is_stirred = true;
     }
 
-    /// Stops reading `partition` until it is started again. What was fetched of it and not handed on is dropped.
+    /// Stops reading `partition` until it is started again. Drops what was fetched from it and not handed on.
     pub fn pause(&mut self, partition: &TopicPartition) {
         let turn = self.next_turn();
         if let Some(slot) = self.slot_id(partition).and_then(|id| self.slots.get_mut(&id)) {
@@ -186,7 +189,7 @@ impl Fetcher {
         self.turns
     }
 
-    /// Takes what brokers have answered, and sends what is due. To be called after anything has happened, and at
+    /// Handles brokers' responses and sends the requests that are due. Call it after anything has happened, and at
     /// [`Fetcher::next_tick`].
     pub fn poll(&mut self, brokers: &mut Brokers, now: Instant) {
         for topic in self.unwanted.drain(..).filter(|topic| !self.names.contains_key(topic)) {
@@ -212,8 +215,8 @@ impl Fetcher {
         self.wakes_at
     }
 
-    /// Hands on at most `records_max` records, of each partition in turn, in place of what `into` held. Compressed
-    /// batches are unpacked one by one; one for which there is no room waits.
+    /// Hands on at most `records_max` records, from the partitions in turn, and replaces what `into` held. Compressed
+    /// batches are unpacked one by one; a batch for which there is no room waits.
     pub fn take(&mut self, records_max: usize, unpack: &mut dyn Unpack, into: &mut Fetched, now: Instant) {
         into.release(&mut self.spare);
         self.spare.truncate(SPARE_MAX);
@@ -226,7 +229,7 @@ impl Fetcher {
             if slot.is_ready {
                 self.ready.push_back(id);
             }
-            // What was buffered beyond the bound can be fetched again.
+            // Buffer space may be free again for what could not be fetched.
             self.is_stirred = true;
             if into.len() >= records_max {
                 break;
@@ -234,8 +237,8 @@ impl Fetcher {
         }
     }
 
-    /// The next partition that cannot be read any further, once everything before the trouble was handed on. It is read
-    /// again when it is started again.
+    /// The next partition that cannot be read any further, once everything before the trouble was handed on. It is not
+    /// read until it is started again.
     pub fn next_trouble(&mut self) -> Option<(TopicPartition, Trouble)> {
         self.slots.values_mut().find_map(Slot::take_trouble)
     }
@@ -245,19 +248,19 @@ impl Fetcher {
         self.slot(partition).map(|slot| slot.position)
     }
 
-    /// The epoch to compare with where the partition is read from its position (KIP-320): that of the batch before it;
-    /// or of the leader, if it was that which said that there is nothing up to there.
+    /// The epoch to compare when the partition is read from its position (KIP-320): that of the batch before it; or,
+    /// after a gap, that of the leader that reported the gap.
     pub fn position_epoch(&self, partition: &TopicPartition) -> Option<i32> {
         self.slot(partition)?.position_epoch
     }
 
-    /// Whether a partition is read at present: it was started, and has had no trouble since.
+    /// Whether a partition is being read: it was started, and has neither been paused nor had trouble since.
     pub fn is_reading(&self, partition: &TopicPartition) -> bool {
         self.slot(partition).is_some_and(|slot| slot.phase == Phase::Reading)
     }
 
-    /// Whether records are on their way that are known to be there: a leader has said that some follow, and was asked for
-    /// them not longer ago than it takes a broker to return what it has.
+    /// Whether records that are known to exist are on their way: a leader has said that more follow, and they were
+    /// requested no longer ago than a broker takes to return what it has.
     pub fn has_more(&self, now: Instant) -> bool {
         let is_asked = |id: &u32, slot: &Slot, leader: Leader| {
             self.nodes.get(&leader.node).is_some_and(|node| {
@@ -270,33 +273,33 @@ impl Fetcher {
         self.slots.iter().any(comes)
     }
 
-    /// A partition's high watermark as last said.
+    /// A partition's high watermark, as last reported.
     pub fn high_watermark(&self, partition: &TopicPartition) -> Option<i64> {
         self.slot(partition)?.said.map(|said| said.high)
     }
 
-    /// When the broker last answered in whose session the partition is; `None` while it is in none.
+    /// When the broker whose session the partition is in last answered; `None` while it is in no session.
     pub fn heard(&self, partition: &TopicPartition) -> Option<Instant> {
         let id = self.names.get(&partition.topic)?.get(&partition.partition)?;
         self.nodes.values().find(|node| node.grips.contains_key(id)).and_then(|node| node.heard)
     }
 
-    /// Up to where a partition can be read at read_committed, as last said.
+    /// The offset up to which a partition can be read at read_committed, as last reported.
     pub fn last_stable_offset(&self, partition: &TopicPartition) -> Option<i64> {
         self.slot(partition)?.said.map(|said| said.stable)
     }
 
-    /// The first offset that a partition keeps, as last said.
+    /// The first offset that a partition keeps, as last reported.
     pub fn log_start_offset(&self, partition: &TopicPartition) -> Option<i64> {
         self.slot(partition)?.said.map(|said| said.start)
     }
 
-    /// Since when a partition's requests have been refused, and by which error code last, if none has succeeded since.
+    /// The error code that refuses a partition's requests, and since when; `None` once a request has succeeded.
     pub fn refused(&self, partition: &TopicPartition) -> Option<(Instant, i16)> {
         self.slot(partition)?.refused
     }
 
-    /// What the responses take that were not handed on completely, in bytes.
+    /// The bytes of the responses that were not completely handed on.
     pub fn buffered_bytes(&self) -> usize {
         self.buffers.bytes()
     }

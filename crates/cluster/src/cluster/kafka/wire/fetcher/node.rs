@@ -1,4 +1,4 @@
-//! A broker as the fetcher sees it: its fetch session (KIP-227), and what is under way to it.
+//! A broker as the fetcher sees it: its fetch session (KIP-227), and the requests under way to it.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::super::messages::fetch::Session;
 use super::FetchSettings;
 use crate::record::TopicPartition;
 
-/// What was asked for a partition.
+/// What was requested for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Grip {
     pub name: TopicPartition,
@@ -19,24 +19,24 @@ pub(super) struct Grip {
 }
 
 impl Grip {
-    /// Whether the broker is asked for the same.
+    /// Whether both request the same from the broker.
     pub fn asks_same(&self, other: &Self) -> bool {
         let asked = |grip: &Self| (grip.offset, grip.leader_epoch, grip.bytes_max);
         asked(self) == asked(other)
     }
 }
 
-/// What was asked, by slot.
+/// What was requested, by slot.
 pub(super) type Grips = BTreeMap<u32, Grip>;
 
 /// A request that is under way.
 #[derive(Debug)]
 pub(super) enum Underway {
-    /// A fetch in the broker's session, asked for at this time.
+    /// A fetch in the broker's session.
     Fetch { node: i32, session: Session, asked_at: Instant },
-    /// A fetch of one partition, without a session, from the offset wanted or from one that is probed.
+    /// A fetch of one partition, outside the session, from the wanted offset or from a probed one.
     Alone { node: i32, grips: Grips, probed: Option<i64>, asked_at: Instant },
-    /// Whether partitions still hold what was read of them: for each slot its turn, and epoch of the record before.
+    /// A request for the ends of epochs: for each slot its turn, its offset and the epoch of the record before.
     Epochs { node: i32, asked: BTreeMap<u32, (u64, i64, i32)> },
 }
 
@@ -47,18 +47,19 @@ pub(super) struct Node {
     pub session: Session,
     /// What the broker's session holds, as far as it is known.
     pub grips: Grips,
-    /// Since when a fetch is under way.
+    /// Since when a fetch has been under way.
     pub fetching_since: Option<Instant>,
-    /// Whether a question for epochs is under way.
+    /// Whether a request for the ends of epochs is under way.
     pub is_asked: bool,
-    /// When it may be asked again.
+    /// When the next fetch may be sent.
     pub until: Option<Instant>,
     failures: u32,
-    /// When its last answer came that was a fetch's.
+    /// When its last response to a fetch came.
     pub heard: Option<Instant>,
-    /// Since when there has been no connection to it, or since when its partitions' leaders were doubted for it.
+    /// Since when there has been no connection to it, or when its partitions' leaders were last doubted because of
+    /// that.
     pub unready_since: Option<Instant>,
-    /// How many requests there were: partitions are named in turn.
+    /// How many fetches were sent: decides which partition is named first.
     pub requests: usize,
 }
 
@@ -77,7 +78,7 @@ impl Node {
         }
     }
 
-    /// A request has failed: the session may have gone on at the broker, or not.
+    /// A request has failed: the broker may or may not have advanced the session, so it is reopened.
     pub fn fail(&mut self, settings: &FetchSettings, now: Instant) {
         self.session = self.session.reopen();
         self.grips.clear();
@@ -85,7 +86,7 @@ impl Node {
         self.until = Some(now + settings.backoff_after(self.failures));
     }
 
-    /// The broker does not have the session: it is opened anew at once, if that has not just been tried.
+    /// The broker does not have the session: it is reopened, at once unless that has just been tried.
     pub fn lose_session(&mut self, settings: &FetchSettings, now: Instant) {
         let again = self.failures > 0;
         self.fail(settings, now);

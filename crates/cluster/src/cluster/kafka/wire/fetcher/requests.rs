@@ -1,4 +1,4 @@
-//! What to ask which broker.
+//! What to request from which broker.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use super::node::{Grip, Grips, Node, Underway};
 use super::slot::Slot;
 use super::{Fetcher, Phase, Trouble};
 
-/// How long metadata may say that a topic must not be read before that counts: it may be from before it was granted,
-/// and is asked for again with back-off.
+/// How long metadata may deny access to a topic before that counts: it may be older than the permission, and is
+/// requested again with back-off.
 const DENIED_WAIT: Duration = Duration::from_secs(2);
 
-/// What a partition wants of its leader.
+/// What a partition wants from its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
-    /// To know whether it holds what was read.
+    /// To know whether the leader holds what was read.
     Check,
     /// Records.
     Fetch,
-    /// Records, or to know that there are none.
+    /// Records, in a request of its own that also shows whether there are any.
     Alone,
 }
 
 impl Fetcher {
-    /// Sends all that is due.
+    /// Sends all requests that are due.
     pub(super) fn ask(&mut self, brokers: &mut Brokers, now: Instant) {
         (self.is_waiting, self.wakes_at) = (false, None);
         let mut wishes: BTreeMap<i32, Vec<(u32, Wish)>> = BTreeMap::new();
@@ -48,7 +48,7 @@ impl Fetcher {
             if !unchecked.is_empty() {
                 self.ask_epochs(node, &unchecked, brokers, now);
             }
-            // One that is to be asked for alone is part of what is fetched from there.
+            // Includes partitions that are to be requested alone.
             let wanted: Vec<u32> = wishes.iter().filter(|(_, of)| *of != Wish::Check).map(|(id, _)| *id).collect();
             if !wanted.is_empty() {
                 let alone = of(Wish::Alone).next();
@@ -57,12 +57,12 @@ impl Fetcher {
         }
     }
 
-    /// Something may have to be asked then.
+    /// Notes that a request may be due at this time.
     pub(super) fn wake_at(&mut self, at: Instant) {
         self.wakes_at = Some(self.wakes_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// What a partition wants, and of whom. Its share is how much may be buffered of it.
+    /// What a partition wants, and from which broker. `share`: how many of its bytes may be buffered.
     fn wish(&mut self, id: u32, share: usize, brokers: &mut Brokers, now: Instant) -> Option<(i32, Wish)> {
         let is_full = self.buffers.bytes() >= self.settings.buffered_bytes_max;
         let turn = self.next_turn();
@@ -94,7 +94,7 @@ impl Fetcher {
         Some((leader.node, Wish::Fetch))
     }
 
-    /// Nobody is known to lead a partition: there may be no such topic, or no right to know of it.
+    /// A partition has no known leader: the topic may not exist, or access to it may be denied.
     fn note_leaderless(&mut self, id: u32, brokers: &mut Brokers, now: Instant) {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         let topic = &slot.name.topic;
@@ -118,7 +118,8 @@ impl Fetcher {
         until.into_iter().for_each(|until| self.wake_at(until));
     }
 
-    /// Fetches what is wanted from a broker, unless something is under way there. `alone` is one that goes first.
+    /// Fetches `wanted` from a broker, unless a fetch is under way there. `alone`: the partition to request first, on
+    /// its own.
     fn fetch(&mut self, id: i32, wanted: Vec<u32>, alone: Option<u32>, brokers: &mut Brokers, now: Instant) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.fetching_since.is_none()) else { return };
         if let Some(until) = node.until.filter(|until| *until > now) {
@@ -147,7 +148,7 @@ impl Fetcher {
         self.underway.insert(request_id, underway);
     }
 
-    /// A request for one partition, without a session: its response says whether there is anything.
+    /// A request for one partition, outside the session: its response shows whether there are records.
     fn fetch_alone(&mut self, node: i32, id: u32, buffer: Vec<u8>, asked_at: Instant) -> (Underway, Vec<u8>, Duration) {
         let mut grips = Grips::new();
         let mut limits = self.limits();
@@ -168,7 +169,7 @@ impl Fetcher {
         (Underway::Alone { node, grips, probed, asked_at }, request.finish(), Duration::ZERO)
     }
 
-    /// The next request of a session: what has changed since the last one, or all if it is the first.
+    /// The next request of a session: what has changed since the last one, or everything if it is the first.
     fn fetch_in_session(
         &mut self,
         id: i32,
@@ -182,7 +183,7 @@ impl Fetcher {
         let is_first = node.session.epoch <= 0;
         if is_first {
             node.grips.clear();
-            // Without a session, the broker begins with the same partition each time.
+            // Without a session the broker always begins with the first partition named: they take turns at that.
             let turns = node.requests.checked_rem(ids.len()).unwrap_or(0);
             ids.rotate_left(turns);
         }
@@ -191,13 +192,13 @@ impl Fetcher {
         let mut request = fetch::Request::new(buffer, limits, node.session);
         for id in &ids {
             let Some(grip) = held.get(id) else { continue };
-            // A turn is the fetcher's own: the broker need not be told of another one.
+            // Turns are internal to the fetcher: the broker need not be told about a new one.
             if node.grips.get(id).is_none_or(|told| !told.asks_same(grip)) {
                 request.want(&grip.name.topic, wanted(grip));
             }
         }
         for grip in node.grips.iter().filter(|(id, _)| !held.contains_key(id)).map(|(_, grip)| grip) {
-            // A partition that was removed and added again is another slot, and the same to the broker.
+            // A partition that was removed and added again has another slot, but is the same to the broker.
             if !held.values().any(|other| other.name == grip.name) {
                 request.forget(&grip.name.topic, grip.name.partition);
             }
@@ -211,7 +212,7 @@ impl Fetcher {
         Limits { max_wait_ms, bytes_min: self.settings.min_bytes, bytes_max: self.settings.max_bytes }
     }
 
-    /// A broker cannot be reached: others may lead by now what it did.
+    /// A broker cannot be reached: others may lead its partitions by now.
     pub(super) fn note_unready(&mut self, id: i32, brokers: &mut Brokers, now: Instant) {
         self.is_waiting = true;
         let Some(node) = self.nodes.get_mut(&id) else { return };
@@ -222,7 +223,7 @@ impl Fetcher {
         }
     }
 
-    /// Whatever this broker leads may be led by another by now.
+    /// Asks again who leads this broker's partitions: another may by now.
     pub(super) fn doubt_all(&mut self, node: i32, brokers: &mut Brokers, now: Instant) {
         for slot in self.slots.values().filter(|slot| slot.phase == Phase::Reading) {
             if slot.leader.is_some_and(|leader| leader.node == node) {
@@ -231,7 +232,7 @@ impl Fetcher {
         }
     }
 
-    /// None of these can be read any further.
+    /// Stops reading these partitions.
     pub(super) fn fail_all(&mut self, ids: &[u32], trouble: Trouble) {
         for id in ids {
             if let Some(slot) = self.slots.get_mut(id) {
@@ -241,7 +242,7 @@ impl Fetcher {
     }
 }
 
-/// What is asked for a partition now.
+/// What to request for a partition now.
 fn grip(slot: &Slot) -> Option<Grip> {
     let leader_epoch = if mistakes::is_on(Mistake::LeaderEpochIgnored) { -1 } else { slot.leader?.epoch };
     let name = slot.name.clone();

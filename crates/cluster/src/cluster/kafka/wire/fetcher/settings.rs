@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// How long a broker has to insist that there is nothing where it says that something could be: longer than followers
-/// take to fetch (`replica.fetch.wait.max.ms`, 500).
+/// How long a broker must keep returning nothing below its own last stable offset before it is believed: longer than
+/// followers take to fetch (`replica.fetch.wait.max.ms`, 500).
 pub const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
 
 /// How partitions are read. The names are those of Kafka's consumer, where it has them.
@@ -11,29 +11,31 @@ pub const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
 pub struct FetchSettings {
     /// How long a broker waits for `min_bytes` (`fetch.max.wait.ms`).
     pub max_wait: Duration,
-    /// With how much a broker answers at once (`fetch.min.bytes`).
+    /// The bytes with which a broker answers at once (`fetch.min.bytes`).
     pub min_bytes: i32,
-    /// How much a response holds (`fetch.max.bytes`); more only if the first batch is larger.
+    /// The most bytes in a response (`fetch.max.bytes`); more only if the first batch is larger.
     pub max_bytes: i32,
-    /// How much of a partition (`max.partition.fetch.bytes`); more only if the first batch is larger.
+    /// The most bytes of one partition in a response (`max.partition.fetch.bytes`); more only if the first batch is
+    /// larger.
     pub partition_max_bytes: i32,
-    /// The largest batch that is asked for: beyond it a partition is in trouble. Less than the longest response that
-    /// the connection allows.
+    /// The largest batch that is fetched: a larger one is [`super::Trouble::TooLarge`]. Must be less than the longest
+    /// response that the connection allows.
     pub batch_max_bytes: i32,
-    /// While more than this is buffered, nothing is fetched; and nothing of a partition which has more than its share.
+    /// While this many bytes are buffered, nothing is fetched; nor is a partition that has used up its equal share of
+    /// them.
     pub buffered_bytes_max: usize,
     /// Whether each batch's checksum is compared (`check.crcs`).
     pub check_crcs: bool,
-    /// How long a broker may take for a response, besides `max_wait`.
+    /// How long a broker may take for a response, in addition to `max_wait`.
     pub request_timeout: Duration,
     /// How long to wait after the first error of a partition or a broker; doubled with each further one.
     pub backoff: Duration,
     /// The longest such wait.
     pub backoff_max: Duration,
-    /// For how long a topic may be unknown, as brokers learn of a new one after the other.
+    /// How long a topic may be unknown: brokers learn about a new one at different times.
     pub missing_wait: Duration,
-    /// For how long leaders may not know the epoch that they are asked for, as one that was replaced and does not know
-    /// it yet does not.
+    /// How long leaders may fail to know the epoch that they are asked about: a replaced leader that has not noticed
+    /// yet does not know it.
     pub unknown_epoch_wait: Duration,
 }
 

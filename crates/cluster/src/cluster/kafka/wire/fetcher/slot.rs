@@ -1,7 +1,7 @@
-//! A partition: where it is, what is buffered of it, and what is wrong with it.
+//! A partition: its offsets, what is buffered, and its trouble.
 //!
-//! Invariant: what was asked before a `turn` began does not count in it. A turn begins wherever what is wanted changes
-//! other than by what was fetched: a start, a pause, another leader, something fetched that is wanted again.
+//! Invariant: responses to requests from before a `turn` do not count in it. A turn begins whenever what is wanted
+//! changes for another reason than a fetch: a start, a pause, another leader, a refetch.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -16,21 +16,21 @@ use super::settings::{CONFIRMED_AFTER, FetchSettings};
 use super::trouble::Trouble;
 use crate::record::TopicPartition;
 
-/// How often a batch that cannot be read is fetched before it counts as damaged: it may have been damaged on its way.
+/// How many times an unreadable batch is fetched before it counts as damaged: it may have been damaged in transit.
 const DAMAGED_MAX: u32 = 3;
 
 /// Whether a partition is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is not.
+    /// It is not read.
     Paused,
-    /// It is.
+    /// It is being read.
     Reading,
-    /// It was, until this happened, which was not handed out yet.
+    /// It was read until this trouble, which was not returned yet.
     Troubled(Trouble),
 }
 
-/// What a leader has said of a partition's log last.
+/// What a leader last reported about a partition's log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     pub high: i64,
@@ -38,13 +38,13 @@ pub(super) struct Said {
     pub start: i64,
 }
 
-/// A leader has said that there is nothing at the offset wanted, although something could be there.
+/// A leader has returned nothing at the wanted offset, although records could be there.
 #[derive(Clone, Copy, Debug)]
 struct Hollow {
     since: Instant,
-    /// Up to where.
+    /// The end of the gap.
     to: i64,
-    /// Whether it has said so again after a while. Then the last offset before `to` is probed.
+    /// Whether the leader has repeated that after [`CONFIRMED_AFTER`]. The last offset before `to` is then probed.
     is_confirmed: bool,
 }
 
@@ -62,27 +62,27 @@ pub(super) struct Slot {
     pub next_epoch: Option<i32>,
     /// The leader of this turn.
     pub leader: Option<Leader>,
-    /// Whether that holds what was read up to `next`.
+    /// Whether the leader holds what was read up to `next`.
     pub is_checked: bool,
     pub chunks: VecDeque<Chunk>,
     /// The bytes of the chunks.
     pub buffered: usize,
-    /// Whether it is in the queue of those with something to hand on.
+    /// Whether it is in the queue of slots with something to hand on.
     pub is_ready: bool,
     pub said: Option<Said>,
-    /// How much is asked for at once.
+    /// The most bytes requested at once.
     pub bytes_max: i32,
-    /// When it may be asked for again.
+    /// When it may be requested again.
     pub until: Option<Instant>,
     failures: u32,
-    /// Since when it has been refused, and by which error code last.
+    /// Since when it has been refused with this error code.
     pub refused: Option<(Instant, i16)>,
-    /// When it is to be asked for alone.
+    /// When it is to be requested alone.
     pub alone_at: Option<Instant>,
     hollow: Option<Hollow>,
-    /// Up to where there is nothing after the position, and the epoch of what is before there: not handed on yet.
+    /// The end of a gap after the position, not handed on yet, and the epoch to compare from there.
     gap: Option<(i64, Option<i32>)>,
-    /// Since when leaders have not known the epoch that they were asked for.
+    /// Since when leaders have not known the epoch that they were asked about.
     pub unknown_since: Option<Instant>,
     /// Where a batch could not be read, and how often.
     damaged: Option<(i64, u32)>,
@@ -141,7 +141,8 @@ impl Slot {
         self.begin(turn, None);
     }
 
-    /// Begins a turn with this leader, which is asked whether it holds what was read, if there is anything to compare.
+    /// Begins a turn with this leader, which is first asked whether it holds what was read, if there is an epoch to
+    /// compare.
     pub fn begin(&mut self, turn: u64, leader: Option<Leader>) {
         (self.turn, self.leader) = (turn, leader);
         self.is_checked = self.next_epoch.is_none() || mistakes::is_on(Mistake::LeaderEpochIgnored);
@@ -153,18 +154,18 @@ impl Slot {
         self.buffered = 0;
     }
 
-    /// Whether it is to be asked for at all.
+    /// Whether it may be requested now.
     pub fn is_due(&self, now: Instant) -> bool {
         self.phase == Phase::Reading && self.until.is_none_or(|until| until <= now)
     }
 
-    /// It is not read any further. What was fetched before is handed on first.
+    /// Stops reading. What was fetched before is handed on before the trouble is returned.
     pub fn fail(&mut self, trouble: Trouble) {
         self.phase = Phase::Troubled(trouble);
         self.until = None;
     }
 
-    /// What is wrong, once nothing is left to be handed on before it.
+    /// Takes the trouble, once everything before it was handed on.
     pub fn take_trouble(&mut self) -> Option<(TopicPartition, Trouble)> {
         let Phase::Troubled(trouble) = self.phase else { return None };
         if self.has_some() {
@@ -174,7 +175,7 @@ impl Slot {
         Some((self.name.clone(), trouble))
     }
 
-    /// A request for it has failed in a way that passes.
+    /// A request for it has failed temporarily.
     pub fn back_off(&mut self, code: i16, settings: &FetchSettings, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.until = Some(now + settings.backoff_after(self.failures));
@@ -187,7 +188,7 @@ impl Slot {
         (self.until, self.failures, self.refused) = (None, 0, None);
     }
 
-    /// A batch at `offset` could not be read. If another fetch may help, it is fetched again, a limited number of times.
+    /// A batch at `offset` could not be read. If another fetch may help, it is refetched a limited number of times.
     pub fn spoil(&mut self, offset: i64, what: records::Error, settings: &FetchSettings, now: Instant) {
         let trouble = Trouble::Damaged { offset, what };
         match what {
@@ -196,14 +197,15 @@ impl Slot {
         }
     }
 
-    /// Fetches again what was wrong at `offset`, unless that has been wrong [`DAMAGED_MAX`] times.
+    /// Fetches `offset` again, unless that has failed [`DAMAGED_MAX`] times.
     fn refetch(&mut self, offset: i64, trouble: Trouble, settings: &FetchSettings, now: Instant) {
         let times = 1 + self.damaged.filter(|(at, _)| *at == offset).map_or(0, |(_, times)| times);
         self.damaged = Some((offset, times));
         if times < DAMAGED_MAX { self.back_off(0, settings, now) } else { self.fail(trouble) }
     }
 
-    /// The leader ends, at `end`, before what was fetched. That was not handed on yet, or the partition is truncated.
+    /// The leader's log ends at `end`, before `next`. If something is not handed on yet, it is dropped and fetched
+    /// again; otherwise the partition is truncated.
     pub fn cut(&mut self, end: i64, turn: u64, buffers: &mut Buffers) {
         if !self.has_some() {
             self.fail(Trouble::Truncated { offset: self.next, end });
@@ -215,7 +217,7 @@ impl Slot {
         }
     }
 
-    /// What was fetched.
+    /// Buffers a fetched chunk.
     pub fn add(&mut self, chunk: Chunk) {
         (self.next, self.next_epoch) = (chunk.end, chunk.end_epoch);
         self.buffered += chunk.range.len();
@@ -223,15 +225,15 @@ impl Slot {
         (self.hollow, self.alone_at) = (None, None);
     }
 
-    /// A response without any records says that there are none from `next`, or from the `probed` offset, to what can be
-    /// read. The position moves once the leader has said so again, in a response that was asked for after a while (what
-    /// it said earlier may arrive late), and has said the same of the last offset before there.
+    /// A response without any records says that there are none from `next`, or from the `probed` offset, to the last
+    /// stable offset. The position moves once the leader has said so again, in a response requested [`CONFIRMED_AFTER`]
+    /// later (earlier ones may be delayed), and has returned nothing at the last offset of the gap either.
     pub fn note_hollow(&mut self, probed: Option<i64>, asked_at: Instant, now: Instant) {
         let (Some(said), Some(leader)) = (self.said, self.leader) else { return };
         let hollow = self.hollow.get_or_insert(Hollow { since: now, to: said.stable, is_confirmed: false });
         let to = probed.map_or(hollow.to, |offset| offset.saturating_add(1));
         if probed.is_some() && to > said.stable {
-            // The end has fallen back since, and the response says nothing of offsets beyond it.
+            // The last stable offset has fallen since, and the response says nothing about offsets beyond it.
             (self.hollow, self.alone_at) = (None, None);
             return;
         }
@@ -261,8 +263,8 @@ impl Slot {
         self.refetch(self.next, Trouble::Inconsistent { offset: self.next }, settings, now);
     }
 
-    /// There is nothing up to `to`, as a leader of this epoch says. The epoch is what to compare with from there: that
-    /// of the last batch may have ended before, and the partition would seem to be truncated.
+    /// Passes over a gap up to `to`, reported by a leader of this epoch. From there this epoch is compared: that of the
+    /// last batch may have ended before `to`, and the partition would seem to be truncated.
     fn pass_over(&mut self, to: i64, epoch: Option<i32>) {
         (self.next, self.next_epoch) = (to, epoch.or(self.next_epoch));
         match self.chunks.back_mut() {
@@ -271,20 +273,20 @@ impl Slot {
         }
     }
 
-    /// It was left out of a response although there could be something.
+    /// It was left out of a response although it may have records: requests it alone at `alone_at`.
     pub fn note_left_out(&mut self, alone_at: Instant) {
         if self.said.is_some_and(|said| said.stable > self.next) {
             self.alone_at.get_or_insert(alone_at);
         }
     }
 
-    /// Whether records follow those that were fetched, as a leader has said, and nothing keeps it from returning them.
+    /// Whether a leader has said that records follow those fetched, and nothing keeps it from returning them.
     pub fn has_more(&self) -> bool {
         let is_fetched = self.phase == Phase::Reading && self.is_checked && self.refused.is_none();
         is_fetched && self.hollow.is_none() && self.said.is_some_and(|said| said.stable > self.next)
     }
 
-    /// Whether it is what is wanted now that was asked for so.
+    /// Whether `grip` asked for what is wanted now.
     pub fn is_wanted_by(&self, grip: Option<&Grip>) -> bool {
         grip.is_some_and(|grip| (grip.turn, grip.offset) == (self.turn, self.next))
     }
@@ -294,7 +296,7 @@ impl Slot {
         !self.chunks.is_empty() || self.gap.is_some()
     }
 
-    /// Hands on what there is. `turn` is a new one, in case something has to be fetched again.
+    /// Hands on what is buffered. `turn` is a new one, used if something must be fetched again.
     #[expect(clippy::too_many_arguments, reason = "all of them are the fetcher's own")]
     pub fn hand_on(
         &mut self,
@@ -333,7 +335,7 @@ impl Slot {
             Some(Halt::TooLarge) => Err(Trouble::UnpacksTooLarge { offset }),
             Some(Halt::Damaged(what)) => Ok(what),
         };
-        // What follows must not be taken for the next record.
+        // What is buffered after the failed batch must not be taken for the next records.
         self.drop_pieces(buffers);
         self.rewind(turn);
         match trouble {

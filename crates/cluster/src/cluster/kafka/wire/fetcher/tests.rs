@@ -1,4 +1,4 @@
-//! What can be told without brokers; everything else is in `tests/sim/wire`: single situations, and seeds of trouble.
+//! What can be tested without brokers. Everything else is in `tests/sim/wire`: single situations, and random trouble.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::slot::{Said, Slot};
 use super::{CONFIRMED_AFTER, FetchSettings, Fetched, Fetcher};
 use crate::record::{Headers, TopicPartition};
 
-/// A batch of so many records at an offset.
+/// A batch of `count` records at offset `base`.
 fn batch(base: i64, count: i64) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     for _ in 0..count {
@@ -25,7 +25,7 @@ fn batch(base: i64, count: i64) -> Vec<u8> {
 }
 
 #[test]
-fn only_whole_batches_count() {
+fn heads_count_only_complete_batches() {
     let (first, second) = (batch(5, 3), batch(10, 2));
     let both = [first.clone(), second.clone()].concat();
     for length in 0..=both.len() {
@@ -43,12 +43,12 @@ fn only_whole_batches_count() {
             assert_eq!(heads.started_bytes, Some(first.len() as u64));
         }
     }
-    // All of it is below what is wanted.
+    // All of it is below the wanted offset.
     assert_eq!(Heads::read(&both, 12).next, None);
 }
 
 #[test]
-fn neither_of_two_batches_out_of_order_counts() {
+fn batches_out_of_order_are_an_error_and_neither_counts() {
     let heads = Heads::read(&[batch(1, 4), batch(5, 3), batch(7, 2)].concat(), 1);
     assert_eq!((heads.bytes, heads.next), (batch(1, 4).len(), Some((5, 4))));
     assert_eq!(heads.error, Some(Error::OUT_OF_ORDER));
@@ -57,13 +57,13 @@ fn neither_of_two_batches_out_of_order_counts() {
 }
 
 #[test]
-fn last_offset_there_is_does_not_overflow() {
+fn greatest_possible_offset_does_not_overflow() {
     assert_eq!(Heads::read(&batch(i64::MAX - 2, 3), 0).next, Some((i64::MAX, 4)));
 }
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_are_read(bytes: Vec<u8>, at: usize, bit in 0_u8..8) {
+    fn reading_any_bytes_never_panics(bytes: Vec<u8>, at: usize, bit in 0_u8..8) {
         Heads::read(&bytes, 0);
         let mut batches = [batch(5, 3), batch(10, 2)].concat();
         let at = at % batches.len();
@@ -74,7 +74,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn empty_response_says_nothing_of_offsets_beyond_its_own_end() {
+fn empty_response_says_nothing_about_offsets_beyond_its_last_stable_one() {
     let (mut slot, began) = (Slot::new(TopicPartition::new("t", 0), 1_000), Instant::now());
     slot.begin(1, Some(Leader { node: 1, epoch: -1 }));
     let say = |slot: &mut Slot, stable| slot.said = Some(Said { high: stable, stable, start: 0 });
@@ -83,7 +83,7 @@ fn empty_response_says_nothing_of_offsets_beyond_its_own_end() {
     let later = began + CONFIRMED_AFTER;
     slot.note_hollow(None, later, later);
     assert_eq!((slot.probe(), slot.next), (Some(7), 0));
-    // A leader that is back, with fewer records.
+    // A former leader is back, with fewer records.
     say(&mut slot, 5);
     slot.note_hollow(Some(7), later, later);
     assert_eq!((slot.probe(), slot.next), (None, 0));
@@ -93,7 +93,7 @@ fn empty_response_says_nothing_of_offsets_beyond_its_own_end() {
 }
 
 #[test]
-fn buffer_counts_until_its_last_piece_is_gone() {
+fn buffer_counts_until_its_last_chunk_is_released() {
     let mut buffers = Buffers::default();
     let (one, other) = (buffers.hold(100, 2), buffers.hold(30, 1));
     assert_eq!(buffers.bytes(), 130);
@@ -108,7 +108,7 @@ fn buffer_counts_until_its_last_piece_is_gone() {
 }
 
 #[test]
-fn lost_session_is_opened_anew_at_once_but_not_again_and_again() {
+fn lost_session_is_reopened_at_once_but_only_the_first_time() {
     let (settings, now) = (FetchSettings::default(), Instant::now());
     let mut node = Node::new();
     node.session = Session { id: 7, epoch: 3 };
@@ -123,7 +123,7 @@ fn lost_session_is_opened_anew_at_once_but_not_again_and_again() {
 }
 
 #[test]
-fn broker_is_not_told_of_another_turn() {
+fn grips_that_differ_only_in_turn_request_the_same() {
     let grip = Grip { name: TopicPartition::new("t", 0), turn: 1, offset: 5, leader_epoch: 2, bytes_max: 10 };
     assert!(grip.asks_same(&Grip { turn: 2, ..grip.clone() }));
     assert!(!grip.asks_same(&Grip { offset: 6, ..grip.clone() }));
@@ -138,7 +138,7 @@ fn waits_are_doubled_up_to_a_limit() {
 }
 
 #[test]
-fn all_of_it_moves_to_a_lanes_thread() {
+fn fetcher_can_move_to_a_lanes_thread() {
     fn moves<T: Send>() {}
     moves::<Fetcher>();
     moves::<Fetched>();

@@ -13,15 +13,15 @@ pub enum Trouble {
         /// The offset that was wanted.
         offset: i64,
     },
-    /// The partition does not hold any more what was read of it (KIP-320): it has lost its newest records.
+    /// The partition no longer holds what was read from it (KIP-320): it has lost its newest records.
     #[error("the partition does not hold any more what was read of it up to offset {offset}, but only up to {end}")]
     Truncated {
         /// The offset that was wanted.
         offset: i64,
-        /// Up to where the partition still holds what the same leaders wrote.
+        /// The end of what the partition still holds from the same leaders.
         end: i64,
     },
-    /// The leader does not know the epoch of the record before the offset, for as long as
+    /// The leader has not known the epoch of the record before the offset for
     /// [`super::FetchSettings::unknown_epoch_wait`].
     #[error(
         "the partition's leader does not know the epoch {epoch}, in which the record before offset {offset} was written"
@@ -32,7 +32,7 @@ pub enum Trouble {
         /// The epoch of the record before it.
         epoch: i32,
     },
-    /// A batch cannot be read, also when it is fetched again.
+    /// A batch cannot be read, even when it is fetched again.
     #[error("the partition cannot be read at offset {offset}: {what}")]
     Damaged {
         /// The offset that was wanted: that of the batch, or one in it.
@@ -40,14 +40,14 @@ pub enum Trouble {
         /// What is wrong with it.
         what: records::Error,
     },
-    /// The leader returns nothing at the offset, and a record at a later one that cannot be behind a gap, also when it is
-    /// asked again.
+    /// The leader returns nothing at the offset, but a record further on inside the gap that this implies, even when it
+    /// is asked again.
     #[error("the partition cannot be read at offset {offset}: its leader returns nothing there, but a later record")]
     Inconsistent {
         /// The offset that was wanted.
         offset: i64,
     },
-    /// A batch is larger than what may be fetched.
+    /// A batch is larger than may be fetched.
     #[error("the partition cannot be read at offset {offset}: the batch there has {bytes} bytes, more than is fetched")]
     TooLarge {
         /// The offset that was wanted.
@@ -64,10 +64,10 @@ pub enum Trouble {
     /// Reading the topic is not allowed.
     #[error("reading the topic is not allowed")]
     Denied,
-    /// There is no such topic or partition, for as long as [`super::FetchSettings::missing_wait`].
+    /// The topic or partition has been unknown for [`super::FetchSettings::missing_wait`].
     #[error("there is no such topic or partition")]
     Missing,
-    /// The leader speaks no version of a request that this client speaks.
+    /// The leader supports no version of a request that this client supports.
     #[error("the partition's leader does not offer the version of {request} that is needed")]
     Unsupported {
         /// Which request.

@@ -8,20 +8,19 @@
 //! broker  an error
 //! ```
 //!
-//! **Failure**: what the broker says of a token that it refuses is in its challenge; the error that follows only ends
-//! the exchange.
+//! **Failure**: the broker's challenge says why it refuses a token; the error that follows only ends the exchange.
 
 use super::refused::Refused;
 use super::token::Token;
 
-/// Ends each part of the client's message, and is all of its answer to a refusal.
+/// Ends each part of the client's message, and is the whole answer to a refusal.
 const SEPARATOR: char = '\x01';
-/// Longer challenges are not read.
+/// Longer challenges are not parsed.
 const CHALLENGE_BYTES_MAX: usize = 8_192;
 
-/// What is expected of the broker next.
+/// The message that is expected from the broker next.
 pub enum Step {
-    /// Nothing, or a refusal.
+    /// An empty message, or a refusal.
     Verdict,
     /// An error, after this refusal.
     Refused(String),
@@ -39,7 +38,7 @@ pub fn begin(token: &Token) -> Vec<u8> {
 }
 
 impl Step {
-    /// Takes the broker's message; the next step and message, or `None` once the login is complete.
+    /// Takes the broker's message; returns the next step and message, or `None` once the login is complete.
     pub fn next(self, message: &[u8]) -> Result<Option<(Self, Vec<u8>)>, Refused> {
         match self {
             Self::Verdict if message.is_empty() => Ok(None),
@@ -49,7 +48,7 @@ impl Step {
     }
 }
 
-/// What a challenge says, for a person.
+/// Explains a challenge to a person.
 fn refusal(challenge: &[u8]) -> String {
     let hint = "it has to be from the issuer and for the audience that the broker trusts, and not expired by its clock";
     let read = |challenge| serde_json::from_slice::<serde_json::Value>(challenge).ok();

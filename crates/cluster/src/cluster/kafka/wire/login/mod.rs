@@ -1,12 +1,12 @@
 //! How a client logs in (SASL): PLAIN, SCRAM and OAUTHBEARER, their messages and the requests that carry them.
 //!
-//! SaslHandshake names the mechanism, SaslAuthenticate carries a message each way until both sides are content (KIP-43,
-//! KIP-152). A broker may say for how long the login counts (KIP-368); the connection then logs in again in time.
+//! SaslHandshake names the mechanism, SaslAuthenticate carries a message each way until the login is complete (KIP-43,
+//! KIP-152). A broker may limit the login's lifetime (KIP-368); the connection then logs in again in time.
 //!
 //! Names and passwords are sent as they are written, without SASLprep: Kafka's brokers and clients do the same.
 //!
-//! **Failure**: a broker that refuses, that answers what it should not, or that does not prove that it knows the
-//! password is [`Refused`]. No message holds a password or a token, not even where a broker sends it back.
+//! **Failure**: a broker's refusal, an invalid answer, or a missing proof that the broker knows the password is
+//! [`Refused`]. No error message holds a password or a token, not even if a broker sends it back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub(super) mod scram;
 mod tests;
 mod token;
 
-/// SaslHandshake's key.
+/// SaslHandshake's API key.
 pub const HANDSHAKE: i16 = 17;
-/// Its only version of use: after version 0 tokens are not in requests.
+/// Its only usable version: after version 0, tokens are sent outside of requests.
 pub const HANDSHAKE_VERSION: i16 = 1;
-/// SaslAuthenticate's key.
+/// SaslAuthenticate's API key.
 pub const AUTHENTICATE: i16 = 36;
 /// Its versions.
 pub const AUTHENTICATE_VERSIONS: std::ops::RangeInclusive<i16> = 0..=2;
-/// The longest text of a broker that is passed on, in characters.
+/// The most characters of a broker's text that are passed on.
 const SAID_CHARS_MAX: usize = 300;
 /// Random bytes of a nonce.
 pub const NONCE_BYTES: usize = 24;
@@ -51,7 +51,7 @@ pub enum Login {
         password: String,
     },
     /// SCRAM-SHA-256 or SCRAM-SHA-512 (RFC 5802, RFC 7677): the password is not sent, and the broker has to prove that
-    /// it knows what it should.
+    /// it knows the keys derived from it.
     Scram {
         /// Whether by SHA-512.
         sha512: bool,
@@ -60,7 +60,7 @@ pub enum Login {
         /// The password.
         password: String,
     },
-    /// OAUTHBEARER, with whichever token there is when a connection begins to log in: see [`Login::by_now`].
+    /// OAUTHBEARER, with the token that is valid when a connection begins to log in: see [`Login::by_now`].
     OAuth(Arc<Tokens>),
     /// OAUTHBEARER with this token.
     Bearer(Arc<Token>),
@@ -92,7 +92,7 @@ impl Login {
         }
     }
 
-    /// The login that a connection begins now: by one and the same token from its beginning to its end.
+    /// The login that a connection begins now, with the same token from its beginning to its end.
     ///
     /// # Errors
     /// It needs a token, and there is none.
@@ -111,7 +111,7 @@ impl Login {
         }
     }
 
-    /// What a broker said, fit for a log: on one line, not too long, without the password or the token.
+    /// A broker's text, made fit for a log: on one line, not too long, without the password or the token.
     pub fn clean(&self, said: &str) -> String {
         let secret = self.secret();
         let hidden = if secret.is_empty() { said.to_owned() } else { said.replace(secret, "[hidden]") };
@@ -119,11 +119,11 @@ impl Login {
     }
 }
 
-/// What is left to be done of a login. Has no `Debug`: it holds what a password is derived to.
+/// The rest of a login. `Debug` shows nothing of it, since it holds keys derived from a password.
 pub struct Dialogue(Step);
 
 enum Step {
-    /// PLAIN's message is sent.
+    /// PLAIN's message was sent.
     Plain,
     Scram(scram::Step),
     Bearer(bearer::Step),
@@ -159,10 +159,10 @@ impl Dialogue {
         }
     }
 
-    /// Takes the broker's message. The next one to be sent, or `None` once the login is complete.
+    /// Takes the broker's message. Returns the next one to be sent, or `None` once the login is complete.
     ///
     /// # Errors
-    /// The broker refused, or did not prove what it has to.
+    /// The broker refused, or did not prove that it knows the password.
     pub fn next(&mut self, login: &Login, token: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
         match std::mem::replace(&mut self.0, Step::Done) {
             Step::Plain => Ok(None),
@@ -182,7 +182,7 @@ impl Dialogue {
         }
     }
 
-    /// Why the login is refused: as the broker has said before, if it has, or with this error.
+    /// Why the login is refused: the reason that the broker gave before, or else this error.
     pub fn refused(self, login: &Login, error: Refused) -> Refused {
         match self.0 {
             Step::Bearer(bearer::Step::Refused(why)) => Refused(login.clean(&why)),
@@ -229,8 +229,8 @@ pub fn authenticate(token: &[u8], version: i16) -> Vec<u8> {
     out
 }
 
-/// Reads a SaslAuthenticate's response in this version: the broker's token, and for how many milliseconds the login
-/// counts, 0 for ever.
+/// Reads a SaslAuthenticate's response in this version: the broker's token, and the login's lifetime in milliseconds, 0
+/// for unlimited.
 ///
 /// # Errors
 /// The broker refuses, or the response is malformed.

@@ -1,4 +1,4 @@
-//! SCRAM (RFC 5802) with SHA-256 and SHA-512 (RFC 7677), without channel binding, as Kafka has it.
+//! SCRAM (RFC 5802) with SHA-256 and SHA-512 (RFC 7677), without channel binding, as Kafka uses it.
 //!
 //! ```text
 //! client  n,,n=user,r=NONCE
@@ -7,11 +7,11 @@
 //! broker  v=SIGNATURE
 //! ```
 //!
-//! The login is complete only when the broker's signature is what one who knows the password's derivatives makes of
-//! this very exchange.
+//! The login is complete only when the broker's signature of this exchange proves that it knows the keys derived from
+//! the password.
 //!
-//! **Failure**: an iteration count below Kafka's least would make a stolen exchange cheap to try passwords on, one that
-//! is huge would hold the lane; both are refused.
+//! **Failure**: an iteration count below Kafka's minimum would make it cheap to try passwords on a stolen exchange, a
+//! huge one would block the lane; both are refused.
 
 use std::ops::RangeInclusive;
 
@@ -25,10 +25,10 @@ use super::refused::Refused;
 
 /// Kafka's brokers take 4,096 to 16,384; others may take more.
 const ITERATIONS: RangeInclusive<u32> = 4_096..=131_072;
-/// Longer messages than this are refused: a nonce, a salt and a number.
+/// Longer messages are refused: they hold a nonce, a salt and a number.
 const MESSAGE_BYTES_MAX: usize = 8_192;
 
-/// What is expected of the broker next.
+/// The message that is expected from the broker next.
 pub enum Step {
     /// Nonce, salt and iterations.
     Challenge { sha512: bool, first_bare: String, nonce: String },
@@ -36,7 +36,7 @@ pub enum Step {
     Signature(Vec<u8>),
 }
 
-/// The first message, and what is expected then.
+/// The first message, and the step that follows.
 pub fn begin(sha512: bool, user: &str, nonce: &[u8]) -> (Step, Vec<u8>) {
     let nonce = STANDARD.encode(nonce);
     let user = user.replace('=', "=3D").replace(',', "=2C");
@@ -46,7 +46,7 @@ pub fn begin(sha512: bool, user: &str, nonce: &[u8]) -> (Step, Vec<u8>) {
 }
 
 impl Step {
-    /// Takes the broker's message; the next step and message, or `None` once the login is complete.
+    /// Takes the broker's message; returns the next step and message, or `None` once the login is complete.
     pub fn next(self, password: &str, token: &[u8]) -> Result<Option<(Self, Vec<u8>)>, Refused> {
         let text = std::str::from_utf8(token).ok().filter(|text| text.len() <= MESSAGE_BYTES_MAX);
         let text = text.ok_or_else(|| malformed("is not text"))?;
@@ -116,7 +116,7 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The last message, and the signature that the broker has to answer.
+    /// The last message, and the signature that the broker has to answer with.
     fn prove<D: Digest + BlockSizeUser + Clone>(&self, password: &str) -> (String, Vec<u8>) {
         let Challenge { nonce, salt, iterations } = self.challenge;
         let salted = stretch::<D>(password.as_bytes(), salt, *iterations);
@@ -134,7 +134,7 @@ impl Exchange<'_> {
     }
 }
 
-/// HMAC (RFC 2104) with its key taken in: signing again costs no more than what is signed.
+/// HMAC (RFC 2104) with a prepared key, which need not be processed again for each signature.
 #[derive(Clone)]
 pub struct Hmac<D> {
     inner: D,
@@ -180,7 +180,7 @@ pub fn stretch<D: Digest + BlockSizeUser + Clone>(password: &[u8], salt: &[u8], 
     all
 }
 
-/// Takes as long wherever the difference is.
+/// Compares in a time that does not depend on where the difference is.
 fn is_equal(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

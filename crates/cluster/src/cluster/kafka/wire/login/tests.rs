@@ -21,13 +21,13 @@ fn scram(sha512: bool, user: &str, password: &str) -> Login {
     Login::Scram { sha512, user: user.to_owned(), password: password.to_owned() }
 }
 
-/// A nonce that is encoded to this text, which has 32 characters.
+/// A nonce whose encoding is this text of 32 characters.
 fn nonce(text: &str) -> [u8; NONCE_BYTES] {
     STANDARD.decode(text).unwrap().try_into().unwrap()
 }
 
 #[test]
-fn hmac_is_that_of_rfc_4231() {
+fn hmac_matches_rfc_4231() {
     // Test case 2, and test case 6 with a key that is longer than a block.
     let signed = Hmac::<Sha256>::new(b"Jefe").sign(&[b"what do ya want ", b"for nothing?"]);
     assert_eq!(hex(&signed), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
@@ -53,7 +53,7 @@ fn a_password_is_stretched_as_rfc_7914_and_openssl_do() {
 }
 
 #[test]
-fn the_example_of_rfc_7677() {
+fn login_follows_the_example_of_rfc_7677() {
     let own = "rOprNGfwEbeRWgbNEkqO";
     let login = scram(false, "user", "pencil");
     let step = scram::Step::Challenge { sha512: false, first_bare: format!("n=user,r={own}"), nonce: own.to_owned() };
@@ -67,7 +67,7 @@ fn the_example_of_rfc_7677() {
     dialogue.next(&login, b"v=").unwrap_err();
 }
 
-/// A broker's side of SCRAM, written apart from the client's.
+/// A broker's side of SCRAM, written independently of the client's.
 fn serve(sha512: bool, password: &str, first: &[u8], last: impl FnOnce(&str) -> Vec<u8>) -> Result<String, String> {
     let first = std::str::from_utf8(first).unwrap().strip_prefix("n,,").unwrap().to_owned();
     let nonce = first.split(',').nth(1).unwrap().strip_prefix("r=").unwrap();
@@ -113,7 +113,7 @@ fn login_with(login: &Login, theirs: &str) -> Result<(), Refused> {
 }
 
 #[test]
-fn both_sides_of_scram_agree_on_a_password_only() {
+fn scram_login_succeeds_only_with_the_same_password() {
     for sha512 in [false, true] {
         let login = scram(sha512, "a=b,c", "pässword");
         login_with(&login, "pässword").unwrap();
@@ -123,13 +123,13 @@ fn both_sides_of_scram_agree_on_a_password_only() {
 }
 
 #[test]
-fn a_name_is_written_so_that_it_cannot_be_taken_for_another_part() {
+fn separators_in_a_user_name_are_escaped() {
     let (_, token) = Dialogue::begin(&scram(false, "a=b,c", "x"), nonce("rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR")).unwrap();
     assert_eq!(token, b"n,,n=a=3Db=2Cc,r=rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR");
 }
 
 #[test]
-fn challenges_that_are_not_accepted() {
+fn invalid_challenges_are_refused() {
     let login = scram(false, "user", "pencil");
     let refused = |challenge: &str| {
         let (mut dialogue, _) = Dialogue::begin(&login, nonce("rOprNGfwEbeRWgbNEkqOrOprNGfwEbeR")).unwrap();
@@ -143,10 +143,7 @@ fn challenges_that_are_not_accepted() {
     assert!(refused(&format!("r={own}+,s=c2FsdA==,i=99999999999")).contains("no number"));
     assert!(refused(&format!("r={own}+,s=,i=4096")).contains("no salt"));
     assert!(refused(&format!("r={own}+,s=?,i=4096")).contains("no salt"));
-    assert!(
-        refused(&format!("m=x,r={own}+,s=c2FsdA==,i=4096")).contains("no nonce"),
-        "an extension that must be known"
-    );
+    assert!(refused(&format!("m=x,r={own}+,s=c2FsdA==,i=4096")).contains("no nonce"), "an unknown mandatory extension");
     assert!(refused("").contains("no nonce"));
     assert_eq!(refused("e=unknown-user"), "it refuses the login: unknown-user");
     assert!(refused(&"x".repeat(10_000)).contains("not text"));
@@ -163,7 +160,7 @@ fn a_broker_that_does_not_know_the_password_is_refused() {
 }
 
 #[test]
-fn plain() {
+fn plain_login_sends_user_and_password() {
     let login = Login::Plain { user: "me".into(), password: "secret".into() };
     let (mut dialogue, token) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
     assert_eq!(token, b"\0me\0secret");
@@ -182,7 +179,7 @@ fn bearer(value: &str, extensions: &[(&str, &str)]) -> Login {
 }
 
 #[test]
-fn a_token_is_shown_as_rfc_7628_says() {
+fn token_is_sent_as_rfc_7628_says() {
     let login = bearer("a.b.c", &[("logicalCluster", "lkc-1"), ("note", "a, b=c")]);
     let (mut dialogue, message) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
     assert_eq!(message, b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01note=a, b=c\x01\x01");
@@ -193,7 +190,7 @@ fn a_token_is_shown_as_rfc_7628_says() {
 }
 
 #[test]
-fn a_token_that_is_refused_is_explained_by_the_challenge() {
+fn challenge_explains_why_a_token_is_refused() {
     let why = |challenge: &str| {
         let login = bearer("a.b.c", &[]);
         let (mut dialogue, _) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
@@ -210,7 +207,7 @@ fn a_token_that_is_refused_is_explained_by_the_challenge() {
     assert_eq!(scope, format!("it refuses the token: insufficient_scope, it wants the scope kafka; {hint}"));
     assert!(why("not\nJSON a.b.c").starts_with("it refuses the token: not JSON [hidden]; it has to"));
     assert!(why(&"x".repeat(100_000)).len() <= 300);
-    // A broker that ends the exchange in no other way.
+    // A broker that does not end the exchange with an error.
     let login = bearer("a.b.c", &[]);
     let (mut dialogue, _) = Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap();
     dialogue.next(&login, b"{}").unwrap().unwrap();
@@ -218,7 +215,7 @@ fn a_token_that_is_refused_is_explained_by_the_challenge() {
 }
 
 #[test]
-fn what_would_not_stay_in_its_place_is_no_token_and_no_extension() {
+fn tokens_and_extensions_that_break_the_format_are_refused() {
     for value in ["", "a b", "a\x01b", "a\nb", "ä"] {
         assert!(token(value, &[]).unwrap_err().contains("visible characters"), "{value:?}");
     }
@@ -234,7 +231,7 @@ fn what_would_not_stay_in_its_place_is_no_token_and_no_extension() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a clock that is moved by hand has to begin somewhere")]
-fn a_token_counts_until_it_ends_and_then_it_is_said_why_there_is_no_other() {
+fn token_is_valid_until_it_ends_and_then_the_failure_is_returned() {
     let (tokens, now) = (Arc::new(Tokens::default()), Instant::now());
     let later = |s| now + std::time::Duration::from_secs(s);
     let login = Login::OAuth(Arc::clone(&tokens));
@@ -249,13 +246,13 @@ fn a_token_counts_until_it_ends_and_then_it_is_said_why_there_is_no_other() {
     assert_eq!(login.by_now(later(10)).unwrap_err(), down);
     put("two", later(20));
     assert_eq!(login.by_now(later(10)).unwrap().secret(), "two");
-    assert!(!login.by_now(later(20)).unwrap_err().is_lasting, "what was before the last token does not count");
-    // The login itself does not hold a token to begin with.
+    assert!(!login.by_now(later(20)).unwrap_err().is_lasting, "failures before the last token are forgotten");
+    // `Login::OAuth` itself holds no token to begin with.
     Dialogue::begin(&login, [0; NONCE_BYTES]).unwrap_err();
 }
 
 #[test]
-fn nothing_shows_a_password_or_a_token() {
+fn passwords_and_tokens_are_never_shown() {
     let logins = [
         Login::Plain { user: "me".into(), password: "hunter2".into() },
         scram(true, "me", "hunter2"),
@@ -277,7 +274,7 @@ fn nothing_shows_a_password_or_a_token() {
 }
 
 #[test]
-fn requests_are_what_kafka_reads() {
+fn kafka_protocol_reads_the_requests() {
     let mut body = Bytes::from(handshake("SCRAM-SHA-512"));
     assert_eq!(SaslHandshakeRequest::decode(&mut body, 1).unwrap().mechanism.as_str(), "SCRAM-SHA-512");
     for version in AUTHENTICATE_VERSIONS {
@@ -288,7 +285,7 @@ fn requests_are_what_kafka_reads() {
 }
 
 #[test]
-fn responses_are_what_kafka_writes() {
+fn responses_that_kafka_protocol_writes_are_read() {
     let login = scram(false, "user", "pencil");
     for version in AUTHENTICATE_VERSIONS {
         let lifetime_ms = if version >= 1 { 3_600_000 } else { 0 };
@@ -308,9 +305,9 @@ fn responses_are_what_kafka_writes() {
 }
 
 proptest! {
-    /// As a broker reads it: whatever the token and its extensions are, each is where it belongs.
+    /// Splits the message as a broker does: the token and each extension are where they belong.
     #[test]
-    fn a_token_and_its_extensions_come_back_out_of_the_message(
+    fn token_and_extensions_are_read_back_from_the_message(
         value in "[!-~]{1,60}",
         extensions in prop::collection::vec(("[a-zA-Z]{5,9}", "[ -~\t\r\n]{0,20}"), 0..5),
     ) {

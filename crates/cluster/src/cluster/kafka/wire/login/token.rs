@@ -1,16 +1,17 @@
-//! What logins by OAUTHBEARER show: a token, and the cell in which the connections of all clients find it.
+//! The tokens of OAUTHBEARER logins, and the cell in which the connections of all clients find them.
 //!
-//! The source of tokens (the room `oauth`, or a simulation) fills the cell before the last one ends, and says why there
-//! is none. A connection looks into it when it begins to log in: it never asks for a token itself.
+//! The source of tokens (the module `oauth`, or a simulation) puts the next token into the cell before the last one
+//! ends, or the reason why there is none. A connection reads the cell when it begins to log in: it never requests a
+//! token itself.
 //!
-//! **Failure**: nothing shows a token, `Debug` included. A token or an extension that would not stay within its place
-//! in the message is refused when it is made.
+//! **Failure**: tokens are never shown, not even by `Debug`. A token or an extension with characters that would break
+//! the message's format is refused when it is made.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A token, and what is said to the broker beside it.
+/// A token, and the extensions that are sent with it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     value: String,
@@ -41,13 +42,13 @@ impl Token {
         &self.value
     }
 
-    /// What is said beside it.
+    /// The extensions that are sent with it.
     pub fn extensions(&self) -> &[(String, String)] {
         &self.extensions
     }
 }
 
-/// Whether this can be said beside a token (RFC 7628, section 3.1).
+/// Whether this extension can be sent with a token (RFC 7628, section 3.1).
 ///
 /// # Errors
 /// What is wrong with it.
@@ -73,13 +74,13 @@ pub struct Missing {
     pub why: String,
 }
 
-/// Where the connections of all clients find the token.
+/// The cell in which the connections of all clients find the token.
 #[derive(Default)]
 pub struct Tokens(Mutex<Found>);
 
 #[derive(Default)]
 struct Found {
-    /// With the time at which it ends.
+    /// The token, and when it ends.
     token: Option<(Arc<Token>, Instant)>,
     missing: Option<Missing>,
 }
@@ -91,17 +92,17 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// A token that counts until `end`, in place of the last one.
+    /// Replaces the token with one that is valid until `end`.
     pub fn put(&self, token: Arc<Token>, end: Instant) {
         *self.found() = Found { token: Some((token, end)), missing: None };
     }
 
-    /// No other token could be had. The last one counts until its end.
+    /// Notes why no other token could be obtained. The last one stays valid until its end.
     pub fn fail(&self, missing: Missing) {
         self.found().missing = Some(missing);
     }
 
-    /// The token that counts now.
+    /// The token that is valid now.
     ///
     /// # Errors
     /// Why there is none.

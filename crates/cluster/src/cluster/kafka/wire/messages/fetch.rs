@@ -1,4 +1,4 @@
-//! Fetch, version 11: the last one with names of topics and without flexible fields, known to every broker since 2.3.
+//! Fetch, version 11: the last one with names of topics and without flexible fields; every broker since 2.3 knows it.
 //!
 //! ```text
 //! request:   replica -1 · max wait ms i32 · min bytes i32 · max bytes i32 · isolation i8 · session id i32, epoch i32 ·
@@ -9,9 +9,9 @@
 //!            preferred replica i32, records]]
 //! ```
 //!
-//! In a session (KIP-227) a request names the partitions that have changed and those to forget, and a response those
-//! that have something to say. All requests read at read_committed, and name the leader's epoch as it is known
-//! (KIP-320), so that a deposed leader, or one that is not heard of yet, does not answer.
+//! In a session (KIP-227) a request names only partitions that have changed and those to forget, and a response only
+//! partitions with records or changes. All requests read at read_committed, and name the known epoch of the leader
+//! (KIP-320), so that a deposed leader, or one that the client does not know yet, answers with an error.
 
 use std::ops::Range;
 
@@ -19,18 +19,18 @@ use super::super::primitives::{Reader, put_text};
 use super::super::records::AbortedTransaction;
 use super::Malformed;
 
-/// Fetch's number.
+/// Fetch's API key.
 pub const API_KEY: i16 = 1;
-/// The version that is spoken.
+/// The supported version.
 pub const VERSION: i16 = 11;
 
 const REPLICA_NONE: i32 = -1;
 const READ_COMMITTED: i8 = 1;
 const LOG_START_NONE: i64 = -1;
-/// What a partition of a response takes at least, and an aborted transaction.
+/// The fewest bytes that a partition of a response takes, and the bytes of an aborted transaction.
 const PARTITION_BYTES_MIN: usize = 4 + 2 + 3 * 8 + 4 + 4 + 4;
 const ABORTED_BYTES: usize = 8 + 8;
-/// A topic's name, if empty, and its count of partitions.
+/// The fewest bytes that a topic takes: an empty name, and the count of its partitions.
 const TOPIC_BYTES_MIN: usize = 2 + 4;
 
 /// A fetch session (KIP-227).
@@ -38,8 +38,8 @@ const TOPIC_BYTES_MIN: usize = 2 + 4;
 pub struct Session {
     /// The id that the broker gave, 0 for none.
     pub id: i32,
-    /// 0 opens a session, or a new one in place of `id`; -1 ends it, or wants none; otherwise the number of the request
-    /// in the session, from 1.
+    /// 0 opens a session, or a new one in place of `id`; -1 ends it, or requests none; otherwise the number of the
+    /// request in the session, from 1.
     pub epoch: i32,
 }
 
@@ -49,12 +49,12 @@ impl Session {
     /// No session: all partitions are named in each request.
     pub const NONE: Self = Self { id: 0, epoch: -1 };
 
-    /// The session of the next request, after a response without error that has said `id`. Where the broker had no room
-    /// for a session, `id` is 0 and the next request tries to open one again.
+    /// The session of the next request, after a response without error that has given `id`. If the broker had no room
+    /// for a session, `id` is 0 and the next request tries again to open one.
     pub fn next(self, id: i32) -> Self {
         match (id, self.epoch) {
             (0, _) => Self::OPEN,
-            // After the last number comes the first one again.
+            // After the last number comes 1 again.
             (id, i32::MAX) => Self { id, epoch: 1 },
             (id, epoch) => Self { id, epoch: epoch + 1 },
         }
@@ -71,22 +71,22 @@ impl Session {
 pub struct Limits {
     /// For how long it waits for `bytes_min`.
     pub max_wait_ms: i32,
-    /// With how much it answers at once.
+    /// With this many bytes it answers at once.
     pub bytes_min: i32,
-    /// How much it sends for all partitions together: more only if the first batch is larger.
+    /// The most bytes that it sends for all partitions together: more only if the first batch is larger.
     pub bytes_max: i32,
 }
 
-/// From where a partition is to be read.
+/// A partition to be read, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The partition.
     pub partition: i32,
-    /// The leader's epoch as it is known, -1 if it is not.
+    /// The known epoch of the leader, -1 for none.
     pub leader_epoch: i32,
     /// The offset.
     pub offset: i64,
-    /// How much of it at once: more only if the first batch is larger.
+    /// The most bytes of it at once: more only if the first batch is larger.
     pub bytes_max: i32,
 }
 
@@ -95,7 +95,7 @@ pub struct Wanted {
 struct Topics {
     bytes: Vec<u8>,
     count: i32,
-    /// The last topic's name, where its count of partitions is, and the count.
+    /// Where the last topic's name and its count of partitions are, and the count.
     last: Option<(Range<usize>, usize, i32)>,
 }
 
@@ -106,7 +106,7 @@ impl Topics {
         Self { bytes: buffer, count: 0, last: None }
     }
 
-    /// Adds a partition of `topic`, whose form the caller writes next.
+    /// Adds a partition of `topic`, whose fields the caller writes next.
     fn add(&mut self, topic: &str) {
         match &mut self.last {
             Some((name, at, count)) if self.bytes.get(name.clone()) == Some(topic.as_bytes()) => {
@@ -125,7 +125,7 @@ impl Topics {
     }
 }
 
-/// Writes a count over the room that was left for it.
+/// Writes a count into the place that was left for it.
 fn patch(bytes: &mut [u8], at: usize, count: i32) {
     if let Some(room) = bytes.get_mut(at..at + 4) {
         room.copy_from_slice(&count.to_be_bytes());
@@ -197,7 +197,7 @@ pub struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Reads a response's body and checks that all of it fits together.
+    /// Reads a response's body and checks all of it.
     pub fn read(body: &'a [u8]) -> Result<Self, Malformed> {
         let response = Self::read_head(body).ok_or(Malformed("Fetch"))?;
         let mut partitions = response.partitions();
@@ -207,20 +207,20 @@ impl<'a> Response<'a> {
 
     fn read_head(body: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(body);
-        // For how long the broker wants to be left alone, which the connection has read.
+        // The throttle time, which the connection has read.
         reader.i32()?;
         let (error, session_id) = (reader.i16()?, reader.i32()?);
         let count = reader.count(TOPIC_BYTES_MIN)?;
         Some(Self { error, session_id, topics: reader, count })
     }
 
-    /// The partitions that it has something to say of.
+    /// The partitions in the response.
     pub fn partitions(&self) -> Partitions<'a> {
         Partitions { reader: self.topics, topics_left: self.count, topic: "", partitions_left: 0, failed: false }
     }
 }
 
-/// What a response says of a partition.
+/// A partition in a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Partition<'a> {
     /// The topic's name.
@@ -229,19 +229,19 @@ pub struct Partition<'a> {
     pub partition: i32,
     /// Its error, 0 for none.
     pub error: i16,
-    /// The end of what all replicas have, -1 if there was an error.
+    /// The end of the records that all replicas in sync have, -1 if there was an error.
     pub high_watermark: i64,
-    /// The end of what can be read at read_committed, -1 if there was an error.
+    /// The end of the records that can be read at read_committed, -1 if there was an error.
     pub last_stable_offset: i64,
     /// The first offset that is kept, -1 if there was an error.
     pub log_start_offset: i64,
     /// The transactions that were aborted.
     pub aborted: AbortedList<'a>,
-    /// A replica that is nearer, -1 for none. There is none where a request names no rack.
+    /// A replica that is nearer, -1 for none. Requests without a rack get none.
     pub preferred_replica: i32,
     /// Whole batches, and perhaps the beginning of another: see [`super::super::records::Batches`].
     pub records: &'a [u8],
-    /// Where in the body `records` begins, for those who keep the body.
+    /// Where in the body `records` begins, for callers that keep the body.
     pub records_at: usize,
 }
 
@@ -252,7 +252,7 @@ impl Partition<'_> {
     }
 }
 
-/// The transactions that were aborted in what was fetched of a partition.
+/// The aborted transactions in the records that were fetched from a partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AbortedList<'a> {
     bytes: &'a [u8],

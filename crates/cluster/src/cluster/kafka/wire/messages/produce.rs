@@ -1,5 +1,5 @@
-//! Produce, versions 8 (KIP-467: which record is refused, and why) to 11; those from 9 on are flexible (KIP-482), and
-//! from 10 on an answer names the leader (KIP-951). In version 12 a batch adds its partition to the transaction
+//! Produce, versions 8 (KIP-467: which record is refused, and why) to 11. Versions from 9 on are flexible (KIP-482),
+//! and from 10 on an answer names the leader (KIP-951). In version 12 a batch adds its partition to the transaction
 //! (KIP-890), which the writer does itself.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //!            refused [number i32, message], message, tag 0: leader i32, epoch i32]] · throttle ms i32
 //! ```
 //!
-//! All requests want the answer of all replicas in sync.
+//! All requests wait for all replicas in sync.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use super::super::connection::{Segment, Segments};
 use super::super::primitives::{Reader, put_compact_text, put_text, put_unsigned};
 use super::Malformed;
 
-/// Produce's number.
+/// Produce's API key.
 pub const API_KEY: i16 = 0;
-/// The versions that are spoken.
+/// The supported versions.
 pub const VERSIONS: RangeInclusive<i16> = 8..=11;
 
 const FLEXIBLE_FROM: i16 = 9;
 const ACKS_ALL: i16 = -1;
 /// The tag of a partition's leader.
 const LEADER_TAG: u64 = 0;
-/// What a partition of a response takes at least, a refused record, and a topic.
+/// The fewest bytes that a partition of a response takes, a refused record, and a topic.
 const PARTITION_BYTES_MIN: usize = 4 + 2 + 3 * 8 + 2;
 const REFUSED_BYTES_MIN: usize = 4 + 1;
 const TOPIC_BYTES_MIN: usize = 2;
@@ -43,21 +43,21 @@ pub struct Request<'a> {
 /// A batch to be sent.
 #[derive(Clone, Debug)]
 pub struct Outgoing<B = Vec<u8>> {
-    /// Where to.
+    /// The topic.
     pub topic: Arc<str>,
-    /// Which partition; in one request there is at most one batch for it.
+    /// The partition; a request holds at most one batch for it.
     pub partition: i32,
     /// The sealed batch: see [`super::super::records::BatchBuilder::seal`].
     pub batch: B,
 }
 
-/// A request's body in runs of bytes: what is between the batches, and the batches, in turns, beginning and ending with
-/// the former. So batch `n` is run `2 n + 1`; batches are sorted by topic first, those of a topic stay in order.
+/// A request's body in runs of bytes: glue and batches alternate, beginning and ending with glue. So batch `n` is run
+/// `2 n + 1`. Batches are sorted by topic first; those of a topic stay in order.
 pub fn request(version: i16, request: Request<'_>, batches: Vec<Outgoing>) -> Vec<Vec<u8>> {
     build(version, request, batches, Vec::len, |glue| glue, |batch| batch)
 }
 
-/// The same, of batches that their sender keeps, to send them again.
+/// The same, for batches that their sender keeps for retries.
 pub fn shared_request(version: i16, request: Request<'_>, batches: Vec<Outgoing<Arc<Vec<u8>>>>) -> Segments {
     build(version, request, batches, |batch| batch.len(), Segment::Owned, Segment::Shared).into()
 }
@@ -102,7 +102,7 @@ fn is_same_topic<B>(one: &Outgoing<B>, other: &Outgoing<B>) -> bool {
     one.topic == other.topic
 }
 
-/// What is between batches, in the form of its version.
+/// The bytes between batches, as the version encodes them.
 struct Glue {
     bytes: Vec<u8>,
     flexible: bool,
@@ -143,13 +143,13 @@ impl Glue {
 /// A response, borrowed from its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// What became of each batch.
+    /// The outcome of each batch.
     pub partitions: Vec<Partition<'a>>,
-    /// For how long the broker wants to be left alone.
+    /// For how long the broker wants no more requests.
     pub throttle_ms: i32,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition<'a> {
     /// The topic's name.
@@ -158,9 +158,9 @@ pub struct Partition<'a> {
     pub partition: i32,
     /// Its error, 0 for none.
     pub error: i16,
-    /// The first record's offset, -1 for an error or if it is not known any more (a copy of an older batch).
+    /// The first record's offset, -1 for an error or if it is no longer known (a duplicate of an older batch).
     pub base_offset: i64,
-    /// When the broker appended it, if it stamps, else -1.
+    /// When the broker appended it, if it stamps records, else -1.
     pub append_time_ms: i64,
     /// The first offset that is kept, -1 for an error.
     pub log_start_offset: i64,
@@ -168,7 +168,7 @@ pub struct Partition<'a> {
     pub refused: Vec<Refused<'a>>,
     /// The broker's message.
     pub message: Option<&'a str>,
-    /// The leader and its epoch, where this broker is not the leader and knows who is (version 10 and later).
+    /// The leader and its epoch, if this broker is not the leader and knows it (version 10 and later).
     pub leader: Option<(i32, i32)>,
 }
 

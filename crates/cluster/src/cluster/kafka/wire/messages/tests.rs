@@ -1,4 +1,4 @@
-//! Messages against another implementation, the crate kafka-protocol, and damaged ones.
+//! Messages checked against another implementation, the crate kafka-protocol, and damaged messages.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::fetch_response::{self, FetchableTopicResponse, PartitionData};
@@ -41,7 +41,7 @@ fn wanted(partition: i32, offset: i64) -> Wanted {
 }
 
 #[test]
-fn fetch_is_written_as_others_read_it() {
+fn kafka_protocol_reads_fetch_requests() {
     let mut request = Request::new(vec![1; 9], LIMITS, Session { id: 5, epoch: 3 });
     request.want("orders", wanted(0, 10));
     request.want("orders", wanted(4, i64::MAX));
@@ -122,7 +122,7 @@ fn fetched() -> FetchResponse {
 }
 
 #[test]
-fn fetch_is_read_as_others_write_it() {
+fn fetch_responses_that_kafka_protocol_writes_are_read() {
     let body = encode(&fetched(), fetch::VERSION);
     let response = Response::read(&body).unwrap();
     assert_eq!((response.error, response.session_id), (12, 13));
@@ -143,7 +143,7 @@ fn fetch_is_read_as_others_write_it() {
 }
 
 #[test]
-fn fetch_that_does_not_fit_is_malformed() {
+fn fetch_response_that_is_cut_off_or_too_long_is_malformed() {
     let body = encode(&fetched(), fetch::VERSION);
     for end in 0..body.len() {
         assert!(matches!(Response::read(&body[..end]), Err(Malformed("Fetch"))), "{end} bytes");
@@ -160,7 +160,7 @@ fn fetch_that_does_not_fit_is_malformed() {
 }
 
 #[test]
-fn produce_is_written_as_others_read_it() {
+fn kafka_protocol_reads_produce_requests() {
     let outgoing =
         |topic: &str, partition, batch: &[u8]| Outgoing { topic: topic.into(), partition, batch: batch.to_vec() };
     for version in produce::VERSIONS {
@@ -218,7 +218,7 @@ fn produced(version: i16) -> ProduceResponse {
 }
 
 #[test]
-fn produce_is_read_as_others_write_it() {
+fn produce_responses_that_kafka_protocol_writes_are_read() {
     for version in produce::VERSIONS {
         let body = encode(&produced(version), version);
         let response = produce::Response::read(version, &body).unwrap();
@@ -235,7 +235,7 @@ fn produce_is_read_as_others_write_it() {
 }
 
 #[test]
-fn produce_that_does_not_fit_is_malformed() {
+fn produce_response_that_is_cut_off_or_too_long_is_malformed() {
     for version in produce::VERSIONS {
         let body = encode(&produced(version), version);
         for end in 0..body.len() {

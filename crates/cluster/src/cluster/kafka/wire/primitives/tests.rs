@@ -1,4 +1,4 @@
-//! Numbers, texts and counts: as they were written, and never beyond what is there.
+//! Numbers, texts and counts are read as they were written, and never beyond the input.
 
 use proptest::prelude::*;
 
@@ -26,19 +26,19 @@ fn numbers_are_read_as_they_were_written() {
 }
 
 #[test]
-fn numbers_end() {
+fn endless_numbers_are_refused() {
     let endless = [0xff; 20];
     assert_eq!((varint(&endless), varlong(&endless)), (None, None));
     let mut five = [0x80_u8; 6];
     five[5] = 1;
     assert_eq!(varint(&five), None, "six bytes");
     assert_eq!(varlong(&five), Some((1 << 34, &[][..])));
-    // Longer than need be, as some write them.
+    // A longer encoding than necessary, as some clients write.
     assert_eq!(varint(&[0x82, 0x80, 0, 5]), Some((1, &[5][..])));
 }
 
 #[test]
-fn counted_bytes_stay_within_theirs() {
+fn counted_bytes_stay_within_the_input() {
     assert_eq!(counted(&[1, 9]), Some((None, &[9][..])));
     assert_eq!(counted(&[0, 9]), Some((Some(&[][..]), &[9][..])));
     assert_eq!(counted(&[4, 8, 9, 7]), Some((Some(&[8, 9][..]), &[7][..])));
@@ -48,7 +48,7 @@ fn counted_bytes_stay_within_theirs() {
 }
 
 #[test]
-fn counts_beyond_what_is_there_are_refused() {
+fn counts_beyond_the_input_are_refused() {
     let three = [0, 0, 0, 3, 1, 2, 3, 4, 5, 6];
     assert_eq!(Reader::new(&three).count(2), Some(3));
     assert_eq!(Reader::new(&three).count(3), None);
@@ -78,7 +78,7 @@ fn texts_are_utf8_or_null() {
 }
 
 #[test]
-fn tags_are_offered_and_passed_over() {
+fn tags_are_offered_and_skipped() {
     let bytes = [2, 0, 2, 8, 9, 5, 1, 7, 42];
     let mut reader = Reader::new(&bytes);
     let mut seen = Vec::new();

@@ -1,8 +1,8 @@
-//! Passing over aborted transactions, as a reader at read_committed has to (KIP-98).
+//! Skips aborted transactions, as a reader at read_committed has to (KIP-98).
 //!
-//! A broker sends a partition's batches up to the last stable offset, those of aborted transactions included, and
-//! beside them which transactions were aborted: the producer and the first offset of each. From that offset on its
-//! producer's transactional batches are passed over, up to its marker.
+//! A broker sends a partition's batches up to the last stable offset, including those of aborted transactions, and with
+//! them a list of the aborted transactions: the producer and the first offset of each. From that offset on, the
+//! producer's transactional batches are skipped, up to its marker.
 
 use std::collections::HashSet;
 
@@ -11,24 +11,24 @@ use super::{Batch, Control, Error};
 /// A transaction that was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// Whose it was.
+    /// Its producer.
     pub producer_id: i64,
-    /// Where it begins, possibly before what was fetched.
+    /// Where it begins, possibly before the fetched batches.
     pub first_offset: i64,
 }
 
-/// What to pass over in one partition's part of one response: [`Aborted::begin`], then [`Aborted::admits`] for each
-/// batch in order.
+/// Selects the batches to skip in one partition's part of one response: call [`Aborted::begin`], then
+/// [`Aborted::admits`] for each batch in order.
 #[derive(Clone, Debug, Default)]
 pub struct Aborted {
-    /// Those that begin further on, the nearest last.
+    /// Transactions that begin further on, the nearest last.
     ahead: Vec<AbortedTransaction>,
-    /// Whose transaction is being passed over.
+    /// Producers whose transactions are being skipped.
     producers: HashSet<i64>,
 }
 
 impl Aborted {
-    /// Begins with the next response, whose list this is.
+    /// Starts the next response, whose aborted transactions `list` contains.
     pub fn begin(&mut self, list: impl IntoIterator<Item = AbortedTransaction>) {
         self.producers.clear();
         self.ahead.clear();
@@ -36,8 +36,8 @@ impl Aborted {
         self.ahead.sort_unstable_by_key(|transaction| std::cmp::Reverse(transaction.first_offset));
     }
 
-    /// Whether the records of the next batch, whose checksum is right, are for readers: those of aborted transactions
-    /// and of control batches are not.
+    /// Whether readers get the records of the next batch, whose checksum is verified: they do not get those of aborted
+    /// transactions and of control batches.
     pub fn admits(&mut self, batch: &Batch<'_>) -> Result<bool, Error> {
         while let Some(next) = self.ahead.pop_if(|next| next.first_offset <= batch.last_offset) {
             self.producers.insert(next.producer_id);

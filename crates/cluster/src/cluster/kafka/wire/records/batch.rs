@@ -1,4 +1,4 @@
-//! The batches of a fetched partition, and what their heads say.
+//! The batches of a fetched partition, and the fields of their heads.
 
 use super::super::primitives::Reader;
 use super::record::Records;
@@ -6,15 +6,15 @@ use super::{
     CHECKED_FROM, CONTROL_BIT, Codec, Error, HEAD_BYTES, LENGTH_END, MAGIC, NONE, STAMPED_BIT, TRANSACTIONAL_BIT,
 };
 
-/// Where a batch's magic is, in every form that there ever was.
+/// Where a batch's magic is, in every message format so far.
 const MAGIC_AT: usize = 16;
 
-/// The whole batches of a partition's records, in order. A response ends in the middle of a batch where its bytes were
-/// used up: what was started there is ignored here, and is [`Batches::started`].
+/// The whole batches of a partition's records, in order. A response may end mid-batch when it reaches its size limit:
+/// that last part is not returned here but by [`Batches::started`].
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
     rest: &'a [u8],
-    /// The least that the next base offset can be.
+    /// The lowest possible next base offset.
     above: i64,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Batches<'a> {
         Self { rest: records, above: 0 }
     }
 
-    /// What was not read: after the last whole batch, the beginning of one that was cut off, or nothing.
+    /// The unread rest: after the last whole batch, the beginning of a batch that was cut off, or nothing.
     pub fn started(&self) -> &'a [u8] {
         self.rest
     }
@@ -54,7 +54,7 @@ impl<'a> Batches<'a> {
 impl<'a> Iterator for Batches<'a> {
     type Item = Result<Batch<'a>, Error>;
 
-    /// The next whole batch; after an error there is none.
+    /// The next whole batch; `None` after an error.
     fn next(&mut self) -> Option<Self::Item> {
         let taken = self.take();
         if let Some(Err(_)) = taken {
@@ -64,24 +64,24 @@ impl<'a> Iterator for Batches<'a> {
     }
 }
 
-/// A batch, borrowed from the response that it came in. Its checksum was not looked at yet: [`Batch::check`].
+/// A batch, borrowed from its response. Its checksum is not verified yet: see [`Batch::check`].
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The offset that its records' are counted from. After compaction there need not be a record there.
+    /// The offset to which its records' deltas are added. After compaction there may be no record at it.
     pub base_offset: i64,
-    /// Its last offset; the next batch begins beyond it. After compaction there need not be a record there.
+    /// Its last offset; the next batch begins beyond it. After compaction there may be no record at it.
     pub last_offset: i64,
     /// The epoch of the leader that appended it.
     pub leader_epoch: i32,
-    /// All attributes' bits.
+    /// All attribute bits.
     pub attributes: i16,
-    /// What its records' timestamps are counted from.
+    /// The timestamp to which its records' deltas are added.
     pub base_timestamp: i64,
-    /// The maximum of its records' timestamps, or when it was appended ([`Batch::is_stamped`]).
+    /// The maximum of its records' timestamps, or the time it was appended ([`Batch::is_stamped`]).
     pub max_timestamp: i64,
-    /// Who wrote it, -1 if that has no id.
+    /// The id of its producer, -1 for none.
     pub producer_id: i64,
-    /// The writer's epoch.
+    /// The producer's epoch.
     pub producer_epoch: i16,
     /// The first record's sequence number, -1 for none.
     pub base_sequence: i32,
@@ -123,7 +123,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Whether the checksum is right. Without this nothing else is worth anything.
+    /// Verifies the checksum. Until then nothing else can be trusted.
     pub fn check(&self) -> Result<(), Error> {
         let is_right = || {
             let said = self.bytes.get(CHECKED_FROM - 4..CHECKED_FROM)?.try_into().ok().map(u32::from_be_bytes)?;
@@ -142,7 +142,7 @@ impl<'a> Batch<'a> {
         self.attributes & TRANSACTIONAL_BIT != 0
     }
 
-    /// Whether it holds a broker's word, such as the end of a transaction, and no records.
+    /// Whether it holds a broker's control record, such as the end of a transaction, instead of data.
     pub fn is_control(&self) -> bool {
         self.attributes & CONTROL_BIT != 0
     }
@@ -162,7 +162,7 @@ impl<'a> Batch<'a> {
         self.bytes
     }
 
-    /// The bytes behind its head: the records as they are, or to be unpacked by [`Batch::codec`].
+    /// The bytes after its head: the records, compressed by [`Batch::codec`].
     pub fn payload(&self) -> &'a [u8] {
         self.bytes.get(HEAD_BYTES..).unwrap_or_default()
     }
@@ -172,13 +172,13 @@ impl<'a> Batch<'a> {
         Records::new(self, unpacked)
     }
 
-    /// The records from where reading has stopped: what [`Records::rest`] and [`Records::left`] were, and the offset
-    /// after the last record that was read, so that the order is still checked.
+    /// Resumes reading its records: takes the earlier [`Records::rest`] and [`Records::left`], and the offset after the
+    /// last record that was read, so that the order is still checked.
     pub fn records_from<'b>(&self, rest: &'b [u8], left: usize, next_offset: i64) -> Records<'b> {
         Records::resume(self, rest, left, next_offset)
     }
 
-    /// What a control batch says; `None` if compaction has left nothing of it.
+    /// The type of a control batch; `None` if compaction has emptied it.
     pub fn control(&self) -> Result<Option<Control>, Error> {
         if self.codec()? != Codec::None {
             return Err(Error::Damaged("a control batch is compressed"));
@@ -187,19 +187,19 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What a control batch says (KIP-98).
+/// The type of a control batch (KIP-98).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// The producer's transaction was aborted.
     Abort,
     /// The producer's transaction was committed.
     Commit,
-    /// Another word, by its number, which is nothing to a reader.
+    /// Another type, by its number; irrelevant to readers.
     Other(i16),
 }
 
 impl Control {
-    /// Reads a control record's key: its version, then its type; what else later versions may have is passed over.
+    /// Reads a control record's key: its version, then its type; fields that later versions may add are ignored.
     fn read(key: Option<&[u8]>) -> Result<Self, Error> {
         let mut key = Reader::new(key.unwrap_or_default());
         let read = key.i16().zip(key.i16()).filter(|(version, _)| *version >= 0);

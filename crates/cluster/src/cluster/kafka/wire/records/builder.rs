@@ -1,4 +1,4 @@
-//! Building a batch where it will be sent from: room for its head, then its records.
+//! Building a batch in the buffer it will be sent from: room for its head, then its records.
 
 use thiserror::Error;
 
@@ -7,20 +7,20 @@ use super::pack::Packer;
 use super::{CHECKED_FROM, Codec, HEAD_BYTES, LENGTH_END, MAGIC, NONE, TRANSACTIONAL_BIT};
 use crate::record::Headers;
 
-/// The most that a record takes besides its tail: its length, attributes and two differences.
+/// The most bytes that a record takes besides its tail: its length, attributes and two deltas.
 pub const RECORD_HEAD_BYTES_MAX: usize = 2 * VARINT_BYTES_MAX + 1 + VARLONG_BYTES_MAX;
-/// What a buffer has room for at first.
+/// The initial capacity of a buffer.
 const BYTES_MIN: usize = 1 << 10;
 
 /// Lengths are numbers of 32 bits.
 const BATCH_BYTES_MAX: usize = i32::MAX as usize;
 
-/// A record that no batch has room for: with it, the batch would take 2 GiB. Senders bound batches far below that.
+/// A record that does not fit: the batch would reach 2 GiB. Senders bound batches far below that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the record does not fit into a batch, which ends below 2 GiB")]
 pub struct TooLarge;
 
-/// Who sends a batch, and as which part of its sequence.
+/// Who sends a batch, and its place in the sender's sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealAs {
     /// The producer's id, -1 for none.
@@ -62,13 +62,13 @@ impl BatchBuilder {
         Self { bytes: buffer, count: 0, base_timestamp: NONE, max_timestamp: NONE }
     }
 
-    /// Its buffer, whose bytes mean nothing.
+    /// Its buffer, whose contents are meaningless.
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Sees to room for so many more bytes, and to no more than `full` bytes unless these do not fit into them: a vector
-    /// by itself would take up to twice as much.
+    /// Makes room for `bytes` more. The buffer grows to at most `full` bytes unless it needs more; a vector by itself
+    /// would take up to twice as much.
     #[inline]
     pub fn make_room(&mut self, bytes: usize, full: usize) {
         if self.bytes.capacity() - self.bytes.len() < bytes {
@@ -82,7 +82,7 @@ impl BatchBuilder {
         self.bytes.reserve_exact(bytes.max(doubled.saturating_sub(self.bytes.len())));
     }
 
-    /// How many bytes it would take as it is, uncompressed, head included.
+    /// Its size in bytes, uncompressed, including its head.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -97,8 +97,8 @@ impl BatchBuilder {
         self.count == 0
     }
 
-    /// Appends a record. `timestamp` is in milliseconds since the epoch, -1 for none; it is written as it is. After an
-    /// error the batch is as it was.
+    /// Appends a record. `timestamp` is in milliseconds since the epoch, -1 for none; it is written unchanged. After an
+    /// error the batch is unchanged.
     pub fn push(
         &mut self,
         timestamp: i64,
@@ -119,8 +119,8 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Appends a record whose key, value and headers are those of another one, byte for byte: its
-    /// [`super::RawRecord::tail`]. After an error the batch is as it was.
+    /// Appends a record with another record's key, value and headers, byte for byte: its [`super::RawRecord::tail`].
+    /// After an error the batch is unchanged.
     #[inline]
     pub fn push_tail(&mut self, timestamp: i64, tail: &[u8]) -> Result<(), TooLarge> {
         self.start(timestamp, tail.len())?;
@@ -128,7 +128,7 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Begins a record that has `tail_bytes` more.
+    /// Begins a record whose tail takes `tail_bytes`.
     #[inline(always)]
     fn start(&mut self, timestamp: i64, tail_bytes: usize) -> Result<(), TooLarge> {
         let room = BATCH_BYTES_MAX - self.bytes.len().min(BATCH_BYTES_MAX);
@@ -157,8 +157,8 @@ impl BatchBuilder {
         self.bytes.extend_from_slice(bytes.unwrap_or_default());
     }
 
-    /// The batch, compressed if that makes it smaller, ready to be sent. Its buffer goes back to [`Packer::recycle`] when
-    /// it is no longer needed.
+    /// Finishes the batch for sending, compressed if that makes it smaller. The caller returns its buffer to
+    /// [`Packer::recycle`] afterwards.
     pub fn seal(mut self, seal: SealAs, packer: &mut Packer) -> Vec<u8> {
         let records = self.bytes.get(HEAD_BYTES..).unwrap_or_default();
         let packed = packer.pack(records);
@@ -178,7 +178,7 @@ impl BatchBuilder {
     fn write_head(&self, seal: SealAs, codec: Codec, batch: &mut [u8]) {
         let length = batch.len() - LENGTH_END;
         let attributes = codec.bits() | if seal.transactional { TRANSACTIONAL_BIT } else { 0 };
-        // The base offset is the broker's to say, as is the leader's epoch.
+        // The broker sets the base offset and the leader's epoch.
         let mut head = Head { batch, at: 0 };
         head.put(0_i64.to_be_bytes());
         head.put((length as i32).to_be_bytes());
@@ -199,7 +199,7 @@ impl BatchBuilder {
     }
 }
 
-/// The head of a batch that is being written, front to back.
+/// Writes the head of a batch, front to back.
 struct Head<'a> {
     batch: &'a mut [u8],
     at: usize,
@@ -212,7 +212,7 @@ impl Head<'_> {
     }
 }
 
-/// Appends a zigzag number that is one byte, mostly.
+/// Appends a zigzag varint that mostly takes one byte.
 #[inline(always)]
 fn put_short(into: &mut Vec<u8>, number: i64) {
     if varint_bytes(number) == 1 {
@@ -229,7 +229,7 @@ fn counted_bytes(bytes: Option<&[u8]>) -> usize {
     varint_bytes(if bytes.is_some() { length as i64 } else { -1 }) + length
 }
 
-/// How many headers these are, and how many bytes they take as they are written.
+/// The count of the headers, and their encoded size in bytes.
 #[inline]
 fn measure(headers: Headers<'_>) -> (i64, usize) {
     if headers.is_empty() {

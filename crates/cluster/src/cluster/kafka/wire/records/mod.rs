@@ -1,12 +1,12 @@
-//! Record batches, the form in which records are sent, kept and fetched (magic 2, KIP-98): read where they lie, built
-//! where they are sent from.
+//! Record batches, the form in which records are sent, kept and fetched (magic 2, KIP-98): read in place, and built in
+//! the buffer they are sent from.
 //!
 //! ```text
 //! at  0  base offset i64         where the batch stands; set by the broker
-//!     8  length i32              of what follows it
+//!     8  length i32              of the bytes after it
 //!    12  leader epoch i32        of the leader that appended it; set by the broker
 //!    16  magic i8                2
-//!    17  checksum u32            CRC-32C of what follows it
+//!    17  checksum u32            CRC-32C of the bytes after it
 //!    21  attributes i16          bits 0-2 codec, 3 stamped by the broker, 4 transactional, 5 control, 6 delete horizon
 //!    23  last offset i32         difference from the base offset
 //!    27  base timestamp i64      milliseconds; -1 for none
@@ -20,14 +20,14 @@
 //!         after its length varint, -1 for null · count varint of headers, each a name and a value like these
 //! ```
 //!
-//! - [`Batches`] and [`Batch`] read what a response holds of a partition; [`Records`] the records of a batch
-//! - [`Aborted`] passes over transactions that were aborted, as a reader at read_committed has to
+//! - [`Batches`] and [`Batch`] read a partition's part of a response, [`Records`] the records of a batch
+//! - [`Aborted`] skips aborted transactions, as a reader at read_committed has to
 //! - [`BatchBuilder`] builds a batch; a [`Packer`] compresses
 //! - [`Unpack`] unpacks, within a bound
 //!
 //! Invariants: nothing is allocated for a record; a batch is passed on only if its checksum is right
-//! ([`Batch::check`]); the base offset and the leader epoch, which brokers set, are not covered by it, so batches have
-//! to be in order. What follows from a record that cannot be read is an error, never a gap.
+//! ([`Batch::check`]); the checksum does not cover the base offset and the leader epoch, which brokers set, so batches
+//! have to be in order. A record that cannot be read is an error, never a gap.
 //!
 //! **Failure**: [`enum@Error`] says what is wrong with the batch; nothing after it is read.
 
@@ -49,11 +49,11 @@ pub use unpack::{Bounded, Rejected, Unpack, Unpacked, strip_xerial};
 
 /// Bytes of a batch before its records.
 pub const HEAD_BYTES: usize = 61;
-/// Where the bytes begin that the length counts.
+/// Where the bytes counted by the length begin.
 const LENGTH_END: usize = 12;
-/// Where the bytes begin that the checksum covers.
+/// Where the bytes covered by the checksum begin.
 const CHECKED_FROM: usize = 21;
-/// The form of batches that is read and written.
+/// The batch format that is read and written.
 const MAGIC: i8 = 2;
 /// No producer, no timestamp, no sequence.
 pub const NONE: i64 = -1;
@@ -66,16 +66,16 @@ const CONTROL_BIT: i16 = 0x20;
 /// What is wrong with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// It does not fit together, or its checksum is wrong: fetched again it may be fine, if it was damaged on its way.
+    /// It is inconsistent, or its checksum is wrong: refetching helps if it was damaged in transit.
     #[error("the record batch is damaged: {0}")]
     Damaged(&'static str),
-    /// It is in another message format, such as those of before Kafka 0.11.
+    /// It is in another message format, such as those before Kafka 0.11.
     #[error(
         "the record batch is in message format {0}, and on the wire only format 2, that of Kafka 0.11 and later, can be read: \
          set `data_path: librdkafka`"
     )]
     Magic(i8),
-    /// It is compressed by a codec that is not known.
+    /// It is compressed with an unknown codec.
     #[error("the record batch is compressed by a codec of number {0}, which is not known")]
     Codec(i16),
 }
@@ -97,7 +97,7 @@ pub enum Codec {
 }
 
 impl Error {
-    /// A batch is not in order, so that either its base offset is wrong or that of the batch in front of it.
+    /// A batch is out of order: its base offset is wrong, or that of the batch before it.
     pub const OUT_OF_ORDER: Self = Self::Damaged("it begins before the end of the batch in front of it");
 }
 

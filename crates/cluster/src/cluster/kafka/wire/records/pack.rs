@@ -1,4 +1,4 @@
-//! Compressing batches, each codec framed as Kafka's own clients frame it, and buffers that are used again.
+//! Compressing batches, each codec framed as Kafka's own clients frame it, and reusing buffers.
 
 use std::io::Write;
 
@@ -9,16 +9,16 @@ use thiserror::Error;
 
 use super::{Codec, HEAD_BYTES};
 
-/// How a stream of snappy's library for Java begins; its version and the least version that can read it follow.
+/// The magic of Java's snappy library; its version and the lowest version that can read it follow.
 pub(super) const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 pub(super) const XERIAL_VERSIONS: [u8; 8] = [0, 0, 0, 1, 0, 0, 0, 1];
-/// What Java's library compresses at once.
+/// The size of the blocks that Java's library compresses.
 const XERIAL_BLOCK_BYTES: usize = 32 << 10;
-/// Below this librdkafka compresses lz4 in the same way, whatever the level; what is above it takes another library.
+/// Up to this level librdkafka compresses lz4 in the same way; higher levels need another library.
 const LZ4_LEVEL_MAX: i32 = 2;
 const GZIP_LEVEL_MAX: i32 = 9;
-/// What the buffers may take that are kept to be used again. Batches are built in them, packed into them and sent from
-/// them: what one of these does not need at the moment, another uses.
+/// The most bytes that the buffers kept for reuse may take. Batches are built in them, packed into them and sent from
+/// them: a buffer that one step does not need, another uses.
 const BUFFERS_BYTES_MAX: usize = 8 << 20;
 
 /// A level that is not available for its codec.
@@ -31,7 +31,7 @@ pub struct Unsupported {
     pub level: i32,
 }
 
-/// Compresses batches, and keeps buffers that sealed batches have had: one for all batches of a writer.
+/// Compresses batches, and keeps the buffers of sealed batches for reuse. A writer has one for all its batches.
 pub struct Packer {
     codec: Codec,
     level: Option<i32>,
@@ -40,8 +40,8 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Compresses by `codec` at `level`, `None` or -1 for the codec's own: gzip 0 to 9, zstd what its library has, lz4
-    /// up to 2 (which are the same), snappy 0.
+    /// Compresses with `codec` at `level`, `None` or -1 for the codec's default: gzip 0 to 9, zstd the levels of its
+    /// library, lz4 0 to 2 (which are the same), snappy 0.
     pub fn new(codec: Codec, level: Option<i32>) -> Result<Self, Unsupported> {
         let level = level.filter(|level| *level != -1);
         let is_available = |level: i32| match codec {
@@ -85,12 +85,12 @@ impl Packer {
         buffer
     }
 
-    /// The batch whose records are these, packed, with room for its head; `None` if there is nothing to be gained.
+    /// Packs `records` behind room for the batch's head; `None` if that saves nothing.
     pub(super) fn pack(&mut self, records: &[u8]) -> Option<Vec<u8>> {
         if self.codec == Codec::None {
             return None;
         }
-        // The smallest, so that the largest are left to be built in.
+        // The smallest buffer: the largest are left for building.
         let mut into = self.take(|buffers| buffers.min_by_key(|(_, bytes)| *bytes));
         into.resize(HEAD_BYTES, 0);
         let packed = match self.codec {
@@ -128,7 +128,7 @@ fn gzip(records: &[u8], level: Option<i32>, into: Vec<u8>) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// Java's reader takes independent blocks only.
+/// Java's reader accepts independent blocks only.
 fn lz4(records: &[u8], into: Vec<u8>) -> Option<Vec<u8>> {
     let info = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max64KB);
     let mut encoder = FrameEncoder::with_frame_info(info, into);

@@ -4,9 +4,10 @@ use super::super::primitives::{counted, size, varlong};
 use super::{Batch, Error};
 use crate::record::HeaderBuf;
 
-/// The least that a header takes: the lengths of its name and of its value.
+/// The fewest bytes that a header takes: the lengths of its name and of its value.
 const HEADER_BYTES_MIN: usize = 2;
-/// The least that a record takes: its length, attributes, two differences, and the lengths of key, value and headers.
+/// The fewest bytes that a record takes: its length, attributes, two deltas, the lengths of key and value, and the
+/// count of headers.
 const RECORD_BYTES_MIN: usize = 7;
 
 /// A record, borrowed from its unpacked batch. It is well formed, headers included.
@@ -22,9 +23,9 @@ pub struct RawRecord<'a> {
     pub value: Option<&'a [u8]>,
     /// How many headers it has.
     pub header_count: usize,
-    /// The headers as they are written, without their count.
+    /// The encoded headers, without their count.
     pub headers_raw: &'a [u8],
-    /// All that does not depend on where it stands: from the key's length to the end of the headers. See
+    /// All bytes that do not depend on its position: from the key's length to the end of the headers. See
     /// [`super::BatchBuilder::push_tail`].
     pub tail: &'a [u8],
 }
@@ -45,7 +46,7 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// A record's headers as they are written: names and values, `None` for null.
+/// A record's encoded headers: names and values, `None` for null.
 #[derive(Clone, Debug)]
 pub struct RawHeaders<'a> {
     rest: &'a [u8],
@@ -69,13 +70,13 @@ fn header<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     Some((name?, value))
 }
 
-/// The records of a batch, in order. After an error there are none.
+/// The records of a batch, in order; an error ends them.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
     left: usize,
     base_offset: i64,
-    /// The least and the most that the next offset's difference can be.
+    /// The lowest possible delta of the next offset; `last_delta` is the highest.
     above: i64,
     last_delta: i64,
     base_timestamp: i64,
@@ -96,19 +97,19 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Goes on where another has stopped: its [`Records::rest`] and [`Records::left`], and the least that the next
-    /// offset can be.
+    /// Resumes where another has stopped: takes its [`Records::rest`] and [`Records::left`], and the lowest possible
+    /// next offset.
     pub(super) fn resume(batch: &Batch<'_>, rest: &'a [u8], left: usize, next_offset: i64) -> Self {
         let above = next_offset.saturating_sub(batch.base_offset).max(0);
         Self { left, above, ..Self::new(batch, rest) }
     }
 
-    /// The bytes of the records that were not read yet.
+    /// The bytes of the unread records.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many records were not read yet, as the batch says.
+    /// How many records are unread, according to the batch's head.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -125,7 +126,7 @@ impl<'a> Records<'a> {
         Ok(RawRecord { offset: self.base_offset + offset_delta, timestamp, ..record })
     }
 
-    /// The next record, without its offset and timestamp, and these as differences.
+    /// The next record's offset delta and timestamp delta, and the record without its offset and timestamp.
     #[inline(always)]
     fn cut(&mut self) -> Option<(i64, i64, RawRecord<'a>)> {
         let (length, rest) = size(self.rest)?;
@@ -146,7 +147,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Whether these are that many headers, and nothing else.
+/// Whether `bytes` are exactly `count` headers.
 fn are_headers(count: usize, bytes: &[u8]) -> bool {
     if count > bytes.len() / HEADER_BYTES_MIN {
         return false;
@@ -172,7 +173,7 @@ impl<'a> Iterator for Records<'a> {
         Some(taken)
     }
 
-    /// At most that many, whatever the head says: room may be made for them.
+    /// Limited by the bytes that are left, whatever the head says: callers may reserve memory for it.
     fn size_hint(&self) -> (usize, Option<usize>) {
         (0, Some(self.left.min(self.rest.len() / RECORD_BYTES_MIN) + 1))
     }

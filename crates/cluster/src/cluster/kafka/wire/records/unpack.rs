@@ -1,4 +1,4 @@
-//! Unpacking batches within a bound: producers choose what some kilobytes unpack to.
+//! Unpacking batches within a bound, since producers choose how much a few kilobytes unpack to.
 
 use std::fmt;
 use std::io::Read;
@@ -12,28 +12,28 @@ use super::pack::{XERIAL_MAGIC, XERIAL_VERSIONS};
 /// Why a batch was not unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Rejected {
-    /// It unpacks to more than can ever be allowed: fetching it again does not help.
+    /// It unpacks to more than is ever allowed: refetching does not help.
     #[error("the record batch unpacks to more than is allowed")]
     TooLarge,
-    /// Others hold too much at present: later there may be room.
+    /// Other batches hold too much memory at present: later there may be room.
     #[error("there is no room at present to unpack the record batch")]
     NoRoom,
-    /// It is not what its codec writes.
+    /// It is not valid output of its codec.
     #[error("the record batch cannot be unpacked")]
     Damaged,
 }
 
-/// Unpacks batches; how much there may be at once is its own affair.
+/// Unpacks batches; each implementation sets its own bound.
 pub trait Unpack: Send {
-    /// What `bytes`, the payload of a batch, unpack to.
+    /// Unpacks `bytes`, the payload of a batch.
     fn unpack(&mut self, codec: Codec, bytes: &[u8]) -> Result<Unpacked, Rejected>;
 }
 
-/// What a batch has unpacked to. If it counts against a bound, it does so until it is dropped.
+/// An unpacked batch. If it counts against a bound, it does so until it is dropped.
 pub struct Unpacked(Box<dyn AsRef<[u8]> + Send + Sync>);
 
 impl Unpacked {
-    /// Takes whatever holds the bytes.
+    /// Wraps the owner of the bytes.
     pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         Self(Box::new(bytes))
     }
@@ -53,11 +53,11 @@ impl fmt::Debug for Unpacked {
     }
 }
 
-/// Unpacks each batch within a bound of its own: what a writer has packed itself. What was fetched counts against a bound
-/// of the whole process.
+/// Unpacks each batch within a bound of its own: for batches that a writer has packed itself. Fetched batches count
+/// against a bound of the whole process.
 pub struct Bounded {
     bytes_max: usize,
-    /// Kept for the next batch: it is large.
+    /// Kept for the next batch, since it is large.
     zstd: Option<zstd_safe::DCtx<'static>>,
 }
 
@@ -93,13 +93,13 @@ impl Bounded {
     fn zstd(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Rejected> {
         let mut context = self.zstd.take().or_else(zstd_safe::DCtx::try_create).ok_or(Rejected::NoRoom)?;
         let unpacked = zstd(&mut context, bytes, self.bytes_max)?;
-        // After an error it is not: it would go on where it was.
+        // It is not kept after an error: it would continue the damaged frame.
         self.zstd = Some(context);
         Ok(unpacked)
     }
 }
 
-/// How much more than the packed bytes to expect at first.
+/// The assumed ratio of unpacked to packed bytes, for the first allocation.
 const RATIO_GUESS: usize = 4;
 
 fn read_all(from: impl Read, packed_bytes: usize, max: usize) -> Result<Vec<u8>, Rejected> {
@@ -109,12 +109,14 @@ fn read_all(from: impl Read, packed_bytes: usize, max: usize) -> Result<Vec<u8>,
     if unpacked.len() > max { Err(Rejected::TooLarge) } else { Ok(unpacked) }
 }
 
-/// The blocks behind the head that Java's library writes, each after its length; `None` if there is no such head.
+/// The blocks after the head that Java's snappy library writes, each preceded by its length; `None` without such a
+/// head.
 pub fn strip_xerial(bytes: &[u8]) -> Option<&[u8]> {
     bytes.strip_prefix(&XERIAL_MAGIC)?.get(XERIAL_VERSIONS.len()..)
 }
 
-/// Blocks of snappy in the frame of Java's library, each after its length; or a single block, as librdkafka writes it.
+/// Snappy blocks in the frame of Java's library, each preceded by its length; or a single block, as librdkafka writes
+/// it.
 fn snappy(bytes: &[u8], max: usize) -> Result<Vec<u8>, Rejected> {
     let mut blocks = Vec::new();
     match strip_xerial(bytes) {
@@ -144,7 +146,7 @@ fn snappy(bytes: &[u8], max: usize) -> Result<Vec<u8>, Rejected> {
     Ok(unpacked)
 }
 
-/// Frames of zstd, step by step: their heads need not say how large they are.
+/// Unpacks zstd frames step by step: their heads need not give their size.
 fn zstd(context: &mut zstd_safe::DCtx<'_>, bytes: &[u8], max: usize) -> Result<Vec<u8>, Rejected> {
     const ROOM_MIN: usize = 1 << 10;
     let said = zstd_safe::get_frame_content_size(bytes).map_err(|_| Rejected::Damaged)?;

@@ -1,9 +1,9 @@
 //! What a broker's answer means for a batch.
 //!
-//! Invariants: what was accepted is reported once; a batch that is too large is split into halves with the sequences
-//! that its records had.
+//! Invariants: an accepted batch is reported once; a batch that is too large is split into halves, whose records keep
+//! their sequences.
 //!
-//! **Failure**: an answer that does not speak of a batch is none; the batch is sent again.
+//! **Failure**: a batch that the answer does not mention is sent again.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,11 +18,11 @@ use super::partition::{Run, Sealed, Sending, sequence_after, split_runs};
 use super::produce::{Part, Produce};
 use super::{Failure, Writer, recycle};
 
-/// How much larger than its bytes a batch of the writer's own may become when it is unpacked for being split.
+/// The most bytes that one of the writer's own batches may unpack to when it is split.
 const UNPACKED_MAX: usize = i32::MAX as usize;
 
 impl Writer {
-    /// Takes the answer to a Produce request.
+    /// Handles the answer to a Produce request.
     pub(super) fn produce_answered(
         &mut self,
         id: RequestId,
@@ -64,7 +64,7 @@ impl Writer {
                 }
                 self.send_again(id, part, why(), now);
             }
-            // What comes before it has failed as well, and goes first.
+            // The batch before it has failed as well, and is sent first.
             BatchOutcome::Gap if !is_first => self.send_again(id, part, why(), now),
             BatchOutcome::TooLarge if count > 1 => self.split(part.at, place, &what, now),
             BatchOutcome::TooLarge | BatchOutcome::Refused => self.batch_refused(part.at, place, answer, &what),
@@ -77,7 +77,7 @@ impl Writer {
         self.mark_answered(id, part);
     }
 
-    /// What is not sent again, and not in the log, is at least not under way any more.
+    /// A batch that is answered, but neither in the log nor to be sent again, is no longer under way.
     fn mark_answered(&mut self, id: RequestId, part: &Part) {
         let Some(partition) = self.partitions.get_mut(part.at) else { return };
         let Some(place) = partition.sent_in(id, part.sequence) else { return };
@@ -137,7 +137,7 @@ impl Writer {
         self.fail(error);
     }
 
-    /// A deliberate mistake: what stands behind a batch takes its place.
+    /// A deliberate mistake: drops a batch, and what follows takes its place.
     fn skip(&mut self, at: usize, place: usize) {
         let Some(partition) = self.partitions.get_mut(at) else { return };
         let Some(batch) = partition.window.remove(place) else { return };
@@ -161,7 +161,7 @@ impl Writer {
         batch.map(|batch| batch.runs.clone()).unwrap_or_default()
     }
 
-    /// Reports that records of this number have failed: once for the same reason in a row.
+    /// Reports that records with this number have failed; the same failure is not reported twice in a row.
     pub(super) fn report_failure(&mut self, number: u64, refused: bool, error: &WriteError) {
         let failure = Failure { number, refused, error: error.clone() };
         if self.failures.last() != Some(&failure) {
@@ -170,7 +170,7 @@ impl Writer {
     }
 
     /// Splits a batch that is too large for its topic, as Java's client does (`ProducerBatch.split`). Its records keep
-    /// their sequences, so that what was sent behind it stays as it is.
+    /// their sequences, so that the batches after it stay as they are.
     fn split(&mut self, at: usize, place: usize, what: &str, now: Instant) {
         let Some(partition) = self.partitions.get_mut(at) else { return };
         let halves = partition.window.get(place).and_then(|batch| self::halves(batch, &mut self.packer));
@@ -192,7 +192,7 @@ impl Writer {
 }
 
 impl Writer {
-    /// A deliberate mistake: a batch that is the last one gets another sequence.
+    /// A deliberate mistake: gives a batch another sequence, if it is the last one.
     pub(super) fn resequence(&mut self, id: RequestId, part: &Part) {
         let Some(partition) = self.partitions.get_mut(part.at) else { return };
         let Some(place) = partition.sent_in(id, part.sequence) else { return };
@@ -217,7 +217,7 @@ impl Writer {
     }
 }
 
-/// Whose the record at this place of its batch is.
+/// The sender's number of the record at this place in its batch.
 fn number_at(runs: &[Run], place: i32) -> Option<u64> {
     let mut before = place;
     for run in runs {
@@ -229,7 +229,8 @@ fn number_at(runs: &[Run], place: i32) -> Option<u64> {
     None
 }
 
-/// The two halves of a batch, sealed as it was. `None` if it cannot be read, which it can, as it was written here.
+/// The two halves of a batch, sealed as it was. `None` if it cannot be read, which cannot happen, as this writer built
+/// it.
 fn halves(whole: &Sealed, packer: &mut super::Packer) -> Option<(Sealed, Sealed)> {
     let batch = Batches::new(&whole.bytes).next()?.ok()?;
     let codec = batch.codec().ok()?;

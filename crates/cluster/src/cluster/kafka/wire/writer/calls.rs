@@ -1,6 +1,6 @@
-//! Requests to coordinators: which are under way, and how they are written. What their answers mean is in `replies`.
+//! Requests to coordinators: which are under way, and how they are built. What their answers mean is in `replies`.
 //!
-//! Requests are written by the crate kafka-protocol.
+//! Requests are encoded by the crate kafka-protocol.
 //!
 //! Invariant: at most one call of a kind is under way.
 
@@ -29,11 +29,11 @@ use super::{WriteError, WriteErrorKind, Writer};
 pub(super) struct Seat {
     /// The broker, if it is known.
     pub node: Option<i32>,
-    /// When it is asked again.
+    /// When it may be asked again.
     pub pace: Pace,
 }
 
-/// Whose coordinator.
+/// Whose coordinator a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The transactional id's.
@@ -42,7 +42,7 @@ pub(super) enum Role {
     Group,
 }
 
-/// What is asked.
+/// What a call asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Where a coordinator is.
@@ -59,18 +59,18 @@ pub(super) enum Kind {
     Offsets,
     /// To end the transaction.
     End {
-        /// By a commit.
+        /// Whether by a commit.
         commit: bool,
     },
 }
 
 impl Kind {
-    /// Whether it opens the transaction at its coordinator, where none is open.
+    /// Whether it opens the transaction at its coordinator, if none is open.
     pub(super) fn adds(&self) -> bool {
         matches!(self, Self::AddPartitions(_) | Self::AddOffsets(_))
     }
 
-    /// Whose coordinator is asked; not for [`Kind::Find`], which any broker answers.
+    /// Whose coordinator is asked; or, for [`Kind::Find`], which any broker answers, looked for.
     pub(super) fn role(&self) -> Role {
         match self {
             Self::Find(role) => *role,
@@ -111,7 +111,7 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Call {
     id: RequestId,
-    /// What it asks.
+    /// What it asks for.
     pub kind: Kind,
 }
 
@@ -123,7 +123,7 @@ impl Writer {
         }
     }
 
-    /// Takes the call that this is the answer to.
+    /// Takes the call with this id, whose answer has come.
     pub(super) fn take_call(&mut self, id: RequestId) -> Option<Call> {
         let place = self.calls.iter().position(|call| call.id == id)?;
         Some(self.calls.swap_remove(place))
@@ -139,7 +139,7 @@ impl Writer {
         self.seat(role).pace.back_off(shortest, longest, now);
     }
 
-    /// The coordinator's node, if it is known; else it is looked for.
+    /// The coordinator's node, if it is known and may be asked now. If it is unknown, it is looked for.
     pub(super) fn find(&mut self, role: Role, brokers: &mut Brokers, now: Instant) -> Option<i32> {
         let seat = self.seat(role);
         if !seat.pace.is_due(now) {
@@ -161,8 +161,8 @@ impl Writer {
         None
     }
 
-    /// The coordinator's node, if it is known and connected. One that cannot be connected to is looked for again: where
-    /// nothing was asked of it when it went, nothing has failed that would say so, and another may be in its place.
+    /// The coordinator's node, if it is known and connected. If it cannot be connected to, the coordinator is looked
+    /// for again: another broker may have taken over, and no failed call says so if none was under way.
     pub(super) fn reach(&mut self, role: Role, brokers: &mut Brokers, now: Instant) -> Option<i32> {
         let node = self.find(role, brokers, now)?;
         if brokers.ready(node, Use::Control, now).is_some() {
@@ -175,7 +175,8 @@ impl Writer {
         None
     }
 
-    /// Sends a call to a node, if there is a connection, in the highest version of both sides. Whether it was sent.
+    /// Sends a call to a node, if it is connected, in the highest version that both sides support. Returns whether it
+    /// was sent.
     fn call(
         &mut self,
         node: i32,
@@ -202,12 +203,12 @@ impl Writer {
         true
     }
 
-    /// A person has to change something.
+    /// Fails a call that cannot succeed until a person changes something.
     fn refuse(&mut self, kind: &Kind, why: &str) {
         self.decide(kind, WriteError::new(WriteErrorKind::Refused, format!("{}: {why}", kind.what())));
     }
 
-    /// Sends a call to its coordinator, if that is known and connected.
+    /// Sends a call to its coordinator, if that is known and connected. Returns whether it was sent.
     fn call_seat(
         &mut self,
         kind: Kind,
@@ -220,7 +221,7 @@ impl Writer {
         self.call(node, kind, versions, message, brokers, now)
     }
 
-    /// Asks for an identity, or for a new epoch of the one that is there.
+    /// Asks for an identity, or for a new epoch of the present one.
     pub(super) fn call_init(&mut self, is_bump: bool, brokers: &mut Brokers, now: Instant) {
         let timeout = i32::try_from(self.settings.transaction_timeout.as_millis()).unwrap_or(i32::MAX);
         let (producer, epoch) = if is_bump { (self.session.producer_id, self.session.epoch) } else { (-1, -1) };
@@ -229,21 +230,21 @@ impl Writer {
             .with_transaction_timeout_ms(timeout)
             .with_producer_id(ProducerId(producer))
             .with_producer_epoch(epoch);
-        // Which epoch is raised can be said since version 3.
+        // Only since version 3 can a request name the epoch to raise.
         let (kind, oldest) = if is_bump { (Kind::Bump, 3) } else { (Kind::Init, 0) };
         self.call_seat(kind, (oldest, 4), &request, brokers, now);
     }
 
-    /// Asks for the partitions that have something to send to be added.
+    /// Asks the coordinator to add the partitions that have something to send.
     ///
-    /// With version 2 a Produce request could add its partitions (since version 12), and TxnOffsetCommit the group's
-    /// offsets (since 5): the broker then asks the coordinator, and where that is busy with the id, since the former
-    /// transaction ends or another addition is being written, it tries again after 20 ms
-    /// (`add.partitions.to.txn.retry.backoff.ms`). A coordinator that is asked by the writer answers at once, and takes
-    /// its request in the epoch of either version. Brokers then only look whether what comes is part of the
-    /// transaction, which is answered while an addition is being written (`handleVerifyPartitionsInTransaction`). Of two
-    /// such looks for one id that wait in one broker, the first fails (`AddPartitionsToTxnManager`), and what it was
-    /// for is sent again.
+    /// With version 2 of transactions a Produce request could add its partitions (since its version 12), and
+    /// TxnOffsetCommit the group's offsets (since 5): the broker then asks the coordinator. But if the coordinator is
+    /// busy with the id, because the previous transaction is still ending or another addition is being written, the
+    /// broker tries again only after 20 ms (`add.partitions.to.txn.retry.backoff.ms`). The coordinator answers the
+    /// writer's own request at once, and accepts it in the epoch of either version of transactions. Brokers then only
+    /// verify that what they receive is part of the transaction, which the coordinator confirms even while an addition
+    /// is being written (`handleVerifyPartitionsInTransaction`). If two verifications for one id wait in one broker,
+    /// the first fails (`AddPartitionsToTxnManager`), and what it was for is sent again.
     pub(super) fn call_add_partitions(&mut self, brokers: &mut Brokers, now: Instant) {
         if self.calls_any(|kind| matches!(kind, Kind::AddPartitions(_))) {
             return;
@@ -271,12 +272,12 @@ impl Writer {
             .with_v3_and_below_topics(topics);
         if self.call_seat(Kind::AddPartitions(out.clone()), (0, 3), &request, brokers, now) {
             self.mark(&out, Membership::Out, Membership::Adding);
-            // The group will be part of it too, so that need not wait for the commit.
+            // The group will be part of it too: adding it need not wait for the commit.
             self.call_add_offsets(brokers, now);
         }
     }
 
-    /// Marks those of these partitions that are `from`.
+    /// Changes the membership of those of these partitions that are `from`.
     pub(super) fn mark(&mut self, partitions: &[usize], from: Membership, to: Membership) {
         for at in partitions {
             if let Some(partition) = self.partitions.get_mut(*at).filter(|it| it.membership == from) {
@@ -285,7 +286,7 @@ impl Writer {
         }
     }
 
-    /// Asks for the group to be added.
+    /// Asks the coordinator to add the group.
     pub(super) fn call_add_offsets(&mut self, brokers: &mut Brokers, now: Instant) {
         let Some(group) = self.group_id.clone() else { return };
         if self.has_offsets || self.calls_any(|kind| matches!(kind, Kind::AddOffsets(_))) {
@@ -337,7 +338,7 @@ impl Writer {
             .with_topics(topics)
     }
 
-    /// Asks for the transaction to be ended. Whether the request was handed to a connection.
+    /// Asks the coordinator to end the transaction. Returns whether the request was handed to a connection.
     pub(super) fn call_end(&mut self, commit: bool, brokers: &mut Brokers, now: Instant) -> bool {
         let request = EndTxnRequest::default()
             .with_transactional_id(self.transactional_id())
@@ -353,7 +354,7 @@ impl Writer {
     }
 }
 
-/// Text as the crate wants it.
+/// Text as the crate kafka-protocol wants it.
 pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }

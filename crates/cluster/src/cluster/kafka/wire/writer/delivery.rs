@@ -1,10 +1,10 @@
-//! What the codes of Kafka's responses mean to a writer: to a batch, to a call of the transaction, to its caller.
+//! What the codes of Kafka's responses mean for a batch, for a call to a coordinator, and for the writer's caller.
 //!
 //! The names are those of `org.apache.kafka.common.protocol.Errors`; who throws what, and when, is in
 //! `ReplicaManager`, `ProducerStateManager`, `TransactionCoordinator` and `GroupCoordinatorService`.
 //!
-//! **Failure**: a code that is not known ends the transaction with an abort where nothing was decided yet, and is
-//! unknown where its end was asked for.
+//! **Failure**: after an unknown code the transaction must be aborted; in the answer to a commit, an unknown code
+//! leaves the outcome unknown.
 
 use kafka_protocol::ResponseError;
 
@@ -17,9 +17,9 @@ pub enum WriteErrorKind {
     Retry,
     /// The transaction must be aborted; the writer can go on.
     Abort,
-    /// Another has taken this writer's place, or it is no longer to be trusted: drop it.
+    /// Another writer has taken this one's place, or this one can no longer be trusted: drop it.
     Fenced,
-    /// The request may or may not have taken effect: drop the writer, and look.
+    /// The request may or may not have taken effect: drop the writer, and find out.
     Unknown,
     /// A person has to change something.
     Refused,
@@ -43,7 +43,7 @@ impl WriteError {
         Self { kind, code: None, message: message.into() }
     }
 
-    /// What was done, if a broker's code is all that is known of why it failed.
+    /// The operation that failed, if a broker's code is all that is known about the reason.
     pub fn what(&self) -> Option<&str> {
         self.message.strip_suffix(&describe(self.code?))?.strip_suffix(": ")
     }
@@ -72,7 +72,7 @@ pub(super) enum BatchOutcome {
         /// Whether another broker may lead the partition by now.
         moved: bool,
     },
-    /// The broker misses what comes before it.
+    /// The broker lacks the batch before it.
     Gap,
     /// It is too large: two halves of it may not be.
     TooLarge,
@@ -120,14 +120,14 @@ pub(super) fn of_batch(answer: i16) -> BatchOutcome {
     }
 }
 
-/// What a response means for a call of the transaction.
+/// What a response means for a call to a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallOutcome {
     /// It took effect.
     Done,
-    /// It did not, and is to be repeated.
+    /// It did not take effect, and is to be repeated.
     Again,
-    /// The same, at another coordinator perhaps.
+    /// It is to be repeated, perhaps at another coordinator.
     Moved,
     /// The transaction can only be aborted.
     Abort,
@@ -161,7 +161,7 @@ pub(super) fn of_call(answer: i16) -> CallOutcome {
     }
 }
 
-/// Whether a right has to be granted, or a setting corrected.
+/// Whether a permission has to be granted, or a setting corrected.
 fn is_denied(answer: i16) -> bool {
     use code::*;
     matches!(
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_code_is_taken_for_success_but_two() {
+    fn only_no_error_and_duplicate_sequence_count_as_success() {
         for answer in -1..=200 {
             let is_done = answer == code::NONE || answer == code::DUPLICATE_SEQUENCE_NUMBER;
             assert_eq!(of_batch(answer) == BatchOutcome::Done, is_done, "{answer}");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_told_apart_from_the_code() {
+    fn failed_operation_is_separated_from_the_code() {
         let error = WriteError::coded(WriteErrorKind::Refused, "adding: all of it", code::GROUP_AUTHORIZATION_FAILED);
         assert_eq!(error.what(), Some("adding: all of it"));
         let error = WriteError { message: "a record is too large".to_owned(), ..error };
@@ -209,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn lost_identity_is_never_tried_again() {
+    fn lost_identity_is_never_retried() {
         use code::*;
         for answer in [INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE] {
             assert_eq!(of_batch(answer), BatchOutcome::Fenced);
             assert_eq!(of_call(answer), CallOutcome::Fenced);
         }
-        // The group's refusal of a membership leaves the writer as it is.
+        // A group that refuses a membership leaves the writer usable.
         for answer in [ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS] {
             assert_eq!(of_call(answer), CallOutcome::Abort);
         }

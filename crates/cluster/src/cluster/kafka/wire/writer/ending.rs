@@ -1,14 +1,14 @@
-//! What opening, committing and aborting consist of, step by step.
+//! The steps of opening, committing and aborting.
 //!
-//! A commit: what was handed over is sent, meanwhile the offsets are added; when all of it is in the log, and only
-//! then, the end is requested. An abort: what was not sent is dropped, what was sent is waited for (a broker without
-//! KIP-890 appends what comes after the end to a transaction that nobody ends), then the end is requested.
+//! A commit sends the records that were handed over, and adds the offsets meanwhile; the end is requested only when all
+//! records are in the log and the offsets are accepted. An abort drops what was not sent, waits for what was sent (a
+//! broker without KIP-890 appends a batch that arrives after the end to a transaction that nobody ends), then requests
+//! the end.
 //!
-//! **Failure**: before the end of a commit was requested, every failure is [`WriteErrorKind::Abort`], or worse; after
-//! that no answer decides but the one to the request. Where that was lost: version 1 has no way to tell an answer to
-//! the next attempt from one to the attempt before, once transactions go on, so the outcome is
-//! [`WriteErrorKind::Unknown`] at once; with version 2 the request is repeated, and answered by what became of the
-//! first (KIP-890, "retried EndTxn").
+//! **Failure**: before a commit has requested the end, every failure is [`WriteErrorKind::Abort`], or worse; after that
+//! only the answer to that request decides. If that answer is lost: in version 1 the answers to two attempts cannot be
+//! told apart once transactions go on, so the outcome is [`WriteErrorKind::Unknown`] at once; in version 2 the request
+//! is repeated, and its answer says what became of the first (KIP-890, "retried EndTxn").
 
 use std::time::Instant;
 
@@ -27,17 +27,17 @@ use super::{Group, Offset, State, Transactions, WriteError, WriteErrorKind, Writ
 /// A commit under way.
 #[derive(Debug)]
 pub(super) struct Commit {
-    /// What is committed.
+    /// The offsets to commit.
     pub offsets: Vec<Offset>,
-    /// For whom.
+    /// The group they are committed for.
     pub group: Group,
     /// When it is given up.
     pub deadline: Instant,
-    /// Whether the group's coordinator keeps the offsets.
+    /// Whether the group's coordinator has accepted the offsets, if there are any.
     pub has_offsets: bool,
     /// Whether a request to end the transaction may have been written.
     pub is_ending: bool,
-    /// Whether such a request was left without an answer.
+    /// Whether such a request may have been executed without a successful answer.
     pub is_unsure: bool,
 }
 
@@ -46,13 +46,13 @@ pub(super) struct Commit {
 pub(super) struct Aborting {
     /// When it is given up.
     pub deadline: Instant,
-    /// Whether the end was answered, and only the epoch is to be raised.
+    /// Whether the transaction has ended, and only the epoch remains to be raised.
     pub is_ended: bool,
 }
 
-/// The feature by which brokers say which version of transactions the cluster has.
+/// The feature with which brokers announce the cluster's version of transactions.
 const FEATURE: &str = "transaction.version";
-/// The version of EndTxn that ends such a transaction.
+/// The version of EndTxn that ends a transaction of version 2.
 pub(super) const END_V2: i16 = 5;
 
 impl Writer {
@@ -66,7 +66,7 @@ impl Writer {
             self.outcome = Some(Err(error));
             return;
         }
-        // Brokers accept what an unjoined member commits without looking at the generation.
+        // Brokers accept an unjoined member's commit without checking the generation.
         if !offsets.is_empty() && (group.generation < 0 || group.member.is_empty()) {
             let message = "committing the transaction: the member has not joined its group";
             self.outcome = Some(Err(WriteError::new(WriteErrorKind::Abort, message)));
@@ -75,7 +75,7 @@ impl Writer {
         if !offsets.is_empty() {
             let name = group_name(self.group_id.as_ref(), &group.id);
             if self.group_id.as_ref().is_some_and(|known| *known != name) {
-                // Whatever was asked for the other group is nothing to this one.
+                // What was requested for the other group does not count for this one.
                 self.group.node = None;
                 self.has_offsets = false;
             }
@@ -88,7 +88,7 @@ impl Writer {
         self.state = State::Committing(Box::new(commit));
     }
 
-    /// Ends the transaction without effect. After an outcome that is an error the writer must be dropped.
+    /// Ends the transaction without effect. If the outcome is an error, the writer must be dropped.
     pub fn abort(&mut self, now: Instant) {
         self.outcome = None;
         match &self.state {
@@ -144,7 +144,7 @@ impl Writer {
         self.call_init(false, brokers, now);
     }
 
-    /// The identity is there.
+    /// An identity was received.
     pub(super) fn opened(&mut self, producer_id: i64, epoch: i16) {
         if matches!(self.state, State::Opening(_)) {
             self.session.becomes(producer_id, epoch);
@@ -152,7 +152,7 @@ impl Writer {
         }
     }
 
-    /// Has the partitions added that have something to send.
+    /// Has the partitions that have something to send added to the transaction.
     fn add_partitions(&mut self, brokers: &mut Brokers, now: Instant) {
         if self.trouble.is_none() {
             self.call_add_partitions(brokers, now);
@@ -183,7 +183,7 @@ impl Writer {
                 false => self.call_add_offsets(brokers, now),
             }
         }
-        // The calls may have found trouble of their own.
+        // The calls may have failed.
         if let Some(error) = self.trouble.clone() {
             return self.finish(State::Open, Err(error));
         }
@@ -205,7 +205,7 @@ impl Writer {
         self.request_end(true, brokers, now);
     }
 
-    /// What a commit waits for: a coordinator that has put something off, or partitions, or an answer.
+    /// What a commit waits for: a coordinator that has put off a call, partitions, or an answer.
     fn missing(&self) -> String {
         let partitions = self.active.iter().filter_map(|at| self.partitions.get(*at));
         let delayed = self.delayed_by.map(describe);
@@ -218,7 +218,7 @@ impl Writer {
         self.active.iter().filter_map(|at| self.partitions.get(*at)).all(super::Partition::is_flushed)
     }
 
-    /// Whether a record came to stand where others stood.
+    /// An error if a record was written below its expected offset, where others were before.
     fn unexpected(&self) -> Option<WriteError> {
         let is_below = |(number, offset): &&(u64, i64)| self.expected.get(number).is_some_and(|from| offset < from);
         let (number, offset) = self.delivered.iter().find(is_below)?;
@@ -291,13 +291,13 @@ impl Writer {
         }
     }
 
-    /// Whether a broker's idea of the sequences may differ from the writer's: a batch has one that is not in the log.
+    /// Whether a broker's idea of the sequences may differ from the writer's: a sealed batch is not in the log.
     fn is_dirty(&self) -> bool {
         let partitions = self.active.iter().filter_map(|at| self.partitions.get(*at));
         partitions.flat_map(|partition| &partition.window).any(|batch| batch.sending != Sending::Done)
     }
 
-    /// Whether a late copy of a batch may come that nothing in the log accounts for.
+    /// Whether a late copy may arrive of a batch that is not in the log.
     fn is_haunted(&self) -> bool {
         let partitions = self.active.iter().filter_map(|at| self.partitions.get(*at));
         partitions.flat_map(|partition| &partition.window).any(|batch| batch.is_lost && batch.sending != Sending::Done)
@@ -340,25 +340,25 @@ impl Writer {
         self.finish(State::Idle, Ok(()));
     }
 
-    /// The coordinator has not ended the transaction, as far as it says: it is asked again, at another broker perhaps.
-    /// What it wrote down before it failed may have lasted all the same.
+    /// The coordinator says that it has not ended the transaction: it is asked again, perhaps at another broker. What
+    /// it wrote before it failed may last all the same.
     pub(super) fn end_delayed(&mut self) {
         if let State::Committing(commit) = &mut self.state {
             commit.is_unsure = true;
         }
     }
 
-    /// What an error means for whatever is under way.
+    /// Applies an error to whatever is under way.
     pub(super) fn decide(&mut self, kind: &Kind, error: WriteError) {
         match (kind, &mut self.state) {
             (Kind::Find(Role::Txn) | Kind::Init, State::Opening(_)) => {
-                // Another one has taken the id meanwhile, or it cannot be had. Nothing was begun.
+                // Another producer has taken the id meanwhile, or it is not available. Nothing was begun.
                 let kind = if error.kind == WriteErrorKind::Abort { WriteErrorKind::Retry } else { error.kind };
                 self.finish(State::Lost, Err(WriteError { kind, ..error }));
             }
             (Kind::Bump, _) => self.session.is_doubted = true,
             (Kind::End { commit: true }, State::Committing(commit)) => {
-                // Whatever the answer to a repeated request is, the first may have been executed. And only one code
+                // Whatever the answer to a repeated request, the first one may have been executed. And only one code
                 // says that the transaction can be aborted.
                 let is_abortable = error.code == Some(code::TRANSACTION_ABORTABLE) && !commit.is_unsure;
                 match (error.kind, commit.is_unsure) {
@@ -373,7 +373,7 @@ impl Writer {
                 }
             }
             (Kind::End { .. }, State::Aborting(_)) => self.finish(State::Lost, Err(error)),
-            // It is looked for again.
+            // The coordinator is looked for again.
             (Kind::Find(_), State::Aborting(_)) => {}
             _ => self.fail(error),
         }
@@ -390,8 +390,8 @@ fn is_find(kind: &Kind) -> bool {
     matches!(kind, Kind::Find(_))
 }
 
-/// Whether the coordinator knows transactions of the second version. Some brokers announce them without the request that
-/// ends one.
+/// Whether the coordinator supports version 2 of transactions. Some brokers announce it without the request that ends
+/// such a transaction.
 fn speaks_v2(versions: &Versions) -> bool {
     let ends = versions.pick(ApiKey::EndTxn as i16, END_V2..=END_V2).is_some();
     ends && versions.feature(FEATURE).is_some_and(|level| level >= 2)

@@ -1,24 +1,24 @@
 //! Writes in transactions, without I/O: records become batches, batches become Produce requests, and the transaction is
 //! ended at its coordinator (KIP-98, KIP-447, KIP-890).
 //!
-//! The caller drives it: hands over records ([`Writer::send`]), asks for something ([`Writer::open`],
-//! [`Writer::commit`], [`Writer::abort`]), has its [`Brokers`] read and write, calls [`Writer::drive`], and looks
-//! whether there is an [`Writer::outcome`].
+//! The caller drives it: it hands over records ([`Writer::send`]), starts an operation ([`Writer::open`],
+//! [`Writer::commit`], [`Writer::abort`]), has its [`Brokers`] read and write, calls [`Writer::drive`], and checks for
+//! an [`Writer::outcome`].
 //!
-//! - `types`: what it takes and gives; `send`: handing records over
+//! - `types`: its inputs and outputs; `send`: handing records over
 //! - `partition`: batches on their way to one partition, and their sequences
-//! - `produce`: which batches are sent where, and what their answers mean; `answer`: for one batch
+//! - `produce`: which batches are sent where, and when; `answer`: what the answers mean for each batch
 //! - `calls`: requests to coordinators; `replies`: their answers
-//! - `ending`: what a commit and an abort consist of; `session`: who the writer is
-//! - `delivery`: what Kafka's codes mean
+//! - `ending`: the steps of opening, committing and aborting; `session`: the producer's identity
+//! - `delivery`: what Kafka's error codes mean
 //!
-//! Invariants: a batch keeps its sequence until it is in the log or dropped with its transaction; per partition batches
-//! are sent, and sent again, in order; nothing is sent in an epoch but what was built in it; the end of a transaction
-//! is requested only when all of it is in the log and its offsets are accepted. At most
-//! [`WriteSettings::buffered_bytes_max`] bytes of records are held.
+//! Invariants: a batch keeps its sequence until it is in the log or dropped with its transaction; the batches of a
+//! partition are sent, and sent again, in order; a batch is sent only in the epoch in which it was sealed; a commit is
+//! requested only when all records of the transaction are in the log and its offsets are accepted. At most
+//! [`WriteSettings::buffered_bytes_max`] bytes of records are held, or a single record.
 //!
-//! **Failure**: what a broker refuses ends the transaction, which then can only be aborted. Where the fate of the
-//! transaction's end is not known, that is said ([`WriteErrorKind::Unknown`]), and the writer does nothing more.
+//! **Failure**: after a broker's refusal, the transaction can only be aborted. If it is unknown whether the end of a
+//! transaction took effect, the outcome is [`WriteErrorKind::Unknown`], and the writer does nothing more.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,17 +54,17 @@ mod types;
 enum State {
     /// It has no identity yet.
     New,
-    /// It is getting one, until then.
+    /// It is getting one; given up at this time.
     Opening(Instant),
     /// No transaction is open.
     Idle,
-    /// One is.
+    /// A transaction is open.
     Open,
-    /// It is being committed.
+    /// The transaction is being committed.
     Committing(Box<Commit>),
-    /// It is being aborted.
+    /// The transaction is being aborted.
     Aborting(Aborting),
-    /// Nothing can be done with it any more.
+    /// The writer can no longer be used.
     Lost,
 }
 
@@ -78,17 +78,17 @@ pub struct Writer {
     outcome: Option<Result<(), WriteError>>,
     partitions: Vec<Partition>,
     slots: HashMap<Arc<str>, HashMap<i32, usize, ahash::RandomState>, ahash::RandomState>,
-    /// Topics that [`Brokers`] was not told of yet.
+    /// Topics that [`Brokers`] has not been asked to watch yet.
     unwatched: Vec<Arc<str>>,
     /// Partitions that are part of the transaction, or have batches.
     active: Vec<usize>,
     /// Bytes of records that are held.
     held: usize,
-    /// Whether there was no room: batches are sent though they are not full.
+    /// Whether there was no room: batches are then sent before they are full.
     is_pressed: bool,
-    /// Whether batches are sent though they are not full, until all are in the log.
+    /// Whether batches are sent before they are full, until the transaction ends.
     is_flushing: bool,
-    /// Compresses batches, and keeps the buffers of those that are in the log.
+    /// Compresses batches, and keeps the buffers of delivered ones for reuse.
     packer: Packer,
     /// Requests to coordinators under way.
     calls: Vec<Call>,
@@ -98,13 +98,13 @@ pub struct Writer {
     txn: Seat,
     /// The coordinator of the group.
     group: Seat,
-    /// The group whose offsets were committed last; they are likely to be again.
+    /// The group whose offsets were committed last, and probably will be again.
     group_id: Option<Arc<str>>,
     /// Whether the transaction may be open at its coordinator.
     is_started: bool,
     /// Whether the group is part of the transaction.
     has_offsets: bool,
-    /// For what a coordinator had a call made again, if none has succeeded since.
+    /// The code with which a coordinator last put off a call; `None` once a call has succeeded.
     delayed_by: Option<i16>,
     /// Why the transaction can only be aborted.
     trouble: Option<WriteError>,
@@ -112,9 +112,9 @@ pub struct Writer {
     delivered: Vec<(u64, i64)>,
     /// The lowest offset allowed for each number's reported records.
     expected: HashMap<u64, i64, ahash::RandomState>,
-    /// Where the search for partitions to send begins, so that all get their turn.
+    /// Where the search for partitions with batches to send begins, so that each gets its turn.
     turn: usize,
-    /// When it was driven last.
+    /// When [`Writer::drive`] was last called.
     seen: Option<Instant>,
 }
 
@@ -166,19 +166,19 @@ impl Writer {
         self.state = State::Opening(now + patience);
     }
 
-    /// Whether [`Writer::open`] has succeeded and nothing has happened since that makes the writer useless: after a
-    /// failed commit and a successful abort it can be used again if so.
+    /// Whether [`Writer::open`] has succeeded and nothing since has made the writer unusable. If so, it can be used
+    /// again after a failed commit and a successful abort.
     pub fn is_fit(&self) -> bool {
         let is_fenced = self.trouble.as_ref().is_some_and(|trouble| trouble.kind == WriteErrorKind::Fenced);
         !is_fenced && !self.session.is_doubtful() && !matches!(self.state, State::New | State::Opening(_) | State::Lost)
     }
 
-    /// Whether transactions have an epoch each (KIP-890).
+    /// Whether each transaction has its own epoch (KIP-890).
     pub fn is_v2(&self) -> bool {
         self.session.is_v2
     }
 
-    /// Opens a transaction. [`WriteErrorKind::Fenced`] if the writer must not be used any more.
+    /// Opens a transaction. [`WriteErrorKind::Fenced`] if the writer must no longer be used.
     pub fn begin(&mut self) -> Result<(), WriteError> {
         if self.session.is_doubtful() {
             let message =
@@ -198,7 +198,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends what there is as soon as possible. [`Writer::in_flight`] is 0 when all of it is in the log or has failed.
+    /// Has batches sent as soon as possible, even before they are full. [`Writer::in_flight`] is 0 when all records are
+    /// in the log or have failed.
     pub fn flush(&mut self) {
         self.is_flushing = true;
     }
@@ -209,8 +210,9 @@ impl Writer {
         self.expected.insert(number, offset);
     }
 
-    /// How many records were handed over and are neither in the log nor failed. With a transaction that can only be
-    /// aborted all of its records have failed, whether or not a broker was ever asked to write them: none is waited for.
+    /// How many records were handed over and are neither in the log nor failed. If the transaction can only be aborted,
+    /// all of its records have failed, whether or not a broker was ever asked to write them: the caller need not wait
+    /// for any.
     pub fn in_flight(&self) -> usize {
         if self.trouble.is_some() {
             return 0;
@@ -243,14 +245,14 @@ impl Writer {
         self.trouble.as_ref()
     }
 
-    /// What became of the last [`Writer::open`], [`Writer::commit`] or [`Writer::abort`]; `None` while it goes on.
-    /// Taken with this call.
+    /// Takes the outcome of the last [`Writer::open`], [`Writer::commit`] or [`Writer::abort`]; `None` while it is
+    /// under way.
     pub fn outcome(&mut self) -> Option<Result<(), WriteError>> {
         self.outcome.take()
     }
 
-    /// Takes what the brokers have said, and sends what can be sent. To be called after their input was read, after
-    /// records were handed over, and when [`Writer::next_tick`] is reached.
+    /// Handles what the brokers have answered, and sends what can be sent. Call it after their input was read, after
+    /// records were handed over, and at [`Writer::next_tick`].
     pub fn drive(&mut self, brokers: &mut Brokers, now: Instant) {
         if !self.unwatched.is_empty() {
             brokers.watch(&self.unwatched);
@@ -286,14 +288,14 @@ impl Writer {
         }
     }
 
-    /// Which request an answer is taken for: by mistake, another one.
+    /// The request that an answer is matched to: with a deliberate mistake, another one.
     fn mistaken(&self, id: RequestId) -> RequestId {
         let other = || self.produces.keys().filter(|other| **other != id).min().copied();
         let is_mistaken = is_on(Mistake::WrongAnswer) && self.produces.contains_key(&id);
         if is_mistaken { other().unwrap_or(id) } else { id }
     }
 
-    /// When [`Writer::drive`] wants to be called at the latest, whatever the brokers say.
+    /// When to call [`Writer::drive`] at the latest, even if the brokers send nothing.
     pub fn next_tick(&self) -> Option<Instant> {
         let lingering = self.send_times();
         let calls = [self.txn.pace.until(), self.group.pace.until()];
@@ -303,12 +305,12 @@ impl Writer {
             State::Aborting(aborting) => Some(aborting.deadline),
             _ => None,
         };
-        // What was due when it was driven last, and could not be done, waits for the brokers.
+        // What was already due at the last call of `drive`, and could not be done, waits for the brokers.
         let is_ahead = |at: &Instant| self.seen.is_none_or(|seen| *at > seen);
         calls.into_iter().flatten().chain(lingering).chain(deadline).filter(is_ahead).min()
     }
 
-    /// The transaction can only be aborted from now on. The gravest trouble is kept.
+    /// From now on the transaction can only be aborted. The gravest error is kept.
     fn fail(&mut self, error: WriteError) {
         let grave = |kind| match kind {
             WriteErrorKind::Fenced => 2,
@@ -320,7 +322,7 @@ impl Writer {
         }
     }
 
-    /// Makes an outcome known.
+    /// Sets the state and the outcome.
     fn finish(&mut self, state: State, outcome: Result<(), WriteError>) {
         self.state = state;
         self.outcome = Some(outcome);
@@ -349,7 +351,7 @@ impl Writer {
     }
 }
 
-/// Takes back a batch's buffer, unless a connection still writes it.
+/// Takes back a batch's buffer, unless a connection is still writing it.
 fn recycle(packer: &mut Packer, bytes: Arc<Vec<u8>>) {
     if let Ok(bytes) = Arc::try_unwrap(bytes) {
         packer.recycle(bytes);

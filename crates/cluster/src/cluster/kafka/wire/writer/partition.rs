@@ -1,9 +1,8 @@
-//! What is on its way to one partition: records in batches, which are built, sealed under a sequence, sent, and sent
-//! again.
+//! Batches on their way to one partition: they are built, sealed with a sequence, sent, and sent again.
 //!
-//! Invariants: batches stand in the order of their sequences; a batch keeps its sequence, or is dropped with its
-//! transaction; at most [`WINDOW`] batches, from the first one that is not in the log, are ever known to the broker,
-//! which is how many it recognises when they come again (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+//! Invariants: batches are in the order of their sequences; a batch keeps its sequence, or is dropped with its
+//! transaction; counted from the first batch that is not in the log, at most [`WINDOW`] have been sent: a broker
+//! recognises no more than that as repeated (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,18 +15,18 @@ use super::super::records::BatchBuilder;
 /// How many batches of a producer a broker remembers for each partition.
 pub(super) const WINDOW: usize = 5;
 
-/// Records in a row that are reported alike.
+/// Consecutive records with the same number that are reported alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// The sender's number.
     pub number: u64,
     /// Whether their offsets are reported.
     pub report: bool,
-    /// How many.
+    /// How many records.
     pub count: i32,
 }
 
-/// Notes one more record.
+/// Adds one record to the runs.
 pub(super) fn note(runs: &mut Vec<Run>, number: u64, report: bool) {
     match runs.last_mut() {
         Some(run) if run.number == number && run.report == report => run.count += 1,
@@ -35,7 +34,7 @@ pub(super) fn note(runs: &mut Vec<Run>, number: u64, report: bool) {
     }
 }
 
-/// Splits runs behind their first `count` records.
+/// Splits runs after their first `count` records.
 pub(super) fn split_runs(runs: &[Run], count: i32) -> (Vec<Run>, Vec<Run>) {
     let (mut first, mut second, mut left) = (Vec::new(), Vec::new(), count);
     for run in runs {
@@ -56,9 +55,9 @@ pub(super) fn split_runs(runs: &[Run], count: i32) -> (Vec<Run>, Vec<Run>) {
 pub(super) struct Filling {
     /// Its records.
     pub builder: BatchBuilder,
-    /// Whose they are.
+    /// Whose records they are.
     pub runs: Vec<Run>,
-    /// When its first record came.
+    /// When its first record was handed over.
     pub born: Instant,
 }
 
@@ -82,19 +81,19 @@ pub(super) struct Sealed {
     pub sequence: i32,
     /// How many records it has.
     pub count: i32,
-    /// Whose they are.
+    /// Whose records they are.
     pub runs: Vec<Run>,
-    /// When its first record came.
+    /// When its first record was handed over.
     pub born: Instant,
     /// Where it is.
     pub sending: Sending,
-    /// Whether a request with it got no answer: a copy of it may come late.
+    /// Whether a request with it got no answer: a copy of it may arrive late.
     pub is_lost: bool,
-    /// What became of its last attempt, for the error of a time-out.
+    /// Why its last attempt failed, for the error of a timeout.
     pub last: Option<String>,
 }
 
-/// How far a partition is part of the transaction.
+/// Whether a partition is part of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Membership {
     /// Not at all.
@@ -105,7 +104,7 @@ pub(super) enum Membership {
     In,
 }
 
-/// When something is tried again: at once for a while, then less and less often.
+/// When something is tried again: with the shortest wait at first, then less and less often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pace {
     tries: u32,
@@ -126,7 +125,7 @@ impl Pace {
         self.until
     }
 
-    /// It has failed: waits.
+    /// It has failed: waits before the next try.
     pub fn back_off(&mut self, shortest: Duration, longest: Duration, now: Instant) {
         let doubled = 1_u32.checked_shl(self.tries / Self::EACH).unwrap_or(u32::MAX);
         self.tries = self.tries.saturating_add(1);
@@ -150,31 +149,32 @@ pub(super) struct Partition {
     pub open: Option<Filling>,
     /// Full batches that have no sequence yet.
     pub full: VecDeque<Filling>,
-    /// Batches that have one, in order.
+    /// Batches that have a sequence, in order.
     pub window: VecDeque<Sealed>,
     /// The sequence of the next batch to be sealed.
     pub next_sequence: i32,
-    /// Under which identity of the producer [`Partition::next_sequence`] counts.
+    /// The stamp of the producer's identity for which [`Partition::next_sequence`] counts.
     pub stamp: u64,
-    /// The producer id that is known to have a batch in this partition. A broker that knows nothing of a producer takes
-    /// any sequence for the first one (`ProducerAppendInfo.checkSequence`), so that until then only one batch is sent.
+    /// The producer id that is known to have a batch in this partition. A broker that knows nothing about a producer
+    /// accepts any sequence as the first (`ProducerAppendInfo.checkSequence`), so until then only one batch is sent at
+    /// a time.
     pub known_to: i64,
     /// Whether it is part of the transaction.
     pub membership: Membership,
-    /// Whether a batch has failed: nothing more is sent until all others that were sent with it are answered.
+    /// Whether a batch has failed: nothing more is sent until all batches under way are answered.
     pub is_draining: bool,
-    /// Where the last batch was sent.
+    /// The broker that the last batch was sent to.
     pub node: i32,
-    /// When it is sent to again.
+    /// When it may be sent to again.
     pub pace: Pace,
-    /// Whether it is listed among those with work.
+    /// Whether it is listed in the writer's `active`.
     pub is_active: bool,
     /// Whether a batch was sent again since the last one was sealed; for deliberate mistakes only.
     pub was_again: bool,
 }
 
 impl Partition {
-    /// A partition that nothing was written to.
+    /// A partition that nothing was written to yet.
     pub fn new(topic: Arc<str>, index: i32) -> Self {
         Self {
             topic,
@@ -211,13 +211,13 @@ impl Partition {
         filling.map(|count| count as usize).sum::<usize>() + sealed.map(|batch| batch.count as usize).sum::<usize>()
     }
 
-    /// When its oldest record that is not in the log came.
+    /// When its oldest record that is not in the log was handed over.
     pub fn born(&self) -> Option<Instant> {
         let sealed = self.window.iter().find(|batch| batch.sending != Sending::Done).map(|batch| batch.born);
         sealed.or_else(|| self.full.front().map(|filling| filling.born)).or(self.open.as_ref().map(|open| open.born))
     }
 
-    /// The place of the batch that is sent next, if it has a sequence already: the first one that waits.
+    /// The place of the first sealed batch that waits to be sent.
     pub fn waiting(&self) -> Option<usize> {
         let waits = |batch: &Sealed| batch.sending == Sending::Waiting;
         if is_on(Mistake::LastFirst) {
@@ -226,28 +226,30 @@ impl Partition {
         self.window.iter().position(waits)
     }
 
-    /// The place of a batch in this request.
+    /// The place of the batch with this sequence that was sent in this request.
     pub fn sent_in(&self, id: RequestId, sequence: i32) -> Option<usize> {
         self.window.iter().position(|batch| batch.sending == Sending::Sent(id) && batch.sequence == sequence)
     }
 
-    /// Whether nothing before this place is still missing in the log.
+    /// Whether all batches before this place are in the log.
     pub fn is_first(&self, place: usize) -> bool {
         self.window.iter().take(place).all(|batch| batch.sending == Sending::Done)
     }
 
-    /// Whether another batch may be sent to `node` now, by the order of the batches alone.
+    /// Whether the order of batches allows another one to be sent to `node` now.
     pub fn may_send(&self, node: i32, producer: i64) -> bool {
         let in_flight = self.in_flight();
         if in_flight == 0 || is_on(Mistake::LastFirst) {
             return true;
         }
-        // To another broker only when the former one has said what became of what it got: else the later overtakes.
+        // To another broker only when the former one has answered for all that it got: otherwise a later batch could
+        // overtake.
         !self.is_draining && self.node == node && self.known_to == producer
     }
 }
 
-/// The sequence `count` records after `sequence`: behind the greatest comes 0 (`DefaultRecordBatch.incrementSequence`).
+/// The sequence `count` records after `sequence`: the greatest is followed by 0
+/// (`DefaultRecordBatch.incrementSequence`).
 pub(super) fn sequence_after(sequence: i32, count: i32) -> i32 {
     sequence.wrapping_add(count) & i32::MAX
 }
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_split_where_the_records_are() {
+    fn runs_are_split_after_the_given_number_of_records() {
         let run = |number, count| Run { number, report: number == 2, count };
         let runs = [run(1, 3), run(2, 1), run(1, 2)];
         for count in 0..=6 {

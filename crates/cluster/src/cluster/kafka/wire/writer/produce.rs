@@ -1,11 +1,11 @@
 //! Which batches are sent where, and when.
 //!
-//! A Produce request takes at most one batch of each partition that its broker leads. Per partition, a batch goes out
-//! when the one before it was sent to the same broker on the same connection, or is answered; after a failure only when
-//! all that were sent are answered, and then from the first that is not in the log. So a broker sees sequences in
-//! order, but for what it has refused itself.
+//! A Produce request holds at most one batch of each partition that its broker leads. A batch is sent when the
+//! partition's batch before it was sent to the same broker on the same connection, or is answered; after a failure only
+//! when all that were sent are answered, beginning with the first that is not in the log. So a broker sees sequences in
+//! order, except for batches that it has refused itself.
 //!
-//! **Failure**: a request without an answer is sent again, batch by batch, until the delivery time-out.
+//! **Failure**: the batches of a request without an answer are sent again, each by itself, until the delivery timeout.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,16 +22,16 @@ use super::{Partition, State, Writer};
 /// A Produce request under way.
 #[derive(Debug)]
 pub(super) struct Produce {
-    /// Where it was sent.
+    /// The broker it was sent to.
     pub node: i32,
-    /// What is in it.
+    /// Its batches.
     pub parts: Vec<Part>,
 }
 
 /// A batch of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// Which partition's.
+    /// The index of its partition.
     pub at: usize,
     /// The batch's first sequence.
     pub sequence: i32,
@@ -39,7 +39,7 @@ pub(super) struct Part {
     pub leader: Leader,
 }
 
-/// A batch to be sent, which is kept.
+/// A batch to be sent, which the writer keeps too.
 type Kept = Outgoing<Arc<Vec<u8>>>;
 
 /// What may be sent to a broker.
@@ -91,7 +91,7 @@ impl Writer {
         rounds
     }
 
-    /// Where the partition's next batch would go, if it may go now, and whether it is time for it.
+    /// The leader to send the partition's next batch to, if it may be sent now, and whether it is due.
     fn sendable(&self, at: usize, brokers: &Brokers, now: Instant) -> Option<(Leader, bool)> {
         let partition = self.partitions.get(at)?;
         if partition.membership != Membership::In || !partition.pace.is_due(now) {
@@ -111,12 +111,12 @@ impl Writer {
         (is_due || partition.open.is_some()).then_some((leader, is_due))
     }
 
-    /// Whether a batch that is not full is sent all the same.
+    /// Whether a batch is to be sent although it is not full.
     fn is_due(&self, open: &Filling, now: Instant) -> bool {
         self.is_flushing || self.is_pressed || now >= open.born + self.settings.linger
     }
 
-    /// Sends one request to a broker. Whether it was sent.
+    /// Sends one request to a broker. Returns whether it was sent.
     fn send_round(&mut self, round: &Round, brokers: &mut Brokers, now: Instant) -> bool {
         let under_way = self.produces.values().filter(|produce| produce.node == round.node).count();
         if under_way >= self.settings.in_flight_max.max(1) {
@@ -148,7 +148,7 @@ impl Writer {
         true
     }
 
-    /// Takes batches for a request, at least one.
+    /// Takes batches for a request: the first however large it is.
     fn collect(&mut self, round: &Round) -> (Vec<Kept>, Vec<Part>) {
         let (mut outgoing, mut parts, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (at, leader) in &round.parts {
@@ -156,7 +156,7 @@ impl Writer {
             let Some(partition) = self.partitions.get_mut(*at) else { continue };
             let Some(batch) = partition.window.get(place) else { continue };
             if !parts.is_empty() && bytes + batch.bytes.len() > self.settings.request_bytes {
-                // It has its sequence, and waits for the next request.
+                // It keeps its sequence, and waits for the next request.
                 continue;
             }
             bytes += batch.bytes.len();
@@ -174,7 +174,7 @@ impl Writer {
         (outgoing, parts)
     }
 
-    /// The place of the partition's next batch to be sent; it is sealed if none waits.
+    /// The place of the partition's next batch to be sent. If none waits, one is sealed.
     fn next_batch(&mut self, at: usize) -> Option<usize> {
         let partition = self.partitions.get_mut(at)?;
         if let Some(place) = partition.waiting() {
@@ -231,7 +231,7 @@ impl Writer {
         }
     }
 
-    /// Notes that a copy of the batch may come late.
+    /// Notes that a copy of the batch may arrive late.
     fn mark_lost(&mut self, id: RequestId, part: &Part) {
         if is_on(Mistake::TwoSequences) {
             self.resequence(id, part);
@@ -243,7 +243,7 @@ impl Writer {
         }
     }
 
-    /// A batch is to be sent again, and what was sent behind it after it.
+    /// Has a batch sent again before those that follow it.
     pub(super) fn send_again(&mut self, id: RequestId, part: &Part, reason: String, now: Instant) {
         let (shortest, longest) = (self.settings.retry_backoff, self.settings.retry_backoff_max);
         let Some(partition) = self.partitions.get_mut(part.at) else { return };
@@ -259,7 +259,7 @@ impl Writer {
         partition.is_draining = true;
     }
 
-    /// Gives up what was not delivered in time, and what never will be.
+    /// Gives up records that were not delivered in time, or never will be.
     pub(super) fn expire(&mut self, brokers: &Brokers, now: Instant) {
         if !self.may_produce() {
             return;
@@ -307,7 +307,7 @@ impl Writer {
     }
 }
 
-/// That a partition's batches are not in the log, and why as far as that is known.
+/// A message that a partition's batches were not delivered in time, and why, as far as that is known.
 pub(super) fn not_delivered(partition: &Partition) -> String {
     let last = partition.window.iter().find_map(|batch| batch.last.as_deref());
     let why = last.unwrap_or("the partition's leader is not known or cannot be reached");

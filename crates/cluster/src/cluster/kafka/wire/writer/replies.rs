@@ -1,12 +1,13 @@
 //! The answers of coordinators: how they are read, and what they mean.
 //!
-//! Those with arrays are read by hand: the crate kafka-protocol allocates what a count says before it looks whether
-//! that can be.
+//! Answers with arrays are decoded by hand: the crate kafka-protocol allocates as much as a count claims, without
+//! checking it first.
 //!
-//! Invariant: a call whose connection broke leaves a doubt ([`Session::broke`](super::session::Session::broke)) unless
-//! not a byte of it was sent.
+//! Invariant: a call whose connection broke after a byte of it was sent leaves a doubt
+//! ([`Session::broke`](super::session::Session::broke)), unless it belongs to no transaction ([`Kind::Find`],
+//! [`Kind::Init`]).
 //!
-//! **Failure**: an answer that cannot be read is as good as none.
+//! **Failure**: an answer that cannot be read counts as none.
 
 use std::time::Instant;
 
@@ -22,27 +23,27 @@ use super::delivery::{self, CallOutcome};
 use super::partition::Membership;
 use super::{State, WriteError, WriteErrorKind, Writer};
 
-/// The least that a topic takes in an answer: its name and its count of partitions; and a partition: its fields.
+/// The fewest bytes of a topic in an answer (its name and its count of partitions), and of a partition (its fields).
 const TOPIC_BYTES_MIN: usize = 2;
 const PARTITION_BYTES_MIN: usize = 6;
 
-/// What a coordinator says.
+/// A coordinator's answer.
 #[derive(Debug, Default)]
 pub(super) struct Answer<'a> {
     /// The gravest code.
     pub code: i16,
-    /// Where a coordinator is.
+    /// The coordinator's broker.
     pub node: i32,
-    /// Who the producer is.
+    /// The producer's id.
     pub producer_id: i64,
-    /// In which epoch.
+    /// The producer's epoch.
     pub epoch: i16,
     /// Topic, partition and code of each.
     pub partitions: Vec<(&'a str, i32, i16)>,
 }
 
 impl<'a> Answer<'a> {
-    /// Reads an answer's body; `None` if it does not fit.
+    /// Reads an answer's body; `None` if it is malformed.
     pub fn read(kind: &Kind, version: i16, body: &'a [u8]) -> Option<Self> {
         let mut rest = body;
         let answer = Self::default();
@@ -63,7 +64,8 @@ impl<'a> Answer<'a> {
                 let read = EndTxnResponse::decode(&mut rest, version).ok()?;
                 Self { code: read.error_code, producer_id: *read.producer_id, epoch: read.producer_epoch, ..answer }
             }
-            // Both are the same: the duration of a throttle, then topics of partitions of codes; flexible since 3.
+            // Both have the same form: the throttle time, then for each topic its partitions' codes; flexible since
+            // version 3.
             Kind::AddPartitions(_) | Kind::Offsets => {
                 let partitions = read_partitions(body, version >= 3)?;
                 let gravest = partitions.iter().map(|(_, _, code)| *code).max_by_key(|code| gravity(*code));
@@ -82,7 +84,7 @@ impl Writer {
         match &call.kind {
             Kind::Find(_) | Kind::Init => {}
             Kind::AddPartitions(partitions) => self.mark(partitions, Membership::Adding, Membership::Out),
-            // Its epoch is known to nobody; the next one who takes the id raises it again.
+            // Nobody knows the new epoch; the next holder of the id raises it again.
             Kind::Bump if sent => self.session.is_doubted = true,
             Kind::End { .. } if sent => self.end_unanswered(&call.kind, reason),
             _ => {}
@@ -93,7 +95,7 @@ impl Writer {
         self.is_started |= sent && call.kind.adds();
     }
 
-    /// Takes a call's answer.
+    /// Handles a call's answer.
     pub(super) fn call_answered(&mut self, call: Call, version: i16, body: &[u8], now: Instant) {
         let Some(answer) = Answer::read(&call.kind, version, body) else {
             return self.call_failed(call, true, "the answer cannot be read", now);
@@ -140,7 +142,7 @@ impl Writer {
         self.decide(kind, error);
     }
 
-    /// What each partition's answer means for it: those that were not added are asked for again.
+    /// Notes which partitions were added; the others are requested again.
     fn partitions_added(&mut self, partitions: &[usize], answer: &Answer) {
         for at in partitions {
             let Some(partition) = self.partitions.get_mut(*at) else { continue };
@@ -171,13 +173,13 @@ impl Writer {
     }
 }
 
-/// Whether the transaction may be open after this answer. A coordinator that is still ending the former one, or denies
-/// access, has opened none; whatever else it says, what it wrote down may last.
+/// Whether the transaction may be open after this answer. A coordinator that is still ending the previous one, or
+/// denies access, has opened none; after any other answer, what it has written may last.
 fn may_open(kind: &Kind, answer: i16) -> bool {
     kind.adds() && answer != code::CONCURRENT_TRANSACTIONS && delivery::of_call(answer) != CallOutcome::Denied
 }
 
-/// Which of several codes decides what to do.
+/// How grave a code is: the gravest of several decides what to do.
 fn gravity(answer: i16) -> u8 {
     match delivery::of_call(answer) {
         CallOutcome::Done => 0,
@@ -216,7 +218,7 @@ mod tests {
     use kafka_protocol::protocol::Encodable;
 
     #[test]
-    fn transaction_is_taken_for_open_unless_a_coordinator_cannot_have_opened_it() {
+    fn transaction_counts_as_open_unless_the_coordinator_cannot_have_opened_it() {
         let group: std::sync::Arc<str> = "group".into();
         for kind in [Kind::AddPartitions(vec![0]), Kind::AddOffsets(group)] {
             for opens in [code::NONE, code::COORDINATOR_NOT_AVAILABLE, code::REQUEST_TIMED_OUT, code::PRODUCER_FENCED] {

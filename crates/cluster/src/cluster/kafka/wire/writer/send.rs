@@ -13,8 +13,8 @@ use super::partition::{Filling, Partition, note};
 use super::{NewRecord, Slot, State, Ticket, WriteError, WriteErrorKind, Writer};
 use crate::record::Headers;
 
-/// What a record takes in a batch beside its key, value and headers, in bytes: at most. Headers take less than in the
-/// form that they come in.
+/// The most bytes that a record takes in a batch besides its key, value and headers. Headers take fewer bytes there
+/// than in the form in which they are handed over.
 const RECORD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 3 * VARINT_BYTES_MAX;
 
 impl Writer {
@@ -35,8 +35,8 @@ impl Writer {
         Slot(slot)
     }
 
-    /// Hands over a record. `false` if there is no room for it now: drive, and try again. [`WriteErrorKind::Refused`]
-    /// concerns this record alone, and leaves the transaction as it is.
+    /// Hands over a record. `false` if there is no room for it now: call [`Writer::drive`], and try again.
+    /// [`WriteErrorKind::Refused`] concerns this record alone, and leaves the transaction as it is.
     pub fn send(&mut self, ticket: Ticket, to: Slot, record: &NewRecord<'_>, now: Instant) -> Result<bool, WriteError> {
         self.check_open()?;
         let parts = [record.key, record.value].map(|part| part.map_or(0, <[u8]>::len));
@@ -69,8 +69,8 @@ impl Writer {
         self.add(ticket, to, bytes, now, |builder| builder.push_tail(timestamp, tail))
     }
 
-    /// Hands over keys and values for one partition, without headers, until there is no room: `false` then, and the
-    /// rest is left in `records`.
+    /// Hands over keys and values for one partition, without headers. `false` if there is no room for all: the rest is
+    /// left in `records`.
     pub fn send_all<'a>(
         &mut self,
         number: u64,
@@ -109,7 +109,7 @@ impl Writer {
         Err(WriteError { kind: WriteErrorKind::Refused, code: Some(code::MESSAGE_TOO_LARGE), message })
     }
 
-    /// Whether a record of so many bytes can be held. A single one always can.
+    /// Whether a record of this size can be held. A single one always can.
     fn has_room(&mut self, bytes: usize) -> bool {
         let has_room = self.held == 0 || self.held + bytes <= self.settings.buffered_bytes_max;
         self.is_pressed |= !has_room;

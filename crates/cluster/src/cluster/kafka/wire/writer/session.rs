@@ -1,14 +1,14 @@
-//! Who the writer is to the brokers, and whether it may still be trusted.
+//! The producer's identity, and whether it may still be trusted.
 //!
-//! Invariants: a sequence counts from 0 under each epoch; what was built under one epoch is never sent under another.
+//! Invariants: sequences start at 0 in each epoch; a batch sealed in one epoch is never sent in another.
 //!
-//! **Doubt.** With version 1 of transactions all transactions of a producer have one epoch. A request that was on a
-//! connection when it broke may be executed later, as a copy that nobody waits for any more: one to end a transaction
-//! then ends the next one. So after a connection broke with such a request under way, no further transaction begins
-//! ([`Session::is_doubtful`]); the next holder of the id raises its epoch, and with that all late copies are refused.
-//! A Produce request is not meant: it is sent again until it is answered, and a copy of it is known by its sequence;
-//! what was not answered when its transaction was aborted raises the epoch too. With version 2 (KIP-890) each end of a
-//! transaction raises the epoch, so that there is nothing to doubt.
+//! **Doubt.** With version 1 of transactions, all transactions of a producer share one epoch. A request that was under
+//! way when its connection broke may still be executed later: a late request to end a transaction then ends the next
+//! one. So after a connection broke with a transaction's request to a coordinator under way, no further transaction
+//! begins ([`Session::is_doubtful`]); the next holder of the id raises its epoch, and all late copies are then refused.
+//! A Produce request causes no doubt while its transaction is open: it is sent again until it is answered, and brokers
+//! recognise a copy by its sequence. A batch that got no answer and is not in the log when its transaction is aborted
+//! does. With version 2 (KIP-890) each end of a transaction raises the epoch, so that there is nothing to doubt.
 
 use super::super::mistakes::{Mistake, is_on};
 
@@ -19,21 +19,21 @@ pub(super) struct Session {
     pub producer_id: i64,
     /// Its epoch.
     pub epoch: i16,
-    /// Whether the brokers have version 2 of transactions, and it is wanted.
+    /// Whether the brokers support version 2 of transactions, and the settings ask for it.
     pub is_v2: bool,
-    /// Rises with each epoch that is learnt.
+    /// Rises with each new identity or epoch.
     pub stamp: u64,
     /// Whether a late copy of a request might be executed in a later transaction.
     pub is_doubted: bool,
 }
 
 impl Session {
-    /// Nobody yet.
+    /// No identity yet.
     pub fn new() -> Self {
         Self { producer_id: -1, epoch: -1, is_v2: false, stamp: 0, is_doubted: false }
     }
 
-    /// The identity from now on.
+    /// Takes a new identity.
     pub fn becomes(&mut self, producer_id: i64, epoch: i16) {
         self.producer_id = producer_id;
         self.epoch = epoch;

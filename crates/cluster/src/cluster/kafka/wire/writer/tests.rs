@@ -1,4 +1,4 @@
-//! What a writer does without a broker: bounds, refusals, and what it says of itself. The rest is in `tests/sim/wire`.
+//! What a writer does without a broker: bounds, refusals, and what it reports. The rest is in `tests/sim/wire`.
 
 use super::super::code;
 use super::*;
@@ -18,18 +18,18 @@ fn record(value: &[u8]) -> NewRecord<'_> {
 const TICKET: Ticket = Ticket { number: 3, report: false };
 
 #[test]
-fn writer_takes_no_more_than_it_may_hold() {
+fn writer_accepts_no_more_than_it_may_hold() {
     let now = Instant::now();
     let mut writer = open_writer(WriteSettings { buffered_bytes_max: 10_000, batch_bytes: 900, ..Default::default() });
     let slot = writer.slot("t", 0);
     let mut taken = 0;
     while writer.send(TICKET, slot, &record(&[1; 100]), now).unwrap() {
         taken += 1;
-        assert!(taken < 1_000, "it has no bound");
+        assert!(taken < 1_000, "the writer has no bound");
     }
     assert!(writer.held_bytes() <= 10_000 && writer.held_bytes() > 8_000, "{}", writer.held_bytes());
     assert_eq!(writer.in_flight(), taken);
-    // One that is larger than all of the room is taken once there is nothing else.
+    // A record larger than the bound is accepted when nothing else is held.
     let mut writer = open_writer(WriteSettings { buffered_bytes_max: 10, ..Default::default() });
     let slot = writer.slot("t", 0);
     assert_eq!(writer.send(TICKET, slot, &record(&[1; 100]), now), Ok(true));
@@ -37,7 +37,7 @@ fn writer_takes_no_more_than_it_may_hold() {
 }
 
 #[test]
-fn rest_of_a_run_is_left_where_there_is_no_room() {
+fn records_without_room_are_left_to_the_caller() {
     let now = Instant::now();
     let mut writer = open_writer(WriteSettings { buffered_bytes_max: 1_000, ..Default::default() });
     let slot = writer.slot("t", 0);
@@ -48,19 +48,19 @@ fn rest_of_a_run_is_left_where_there_is_no_room() {
 }
 
 #[test]
-fn nothing_is_under_way_in_a_transaction_that_can_only_be_aborted() {
+fn transaction_that_can_only_be_aborted_has_no_records_in_flight() {
     let now = Instant::now();
     let mut writer = open_writer(WriteSettings::default());
     let slot = writer.slot("t", 0);
     assert_eq!(writer.send(TICKET, slot, &record(&[1; 100]), now), Ok(true));
     assert_eq!(writer.in_flight(), 1);
-    // No broker was asked to write the record, so that none reports it either.
+    // No broker was asked to write the record, so none reports it either.
     writer.fail(WriteError::coded(WriteErrorKind::Refused, "adding t:0", code::TOPIC_AUTHORIZATION_FAILED));
-    assert!(writer.in_flight() == 0 && !writer.has_failed(), "a caller that waits for deliveries waits for ever");
+    assert!(writer.in_flight() == 0 && !writer.has_failed(), "a caller that waits for deliveries would wait for ever");
 }
 
 #[test]
-fn record_that_is_too_large_is_refused_alone() {
+fn too_large_record_is_refused_and_the_transaction_goes_on() {
     let now = Instant::now();
     let mut writer = open_writer(WriteSettings { message_bytes_max: 500, ..Default::default() });
     let slot = writer.slot("t", 0);
@@ -89,7 +89,7 @@ fn unjoined_member_commits_nothing() {
 }
 
 #[test]
-fn doubt_ends_a_writer_of_version_1_only() {
+fn doubt_ends_only_a_version_1_writer() {
     for (is_v2, goes_on) in [(false, false), (true, true)] {
         let mut writer = open_writer(WriteSettings::default());
         writer.session.is_v2 = is_v2;

@@ -1,4 +1,4 @@
-//! What a writer takes and gives.
+//! A writer's inputs and outputs.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use super::super::records::Codec;
 use super::delivery::WriteError;
 use crate::record::{Headers, TopicPartition};
 
-/// Which protocol of transactions to speak.
+/// Which version of the transaction protocol to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transactions {
-    /// All transactions have one epoch (KIP-98).
+    /// All transactions share one epoch (KIP-98).
     V1,
-    /// Where the cluster has it, each transaction has its own epoch (KIP-890, `transaction.version` 2); else like
-    /// [`Transactions::V1`].
+    /// Each transaction has its own epoch (KIP-890, `transaction.version` 2), if the cluster supports that; otherwise
+    /// like [`Transactions::V1`].
     V2,
 }
 
 /// How a writer behaves.
 #[derive(Clone, Debug)]
 pub struct WriteSettings {
-    /// After how long a coordinator ends a transaction by itself, and how long a commit or an abort may take.
+    /// How long a transaction may last before its coordinator aborts it, and how long a commit or an abort may take.
     pub transaction_timeout: Duration,
     /// How long a record may take from being handed over to being in the log.
     pub delivery_timeout: Duration,
@@ -27,25 +27,25 @@ pub struct WriteSettings {
     pub request_timeout: Duration,
     /// How long a batch that is not full waits for more.
     pub linger: Duration,
-    /// How many bytes of records make a batch full, before they are compressed.
+    /// The bytes of records, before compression, that make a batch full.
     pub batch_bytes: usize,
-    /// How many bytes of batches go into one Produce request; a single batch may be larger.
+    /// The most bytes of batches in one Produce request; a single batch may be larger.
     pub request_bytes: usize,
-    /// How many Produce requests are under way to a broker at once; at most 5 to a partition, whatever this says.
+    /// The most Produce requests under way to a broker at once; for one partition at most 5, whatever this says.
     pub in_flight_max: usize,
     /// How batches are compressed.
     pub codec: Codec,
-    /// How hard, `None` for the codec's own level.
+    /// The compression level, `None` for the codec's default.
     pub level: Option<i32>,
-    /// The largest record that is taken, as a batch of its own and before it is compressed.
+    /// The largest record that is accepted, measured as an uncompressed batch of its own.
     pub message_bytes_max: usize,
-    /// How many bytes of records are held at most.
+    /// The most bytes of records held; a single record may be larger.
     pub buffered_bytes_max: usize,
     /// The shortest wait before something is tried again.
     pub retry_backoff: Duration,
-    /// The longest.
+    /// The longest such wait.
     pub retry_backoff_max: Duration,
-    /// Which protocol of transactions to speak.
+    /// Which version of the transaction protocol to speak.
     pub transactions: Transactions,
 }
 
@@ -74,7 +74,7 @@ impl Default for WriteSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub(super) usize);
 
-/// Whose a record is.
+/// The sender of a record, and what is reported to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The sender's own number.

@@ -1,6 +1,5 @@
-//! Clients in worlds where everything breaks: whatever happens, each request ends once, in order, with its own answer
-//! or with the truth about what was written; nothing is asked for without an end; and all is well soon after the
-//! faults.
+//! Clients under random faults: each request ends once, in order, with its own answer or with a correct report of
+//! whether it was sent; nothing is requested endlessly; and the client recovers soon after the faults.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use super::world::*;
 struct Chaos {
     world: World,
     random: StdRng,
-    /// What was sent, by request: its body, and the connection it went to.
+    /// The requests that were sent: the body, and the connection.
     sent: BTreeMap<RequestId, (Vec<u8>, (i32, Use))>,
     ended: BTreeMap<RequestId, bool>,
     last: BTreeMap<(i32, Use), RequestId>,
@@ -53,7 +52,7 @@ impl Chaos {
         }
     }
 
-    /// Some bytes move, some do not.
+    /// Moves some bytes on some connections.
     fn move_bytes(&mut self) {
         for link in self.world.links() {
             let piece = match self.random.random_range(0..3) {
@@ -78,13 +77,13 @@ impl Chaos {
         match (random.random_range(0..8), link) {
             (0, Some(link)) => world.cut(link, "it was cut"),
             (1, Some(link)) => {
-                // A lie: anything at all.
+                // The broker sends random bytes.
                 let wire = world.wires.get_mut(&link).unwrap();
                 let count = random.random_range(1..20);
                 wire.to_client.extend((0..count).map(|_| random.random_range(0..=255_u8)));
             }
             (2, Some(link)) => {
-                // What is under way comes to nothing.
+                // All bytes in transit are lost.
                 world.wires.get_mut(&link).unwrap().to_broker.clear();
                 world.wires.get_mut(&link).unwrap().to_client.clear();
                 world.cut(link, "it lost everything");
@@ -101,7 +100,7 @@ impl Chaos {
         }
     }
 
-    /// Ticks if it is time to; and if not, now and then, when it must make no difference.
+    /// Ticks when it is due; and sometimes when it is not, which must change nothing.
     fn tick(&mut self) {
         let World { brokers, now, .. } = &mut self.world;
         let is_due = brokers.next_tick().is_none_or(|at| at <= *now);
@@ -119,7 +118,7 @@ impl Chaos {
         let before = state(brokers);
         brokers.tick(*now);
         if !is_due {
-            assert_eq!(state(brokers), before, "it did not say that it wanted to be called");
+            assert_eq!(state(brokers), before, "a tick that was not due has changed something");
         }
     }
 
@@ -165,7 +164,7 @@ impl Chaos {
         }
     }
 
-    /// The faults end.
+    /// Ends the faults, and expects the client to recover.
     fn recover(&mut self) {
         self.world.cluster.down.clear();
         self.world.cluster.mute.clear();
@@ -174,7 +173,7 @@ impl Chaos {
             let leaders: Vec<_> = (0..3).map(|partition| world.leader(partition)).collect();
             let expected: Vec<_> = world.cluster.topics["orders"].1.iter().copied().map(Some).collect();
             let is_ready = leaders.iter().flatten().all(|(node, _)| world.is_ready(*node, Use::Fetch));
-            // A stale leader is found out when it is used.
+            // A stale leader is noticed when it is used.
             for partition in 0..3 {
                 if leaders[partition as usize] != expected[partition as usize] {
                     let leader = world.brokers.leader("orders", partition);
@@ -187,12 +186,12 @@ impl Chaos {
         assert!(self.world.ticks < 20_000, "{} ticks", self.world.ticks);
         self.world.pass(Duration::from_secs(5));
         self.judge();
-        assert_eq!(self.ended.len(), self.sent.len(), "a request has no end");
+        assert_eq!(self.ended.len(), self.sent.len(), "a request has not ended");
     }
 }
 
 #[test]
-fn each_situation_is_reached() {
+fn every_outcome_is_reached() {
     let mut counts = [0; 3];
     for seed in 0..40 {
         let mut chaos = Chaos::new(seed);
@@ -206,7 +205,7 @@ fn each_situation_is_reached() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn whatever_breaks(seed in any::<u64>()) {
+    fn every_request_ends_once_whatever_breaks(seed in any::<u64>()) {
         let mut chaos = Chaos::new(seed);
         chaos.run(1500);
         chaos.recover();

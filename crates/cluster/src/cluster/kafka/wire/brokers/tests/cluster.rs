@@ -1,5 +1,5 @@
-//! Brokers as the client sees them. They read and write with the crate kafka-protocol, so that what the client writes
-//! and reads by hand is held against another's reading of Kafka's definitions.
+//! Brokers as the client sees them. They use the crate kafka-protocol, so that the client's own encoding and decoding
+//! is checked against an independent reading of Kafka's definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,7 @@ impl Seen {
 /// A partition: leader, epoch.
 pub type Led = (i32, i32);
 
-/// What the brokers agree upon, and how each behaves.
+/// The brokers' common state, and how each behaves.
 #[derive(Default)]
 pub struct Cluster {
     /// Node to port.
@@ -69,9 +69,9 @@ pub struct Cluster {
     pub down: BTreeSet<u16>,
     /// Ports that accept connections and answer nothing.
     pub mute: BTreeSet<u16>,
-    /// The versions of ApiVersions that brokers know.
+    /// The highest version of ApiVersions that brokers know.
     pub api_versions_max: i16,
-    /// Whether a broker says which it knows when it is asked in another.
+    /// Whether a broker lists the versions it knows in answer to an unknown one.
     pub says_versions: bool,
     pub metadata_max: i16,
     pub throttle_ms: i32,
@@ -79,7 +79,7 @@ pub struct Cluster {
     pub host: &'static str,
 }
 
-/// A request that brokers here answer with its own body.
+/// A request that these brokers answer with its own body.
 pub const ECHO: i16 = ApiKey::ListOffsets as i16;
 
 pub fn echo(body: &[u8]) -> Request {
@@ -135,7 +135,7 @@ impl Cluster {
             let broker = MetadataResponseBroker::default().with_node_id((*node).into());
             broker.with_host(StrBytes::from_static_str(self.host)).with_port(i32::from(*port))
         });
-        let topics = asked.topics.expect("not all topics are asked for").into_iter().map(|topic| {
+        let topics = asked.topics.expect("the client requests topics by name").into_iter().map(|topic| {
             let name = topic.name.unwrap();
             self.topic(&name, seen.version).with_name(Some(name))
         });

@@ -1,4 +1,4 @@
-//! Which connections are opened, when again, and when they are closed.
+//! Which connections are opened, when they are retried, and when they are closed.
 
 use super::super::*;
 use super::world::*;
@@ -23,7 +23,7 @@ fn a_broker_that_is_down_is_tried_less_and_less_often() {
     world.until(|world| world.leader(0).is_some());
     world.cluster.down.insert(9002);
     world.connects.clear();
-    // Somebody asks all the time.
+    // A caller asks every millisecond.
     let until = world.now + Duration::from_secs(10);
     while world.now < until {
         world.is_ready(2, Use::Fetch);
@@ -40,7 +40,7 @@ fn a_broker_that_is_down_is_tried_less_and_less_often() {
     world.cluster.down.clear();
     let took = world.until(|world| world.is_ready(2, Use::Fetch));
     assert!(took <= ms(1300), "{took:?}");
-    // What worked once is tried again at once.
+    // A broker that has worked is tried again at once.
     world.send(2, Use::Fetch, b"x");
     world.settle();
     world.events.clear();
@@ -73,7 +73,7 @@ fn a_broker_that_closes_at_the_first_request_is_tried_less_and_less_often() {
 }
 
 #[test]
-fn nothing_is_opened_that_nobody_asks_for() {
+fn connections_are_opened_only_on_demand() {
     let mut world = World::new(settings());
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
@@ -100,7 +100,7 @@ fn a_connection_that_takes_too_long_is_given_up() {
     world.brokers.connected(link, next);
     let mut slices = vec![];
     world.brokers.output(link, &mut slices);
-    assert!(slices.is_empty(), "it is not known any more");
+    assert!(slices.is_empty(), "the link is no longer known");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn all_bootstrap_addresses_are_tried() {
 }
 
 #[test]
-fn another_is_tried_beside_one_that_does_not_answer() {
+fn another_broker_is_tried_beside_a_silent_one() {
     let mut world = World::with(settings(), &[9009, 9001], 1);
     world.cluster.mute.insert(9009);
     world.watch("orders");
@@ -135,12 +135,12 @@ fn another_is_tried_beside_one_that_does_not_answer() {
 }
 
 #[test]
-fn while_all_brokers_are_gone_the_first_addresses_are_asked_again() {
+fn bootstrap_addresses_are_tried_again_while_all_brokers_are_gone() {
     let mut world = World::with(settings(), &[9100], 1);
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
     world.until(|world| world.is_ready(2, Use::Fetch));
-    // All move to other addresses at once, and only the first one still points to one of them.
+    // All move to other addresses at once, and only the bootstrap address still points to one of them.
     world.cluster.down.extend([9001, 9002, 9003]);
     world.cluster.nodes = (1..=3).map(|node| (node, 9200 + node as u16)).collect();
     for link in world.links() {
@@ -152,7 +152,7 @@ fn while_all_brokers_are_gone_the_first_addresses_are_asked_again() {
 }
 
 #[test]
-fn any_broker_is_one_that_is_known_if_it_can_be() {
+fn known_brokers_are_preferred_to_bootstrap_addresses() {
     let mut world = World::new(settings());
     let mut node = None;
     world.until(|world| {
@@ -164,13 +164,13 @@ fn any_broker_is_one_that_is_known_if_it_can_be() {
     world.until(|world| world.leader(0).is_some());
     world.until(|world| world.is_ready(3, Use::Control));
     assert_eq!(world.brokers.any(world.now), Some(3));
-    // One that is muted is not asked.
+    // A muted connection is not chosen.
     world.brokers.mute(3, Use::Control, world.now + ms(100));
     assert_eq!(world.brokers.any(world.now), Some(-1));
 }
 
 #[test]
-fn a_connection_that_is_not_used_is_closed_before_the_broker_does_it() {
+fn idle_connection_is_closed_before_the_broker_closes_it() {
     let mut world = World::new(settings());
     world.until(|world| world.is_ready(-1, Use::Fetch));
     world.pass(Duration::from_secs(500));
@@ -182,7 +182,7 @@ fn a_connection_that_is_not_used_is_closed_before_the_broker_does_it() {
     world.pass(Duration::from_secs(1));
     assert_eq!((world.wires.len(), world.events.len()), (0, 0));
     let took = world.until(|world| world.is_ready(-1, Use::Fetch));
-    assert!(took <= ms(1), "it is opened again without a wait");
+    assert!(took <= ms(1), "it is reopened without a wait");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_muted_connection_is_not_ready_until_its_time() {
 }
 
 #[test]
-fn trouble_of_a_broker_that_is_gone_is_forgotten() {
+fn trouble_with_a_removed_broker_is_forgotten() {
     let mut world = World::new(settings());
     world.watch("orders");
     world.until(|world| world.leader(0).is_some());
@@ -227,7 +227,7 @@ fn a_broker_that_is_too_old_is_trouble() {
 }
 
 #[test]
-fn nothing_shows_a_password() {
+fn passwords_are_never_shown() {
     let login = Login::Plain { user: "me".into(), password: "hunter2".into() };
     let mut world = World::new(Settings { login, ..settings() });
     let shown = |world: &World| format!("{:?} {:?} {:?}", world.brokers, world.brokers.settings, world.brokers.places);
@@ -245,11 +245,11 @@ fn nothing_shows_a_password() {
             world.read(link, usize::MAX);
         }
     }
-    assert_eq!(world.count(17), 1, "it has come to the login");
+    assert_eq!(world.count(17), 1, "the login was reached");
 }
 
 #[test]
-fn somebody_who_waits_in_vain_is_told_why() {
+fn failure_says_why_no_connection_is_ready() {
     let mut world = World::new(settings());
     world.cluster.down.insert(9001);
     world.watch("orders");

@@ -32,7 +32,7 @@ fn versions_are_asked_for_first() {
 }
 
 #[test]
-fn a_broker_that_does_not_know_the_version_is_asked_in_one_that_it_knows() {
+fn broker_that_does_not_know_a_version_is_asked_in_one_it_knows() {
     for (most, says, then) in [(2, true, 2), (0, true, 0), (2, false, 0)] {
         let mut world = World::new(settings());
         (world.cluster.api_versions_max, world.cluster.says_versions) = (most, says);
@@ -59,7 +59,7 @@ fn a_broker_that_refuses_every_version_is_trouble() {
 struct Sasl {
     password: &'static str,
     lifetime_ms: i64,
-    /// What the client and the broker said first.
+    /// The first messages of the client and of the broker.
     first: Option<(String, String)>,
 }
 
@@ -170,7 +170,7 @@ fn a_wrong_password_is_trouble_until_it_is_right() {
             (TroubleKind::Login, "it refuses the login: invalid credentials")
         );
         let tries = world.connects.len();
-        assert!((11..25).contains(&tries), "tries are a second apart at last: {tries}");
+        assert!((11..25).contains(&tries), "tries end up a second apart: {tries}");
         world.serve = Sasl { password: "secret", ..Sasl::default() }.serve(&["PLAIN", "SCRAM-SHA-256"]);
         world.until(|world| world.leader(0).is_some());
         assert_eq!(world.brokers.trouble(), None);
@@ -178,7 +178,7 @@ fn a_wrong_password_is_trouble_until_it_is_right() {
 }
 
 #[test]
-fn a_login_that_is_not_offered_is_trouble() {
+fn login_mechanism_that_is_not_offered_is_trouble() {
     let mut world = World::new(scram());
     world.serve = Sasl::default().serve(&["PLAIN", "GSSAPI"]);
     world.is_ready(-1, Use::Control);
@@ -189,7 +189,7 @@ fn a_login_that_is_not_offered_is_trouble() {
 }
 
 #[test]
-fn a_login_is_renewed_before_it_ends_and_nothing_gets_in_between() {
+fn login_is_renewed_before_it_ends_and_no_request_interrupts_it() {
     let mut world = World::new(scram());
     world.serve = Sasl { password: "secret", lifetime_ms: 60_000, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
     world.until(|world| world.is_ready(-1, Use::Produce));
@@ -216,7 +216,7 @@ fn a_login_is_renewed_before_it_ends_and_nothing_gets_in_between() {
     assert_eq!(world.answered(), [(RequestId(0), b"held".to_vec())]);
     assert!(world.is_ready(-1, Use::Produce), "it has logged in again, on the same connection");
     assert_eq!((world.count(17), world.count(18), world.connects.len()), (2, 1, 1));
-    // And again, with nobody using it.
+    // It is renewed again without being used.
     let took = world.until(|world| world.count(17) == 3);
     assert!((51_000..57_000).contains(&took.as_millis()), "{took:?}");
     assert!(world.now > begin + Duration::from_secs(100));
@@ -237,7 +237,7 @@ fn a_login_that_cannot_be_renewed_breaks_the_connection() {
 }
 
 #[test]
-fn a_login_that_is_said_to_end_at_once_is_not_all_that_is_done() {
+fn login_with_a_tiny_lifetime_is_renewed_once_a_second() {
     let mut world = World::new(scram());
     world.serve = Sasl { password: "secret", lifetime_ms: 1, ..Sasl::default() }.serve(&["SCRAM-SHA-256"]);
     world.until(|world| world.is_ready(-1, Use::Produce));
@@ -247,7 +247,7 @@ fn a_login_that_is_said_to_end_at_once_is_not_all_that_is_done() {
 
 const BEARER: &[&str] = &["OAUTHBEARER"];
 
-/// A client that logs in with tokens, and where they are put.
+/// A client that logs in with tokens, and the place to put them.
 fn oauth() -> (World, Arc<Tokens>) {
     let tokens = Arc::<Tokens>::default();
     (World::new(Settings { login: Login::OAuth(Arc::clone(&tokens)), ..settings() }), tokens)
@@ -272,15 +272,15 @@ fn a_login_waits_for_a_token() {
 }
 
 #[test]
-fn a_login_without_a_token_ends_and_says_why() {
+fn login_without_a_token_fails_and_says_why() {
     let (mut world, tokens) = oauth();
     world.is_ready(-1, Use::Control);
     tokens.fail(Missing { is_lasting: false, why: "the endpoint is down".to_owned() });
     let took = world.until(|world| world.brokers.failure().is_some());
-    assert!((5000..5100).contains(&took.as_millis()), "as long as a request may take: {took:?}");
+    assert!((5000..5100).contains(&took.as_millis()), "after the timeout of a request: {took:?}");
     let why = "kafka:9001: it wants a login, and there is no token: the endpoint is down";
     assert_eq!((world.brokers.failure(), world.brokers.trouble()), (Some(why), None));
-    // What a person has to fix is not waited for.
+    // Trouble that a person has to fix is not waited for.
     tokens.fail(Missing { is_lasting: true, why: "the secret is wrong".to_owned() });
     let took = world.until(|world| {
         world.is_ready(-1, Use::Control);
@@ -291,7 +291,7 @@ fn a_login_without_a_token_ends_and_says_why() {
     assert_eq!(trouble.kind, TroubleKind::Login);
     assert_eq!(trouble.message, "it wants a login, and there is no token: the secret is wrong");
     assert_eq!(world.count(17), 0);
-    // And is forgotten once it is fixed.
+    // It is forgotten once it is fixed.
     world.serve = Sasl { password: "one", ..Sasl::default() }.serve(BEARER);
     put(&tokens, "one", world.now + Duration::from_secs(60));
     world.until(|world| world.is_ready(-1, Use::Control));
@@ -299,7 +299,7 @@ fn a_login_without_a_token_ends_and_says_why() {
 }
 
 #[test]
-fn a_token_that_is_refused_is_trouble_until_there_is_another_one() {
+fn refused_token_is_trouble_until_there_is_another_one() {
     let (mut world, tokens) = oauth();
     world.serve = Sasl { password: "two", ..Sasl::default() }.serve(BEARER);
     put(&tokens, "one", world.now + Duration::from_secs(600));
@@ -314,7 +314,7 @@ fn a_token_that_is_refused_is_trouble_until_there_is_another_one() {
 }
 
 #[test]
-fn a_login_is_renewed_with_the_token_that_there_is_by_then() {
+fn login_is_renewed_with_the_current_token() {
     let (mut world, tokens) = oauth();
     world.serve = Sasl { password: "one", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
     put(&tokens, "one", world.now + Duration::from_secs(10));
@@ -325,7 +325,7 @@ fn a_login_is_renewed_with_the_token_that_there_is_by_then() {
     world.pass(ms(2000));
     assert!(world.is_ready(-1, Use::Produce));
     assert_eq!((world.count(17), world.connects.len(), world.brokers.trouble()), (2, 1, None));
-    // There is no third one, for a while: the connection waits for it, and goes on.
+    // A third token is late: the connection waits for it, and goes on.
     world.serve = Sasl { password: "three", lifetime_ms: 10_000, ..Sasl::default() }.serve(BEARER);
     tokens.put(Arc::new(Token::new("two".to_owned(), Vec::new()).unwrap()), world.now);
     world.pass(ms(11_000));

@@ -1,4 +1,4 @@
-//! Who leads what: terms, doubts, other topics under the same name, other clusters.
+//! Leaders: epochs, doubts, other topics under the same name, other clusters.
 
 use super::super::*;
 use super::world::*;
@@ -24,7 +24,7 @@ fn doubt(world: &mut World) -> Option<(i32, i32)> {
 }
 
 #[test]
-fn leaders_are_heard_of_in_every_version() {
+fn leaders_are_read_in_every_version() {
     for version in 4..=13 {
         let mut world = World::new(settings());
         world.cluster.metadata_max = version;
@@ -45,22 +45,22 @@ fn leaders_are_heard_of_in_every_version() {
 }
 
 #[test]
-fn a_leader_of_an_earlier_term_is_not_taken() {
+fn leader_of_an_earlier_epoch_is_not_accepted() {
     let mut world = watching(settings());
     lead(&mut world, &[(2, 4), (2, 6), (3, 5)]);
-    assert_eq!(doubt(&mut world), None, "nobody leads it until something newer is heard");
+    assert_eq!(doubt(&mut world), None, "it has no leader until a newer one is heard of");
     assert_eq!(world.leader(1), Some((2, 6)));
     lead(&mut world, &[(3, 6), (2, 6), (3, 5)]);
     world.until(|world| world.leader(0).is_some());
     assert_eq!(world.leader(0), Some((3, 6)));
-    // Nor is it where nothing was in doubt.
+    // Nor is it accepted for a partition that is not in doubt.
     lead(&mut world, &[(3, 5), (1, 5), (3, 7)]);
     world.pass(Duration::from_secs(301));
     assert_eq!([0, 1, 2].map(|partition| world.leader(partition)), [Some((3, 6)), Some((2, 6)), Some((3, 7))]);
 }
 
 #[test]
-fn a_topic_that_was_created_anew_begins_with_its_own_terms() {
+fn recreated_topic_starts_with_its_own_epochs() {
     let mut world = watching(settings());
     world.cluster.topics.insert("orders".to_owned(), (2, vec![(2, 0)]));
     assert_eq!(doubt(&mut world), Some((2, 0)));
@@ -79,7 +79,7 @@ fn a_doubted_leader_may_be_confirmed() {
 }
 
 #[test]
-fn a_newer_answer_is_not_doubted_by_older_news() {
+fn doubt_about_a_former_leader_does_not_affect_its_successor() {
     let mut world = watching(settings());
     let old = world.brokers.leader("orders", 0);
     lead(&mut world, &[(2, 6), (2, 5), (3, 5)]);
@@ -91,11 +91,11 @@ fn a_newer_answer_is_not_doubted_by_older_news() {
 }
 
 #[test]
-fn a_doubt_is_not_settled_by_an_answer_to_an_earlier_question() {
+fn doubt_is_not_settled_by_the_answer_to_an_earlier_request() {
     let mut world = watching(settings());
     world.pass(Duration::from_secs(10));
     let (asked, link) = (world.count(3), world.links()[0]);
-    // A question is under way, because of partition 1.
+    // A request is under way because of partition 1.
     let leader = world.brokers.leader("orders", 1);
     world.brokers.doubt("orders", 1, leader, world.now);
     world.write(link, usize::MAX);
@@ -110,7 +110,7 @@ fn a_doubt_is_not_settled_by_an_answer_to_an_earlier_question() {
 }
 
 #[test]
-fn questions_are_asked_less_and_less_often_and_of_others() {
+fn metadata_requests_back_off_and_go_to_other_brokers() {
     let mut world = watching(settings());
     world.seen.clear();
     let begin = world.now;
@@ -122,8 +122,8 @@ fn questions_are_asked_less_and_less_often_and_of_others() {
     let asked: Vec<u16> = world.seen.iter().filter(|seen| seen.api_key == 3).map(|seen| seen.port).collect();
     assert!((13..17).contains(&asked.len()), "{asked:?}");
     let ports: std::collections::BTreeSet<u16> = asked.iter().copied().collect();
-    assert!(ports.len() == 3, "all of them are asked: {asked:?}");
-    // After a while of quiet, a doubt is followed at once.
+    assert!(ports.len() == 3, "all brokers are asked: {asked:?}");
+    // After a quiet while, a doubt causes a request at once.
     world.pass(Duration::from_secs(10));
     let asked = world.count(3);
     let leader = world.brokers.leader("orders", 0);
@@ -133,15 +133,15 @@ fn questions_are_asked_less_and_less_often_and_of_others() {
 }
 
 #[test]
-fn a_leader_that_is_missing_is_asked_for_while_somebody_looks_for_it() {
+fn missing_leader_is_requested_only_while_it_is_looked_up() {
     let mut world = watching(settings());
     lead(&mut world, &[(-1, 6), (2, 5), (3, 5)]);
     assert_eq!(doubt(&mut world), None);
-    // The last look is followed by one question.
+    // The last look-up causes one request.
     world.pass(Duration::from_secs(5));
     let asked = world.count(3);
     world.pass(Duration::from_secs(60));
-    assert_eq!(world.count(3), asked, "nobody looks for it");
+    assert_eq!(world.count(3), asked, "nobody looks it up");
     lead(&mut world, &[(3, 7), (2, 5), (3, 5)]);
     let took = world.until(|world| world.leader(0).is_some());
     assert!(took < ms(5), "{took:?}");
@@ -149,13 +149,13 @@ fn a_leader_that_is_missing_is_asked_for_while_somebody_looks_for_it() {
 }
 
 #[test]
-fn a_topic_that_is_watched_later_is_asked_for_at_once() {
+fn topic_that_is_watched_later_is_requested_at_once() {
     let mut world = watching(settings());
     world.cluster.topics.insert("payments".to_owned(), (3, vec![(3, 1)]));
     world.watch("payments");
     let took = world.until(|world| world.brokers.leader("payments", 0).is_some());
     assert_eq!(took, Duration::ZERO);
-    // One that does not exist yet is found once it does.
+    // A topic that does not exist yet is found once it does.
     world.watch("refunds");
     world.pass(Duration::from_secs(1));
     assert_eq!((world.brokers.leader("refunds", 0), world.brokers.topic_error("refunds")), (None, Some(3)));
@@ -181,7 +181,7 @@ fn a_topic_that_a_broker_has_not_heard_of_keeps_its_leaders() {
 }
 
 #[test]
-fn metadata_is_asked_for_by_age() {
+fn old_metadata_is_requested_again() {
     let mut world = watching(settings());
     let asked = world.count(3);
     world.pass(Duration::from_secs(299));
@@ -191,7 +191,7 @@ fn metadata_is_asked_for_by_age() {
 }
 
 #[test]
-fn a_connection_that_breaks_is_a_reason_to_ask() {
+fn broken_connection_causes_a_metadata_request() {
     let mut world = watching(settings());
     world.until(|world| world.is_ready(2, Use::Fetch));
     world.pass(Duration::from_secs(10));
@@ -204,7 +204,7 @@ fn a_connection_that_breaks_is_a_reason_to_ask() {
 }
 
 #[test]
-fn an_answer_of_another_cluster_is_not_taken() {
+fn answer_of_another_cluster_is_rejected() {
     let mut world = watching(settings());
     world.cluster.id = Some("other");
     lead(&mut world, &[(2, 9), (2, 9), (2, 9)]);
@@ -217,7 +217,7 @@ fn an_answer_of_another_cluster_is_not_taken() {
 }
 
 #[test]
-fn a_broker_that_knows_nobody_yet_is_asked_again() {
+fn broker_that_knows_no_brokers_yet_is_asked_again() {
     let mut world = World::new(settings());
     let nodes = std::mem::take(&mut world.cluster.nodes);
     world.watch("orders");
@@ -229,7 +229,7 @@ fn a_broker_that_knows_nobody_yet_is_asked_again() {
 }
 
 #[test]
-fn metadata_that_is_malformed_is_asked_for_again() {
+fn malformed_metadata_is_requested_again() {
     let mut world = World::new(settings());
     world.serve = Box::new(|_, seen| (seen.api_key == 3).then(|| vec![0, 0]));
     world.watch("orders");
@@ -253,7 +253,7 @@ fn a_throttled_answer_mutes_the_connection() {
 }
 
 #[test]
-fn a_leader_whose_address_is_unknown_is_a_reason_to_ask() {
+fn leader_with_an_unknown_address_causes_a_metadata_request() {
     let mut world = World::new(settings());
     world.cluster.nodes.remove(&2);
     world.watch("orders");
@@ -266,7 +266,7 @@ fn a_leader_whose_address_is_unknown_is_a_reason_to_ask() {
 }
 
 #[test]
-fn partitions_that_cannot_be_are_not_remembered() {
+fn impossible_partitions_are_not_remembered() {
     let mut world = World::new(settings());
     world.serve = Box::new(|_, seen| {
         let topic = |body: &mut Vec<u8>, partitions: &[i32]| {
@@ -278,7 +278,7 @@ fn partitions_that_cannot_be_are_not_remembered() {
             }
         };
         (seen.api_key == 3).then(|| {
-            // Version 5: a broker, no cluster's id, a controller, a topic.
+            // Version 5: a broker, no cluster id, a controller, a topic.
             let mut body = [0, 1, 1].map(i32::to_be_bytes).concat();
             body.extend(b"\0\x05kafka");
             body.extend(9001_i32.to_be_bytes());

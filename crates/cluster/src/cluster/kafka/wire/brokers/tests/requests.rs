@@ -1,5 +1,5 @@
-//! Requests and their responses: every schedule of reads and writes gives the same, every cut is reported as what it
-//! is, and nothing that a broker sends is taken for an answer that it is not.
+//! Requests and their responses: every schedule of reads and writes gives the same responses, every cut is reported
+//! correctly, and nothing else that a broker sends is taken for an answer.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::super::*;
 use super::world::*;
 use crate::cluster::kafka::wire::connection::{Segment, Segments};
 
-/// A request in several runs, one of them shared.
+/// A request in several segments, one of them shared.
 fn in_runs(body: &[u8]) -> Request {
     let (first, rest) = body.split_at(body.len() / 3);
     let (second, third) = rest.split_at(rest.len() / 2);
@@ -74,7 +74,7 @@ proptest! {
 }
 
 #[test]
-fn responses_have_no_second_copy_and_buffers_come_back() {
+fn responses_are_not_copied_and_buffers_are_reused() {
     let mut world = ready();
     let body = vec![5; 1 << 20];
     world.send(-1, Use::Fetch, &body);
@@ -88,12 +88,12 @@ fn responses_have_no_second_copy_and_buffers_come_back() {
     world.settle();
     let Some(Event::Answered { body: answer, .. }) = world.events.pop() else { panic!("{:?}", world.events) };
     assert_eq!(answer.as_slice().as_ptr().addr() - place.addr(), 4, "the correlation id comes before it");
-    assert!(world.brokers.buffer().capacity() > 0, "requests' buffers are used again as well");
+    assert!(world.brokers.buffer().capacity() > 0, "requests' buffers are reused as well");
 }
 
 /// Three requests, cut after every number of bytes.
 #[test]
-fn what_was_written_may_have_had_an_effect_and_nothing_else() {
+fn only_requests_that_were_begun_are_reported_as_sent() {
     let bodies = [&b"first"[..], b"second one", b"third"];
     let lengths: Vec<usize> = {
         let mut world = ready();
@@ -128,7 +128,7 @@ fn what_was_written_may_have_had_an_effect_and_nothing_else() {
 
 /// The responses of three requests, cut after every number of bytes.
 #[test]
-fn what_was_answered_before_a_cut_is_answered() {
+fn responses_that_arrived_before_a_cut_are_delivered() {
     let begin = || {
         let mut world = ready();
         let link = world.links()[0];
@@ -163,7 +163,7 @@ fn what_was_answered_before_a_cut_is_answered() {
     }
 }
 
-/// What a broker must not send, and what is said of it.
+/// A broker sends invalid `bytes`: the failed requests, and the trouble.
 fn lied(bytes: &[u8], requests: usize) -> (Vec<(RequestId, bool, String)>, Option<Trouble>) {
     let mut world = ready();
     let link = world.links()[0];
@@ -174,7 +174,7 @@ fn lied(bytes: &[u8], requests: usize) -> (Vec<(RequestId, bool, String)>, Optio
     world.wires.get_mut(&link).unwrap().to_client.extend(bytes);
     world.read(link, usize::MAX);
     assert_eq!(world.brokers.next_act(), Some(Act::Close { link }), "it is closed from this side");
-    assert!(world.brokers.input(link).is_empty(), "and is not known any more");
+    assert!(world.brokers.input(link).is_empty(), "and the link is no longer known");
     world.brokers.filled(link, 10, world.now);
     world.brokers.broke(link, "late", world.now);
     world.events.extend(std::iter::from_fn(|| world.brokers.next_event()));
@@ -182,8 +182,8 @@ fn lied(bytes: &[u8], requests: usize) -> (Vec<(RequestId, bool, String)>, Optio
 }
 
 #[test]
-fn responses_that_nobody_asked_for_break_the_connection() {
-    // The first of its own requests had the number 0.
+fn unrequested_responses_break_the_connection() {
+    // Request 0 was the connection's own first one.
     let (failed, trouble) = lied(&[0, 0, 0, 4, 0, 0, 0, 2], 2);
     let reason = "kafka:9001: it answered request 2, but 1 is the next to be answered".to_owned();
     assert_eq!(failed, [(RequestId(0), true, reason.clone()), (RequestId(1), true, reason)]);
@@ -194,7 +194,7 @@ fn responses_that_nobody_asked_for_break_the_connection() {
 }
 
 #[test]
-fn frames_that_are_none_break_the_connection() {
+fn invalid_frame_lengths_break_the_connection() {
     let (failed, _) = lied(&(-2_i32).to_be_bytes(), 1);
     assert_eq!(failed, [(RequestId(0), true, "kafka:9001: it sent a response of -2 bytes, which is none".to_owned())]);
     let (failed, _) = lied(&((100 << 20) + 1_i32).to_be_bytes(), 1);
@@ -202,7 +202,7 @@ fn frames_that_are_none_break_the_connection() {
 }
 
 #[test]
-fn an_answer_to_a_request_that_is_not_wholly_written_breaks_the_connection() {
+fn answer_to_a_partly_written_request_breaks_the_connection() {
     let mut world = ready();
     let link = world.links()[0];
     world.send(-1, Use::Fetch, b"not all of it");
@@ -228,7 +228,7 @@ fn a_request_that_is_not_answered_in_time_fails_and_so_do_those_behind_it() {
 }
 
 #[test]
-fn what_cannot_be_sent_fails_unsent() {
+fn requests_that_cannot_be_sent_fail_unsent() {
     let mut world = World::new(settings());
     let id = world.send(7, Use::Fetch, b"to nobody");
     let unknown = Request { api_key: 999, version: 0, body: Segments::new() };
@@ -237,7 +237,7 @@ fn what_cannot_be_sent_fails_unsent() {
     world.settle();
     let reasons = ["the broker is not connected", "there is no request 999"].map(str::to_owned);
     assert_eq!(world.failed(), [(id, false, reasons[0].clone()), (other, false, reasons[1].clone())]);
-    // The connection goes on.
+    // The connection still works.
     world.send(-1, Use::Control, b"x");
     world.settle();
     assert_eq!(world.answered().len(), 1);

@@ -1,4 +1,4 @@
-//! A connection whose broker says a throttle time is left alone for so long, whatever was asked (KIP-219).
+//! A connection is muted for the throttle time of any response (KIP-219).
 
 use bytes::BytesMut;
 use kafka_protocol::messages::*;
@@ -21,7 +21,7 @@ macro_rules! throttled {
     }};
 }
 
-/// Responses in the versions that the client asks for, but Produce's: that one says it at its end, for the writer.
+/// Responses in the versions that the client uses, except Produce's: its throttle time is at its end, for the writer.
 fn throttled() -> Vec<(ApiKey, i16, Vec<u8>)> {
     throttled! {
         Fetch FetchResponse 4..=11,
@@ -53,7 +53,7 @@ fn throttle_time_of_any_response_mutes_its_connection() {
 }
 
 #[test]
-fn throttle_time_beside_the_versions_mutes_the_connection() {
+fn throttle_time_of_the_versions_response_mutes_the_connection() {
     let mut world = World::new(settings());
     world.serve = Box::new(|_, seen| {
         let mut body = BytesMut::new();
@@ -65,12 +65,12 @@ fn throttle_time_beside_the_versions_mutes_the_connection() {
 }
 
 #[test]
-fn throttle_time_that_cannot_be_meant_is_not_believed() {
+fn implausible_throttle_times_are_limited() {
     assert_eq!(muted_for(-1), Duration::ZERO);
     assert_eq!(muted_for(i32::MAX), Duration::from_mins(1));
 }
 
-/// How long a connection is left alone.
+/// How long a connection is muted.
 fn muted_for(throttle_ms: i32) -> Duration {
     let mut world = World::new(settings());
     world.until(|world| world.is_ready(-1, Use::Control));

@@ -32,7 +32,7 @@ pub struct World {
     pub connects: Vec<(Instant, u16, Use)>,
     pub events: Vec<Event>,
     pub ticks: usize,
-    /// What comes before the usual answers.
+    /// Takes precedence over the usual answers.
     pub serve: Serve,
 }
 
@@ -49,8 +49,8 @@ pub fn ms(ms: u64) -> Duration {
 }
 
 impl World {
-    /// Brokers 1, 2 and 3 at ports 9001, 9002 and 9003, a topic `orders` that they lead a partition each of, and a
-    /// client that begins with 9001.
+    /// Brokers 1, 2 and 3 at ports 9001, 9002 and 9003, a topic `orders` of which each leads one partition, and a
+    /// client whose bootstrap address is 9001.
     pub fn new(settings: Settings) -> Self {
         Self::with(settings, &[9001], 1)
     }
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Acts, as the edge does.
+    /// Carries out the client's acts, as the edge does.
     pub fn act(&mut self) {
         while let Some(act) = self.brokers.next_act() {
             match act {
@@ -110,7 +110,7 @@ impl World {
         self.wires.keys().copied().collect()
     }
 
-    /// The client writes at most so many bytes. Whether there were any.
+    /// The client writes at most `most` bytes. Returns whether there were any.
     pub fn write(&mut self, link: Link, most: usize) -> bool {
         let mut slices: Vec<IoSlice<'_>> = Vec::new();
         self.brokers.output(link, &mut slices);
@@ -122,7 +122,7 @@ impl World {
         true
     }
 
-    /// The client reads at most so many bytes. Whether there were any.
+    /// The client reads at most `most` bytes. Returns whether there were any.
     pub fn read(&mut self, link: Link, most: usize) -> bool {
         let Some(wire) = self.wires.get_mut(&link).filter(|wire| !wire.to_client.is_empty()) else { return false };
         let room = self.brokers.input(link);
@@ -134,7 +134,7 @@ impl World {
         true
     }
 
-    /// The broker takes what it got. Whether there was a whole request.
+    /// The broker serves one request. Returns whether a whole one had arrived.
     pub fn serve(&mut self, link: Link) -> bool {
         let Some(wire) = self.wires.get_mut(&link) else { return false };
         let Some(length) = wire.to_broker.first_chunk().map(|length| i32::from_be_bytes(*length) as usize) else {
@@ -162,12 +162,12 @@ impl World {
         }
     }
 
-    /// Everything that can happen at this time happens.
+    /// Runs until nothing more happens at this time.
     pub fn settle(&mut self) {
         self.settle_by(|| usize::MAX);
     }
 
-    /// The same in pieces.
+    /// The same, reading and writing `piece` bytes at a time.
     pub fn settle_by(&mut self, mut piece: impl FnMut() -> usize) {
         loop {
             self.tick();
@@ -194,11 +194,11 @@ impl World {
 
     fn tick(&mut self) {
         self.ticks += 1;
-        assert!(self.ticks < 1_000_000, "the client wants to be called again and again");
+        assert!(self.ticks < 1_000_000, "the client asks for ticks without an end");
         self.brokers.tick(self.now);
     }
 
-    /// So much time passes, from one tick to the next.
+    /// Passes `time`, from one tick to the next.
     pub fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         self.settle();
@@ -211,12 +211,12 @@ impl World {
         self.settle();
     }
 
-    /// Passes time until it holds, at most a minute.
+    /// Passes time until `holds` is true, at most a minute.
     pub fn until(&mut self, mut holds: impl FnMut(&mut Self) -> bool) -> Duration {
         let begin = self.now;
         self.settle();
         while !holds(self) {
-            assert!(self.now < begin + Duration::from_secs(60), "it never came to that");
+            assert!(self.now < begin + Duration::from_secs(60), "nothing within a minute");
             self.pass(ms(1));
         }
         self.now - begin
@@ -226,7 +226,7 @@ impl World {
         self.brokers.ready(node, use_, self.now).is_some()
     }
 
-    /// Sends what any broker answers with its own body: see [`echo`].
+    /// Sends a request that brokers answer with its own body: see [`echo`].
     pub fn send(&mut self, node: i32, use_: Use, body: &[u8]) -> RequestId {
         self.brokers.send(node, use_, echo(body), Duration::from_secs(5), self.now)
     }
@@ -259,7 +259,7 @@ impl World {
         self.brokers.watch(&[topic.into()]);
     }
 
-    /// How often this was asked.
+    /// How many requests of this API the brokers have seen.
     pub fn count(&self, api_key: i16) -> usize {
         self.seen.iter().filter(|seen| seen.api_key == api_key).count()
     }

@@ -1,4 +1,4 @@
-//! Real sockets: a server of a few lines that speaks Kafka's protocol, in plain text and by TLS.
+//! Tests with real sockets: a minimal server speaks Kafka's protocol, in plain text and over TLS.
 
 #![expect(clippy::disallowed_methods, reason = "real sockets take real time")]
 
@@ -30,14 +30,18 @@ impl Client {
         Self { edge, brokers }
     }
 
-    /// Drives it until it holds.
+    /// Drives it until `holds` returns a value.
     fn until<T>(&mut self, mut holds: impl FnMut(&mut Brokers, Instant) -> Option<T>) -> T {
         let begin = clock();
         loop {
             if let Some(held) = holds(&mut self.brokers, clock()) {
                 return held;
             }
-            assert!(begin.elapsed() < Duration::from_secs(30), "it never came to that: {:?}", self.brokers.trouble());
+            assert!(
+                begin.elapsed() < Duration::from_secs(30),
+                "nothing within 30 seconds: {:?}",
+                self.brokers.trouble()
+            );
             self.edge.drive(&mut self.brokers, Duration::from_millis(100));
         }
     }
@@ -62,7 +66,7 @@ impl Client {
         self.until(|brokers, _| brokers.trouble().map(|trouble| (trouble.kind, trouble.message.clone())))
     }
 
-    /// Sends all of them at once, and expects them back.
+    /// Sends all bodies at once, and expects them back in order.
     fn exchange(&mut self, node: i32, bodies: &[Vec<u8>]) {
         let ids: Vec<RequestId> = bodies.iter().map(|body| self.send(node, body)).collect();
         for (id, body) in ids.into_iter().zip(bodies) {
@@ -78,7 +82,7 @@ impl Client {
     }
 }
 
-/// Of all sizes, the largest beyond what sockets hold.
+/// Bodies of all sizes, the largest beyond the buffers of sockets.
 fn bodies() -> Vec<Vec<u8>> {
     let lengths = [0, 1, 100, 16_000, 17_000, 3_000_000, 5, 20_000_000, 70_000, 3];
     lengths.iter().map(|length| (0..*length).map(|i: usize| (i * 7 + length) as u8).collect()).collect()
@@ -115,7 +119,7 @@ fn a_broker_that_goes_away_is_found_again() {
 }
 
 #[test]
-fn the_next_address_is_tried_where_nobody_listens() {
+fn next_address_is_tried_if_nobody_listens_at_the_first() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nobody = Address { host: "127.0.0.1".to_owned(), port: free };
     let server = Server::start("127.0.0.1", Speaks::Plain);
@@ -133,13 +137,13 @@ fn addresses_of_another_family_are_not_tried() {
     let mut other = Client::new(by(Family::V6), &[server.address()]);
     let failure = other.until(|brokers, _| brokers.failure().map(str::to_owned));
     assert!(failure.contains("it has no address of broker.address.family v6"), "{failure}");
-    // The name of all of them: those of IPv6 are passed over.
+    // A name with addresses of both families: those of IPv6 are skipped.
     let named = Address { host: "localhost".to_owned(), port: server.address().port };
     Client::new(by(Family::V4), &[named]).ready();
 }
 
 #[test]
-fn sockets_are_probed_if_that_is_wanted() {
+fn sockets_are_kept_alive_if_configured() {
     let server = Server::start("127.0.0.1", Speaks::Plain);
     for keepalive in [false, true] {
         let settings = SocketSettings { family: Family::Any, keepalive };
@@ -161,7 +165,7 @@ fn a_name_that_cannot_exist_is_trouble() {
 }
 
 #[test]
-fn driving_takes_no_longer_than_it_may() {
+fn driving_takes_no_longer_than_its_wait() {
     let server = Server::start("127.0.0.1", Speaks::Plain);
     let mut client = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
     let node = client.ready();
@@ -173,14 +177,14 @@ fn driving_takes_no_longer_than_it_may() {
         client.edge.drive(&mut client.brokers, wait);
         assert!(begin.elapsed() < wait * 2 + Duration::from_millis(200), "{:?} instead of {wait:?}", begin.elapsed());
     }
-    // Nothing happens, so it does take that long.
+    // Without events it takes the whole wait.
     let begin = clock();
     client.edge.drive(&mut client.brokers, Duration::from_millis(300));
     assert!(begin.elapsed() >= Duration::from_millis(290), "{:?}", begin.elapsed());
 }
 
 #[test]
-fn several_clients_share_an_edge_and_one_that_is_dropped_is_gone() {
+fn clients_share_an_edge_which_closes_a_dropped_clients_connections() {
     let server = Server::start("localhost", Speaks::Plain);
     let mut first = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
     let mut second = Client::new(Edge::new(None, SocketSettings::default()), &[server.address()]);
@@ -197,7 +201,7 @@ fn several_clients_share_an_edge_and_one_that_is_dropped_is_gone() {
         first.edge.drive_all(&mut [&mut first.brokers, &mut second.brokers], Duration::from_millis(100));
     }
     let open = server.connections();
-    assert!(open >= 2, "one of each at least: {open}");
+    assert!(open >= 2, "at least one for each client: {open}");
     // While only one is driven, the other's connections stay.
     first.exchange(1, &[b"x".to_vec()]);
     assert_eq!(server.connections(), open);

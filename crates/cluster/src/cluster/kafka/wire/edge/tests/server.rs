@@ -1,4 +1,4 @@
-//! A broker of threads: one for each connection, which answers as the brokers of the simulated world do.
+//! A broker with a thread for each connection, which answers like the brokers of the simulated world.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use crate::cluster::kafka::wire::brokers::tests::world::{Cluster, ECHO, Seen};
 use crate::cluster::kafka::wire::brokers::{Address, Link};
 
-/// What it speaks.
+/// What a server speaks.
 #[derive(Clone)]
 pub enum Speaks {
     Plain,
@@ -33,7 +33,7 @@ struct Shared {
 }
 
 impl Server {
-    /// Listens on this name of the machine's own.
+    /// Listens on `host`, a name of this machine.
     pub fn start(host: &'static str, speaks: Speaks) -> Self {
         let listener = TcpListener::bind((host, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -65,12 +65,12 @@ impl Server {
         self.address.clone()
     }
 
-    /// How many are open.
+    /// How many connections are open.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Whether requests of clients wait.
+    /// Sets whether clients' echo requests are held back.
     pub fn hold(&self, holds: bool) {
         self.shared.holds.store(holds, Ordering::SeqCst);
     }

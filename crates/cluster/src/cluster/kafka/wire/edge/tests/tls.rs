@@ -1,4 +1,4 @@
-//! TLS with certificates that are made for the test, by openssl as the other tests do.
+//! TLS with certificates that openssl makes for the test, as in other tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use super::*;
 use crate::tls::Renewed;
 
-/// An authority, and a certificate of it for `localhost`, which a client may use as well.
+/// An authority, and a certificate that it issued for `localhost`, which clients may use as well.
 struct Authority {
     own: CertificateDer<'static>,
     certificate: CertificateDer<'static>,
@@ -88,7 +88,7 @@ fn openssl(folder: &Path, arguments: &[&str]) {
 }
 
 #[test]
-fn requests_of_all_sizes_come_back_by_tls() {
+fn requests_of_all_sizes_come_back_over_tls() {
     let authority = Authority::shared();
     for asks_clients in [false, true] {
         let server = Server::start("localhost", authority.server(asks_clients));
@@ -119,7 +119,7 @@ fn a_certificate_for_another_name_is_trouble() {
 }
 
 #[test]
-fn a_client_without_the_certificate_that_is_asked_for_is_told() {
+fn client_without_a_required_certificate_is_trouble() {
     let authority = Authority::shared();
     let server = Server::start("localhost", authority.server(true));
     let mut client = Client::new(authority.client(false), &[server.address()]);
@@ -143,7 +143,7 @@ fn tls_on_one_side_only_is_trouble() {
 
 /// Somebody replaces the authority's file while the client runs.
 #[test]
-fn new_connections_go_by_the_files_as_they_are() {
+fn new_connections_use_replaced_files() {
     let authority = Authority::shared();
     let (folder, other) = (tempfile::tempdir().unwrap(), Authority::new("wire-tls-before"));
     let file = folder.path().join("ca");

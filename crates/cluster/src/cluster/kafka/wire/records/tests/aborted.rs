@@ -45,12 +45,12 @@ struct Log {
 impl Log {
     fn of(steps: &[Step]) -> Self {
         let mut log = Self::default();
-        // The open transactions: who, since which entry.
+        // The open transactions: the producer, and the first entry.
         let mut open: Vec<(i64, usize)> = Vec::new();
         for step in steps {
             match *step {
                 Step::Write { producer, records, transactional } => {
-                    // In a transaction a producer writes nothing outside of it.
+                    // A producer with an open transaction writes only within it.
                     let is_open = open.iter().any(|(of, _)| *of == producer);
                     let transactional = transactional || is_open;
                     if transactional && !is_open {
@@ -108,11 +108,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn readers_get_what_is_committed(steps in vec(step(), 1..60), rotate: usize) {
+    fn readers_get_committed_batches_only(steps in vec(step(), 1..60), rotate: usize) {
         let log = Log::of(&steps);
         let stable = log.stable();
         let mut aborted = Aborted::default();
-        // Every fetch that there can be: from each offset, mid-batch and mid-transaction, up to each batch.
+        // Every possible fetch: from each offset, mid-batch and mid-transaction, up to each batch.
         for from in 0..stable {
             for to in from + 1..=stable {
                 let fetched = &log.entries[from..to];
@@ -133,12 +133,12 @@ proptest! {
 }
 
 #[test]
-fn control_batch_that_cannot_be_read_is_an_error_and_an_empty_one_is_nothing() {
+fn unreadable_control_batch_is_an_error_and_an_empty_one_is_ignored() {
     let list = [AbortedTransaction { producer_id: 77, first_offset: 0 }];
     let mut aborted = Aborted::default();
     let admits = |aborted: &mut Aborted, bytes: &[u8]| aborted.admits(&Batches::new(bytes).next().unwrap().unwrap());
     let data = batch(2, &[Owned::default()], Codec::None, SEAL);
-    // A key that is too short, of a version below 0, and none.
+    // A key that is too short, a key of a negative version, and no key.
     for key in [Some(vec![0, 0, 0]), Some(vec![0xff, 0xff, 0, 0]), None] {
         let mut broken = batch(1, &[Owned { key, ..Owned::default() }], Codec::None, SEAL);
         rewrite(&mut broken, CHECKED_FROM, &(CONTROL_BIT | TRANSACTIONAL_BIT).to_be_bytes());
@@ -157,9 +157,9 @@ fn control_batch_that_cannot_be_read_is_an_error_and_an_empty_one_is_nothing() {
     assert_eq!(admits(&mut aborted, &data), Ok(true));
 }
 
-/// As Java's client does: a broker whose index of transactions points into a batch means all of it.
+/// As in Java's client: if a broker's index of transactions points into a batch, all of the batch is meant.
 #[test]
-fn transaction_that_begins_within_a_batch_takes_all_of_it() {
+fn transaction_that_begins_within_a_batch_covers_all_of_it() {
     let bytes = batch(10, &vec![Owned::default(); 3], Codec::None, SEAL);
     let batch = Batches::new(&bytes).next().unwrap().unwrap();
     let mut aborted = Aborted::default();
@@ -167,7 +167,7 @@ fn transaction_that_begins_within_a_batch_takes_all_of_it() {
         aborted.begin([AbortedTransaction { producer_id: SEAL.producer_id, first_offset }]);
         assert_eq!(aborted.admits(&batch), Ok(expected), "from {first_offset}");
     }
-    // What is outside of transactions is for every reader.
+    // Batches outside of transactions are for every reader.
     let bytes = self::batch(10, &[Owned::default()], Codec::None, SealAs { transactional: false, ..SEAL });
     aborted.begin([AbortedTransaction { producer_id: SEAL.producer_id, first_offset: 0 }]);
     assert_eq!(aborted.admits(&Batches::new(&bytes).next().unwrap().unwrap()), Ok(true));

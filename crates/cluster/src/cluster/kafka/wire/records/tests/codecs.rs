@@ -1,10 +1,10 @@
-//! Unpacking: within its bound whatever the bytes claim, and all framings that clients write.
+//! Unpacking stays within its bound whatever the bytes claim, and reads all framings that clients write.
 
 use std::io::Write;
 
 use super::*;
 
-/// What a few kilobytes unpack to here.
+/// The unpacked size of a bomb of a few kilobytes.
 const BOMB_BYTES: usize = 64 << 20;
 const MAX: usize = 1 << 20;
 
@@ -33,7 +33,7 @@ fn snappy(bytes: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(bytes).unwrap()
 }
 
-/// A frame that says its size, as a call for all bytes at once writes it, or one that does not, as streams are written.
+/// A frame that gives its size, as one-shot compression writes it, or does not, as a stream writes it.
 fn zstd(bytes: &[u8], says_size: bool) -> Vec<u8> {
     let mut packed = vec![0; zstd_safe::compress_bound(bytes.len()) + 64];
     let mut context = zstd_safe::CCtx::create();
@@ -61,7 +61,7 @@ fn bombs_are_refused() {
         (Codec::Zstd, zstd(&zeros, false)),
         (Codec::Zstd, zstd(&zeros[..MAX / 2 + 1], false).repeat(2)),
         (Codec::Snappy, snappy(&zeros)),
-        // Nothing but the claim of 4 GiB, alone and in a frame, and many blocks that are too much together only.
+        // A bare claim of 4 GiB, alone and in a frame, and blocks that are too large only together.
         (Codec::Snappy, claim.to_vec()),
         (Codec::Snappy, xerial(&[claim.to_vec()])),
         (Codec::Snappy, xerial(&vec![snappy(&zeros[..MAX / 2 + 1]); 2])),
@@ -93,7 +93,7 @@ fn bound_is_exact() {
 }
 
 #[test]
-fn what_its_codec_did_not_write_is_damaged() {
+fn invalid_output_of_a_codec_is_damaged() {
     let plain: Vec<u8> = (0..5_000_u32).flat_map(|n| (n / 3).to_le_bytes()).collect();
     for (codec, bytes) in
         [(Codec::Gzip, gzip(&plain)), (Codec::Snappy, snappy(&plain)), (Codec::Zstd, zstd(&plain, true))]
@@ -124,8 +124,8 @@ fn batch_after_a_damaged_one_is_unpacked() {
 }
 
 #[test]
-fn batch_whose_payload_is_not_all_there_is_damaged() {
-    // A frame that unpacks to less than the head says, as one that was cut off on purpose does.
+fn batch_with_an_incomplete_payload_is_damaged() {
+    // A frame that unpacks to fewer records than the head says: they were cut off before they were packed.
     let record = Owned { value: Some(vec![7; 100]), ..Owned::default() };
     let plain = batch(0, &[record.clone(), record], Codec::None, SEAL);
     let records = &plain[HEAD_BYTES..];

@@ -1,4 +1,4 @@
-//! Batches that were cut off or damaged: nothing panics, and no record comes out that was not written.
+//! Batches that were cut off or damaged: nothing panics, and no record is read that was not written.
 
 use super::super::super::messages::fetch::Response;
 use super::super::super::primitives::put_text;
@@ -7,7 +7,7 @@ use super::*;
 /// A batch's bytes, and the records in it with their offsets.
 type Written = (Vec<u8>, Vec<(i64, Owned)>);
 
-/// A batch in every codec, each further on than the one before it.
+/// A batch for every codec, at ascending offsets.
 fn written() -> Vec<Written> {
     let headers = vec![(b"id".to_vec(), Some(vec![1, 2])), (b"null".to_vec(), None)];
     let value = Some(b"a value that is worth its packing, packing, packing, packing".to_vec());
@@ -55,7 +55,7 @@ fn no_flipped_bit_yields_a_record_that_was_not_written() {
                 // The base offset and the leader's epoch are set by brokers, and not covered by the checksum.
                 0..8 => assert!(found.is_empty() || contents(&found) == contents(&records), "bit {bit}"),
                 12..16 => assert_eq!((&found, error), (&records, None), "bit {bit}"),
-                // Longer than what is there, or too short; the form; all the rest.
+                // The length, too long or too short; the magic; everything else.
                 8..12 => assert!(found.is_empty(), "bit {bit}"),
                 16 => assert!(matches!(error, Some(Error::Magic(_))) && found.is_empty(), "bit {bit}"),
                 _ => assert!(found.is_empty() && matches!(error, Some(Error::Damaged(_))), "bit {bit}"),
@@ -82,8 +82,7 @@ fn response(partitions: &[Vec<u8>]) -> Vec<u8> {
     body
 }
 
-/// The same of a whole response, whose own fields have no checksum: what comes out was written, in the order in which
-/// it was written.
+/// The same for a whole response, whose own fields have no checksum: every record read was written, in the same order.
 #[test]
 fn no_flipped_bit_of_a_response_yields_a_record_that_was_not_written() {
     let written = written();
@@ -130,15 +129,15 @@ fn batches_that_are_out_of_order_are_an_error() {
 #[test]
 fn records_that_are_out_of_order_are_an_error() {
     let plain = batch(0, &vec![Owned::default(); 3], Codec::None, SEAL);
-    // Where each record's offset stands: each takes seven bytes.
+    // Where each record's offset is: each record takes seven bytes.
     let delta = |record: usize| HEAD_BYTES + 7 * record + 3;
     assert_eq!((plain[delta(1)], plain[delta(2)]), (2, 4));
-    // In zigzag: the same again, one before, one beyond the last, and a negative one.
+    // In zigzag: a repeated offset, an earlier one, one beyond the last, and a negative one.
     for (record, number) in [(1, 0), (2, 2), (2, 0), (2, 6), (0, 1)] {
         let mut broken = plain.clone();
         rewrite(&mut broken, delta(record), &[number]);
         let (found, error) = read(&broken);
-        assert_eq!(found.len(), record, "up to the one that is wrong");
+        assert_eq!(found.len(), record, "records before the wrong one");
         assert!(matches!(error, Some(Error::Damaged(_))));
     }
 }
@@ -155,7 +154,7 @@ fn counts_and_lengths_that_do_not_fit_are_an_error() {
         assert!(matches!(error, Some(Error::Damaged(_))), "{count}");
         if let Some(Ok(batch)) = Batches::new(&broken).next() {
             let (_, most) = batch.records(batch.payload()).size_hint();
-            assert!(most.unwrap() <= 4, "no room is made for records that cannot be there");
+            assert!(most.unwrap() <= 4, "no memory is reserved for records that cannot exist");
         }
     }
     // A record's length, its key's, its value's, and its count of headers, each in zigzag.
@@ -173,7 +172,7 @@ fn counts_and_lengths_that_do_not_fit_are_an_error() {
 fn headers_that_do_not_fit_are_an_error() {
     let headers = vec![(b"n".to_vec(), Some(b"v".to_vec())), (b"m".to_vec(), None)];
     let plain = batch(0, &[Owned { headers, ..Owned::default() }], Codec::None, SEAL);
-    // Behind the record's length, attributes, two differences, no key and no value.
+    // After the record's length, attributes, two deltas, no key and no value.
     let count_at = HEAD_BYTES + 6;
     assert_eq!(plain[count_at..], [4, 2, b'n', 2, b'v', 2, b'm', 1]);
     // One too few, one too many, a negative count; a name that is null or too long; a value that is too long.
@@ -188,7 +187,7 @@ fn headers_that_do_not_fit_are_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// A producer chooses its records, and their checksum is right.
+    /// Producers choose the bytes of their records, with a right checksum.
     #[test]
     fn any_records_are_read_within_their_bounds(
         payload in vec(prop_oneof![0..20_u8, any::<u8>()], 0..80),

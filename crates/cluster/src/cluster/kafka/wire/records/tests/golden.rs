@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Three records, in turn by each codec: offset 1000, producer 77 in epoch 3, sequence 42, transactional, leader's
+/// Three records, compressed with each codec: offset 1000, producer 77 in epoch 3, sequence 42, transactional, leader's
 /// epoch 9.
 const WRITTEN: [(Codec, &str); 5] = [
     (
@@ -36,7 +36,7 @@ const WRITTEN: [(Codec, &str); 5] = [
          9a0c04000100040060027057556eb8bad801010000",
     ),
 ];
-/// The ends of transactions, at offset 1003.
+/// Markers of ended transactions, at offset 1003.
 const ABORT: &str = "00000000000003eb000000420000000902a9bc83cb0030000000000000018bcfe875400000018bcfe87540000000000000004d\
                      0003ffffffff000000012000000008000000000c00000000000500";
 const COMMIT: &str = "00000000000003eb0000004200000009025d8255830030000000000000018bcfe875400000018bcfe87540000000000000004d\
@@ -44,7 +44,7 @@ const COMMIT: &str = "00000000000003eb0000004200000009025d8255830030000000000000
 /// Two records that a broker has stamped, at offset 5, of a producer without an id.
 const STAMPED: &str = "0000000000000005000000430000000102aeee4e7100080000000100000000000000010000018bcfe9fbe0ffffffffffffffff\
                        ffffffffffff0000000210000000026b02760010000202026b027700";
-/// A message of before Kafka 0.11.
+/// A message from before Kafka 0.11.
 const MAGIC_1: &str = "000000000000000000000018cf056e6e01000000000000000001000000016b0000000176";
 
 fn unhex(hex: &str) -> Vec<u8> {
@@ -84,7 +84,7 @@ fn plain_batch_is_written_as_javas_client_writes_it() {
 }
 
 #[test]
-fn markers_are_told_apart() {
+fn abort_and_commit_markers_are_distinguished() {
     for (hex, expected) in [(ABORT, Control::Abort), (COMMIT, Control::Commit)] {
         let bytes = unhex(hex);
         let batch = Batches::new(&bytes).next().unwrap().unwrap();
@@ -103,11 +103,11 @@ fn stamped_batch_has_one_timestamp() {
 }
 
 #[test]
-fn old_messages_are_refused_by_name() {
+fn old_message_format_is_refused_by_number() {
     let (found, error) = read(&unhex(MAGIC_1));
     assert_eq!((found, error), (vec![], Some(Error::Magic(1))));
     assert!(Error::Magic(1).to_string().contains("message format 1,"));
-    // Behind a batch of today, too.
+    // Behind a batch of the current format, too.
     let both = [unhex(STAMPED), unhex(MAGIC_1)].concat();
     let (found, error) = read(&both);
     assert_eq!((found.len(), error), (2, Some(Error::Magic(1))));

@@ -1,4 +1,4 @@
-//! What the tests of batches share: records of their own, and batches made of them.
+//! Shared by the tests of batches: owned records, and batches made of them.
 
 mod aborted;
 mod codecs;
@@ -39,7 +39,7 @@ impl Owned {
     }
 }
 
-/// Times at the edges of what is written shorter and longer, none, and any at all.
+/// Timestamps around changes of the encoded length, no timestamp, and arbitrary ones.
 fn timestamp() -> impl Strategy<Value = i64> {
     let edges = vec![0, -1, 1, 63, 64, 8_191, 8_192, i64::MIN, i64::MAX, 1_700_000_000_000];
     prop_oneof![
@@ -78,12 +78,12 @@ fn batch(base_offset: i64, records: &[Owned], codec: Codec, seal: SealAs) -> Vec
     sealed
 }
 
-/// Says where a batch stands, as a broker does.
+/// Sets a batch's base offset, as a broker does.
 fn place(batch: &mut [u8], base_offset: i64) {
     batch[..8].copy_from_slice(&base_offset.to_be_bytes());
 }
 
-/// Writes over a part of a batch, and sets its checksum right.
+/// Overwrites a part of a batch, and corrects its checksum.
 fn rewrite(batch: &mut [u8], at: usize, bytes: &[u8]) {
     batch[at..at + bytes.len()].copy_from_slice(bytes);
     let checksum = crc32c::crc32c(&batch[CHECKED_FROM..]);
@@ -99,7 +99,7 @@ fn marker(offset: i64, producer_id: i64, control: Control) -> Vec<u8> {
     marker
 }
 
-/// All records of these bytes with their offsets, as far as they can be read, and what is wrong behind them.
+/// The readable records of these bytes with their offsets, and the error that follows them.
 fn read(bytes: &[u8]) -> (Vec<(i64, Owned)>, Option<Error>) {
     let mut records = Vec::new();
     for batch in Batches::new(bytes) {
@@ -114,7 +114,7 @@ fn read_batch(batch: &Batch<'_>, records: &mut Vec<(i64, Owned)>) -> Result<(), 
     const UNPACKED_BYTES_MAX: usize = 1 << 24;
     batch.check()?;
     let unpacked = Bounded::new(UNPACKED_BYTES_MAX).unpack(batch.codec()?, batch.payload());
-    for record in batch.records(&unpacked.expect("it is as it was written")) {
+    for record in batch.records(&unpacked.expect("a batch with a right checksum unpacks")) {
         let record = record?;
         records.push((record.offset, Owned::of(&record)));
     }

@@ -1,4 +1,4 @@
-//! What was built is read again, whatever it is.
+//! Every batch that was built is read back.
 
 use super::super::super::headers::read_headers;
 use super::super::super::primitives::put_varint;
@@ -8,7 +8,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_was_built_is_read(
+    fn built_batches_are_read_back(
         records in vec(record(), 1..40),
         codec in codec(),
         base_offset in prop_oneof![0..1_000_i64, 0..i64::MAX / 2],
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn tails_make_the_same_batch(records in vec(record(), 1..40)) {
+    fn tails_rebuild_the_same_batch(records in vec(record(), 1..40)) {
         let bytes = batch(0, &records, Codec::None, SEAL);
         let read = Batches::new(&bytes).next().unwrap().unwrap();
         let mut builder = BatchBuilder::new();
@@ -62,7 +62,7 @@ proptest! {
 }
 
 #[test]
-fn builder_uses_a_buffer_again() {
+fn builder_reuses_a_buffer() {
     let mut packer = Packer::new(Codec::Lz4, None).unwrap();
     for turn in 0..5_i64 {
         // Packed in the first turn, plain in the second, and so on.
@@ -107,7 +107,7 @@ fn buffer_grows_to_a_full_batch_and_no_further() {
 }
 
 #[test]
-fn largest_buffer_is_built_in_and_the_smallest_packed_into() {
+fn largest_buffer_is_used_for_building_and_the_smallest_for_packing() {
     let mut packer = Packer::new(Codec::Snappy, None).unwrap();
     for bytes in [5_000, 100_000, 20_000] {
         packer.recycle(Vec::with_capacity(bytes));
@@ -135,7 +135,7 @@ fn large_batches_and_a_hundred_thousand_headers_are_read() {
 }
 
 #[test]
-fn all_levels_of_a_codec_are_read_and_others_are_refused() {
+fn batches_of_all_levels_are_read_and_other_levels_are_refused() {
     let record = Owned { value: Some(b"again and again ".repeat(50)), ..Owned::default() };
     let levels: [(Codec, &[i32], &[i32]); 4] = [
         (Codec::Gzip, &[-1, 0, 1, 9], &[-2, 10]),
@@ -158,8 +158,8 @@ fn all_levels_of_a_codec_are_read_and_others_are_refused() {
 }
 
 #[test]
-fn compacted_batch_keeps_the_offsets_of_what_is_left() {
-    // Records 0 and 2 of 5 are left, then none at all.
+fn compacted_batch_keeps_the_offsets_of_its_remaining_records() {
+    // A batch with records 0 and 2 of 5 left, then a batch without any.
     let mut builder = BatchBuilder::new();
     (0..2).for_each(|n| builder.push(n, Some(b"k"), None, Default::default()).unwrap());
     let mut bytes = builder.seal(SEAL, &mut Packer::new(Codec::None, None).unwrap());
@@ -180,7 +180,7 @@ fn compacted_batch_keeps_the_offsets_of_what_is_left() {
 }
 
 #[test]
-fn record_that_no_batch_has_room_for_is_refused_alone() {
+fn record_too_large_for_a_batch_is_refused_and_others_still_fit() {
     let mut builder = BatchBuilder::new();
     builder.push(5, Some(b"k"), None, Default::default()).unwrap();
     // Never touched, so that it takes no memory.
@@ -195,7 +195,7 @@ fn record_that_no_batch_has_room_for_is_refused_alone() {
 }
 
 #[test]
-fn reading_goes_on_where_it_has_stopped() {
+fn reading_resumes_where_it_stopped() {
     let records: Vec<_> =
         (0..10).map(|n| Owned { timestamp: n, key: Some(vec![n as u8]), ..Owned::default() }).collect();
     let bytes = batch(100, &records, Codec::None, SEAL);
@@ -211,7 +211,7 @@ fn reading_goes_on_where_it_has_stopped() {
             found.push(Owned::of(&record));
         }
         assert_eq!(found, records);
-        // What comes next has to be further on.
+        // A record below the next offset is an error.
         let mut behind = batch.records_from(rest, first.left(), next + 1);
         assert!(behind.next().is_none_or(|record| matches!(record, Err(Error::Damaged(_)))));
     }
