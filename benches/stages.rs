@@ -19,7 +19,7 @@ use ratchet::state::{LoadBuffer, Memory, Overlay, Store, key_head};
 #[path = "support/position.rs"]
 mod position;
 
-use position::{current, meta};
+use position::meta;
 
 const KNOWN: u64 = 1_000_000;
 /// How many records a lane takes in one poll.
@@ -158,7 +158,7 @@ fn store(dir: &Path) -> Store {
     }
     let mut store = Store::open(dir, &Memory::new(MEMORY_BYTES)).expect("the folder is new");
     store.begin_load(&meta(None)).expect("there is space");
-    store.load(buffer, current()).expect("there is space");
+    store.load(buffer, meta(None)).expect("there is space");
     store.finish_loads().expect("there is space");
     store
 }

@@ -52,7 +52,7 @@ fn buffer() -> LoadBuffer {
 fn loaded(dir: &Path, buffer: LoadBuffer) -> Store {
     let mut store = Store::open(dir, &Memory::new(MEMORY_BYTES)).expect("the folder is new");
     store.begin_load(&meta(None)).expect("there is space");
-    store.load(buffer, current()).expect("there is space");
+    store.load(buffer, meta(None)).expect("there is space");
     store.finish_loads().expect("there is space");
     store
 }

@@ -15,6 +15,7 @@ pub fn meta(token: Option<Token>) -> StoreMeta {
 }
 
 /// The position of a store that is the result of a transaction.
+#[allow(dead_code, reason = "not every bench commits")]
 pub fn current() -> StoreMeta {
     meta(Some(Token { lane: 1, transaction: 1, changelog_id: [0; 16], partition: 0 }))
 }
