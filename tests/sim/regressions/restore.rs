@@ -122,7 +122,7 @@ fn commit_of_unknown_outcome_is_restored_before_the_task_continues() {
 #[test]
 fn changelog_that_lost_its_tail_is_refused_and_the_store_kept() {
     for seed in 0..4 {
-        let (refusal, guesses, before, after) = alone(seed, move |process| {
+        let (refusal, looks, before, after) = alone(seed, move |process| {
             let site = Site::new(process);
             site.commit(1, &[entry(0, 1)]);
             let end = site.changelog_end();
@@ -149,7 +149,7 @@ fn changelog_that_lost_its_tail_is_refused_and_the_store_kept() {
             }
             assert!(matches!(task.phase, Phase::Failed));
             let store = Store::open(&task.state.dir, &site.context.memory).expect("a disk");
-            (refusal.expect("it was waited for"), guesses, before, Restored::of_store(&store, None))
+            (refusal.expect("it was waited for"), looks, before, Restored::of_store(&store, None))
         });
         for words in ["its last records were lost", "is left as it is", "new output topic"] {
             assert!(refusal.contains(words), "{words:?} is missing: {refusal}");

@@ -49,7 +49,7 @@ impl Clock {
     }
 }
 
-/// Changes the database; whoever holds it is the only one that does.
+/// Changes the database; only its holder does.
 pub(super) struct Writer {
     dir: PathBuf,
     /// `None` after it has failed.
